@@ -1,8 +1,8 @@
-"""Types of weights beside cuts: ``python benchmarks/bits.py --model pydec --model pydeep``.
+"""Types of weights beside cuts: ``python benchmarks/bits.py --model pydec --model pyenc``.
 
 Writes ``bits.md``. The models are folders that ``benchmarks/train_models.py`` makes. Of each: types alone at
 the bytes of single types and of llama.cpp's own mixes, cuts and types together, and how well losses of such
-plans are foretold. One thread.
+plans are foretold; of an encoder also what llama.cpp makes of unseen sentences. One thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from bits_page import page
-from bits_ways import CACHES, cache, cut_alone, healed, kl_of, plain_file
+from bits_ways import CACHES, cache, cut_alone, healed, kl_of, plain_file, sent_by
 from carving import texts
 from parts import Parts
 from timing import one_thread
@@ -36,6 +36,7 @@ from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
 from zerolm.carving.export.gguf.file_tensors import names_in
 from zerolm.carving.export.gguf.network import network_in
+from zerolm.carving.export.gguf.write import write
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import Loss
@@ -50,8 +51,13 @@ from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
 PLACE: Final = Path(__file__).with_suffix(".md")
+RESULTS: Final = PLACE.with_suffix("") / "parts.jsonl"
+"""What was measured, a part a line: it is not measured again. A part that is to be is taken out of it."""
 LENGTH: Final = 256
+SENTENCES: Final = 8
+"""So many sentences are calibrated on in the place of one sequence."""
 SINGLE: Final = ("Q6_K", "Q5_K", "Q4_K", "Q3_K")
+OF_ENCODERS: Final = ("Q8_0", *SINGLE)
 MIXES: Final = {"Q5_K_M": 17, "Q4_K_M": 15, "IQ4_XS": 30, "Q3_K_M": 12}
 """llama.cpp's own mixes, and the numbers of their files."""
 OTHERS: Final = (*(f"single {kind}" for kind in SINGLE), *(f"mix {name}" for name in MIXES))
@@ -67,12 +73,16 @@ HEALED: Final = f"{SHARES[1]:.3f}"
 
 @dataclass(frozen=True)
 class Scale:
-    """Sequences that are calibrated on and judged on; joint plans, and the sequences that judge these."""
+    """Sequences that are calibrated on and judged on; joint plans, and the sequences that judge these.
+
+    ``healed`` are the tokens that a child learns from.
+    """
 
     calibrated: int = 128
     judged: int = 250
     joint: int = 60
     glanced: int = 24
+    healed: int = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +94,7 @@ class Parent:
     unseen: Path
     scale: Scale
     work: Path
+    parts: Parts
 
     @property
     def name(self) -> str:
@@ -99,9 +110,8 @@ class Parent:
 
     @cached_property
     def methods(self) -> Methods:
-        return Methods(
-            "surgeon", "prices", str(self.seen), self.scale.calibrated, LENGTH, repair="least-squares"
-        )
+        sequences = self.scale.calibrated * (SENTENCES if self.encodes else 1)
+        return Methods("surgeon", "prices", str(self.seen), sequences, LENGTH, repair="least-squares")
 
     @cached_property
     def session(self) -> Session:
@@ -111,7 +121,8 @@ class Parent:
         return tokens_of(self.checkpoint, str(self.unseen), sequences=count, length=LENGTH)
 
     def loss(self, count: int) -> Loss:
-        return Loss(Blocks(self.session.model, self.tokens(count).batches(4)), self.checkpoint.layout.depth)
+        blocks = Blocks(self.session.model, self.tokens(count).batches(4))
+        return Loss(blocks, self.checkpoint.layout.depth, self.session.pooling)
 
     @cached_property
     def judged(self) -> Loss:
@@ -123,8 +134,31 @@ class Parent:
         return self.session.weighed(Cut.whole(dimensions(self.checkpoint)), Repaired())
 
     @property
-    def plain(self) -> int:
+    def untyped(self) -> int:
         return plain_bytes(self.weighed.cut, self.checkpoint)
+
+    @property
+    def encodes(self) -> bool:
+        """Whether embeddings are what it sends."""
+        return self.checkpoint.family.task != "next"
+
+    def lost(self, typed: TypedChild, repaired: Repaired, file: Path | None = None) -> dict[str, Any]:
+        """Return the bytes of a child and what it loses as it is read back; of an encoder also as it is sent.
+
+        That is by llama.cpp, of a ``file`` or of one that is written.
+        """
+        lost = {"bytes": typed.bytes, "kl": typed_loss(self.judged, typed, repaired)}
+        if self.encodes:
+            with tempfile.TemporaryDirectory(dir=self.work) as scratch:
+                if file is None:
+                    file = Path(scratch) / "typed.gguf"
+                    write(typed.weighed.child, file, typed)
+                lost["sent"] = sent_by(self, file)
+        return lost
+
+    def plain(self) -> dict[str, Any]:
+        """Return what llama.cpp loses of an encoder in float32."""
+        return {"bytes": 4 * self.params, "sent": sent_by(self, plain_file(self))}
 
     def sizes(self) -> dict[str, Any]:
         layout = self.checkpoint.layout
@@ -141,7 +175,7 @@ class Parent:
 
     def repaired(self, part: str) -> dict[str, Any]:
         """Return types alone at the bytes of another part, with what they lose paid back by least squares."""
-        budget = Parts(self.work / "parts.jsonl").stored(f"{self.name}: {part}")["bytes"]
+        budget = self.parts.stored(f"{self.name}: {part}")["bytes"]
         return {"bytes": None} if budget is None else self.alone(budget, is_repaired=True)
 
     def alone(self, budget: int, names: str = "all", *, is_repaired: bool = False) -> dict[str, Any]:
@@ -150,15 +184,14 @@ class Parent:
         wanted = set(types_named(names, with_importances=True))
         rows = np.array([place for place, kind in enumerate(every) if kind in wanted])
         tables = (Options(place, one.bytes[rows], one.loss[rows]) for place, one in self.losses.items())
-        best = least_loss(All(tuple(tables)), budget - self.plain)
+        best = least_loss(All(tuple(tables)), budget - self.untyped)
         assert best is not None
         typed = TypedChild(self.weighed, {place: every[rows[row]].name for place, row in best.picks.items()})
         if is_repaired:
             repaired = self.session.repaired(self.weighed.cut, None, typed.types)
             weighed = self.session.weighed(self.weighed.cut, repaired)
-            kl = typed_loss(self.judged, TypedChild(weighed, typed.types), repaired)
-            return {"bytes": typed.bytes, "kl": kl}
-        return {"bytes": typed.bytes, "kl": typed_loss(self.judged, typed, Repaired()), "foretold": best.loss}
+            return self.lost(TypedChild(weighed, typed.types), repaired)
+        return {**self.lost(typed, Repaired()), "foretold": best.loss}
 
     def single(self, kind: str) -> dict[str, Any]:
         """Return what one type everywhere loses with importances, and types alone at its bytes."""
@@ -166,11 +199,8 @@ class Parent:
         if not all(BY_NAME[kind].holds(tensor.shape[1]) for tensor in self.weighed.tensors.values()):
             return {"bytes": None}
         typed = TypedChild(self.weighed, types)
-        kl = typed_loss(self.judged, typed, Repaired())
-        return {
-            "bytes": typed.bytes, "kl": kl,
-            "alone": self.alone(typed.bytes), "k_types": self.alone(typed.bytes, K_TYPES),
-        }  # fmt: skip
+        lost = {**self.lost(typed, Repaired()), "alone": self.alone(typed.bytes)}
+        return lost if self.encodes else {**lost, "k_types": self.alone(typed.bytes, K_TYPES)}
 
     def mix(self, name: str) -> dict[str, Any]:
         """Return what a mix of llama.cpp loses with importances, and types alone at its bytes."""
@@ -193,28 +223,31 @@ class Parent:
         assert done == 0
         written = WrittenChild(self.weighed, {}, target)
         typed = replace(written, types=written.stored())
-        kl = typed_loss(self.judged, typed, Repaired())
         told = sum(
             float(self.weighed.losses(place, (BY_NAME[kind],)).loss[0]) for place, kind in typed.types.items()
         )
-        return {"bytes": typed.bytes, "kl": kl, "told": told, "alone": self.alone(typed.bytes)}
+        lost = self.lost(typed, Repaired(), target)
+        return {**lost, "told": told, "alone": self.alone(typed.bytes)}
 
     def together(self, share: float, shape: str) -> dict[str, Any]:
         """Return a child with cuts and types as ``zerolm carve`` writes it, its file opened again."""
         budget, out = int(share * self.params), self.work / f"{self.name}-{share:.3f}-{shape}"
         size = SizeRequest.of(budgets={"max_weight_bytes": budget}, shape=shape)
         carved = carve(self.folder, size, self.methods, Destination(out, "gguf", force=True))
-        kl = kl_of(self, network_in(next(out.glob("*.gguf")), self.checkpoint))
+        file = next(out.glob("*.gguf"))
+        lost = {"kl": kl_of(self, network_in(file, self.checkpoint))}
+        if self.encodes:
+            lost["sent"] = sent_by(self, file)
         hidden = carved.stream["hidden"] if carved.stream else self.checkpoint.layout.hidden
         spans = {kind: sorted({row[kind] for row in carved.widths}) for kind in ("kv_heads", "ffn")}
         return {
-            "bytes": carved.costs["child"]["weight_bytes"], "kl": kl, "losses": carved.losses,
+            "bytes": carved.costs["child"]["weight_bytes"], **lost, "losses": carved.losses,
             "layers": len(carved.widths), "hidden": hidden, **spans, "equal_bytes": carved.equal_bytes,
         }  # fmt: skip
 
     def healed(self, shape_at: float) -> dict[str, Any]:
         """Return what healing before types leaves, of the shape that another share of bytes chose."""
-        stored = Parts(self.work / "parts.jsonl").stored(f"{self.name}: together {shape_at:.3f} uniform")
+        stored = self.parts.stored(f"{self.name}: together {shape_at:.3f} uniform")
         joint = stored or self.together(shape_at, "uniform")
         return healed(self, joint, int(SHARES[1] * self.params), f"shape-{shape_at:.3f}")
 
@@ -242,6 +275,17 @@ class Parent:
 
 def parts_of(parent: Parent) -> dict[str, Callable[[], Any]]:
     """Return the parts of a model by their names, in their order."""
+    if parent.encodes:
+        return {
+            "sizes": parent.sizes,
+            "plain": parent.plain,
+            **{f"single {kind}": partial(parent.single, kind) for kind in OF_ENCODERS},
+            **{f"mix {name}": partial(parent.mix, name) for name in MIXES},
+            **{
+                f"together {share:.3f} uniform": partial(parent.together, share, "uniform")
+                for share in SHARES
+            },
+        }
     return {
         "sizes": parent.sizes,
         **{f"single {kind}": partial(parent.single, kind) for kind in SINGLE},
@@ -262,31 +306,30 @@ def parts_of(parent: Parent) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--model", type=Path, action="append", required=True, help="a llama's folder")
-    parser.add_argument("--work", type=Path, help="folder of what is measured: a run that was killed goes on")
+    parser.add_argument("--model", type=Path, action="append", default=[], help="its folder")
+    parser.add_argument("--work", type=Path, help="folder in which a part that was killed goes on")
     parser.add_argument("--only", action="append", help="measure only parts with this in their names")
-    parser.add_argument("--stored", action="store_true", help="write the page from it, measure nothing")
+    parser.add_argument("--stored", action="store_true", help="write the page of what is stored alone")
     parser.add_argument("--quick", action="store_true", help="few sequences, printed and not written")
     wish = parser.parse_args()
     one_thread()
     torch.set_grad_enabled(False)
-    scale = Scale(8, 4, 2, 2) if wish.quick else Scale()
+    scale = Scale(8, 4, 2, 2, 20_000) if wish.quick else Scale()
     with tempfile.TemporaryDirectory() as scratch:
         work = wish.work or Path(scratch)
         work.mkdir(exist_ok=True)
         os.environ["ZEROLM_CACHE"] = str(work / "cache")
-        stored, measures, names = Parts(work / "parts.jsonl"), {}, []
+        stored, measures = Parts(work / "parts.jsonl" if wish.quick else RESULTS), {}
         for folder in wish.model:
             files = texts(folder, work)
-            parent = Parent(folder, files.seen, files.unseen, scale, work)
-            names.append(parent.name)
+            parent = Parent(folder, files.seen, files.unseen, scale, work, stored)
             measures |= {f"{parent.name}: {name}": part for name, part in parts_of(parent).items()}
         for name, measure in measures.items() if not wish.stored else ():
             if wish.only is None or any(word in name for word in wish.only):
                 stored.measured(name, measure)
         text = StringIO()
         with redirect_stdout(text):
-            page(stored.every(), list(measures), names)
+            page(stored.every(), list(measures))
     content = text.getvalue().strip() + "\n"
     print(content) if wish.quick else PLACE.write_text(content, encoding="utf-8")
 

@@ -13,8 +13,8 @@ from timing import machine, table
 Parts = dict[str, Any]
 
 
-def page(parts: Parts, names: Sequence[str], models: Sequence[str]) -> None:
-    """Print the page; ``names`` are those of all parts, measured or not."""
+def page(parts: Parts, names: Sequence[str]) -> None:
+    """Print the page of all models; ``names`` are those of parts that are there to be measured."""
     print("# Types of weights beside cuts, at equal bytes\n")
     print(
         f"Written by `python benchmarks/bits.py`. Machine: {machine()}, torch {version('torch')}, "
@@ -23,13 +23,14 @@ def page(parts: Parts, names: Sequence[str], models: Sequence[str]) -> None:
     print(
         "A plan of types gives every matrix of a network its own type of llama.cpp, so that the loss that is "
         "foretold is least within bytes, exactly. Losses are KL to the parent in nats a token, on text that "
-        "was neither trained nor calibrated on, of the weights as they are read back. All that is quantised "
-        "here is so with the same importances. Bytes are those of all weights.\n"
+        "was neither trained nor calibrated on, of the weights as they are read back; of an encoder they are "
+        "1 - cosine of embeddings. All that is quantised here is so with the same importances. Bytes are of "
+        "all weights.\n"
     )
     missing = [name for name in names if name not in parts and "joint" not in name]
     if missing:
-        print(f"Not measured so far: {'; '.join(missing)}. `--work` with the same folder goes on.\n")
-    for model in models:
+        print(f"Not measured so far: {'; '.join(missing)}. The same command goes on.\n")
+    for model in dict.fromkeys(name.partition(": ")[0] for name in parts):
         sheet(
             {name.partition(": ")[2]: part for name, part in parts.items() if name.startswith(f"{model}: ")},
             model,
@@ -43,6 +44,10 @@ def sheet(parts: Parts, model: str) -> None:
         return
     tied = "tied" if sizes["tied"] else "with a head of its own"
     print(f"## `{model}`: {sizes['shape']}, {sizes['params'] / 1e6:.2f} M parameters, {tied}\n")
+    if "plain" in parts:
+        encoder(parts)
+        joint_sizes(parts)
+        return
     rows: list[list[str | float]] = []
     for kind, other in (("single", "everywhere"), ("mix", "llama.cpp's mix")):
         for name, part in parts.items():
@@ -109,6 +114,30 @@ def sheet(parts: Parts, model: str) -> None:
     foretold(parts)
 
 
+def encoder(parts: Parts) -> None:
+    """Print what types alone lose of an encoder, as they are read back and as llama.cpp sends them."""
+    rows = []
+    for name, part in parts.items():
+        if "alone" not in part or part["bytes"] is None:
+            continue
+        kind, _, type_ = name.partition(" ")
+        alone, other = part["alone"], "everywhere" if kind == "single" else "llama.cpp's mix"
+        figures = part["kl"], part["sent"], alone["kl"], alone["sent"], alone["foretold"]
+        lost, sent, ours, ours_sent, told = (f"{figure:.6f}" for figure in figures)
+        sizes = f"{part['bytes'] / 1e6:.3f}", f"{alone['bytes'] / 1e6:.3f}"
+        share = f"{alone['sent'] / part['sent']:.2f}"
+        rows.append([f"{type_} {other}", sizes[0], lost, sent, sizes[1], ours, ours_sent, share, told])
+    print("### Types alone\n")
+    print(
+        "1 - cosine of the embeddings of unseen sentences to those of the class in torch: of the weights as "
+        "they are read back, and as llama.cpp sends them of the file "
+        f"(a file of float32: {parts['plain']['sent']:.8f}).\n"
+    )
+    head = ("", "MB", "1 - cosine", "by llama.cpp", "planned, MB", "1 - cosine", "by llama.cpp", "of it",
+            "foretold")  # fmt: skip
+    table(list(head), rows)
+
+
 def cuts(parts: Parts) -> None:
     """Print what cuts alone lose at 16 bits."""
     rows = [
@@ -129,15 +158,16 @@ def healed(parts: Parts) -> None:
         if name.startswith("healed "):
             joint, losses = part["joint"], part["losses"]
             shape = f"{joint['layers']} x {joint['hidden']}, kv {joint['kv_heads'][0]}, ffn {joint['ffn'][0]}"
-            texts = [f"{loss:.4f}" for loss in losses]
-            rows.append([shape, f"{part['bytes'] / 1e6:.3f}", *texts])
+            rows.append([shape, f"{part['bytes'] / 1e6:.3f}", *(f"{loss:.4f}" for loss in losses)])
+            tokens = part["tokens"]
     if rows:
         print("### Healed, then quantised\n")
         print(
-            "The cut of a plan at 16 bits, healed on a million tokens, then types within the bytes "
-            "(`zerolm heal`, then `zerolm carve --keep 1 --format gguf`). KL to the parent.\n"
+            f"The cut of a plan at 16 bits, healed on {tokens:,} tokens, then types within the bytes "
+            "(`zerolm heal`, then `zerolm carve --keep 1 --format gguf`); beside it types of the same cut, "
+            "not healed. KL to the parent.\n"
         )
-        table(("shape", "MB", "KL as cut", "healed", "with types"), rows)
+        table(("shape", "MB", "KL as cut", "healed", "healed, with types", "cut, with types"), rows)
 
 
 def caches(parts: Parts) -> None:
@@ -167,7 +197,8 @@ def joint_sizes(parts: Parts) -> None:
         alone = rivals.get("types alone")
         losses = [part["kl"], *(part["losses"].get(key) for key in ("as_read_back", "repaired")), alone]
         stays = f"{part['layers']} x {part['hidden']}, kv {spans[0]}, ffn {spans[1]}"
-        texts = ["" if loss is None else f"{loss:.4f}" for loss in losses]
+        digits = 6 if "sent" in part else 4
+        texts = ["" if loss is None else f"{loss:.{digits}f}" for loss in losses]
         rows.append([name.split()[2], f"{part['bytes'] / 1e6:.3f}", stays, *texts])
     if rows:
         print("### Cuts and types together\n")
@@ -175,7 +206,7 @@ def joint_sizes(parts: Parts) -> None:
             "As `zerolm carve --format gguf --max-weight-bytes` writes them, the file opened again. Beside "
             "them the loss on calibration text, that of the cut alone, and of types alone at these bytes.\n"
         )
-        head = ("shape", "MB", "what stays", "KL", "calibration", "cut alone", "types alone")
+        head = ("shape", "MB", "what stays", "loss", "calibration", "cut alone", "types alone")
         table(list(head), rows)
 
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from zerolm.carving.carve import carve
-from zerolm.carving.evaluation.divergence import perplexities_and_kls
+from zerolm.carving.evaluation.divergence import embeddings, fidelities, perplexities_and_kls
 from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.gguf.check import OF_THE_FILE, embedding_of, open_encoder
 from zerolm.carving.export.gguf.network import network_in
 from zerolm.carving.export.gguf.write import write
 from zerolm.carving.request import Destination, SizeRequest
@@ -23,8 +25,6 @@ from zerolm.settings.kinds import CACHE_TYPES
 if TYPE_CHECKING:
     from bits import Parent
 
-HEALED: Final = 1_000_000
-"""Tokens."""
 CACHED: Final = 16
 """Sequences that judge types of the cache, a token at a time."""
 FULL: Final = 1
@@ -34,10 +34,26 @@ KINDS: Final = ("layers", "hidden", "heads", "ffn")
 
 
 def kl_of(parent: Parent, network: Any) -> float:
-    """Return what a network loses beside its parent on unseen text."""
+    """Return what a network loses beside its parent on unseen text: KL, of an encoder 1 - cosine."""
     reference = open_model(parent.checkpoint)
     tokens = parent.tokens(parent.scale.judged)
+    if parent.encodes:
+        return 1.0 - fidelities([lambda: network], reference, tokens, pooling=parent.session.pooling)[1]
     return perplexities_and_kls([lambda: network], reference, tokens)[1].kl
+
+
+def sent_by(parent: Parent, file: Path) -> float:
+    """Return 1 - cosine of what llama.cpp sends of unseen sentences to the embeddings of the parent."""
+    tokens = parent.tokens(parent.scale.judged)
+    opened = open_encoder(file, tokens.ids.shape[1], pooling_type=OF_THE_FILE)
+    reference, pooling, total = open_model(parent.checkpoint), parent.session.pooling, 0.0
+    for inputs in tokens.batches(32):
+        theirs = embeddings(reference, inputs, pooling)  # (b, d)
+        pairs = zip(inputs["input_ids"], inputs["attention_mask"].bool(), strict=True)
+        ours = torch.stack([embedding_of(opened, ids[mask].tolist()) for ids, mask in pairs])
+        total += float((1.0 - functional.cosine_similarity(ours.double(), theirs.double())).sum())
+    opened.close()
+    return total / len(tokens)
 
 
 def cut_alone(parent: Parent, share: float) -> dict[str, Any]:
@@ -58,23 +74,24 @@ def shape_of(parent: Parent, joint: dict[str, Any]) -> dict[str, float]:
 
 
 def healed(parent: Parent, joint: dict[str, Any], budget: int, name: str) -> dict[str, Any]:
-    """Return what is lost by the cut of a plan, once it is healed, and once types then keep these bytes."""
-    cut, whole, typed = (parent.work / f"{parent.name}-{name}-{step}" for step in ("cut", "healed", "types"))
+    """Return what is lost by the cut of a plan, and with types within these bytes, healed and not.
+
+    ``losses`` are of the cut, the healed cut, the healed with types, and with types what is not healed.
+    """
+    cut, whole = (parent.work / f"{parent.name}-{name}-{step}" for step in ("cut", "healed"))
     shape = shape_of(parent, joint)
     carve(parent.folder, SizeRequest.of(shape), parent.methods, Destination(cut, "hf", force=True))
-    request = HealRequest(Texts((str(parent.seen),)), tokens=HEALED)
+    request = HealRequest(Texts((str(parent.seen),)), tokens=parent.scale.healed)
     with torch.enable_grad():
         heal(cut, parent.folder, request, Destination(whole, force=True))
-    keep = dict.fromkeys(KINDS, 1.0)
-    size = SizeRequest.of(keep, {"max_weight_bytes": budget})
-    result = carve(whole, size, parent.methods, Destination(typed, "gguf", force=True))
-    networks = [
-        open_model(Checkpoint.open(cut)),
-        open_model(Checkpoint.open(whole)),
-        network_in(next(typed.glob("*.gguf")), Checkpoint.open(whole)),
-    ]
-    losses = [kl_of(parent, network) for network in networks]
-    return {"bytes": result.costs["child"]["weight_bytes"], "joint": joint, "losses": losses}
+    size = SizeRequest.of(dict.fromkeys(KINDS, 1.0), {"max_weight_bytes": budget})
+    losses = [kl_of(parent, open_model(Checkpoint.open(folder))) for folder in (cut, whole)]
+    for folder in (whole, cut):
+        typed = parent.work / f"{folder.name}-types"
+        result = carve(folder, size, parent.methods, Destination(typed, "gguf", force=True))
+        losses.append(kl_of(parent, network_in(next(typed.glob("*.gguf")), Checkpoint.open(folder))))
+    bytes_ = result.costs["child"]["weight_bytes"]
+    return {"bytes": bytes_, "joint": joint, "tokens": parent.scale.healed, "losses": losses}
 
 
 def plain_file(parent: Parent) -> Path:

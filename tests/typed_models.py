@@ -1,4 +1,4 @@
-"""Small decoders whose rows fall into blocks of weights of GGUF types, and texts for them."""
+"""Small decoders, and an encoder, whose rows fall into blocks of weights of GGUF types; texts for them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from made_tokenizers import word_piece
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 VOCAB = 320
 SIZES: dict[str, Any] = {
@@ -33,6 +42,45 @@ def typed_parent(folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = 
     model.to(dtype).save_pretrained(folder)
     words_of_bytes().save_pretrained(folder)
     return folder
+
+
+def fused_parent(folder: Path) -> Path:
+    """A phi3 in the folder, whose queries, keys and values are one matrix, and gates and FFN inputs."""
+    torch.manual_seed(0)
+    model = Phi3ForCausalLM(Phi3Config(**SIZES))
+    for parameter in model.parameters():
+        parameter.data.mul_(4.0 if parameter.dim() == 2 else 1.0)
+    model.save_pretrained(folder)
+    words_of_bytes().save_pretrained(folder)
+    return folder
+
+
+def typed_encoder(folder: Path, kind: str = "bert", seed: int = 0) -> Path:
+    """An encoder in the folder, with a tokenizer of pieces of words; rows fall into blocks of 32."""
+    torch.manual_seed(seed)
+    sizes = {**SIZES, "pad_token_id": 0, "max_position_embeddings": 32}
+    if kind == "distilbert":
+        names = {"hidden_size": "dim", "num_hidden_layers": "n_layers", "intermediate_size": "hidden_dim"}
+        sizes = {names.get(name, name): size for name, size in sizes.items()} | {"n_heads": 4}
+    if kind == "bert":
+        del sizes["num_key_value_heads"]
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **sizes))
+    for parameter in model.parameters():
+        parameter.data.mul_(4.0 if parameter.dim() == 2 else 1.0)  # embeddings that are not all alike
+    model.save_pretrained(folder)
+    word_piece([f"w{i} W{i}x" for i in range(64)], VOCAB).save_pretrained(folder)
+    return folder
+
+
+def some_lines(file: Path, count: int = 60, seed: int = 0) -> Path:
+    """A text of so many lines of a few words each."""
+    words = some_words(file, 12 * count, seed).read_text().split()
+    lines, start = [], 0
+    for number in range(count):
+        lines.append(" ".join(words[start : start + 3 + number % 8]))
+        start += 3 + number % 8
+    file.write_text("\n".join(lines))
+    return file
 
 
 def words_of_bytes() -> PreTrainedTokenizerFast:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_tokenizers import word_piece
 from tiny import DECODER, logits_of
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.kept_units import Cut, dimensions
@@ -27,7 +28,7 @@ from zerolm.carving.export.gguf.check import check  # noqa: E402
 from zerolm.carving.export.gguf.tokenizer import opened  # noqa: E402
 from zerolm.carving.export.gguf.write import expressible, write  # noqa: E402
 from zerolm.checkpoints.gguf.words import SPLIT_PATTERNS  # noqa: E402
-from zerolm.checkpoints.many_scripts import PAGE  # noqa: E402
+from zerolm.checkpoints.many_scripts import PAGE, without_marks  # noqa: E402
 
 VOCAB = 640
 SPECIAL = ["<unk>", "<s>", "</s>"]
@@ -211,6 +212,64 @@ def test_a_sentence_piece_file_is_read(tmp_path: Path) -> None:
     reader = written(checkpoint, tmp_path / "child.gguf")
     wanted = sentence_piece().encode(PAGE, add_special_tokens=False).ids
     assert reader.tokenize(PAGE.encode()) == [1, *wanted]
+
+
+def encoder(folder: Path, tokenizer: PreTrainedTokenizerFast) -> Checkpoint:
+    """A tiny bert with this tokenizer."""
+    sizes = {"vocab_size": 900, "hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
+    BertModel(BertConfig(**sizes, intermediate_size=40)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Checkpoint.open(folder)
+
+
+@pytest.mark.parametrize(("lower", "accents"), [(True, None), (False, None), (True, False), (False, True)])
+def test_word_pieces_are_the_same(lower: bool, accents: bool | None, tmp_path: Path) -> None:
+    """Also where letters stay large, or keep their accents, which readers take away unless told."""
+    checkpoint = encoder(tmp_path / "parent", word_piece(lower=lower, accents=accents))
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), tmp_path / "child.gguf")
+    tokenizer, model = opened(checkpoint), open_model(checkpoint)
+    assert tokenizer is not None
+    proof = check(tmp_path / "child.gguf", lambda ids: model(input_ids=ids).last_hidden_state, tokenizer)
+    loses = lower if accents is None else accents
+    assert bool(proof.note) == loses
+    reader = llama_cpp.Llama(str(tmp_path / "child.gguf"), vocab_only=True, verbose=False)
+    for text in (without_marks(PAGE) if loses else PAGE, "", "[MASK] of [SEP]s", *CORPUS[1].splitlines()):
+        assert reader.tokenize(text.encode(), special=True) == tokenizer(text)["input_ids"]
+    small = tokenizer("Naïve CAFÉ")["input_ids"] == tokenizer("naive cafe")["input_ids"]
+    assert small == (lower and accents is not False)
+
+
+REFUSED_WORD_PIECES: list[tuple[str, dict[str, Any], str]] = [
+    ("normalizer", {"type": "Lowercase"}, "with the words of BERT"),
+    ("normalizer", {"handle_chinese_chars": False}, "with the words of BERT"),
+    ("pre_tokenizer", {"type": "Whitespace"}, "with the words of BERT"),
+    ("model", {"continuing_subword_prefix": ""}, "have a prefix"),
+    ("post_processor", {"type": "RobertaProcessing", "add_prefix_space": True, "trim_offsets": True,
+                        "sep": ["[MASK]", 4]}, "frames a text as"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "settings", "message"), REFUSED_WORD_PIECES)
+def test_refused_word_pieces(part: str, settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    made = word_piece()
+    checkpoint = encoder(tmp_path / "parent", made)
+    (checkpoint.folder / "tokenizer.json").write_text(altered(made.backend_tokenizer, part, **settings))
+    with pytest.raises(ValueError, match=message) as refused:
+        expressible(checkpoint, Cut.whole(dimensions(checkpoint)))
+    assert "\n" not in str(refused.value)
+
+
+def test_word_pieces_that_would_be_one(tmp_path: Path) -> None:
+    """A piece that goes on with ▁ and one that begins a word."""
+    made = word_piece()
+    document = json.loads(made.backend_tokenizer.to_str())
+    tokens = sorted(document["model"]["vocab"], key=document["model"]["vocab"].__getitem__)
+    begins = next(token for token in tokens[6:] if not token.startswith("##"))
+    document["model"]["vocab"][f"##▁{begins}"] = document["model"]["vocab"].pop(tokens[-1])
+    checkpoint = encoder(tmp_path / "parent", made)
+    (checkpoint.folder / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(ValueError, match="two of these are one then"):
+        expressible(checkpoint, Cut.whole(dimensions(checkpoint)))
 
 
 def altered(tokenizer: Tokenizer | str, part: str, **settings: Any) -> str:

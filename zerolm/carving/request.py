@@ -256,7 +256,8 @@ class SizeRequest:
     @property
     def is_fixed(self) -> bool:
         """Return whether shares say all sizes, so that nothing has to be planned."""
-        return not self.budgets and "layers" not in self.keep
+        free = self.budgets or self.weights.max_bits is not None
+        return not free and "layers" not in self.keep
 
     def of_space(self) -> Self:
         """Return the same request without what a space says itself: sizes, and what they divide by."""

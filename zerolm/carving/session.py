@@ -314,8 +314,9 @@ class Session:
     @cached_property
     def felt(self) -> dict[tuple[int | None, str], FeltMatrix]:
         """Second moments of what every matrix reads, and of what is felt of it."""
-        sums = self.cache("felt sums")
-        felt = felt_matrices(self.model, self.tokens, cache=sums, progress=self.progress)
+        pooling = self.pooling
+        sums = self.cache("felt sums", pooling)
+        felt = felt_matrices(self.model, self.tokens, pooling=pooling, cache=sums, progress=self.progress)
         give_back()
         return felt
 
@@ -407,7 +408,7 @@ class Session:
         return sent
 
     def read_back(self, typed: TypedChild, repaired: Repaired) -> Callable[[Tensor], Tensor]:
-        """Return a child as it is read back as a function from ids (1, t) to logits, a layer at a time.
+        """Return a child as it is read back as a function from ids (1, t) to what it sends, layer by layer.
 
         It runs on the CPU in float32.
         """

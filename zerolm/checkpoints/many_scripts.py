@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Final
 
 PAGE: Final = """def mean(values: list[float]) -> float:
@@ -15,3 +16,13 @@ Straße, naïve café, Ærøskøbing, Übergröße; Привет, мир! Γει
 你好，世界。今天是2024年3月15日。こんにちは世界、안녕하세요. नमस्ते दुनिया ١٢٣ ½ ² Ⅷ
 🙂 👩‍👩‍👧 🇪🇺 e\u0301 a\u0308 \u200b zero\u00a0width … “quotes” ‘single’ — dash
 \t\tindented\r\nwith carriage returns\r\n\r\n     five spaces        eight        \n   \n end"""  # noqa: RUF001
+
+HANGUL: Final = range(0xAC00, 0xD7A4)
+SPACING_MARK: Final = "Mc"
+
+
+def without_marks(page: str) -> str:
+    """Return a page without what takers of accents do not agree on: Hangul, and vowel signs with a width."""
+    return "".join(
+        each for each in page if ord(each) not in HANGUL and unicodedata.category(each) != SPACING_MARK
+    )

@@ -113,8 +113,8 @@ class Blocks:
         batch = self.batches[index]
         return batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
 
-    def embed(self, index: int) -> Tensor:
-        """Return the states before the first layer for a batch, (b, t, d)."""
+    def embed(self, index: int, vectors: Tensor | None = None, *, gradients: bool = False) -> Tensor:
+        """Return the states before the first layer for a batch, (b, t, d); of other ``vectors`` of its tokens."""
         inputs: list[Tensor] = []
         calls: list[Call] = []
 
@@ -124,11 +124,13 @@ class Blocks:
             return self._returned(hidden)
 
         layers, embedding = list(layer_list(self.model)), self.model.get_input_embeddings()
-        vectors = embedded(embedding, self.batches[index]["input_ids"])
+        if vectors is None:
+            vectors = embedded(embedding, self.batches[index]["input_ids"])
         used = outside(body_of(self.model), embedding.weight)
         first = self._part("first", self.model, used, wide=True)
         skipped = [first.get_input_embeddings(), *layers]
-        with torch.no_grad(), stand_ins(skipped, [lambda ids: vectors, *[note] * len(layers)]):
+        stands = stand_ins(skipped, [lambda ids: vectors, *[note] * len(layers)])
+        with torch.set_grad_enabled(gradients), stands:
             body_of(first)(**self.batches[index], use_cache=False)
         self._calls.setdefault(self._key(index), calls)
         return self.keys.behind(inputs[0])

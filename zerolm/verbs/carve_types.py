@@ -12,7 +12,7 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Sheet
 from zerolm.show.text import show_cost
 
 OUTSIDE: Final = "ends"
-LOSS: Final = "KL, nats a token"
+LOSS: Final = "KL in nats a token, or 1 - cosine"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class ChildTypes:
                  "" if row.measured is None else f"{row.measured:.3g}"]
                 for row in self.equal_bytes
             ]  # fmt: skip
-            head = ["at these bytes", "weights", f"foretold {LOSS}", "as read back"]
+            head = ["at these bytes", "weights", f"foretold ({LOSS})", "as read back"]
             sheets.append(Sheet("What the bytes buy", head, rows, on=(PAGE, TERMINAL, NOTEBOOK)))
         return sheets
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from typed_models import VOCAB, some_words, typed_parent
+from typed_models import VOCAB, some_lines, some_words, typed_encoder, typed_parent
 
 from zerolm.carving.bits.felt import FELT_BATCH, Place, felt_matrices
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model
+from zerolm.networks.pooling import MEAN
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
@@ -63,3 +64,42 @@ def test_it_is_what_hooks_see(tmp_path: Path) -> None:
     shares = np.bincount(tokens.ids.flatten().numpy(), minlength=VOCAB) / count
     np.testing.assert_allclose(felt[None, "embedding"].felt, shares)
     assert felt[None, "embedding"].factor == 1.0
+
+
+OF_BERT = {
+    **{role: f"attention.self.{name}" for role, name in zip("qkv", ("query", "key", "value"), strict=True)},
+    "o": "attention.output.dense", "up": "intermediate.dense", "down": "output.dense",
+}  # fmt: skip
+
+
+def test_an_encoder_feels_its_sequences(tmp_path: Path) -> None:
+    """The squares are those of the gradients of each sequence alone, one backward pass for each."""
+    checkpoint = Checkpoint.open(typed_encoder(tmp_path / "parent"))
+    text = str(some_lines(tmp_path / "text.txt", 7))
+    tokens, model = tokens_of(checkpoint, text, sequences=7, length=16), open_model(checkpoint)
+    felt = felt_matrices(model, tokens)
+    matrices = {
+        (number, role): layer.get_submodule(path).get_parameter("weight")
+        for number, layer in enumerate(model.encoder.layer)
+        for role, path in OF_BERT.items()
+    }
+    matrices[None, "embedding"] = model.get_input_embeddings().get_parameter("weight")
+    assert felt.keys() == matrices.keys()
+    sums = {place: torch.zeros_like(matrix) for place, matrix in matrices.items()}
+    for index, batch in enumerate(tokens.batches(FELT_BATCH)):
+        mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
+        generator = torch.Generator().manual_seed(index)
+        drawn = torch.randn(len(mask), checkpoint.layout.hidden, generator=generator)
+        for row in range(len(mask)):
+            count = int(mask[row].sum())
+            sent = model(input_ids=batch["input_ids"][row : row + 1, :count]).last_hidden_state
+            direction = torch.nn.functional.normalize(MEAN(sent, torch.ones(1, count)), dim=-1)[0]
+            leaves = [matrix.requires_grad_() for matrix in matrices.values()]
+            gradients = torch.autograd.grad((direction * drawn[row]).sum(), leaves)
+            for place, gradient in zip(matrices, gradients, strict=True):
+                sums[place] += gradient.square()
+    for place, total in sums.items():
+        ours, mean = felt[place], (total / len(tokens)).double()
+        np.testing.assert_allclose(ours.read, mean.sum(0), rtol=1e-3, atol=1e-9)
+        np.testing.assert_allclose(ours.felt, mean.sum(1), rtol=1e-3, atol=1e-9)
+        assert np.isclose(ours.factor * ours.read.sum(), 1.0, rtol=1e-4)

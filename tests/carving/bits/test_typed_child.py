@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,15 @@ import torch
 from carvings import carve, rebuild
 from tiny import logits_of
 from transformers import GemmaConfig, GemmaForCausalLM, Qwen3Config, Qwen3ForCausalLM
-from typed_models import SIZES, some_words, typed_parent, words_of_bytes
+from typed_models import (
+    SIZES,
+    fused_parent,
+    some_lines,
+    some_words,
+    typed_encoder,
+    typed_parent,
+    words_of_bytes,
+)
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
@@ -30,6 +39,7 @@ from zerolm.checkpoints.gguf.header import read_gguf_header  # noqa: E402
 from zerolm.checkpoints.weight_types import BY_NUMBER  # noqa: E402
 
 QUICK = {"form": "gguf", "sequences": 8, "length": 16}
+STAYING = {"keep_heads": 1, "keep_layers": 1, "keep_hidden": 1}
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +92,14 @@ def test_cuts_and_types_share_the_bytes(text: str, tmp_path: Path, shape: str, t
     assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
     read = Carved.from_json(json.loads(json.dumps(carved.to_json())))
     assert (read.types, read.equal_bytes) == (carved.types, carved.equal_bytes)
+
+
+def test_bits_alone_are_a_budget_for_cuts_too(text: str, tmp_path: Path) -> None:
+    """What no flag says is planned by losses, as within a budget of bytes."""
+    parent = typed_parent(tmp_path / "parent", torch.float32)
+    carved = carve(parent, max_bits=3.9, text=text, **QUICK)
+    assert not carved.cut.is_whole
+    assert carved.costs["child"]["weight_bytes"] <= 3.9 / 8 * carved.costs["parent"]["params"]
 
 
 def test_weights_alone_choose_types_without_a_text(parent: Path, tmp_path: Path) -> None:
@@ -212,3 +230,51 @@ def test_types_in_an_architecture_of_one_size_for_all_layers(text: str, tmp_path
     gemma.save_pretrained(tmp_path / "gemma")
     with pytest.raises(ValueError, match="types of weights are not planned for a gemma, with factors"):
         carve(tmp_path / "gemma", form="gguf", keep=1, max_bits=6.0)
+
+
+@pytest.mark.parametrize(
+    ("bits", "flags"), [(5.6, {"keep": 1}), (5.6, {"keep_ffn": 2 / 3, **STAYING}), (3.9, STAYING)]
+)
+def test_a_fused_matrix_has_one_type(text: str, tmp_path: Path, bits: float, flags: dict[str, Any]) -> None:
+    parent, out = fused_parent(tmp_path / "parent"), tmp_path / "child"
+    carved = carve(parent, out, max_bits=bits, text=text, **QUICK, **flags)
+    check_written(carved, out, 10**9)
+    assert {row["role"] for row in carved.types} == {"embedding", "q+k+v", "o", "gate+up", "down", "head"}
+    assert 0 < carved.losses["as_read_back"] < 0.5
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(some_lines(tmp_path_factory.mktemp("lines") / "text.txt"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"), [("bert", 5.5), ("bert", 9.0), ("distilbert", 7.0), ("eurobert", 7.0)]
+)
+def test_types_of_an_encoder(lines: str, tmp_path: Path, kind: str, bits: float) -> None:
+    """Its file has what is added to embeddings in float32, and no pooler; the loss is as it was foretold."""
+    parent, out = typed_encoder(tmp_path / "parent", kind), tmp_path / "child"
+    carved = carve(parent, out, keep=1, max_bits=bits, text=lines, **QUICK | {"sequences": 40})
+    check_written(carved, out, int(bits * carved.costs["parent"]["params"] / 8))
+    kinds = {name: kind for name, (kind, _) in stored(out).items()}
+    added = {"position_embd.weight", "token_types.weight"} & kinds.keys()
+    assert len(added) == {"bert": 2, "distilbert": 1, "eurobert": 0}[kind]
+    assert {kinds[name] for name in added} <= {"F32"}
+    assert kinds["token_embd.weight"] != "F32"
+    assert not any("cls" in name or "pooler" in name for name in kinds)
+    alone = carved.equal_bytes[0]
+    assert alone["name"] == "types alone"
+    assert np.isclose(alone["predicted"], alone["measured"], rtol=0.6)
+    network = network_in(next(out.glob("*.gguf")), Checkpoint.open(parent))
+    assert check(next(out.glob("*.gguf")), lambda ids: network(input_ids=ids).last_hidden_state, None)
+
+
+def test_cuts_and_types_of_an_encoder(lines: str, tmp_path: Path) -> None:
+    parent, out, again = typed_encoder(tmp_path / "parent"), tmp_path / "child", tmp_path / "again"
+    carved = carve(parent, out, max_weight_bytes="0.115x", text=lines, **QUICK | {"sequences": 40})
+    check_written(carved, out, int(0.115 * carved.costs["parent"]["weight_bytes"]))
+    assert not carved.cut.is_whole
+    rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=lines)
+    assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
+    assert rebuilt.types == carved.types
+    assert 0 < carved.losses["as_read_back"] < 0.5

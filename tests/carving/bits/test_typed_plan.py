@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typed_models import some_words, typed_parent
+from typed_models import fused_parent, some_words, typed_parent
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
+from zerolm.architecture import Ints
 from zerolm.carving.bits.felt import felt_matrices
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.plan import Within, plain_bytes, typed_plans
@@ -73,6 +75,42 @@ def test_a_whole_matrix_is_priced_by_the_formula(prices: TypePrices) -> None:
         for layer, (place, one) in itertools.product(range(2), enumerate(priced.types)):
             wanted = exact_price(prices, layer, role, one.name)
             assert np.isclose(priced.loss[layer, 0, place], wanted, rtol=1e-6, atol=1e-15)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_fused_matrix_is_priced_by_the_rows_of_its_units(groups: int, tmp_path: Path) -> None:
+    """They are those that a cut keeps, wherever they lie."""
+    checkpoint = Checkpoint.open(fused_parent(tmp_path / "parent"))
+    tokens = tokens_of(checkpoint, str(some_words(tmp_path / "text.txt")), sequences=8, length=16)
+    felt = felt_matrices(open_model(checkpoint), tokens)
+    prices = TypePrices(checkpoint, TYPES, felt, (checkpoint.layout.hidden,))
+    assert (prices.attention, prices.ffn) == (("q+k+v", "o"), ("gate+up", "down"))
+    by = Last()
+    cut = Cut.of(prices.parent, (0, 1), lambda layer: (groups, 32 * groups), by.choose)
+    for layer, (role, count) in itertools.product(range(2), (("q+k+v", groups), ("gate+up", 32 * groups))):
+        name = checkpoint.layout.name(role, layer) or ""
+        rows = cut.kept(cut.layers[layer], checkpoint.layout.slots[name].axes[0])
+        whole, each = checkpoint.read(name), felt[layer, role]
+        all_units = np.array([2 if role == "q+k+v" else 96])
+        kept = whole if rows is None else whole[rows]
+        weights = each.felt if rows is None else each.felt[rows]
+        share = float(weights @ np.square(kept) @ each.read) / float(each.felt @ np.square(whole) @ each.read)
+        part, priced = (prices.of_layers(None, role, size, by) for size in (np.array([count]), all_units))
+        np.testing.assert_allclose(part.loss[layer, 0], share * priced.loss[layer, 0], rtol=1e-5)
+        for place, one in enumerate(priced.types):
+            assert np.isclose(
+                priced.loss[layer, 0, place], exact_price(prices, layer, role, one.name), rtol=0.1
+            )
+
+
+class Last(Indifferent):
+    """Keeps the last units."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        return np.arange({"groups": 2, "ffn": 96}[kind])[-count:]
 
 
 def test_a_child_is_weighed_as_its_parent_where_nothing_is_cut(prices: TypePrices) -> None:

@@ -5,6 +5,10 @@ gradient there (``zerolm.carving.backward``). The errors of rounding are small, 
 that the products of two of them cancel: what is left is 1/2 sum_rc e_rc^2 E[G_r^2 x_c^2]. Of G_r^2 x_c^2 two
 vectors are kept, E[G_r^2] and E[x_c^2], and how much more the two are together than apart, a number for each
 matrix: with all of E[G_r^2 x_c^2] plans are no better.
+
+An encoder loses by sequences, of all whose tokens the errors of a matrix are the same: there the sum over
+tokens of G_r x_c stands in the place of G_r x_c, and the vectors are the sums of its squares by column and
+by row.
 """
 
 from __future__ import annotations
@@ -19,14 +23,17 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.carving.backward import felt_by_head, normalised, together
+from zerolm.carving.backward import Felt, felt_above, felt_by_head, normalised, together
 from zerolm.io.cache import ArrayCache, Arrays
-from zerolm.networks.blocks import Blocks, tokens_at_once
+from zerolm.networks.blocks import Blocks, embedded, tokens_at_once
+from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.roles import StockLayer, layer_list, norm_gain, places_of
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
 FELT_TOKENS: Final = 1 << 12
+FELT_OF_SEQUENCES: Final = 1 << 14
+"""Tokens of an encoder, each of whose sequences is one sample."""
 FELT_BATCH: Final = 2
 Place = tuple[int | None, str]
 """A layer and the role of a matrix in it; None and ``embedding`` or ``head`` outside the layers."""
@@ -48,15 +55,19 @@ def felt_matrices(
     model: PreTrainedModel,
     tokens: Tokens,
     *,
+    pooling: TokenPooling = MEAN,
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> dict[Place, FeltMatrix]:
-    """Return what is read and felt of every matrix of a decoder with root mean square norms.
+    """Return what is read and felt of every matrix of a decoder with root mean square norms, or an encoder.
 
-    That of the embedding (``read`` by component of the stream) and of the head are under None. Sums that are
-    in the ``cache`` are gone on with. Raises ``ValueError`` where a gradient is not finite.
+    That of the embedding (``read`` by component of the stream) and of the head are under None. An encoder's
+    embeddings are made by ``pooling``. Sums that are in the ``cache`` are gone on with. Raises ``ValueError``
+    where a gradient is not finite.
     """
-    blocks = Blocks(model, tokens.most(FELT_TOKENS).batches(FELT_BATCH))
+    predicts = Blocks(model, []).predicts
+    most = FELT_TOKENS if predicts else FELT_OF_SEQUENCES
+    blocks = Blocks(model, tokens.most(most).batches(FELT_BATCH))
     sums = _empty(model, blocks)
     text = "weighing every matrix"
     paths = places_of(model).modules.projections
@@ -67,22 +78,28 @@ def felt_matrices(
     for part in together(blocks, sums, cache, "sums", text, progress):
         upstream = []
         for index, last in zip(part.indices, part.states[-1], strict=True):
+            if not predicts:
+                upstream.append(felt_above(blocks, index, last, pooling=pooling))
+                continue
             _add_head(blocks, index, last, sums)
             upstream.append(felt_by_head(blocks, index, last)[1])
         for felt in part.felt(upstream, watched):
             for role in paths:
-                name = _name(felt.layer, role)
-                _add(sums, name, felt.values.inputs[role], felt.gradients.outputs[role], felt.tokens)
+                name, add = _name(felt.layer, role), _add if predicts else _add_sequences
+                add(sums, name, felt.values.inputs[role], felt.gradients.outputs[role], felt.tokens)
             if felt.layer == 0:
-                ids = blocks.batches[felt.index]["input_ids"][felt.tokens].cpu().numpy()
-                sums["embedding.felt"] += np.bincount(ids, minlength=blocks.vocab)
-                sums["embedding.read"] += _squares(felt.downstream[felt.tokens])
-    count = sum(int(blocks.tokens(index).sum()) for index in range(len(blocks.batches)))
+                (_add_embedding if predicts else _add_embedded_sequences)(blocks, felt, sums)
+    counted = [blocks.tokens(index) for index in range(len(blocks.batches))]
+    count = sum(int(tokens.sum()) if predicts else len(tokens) for tokens in counted)
     depth = len(layer_list(model))
     places: list[Place] = [(layer, role) for layer in range(depth) for role in paths]
-    return {
-        place: _mean(sums, _name(*place), count) for place in [*places, (None, "embedding"), (None, "head")]
-    }
+    places += [(None, role) for role in _ends(predicts=predicts)]
+    return {place: _mean(sums, _name(*place), count) for place in places}
+
+
+def _ends(*, predicts: bool) -> tuple[str, ...]:
+    """Return the roles of matrices outside the layers."""
+    return ("embedding", "head") if predicts else ("embedding",)
 
 
 def _name(layer: int | None, role: str) -> str:
@@ -92,7 +109,7 @@ def _name(layer: int | None, role: str) -> str:
 def _empty(model: PreTrainedModel, blocks: Blocks) -> Arrays:
     """Return sums of nothing yet, of every matrix."""
     hidden = int(model.config.hidden_size)
-    shapes = {name: (blocks.vocab, hidden) for name in ("embedding", "head")}
+    shapes = {name: (blocks.vocab, hidden) for name in _ends(predicts=blocks.predicts)}
     for number, layer in enumerate(layer_list(model)):
         for role, path in places_of(model).modules.projections.items():
             rows, columns = layer.get_submodule(path).get_parameter("weight").shape
@@ -115,6 +132,42 @@ def _add(sums: Arrays, name: str, read: Tensor, felt: Tensor, tokens: Tensor) ->
     sums[f"{name}.read"] += _squares(x)
     sums[f"{name}.felt"] += _squares(g)
     sums[f"{name}.both"] += float((x.square().sum(1) * g.square().sum(1)).double().sum())
+
+
+def _add_sequences(sums: Arrays, name: str, read: Tensor, felt: Tensor, tokens: Tensor) -> None:
+    """Add the squares of what each sequence of a batch feels of a matrix, its tokens together."""
+    for x, g, wanted in zip(read, felt, tokens, strict=True):
+        _add_squares(sums, name, g[wanted].float().T @ x[wanted].float())
+
+
+def _add_squares(sums: Arrays, name: str, gradient: Tensor, rows: Tensor | None = None) -> None:
+    """Add the squares of a gradient (n, k), by column and by row; ``rows`` are those of the matrix it has."""
+    squares = gradient.square()
+    by_row = squares.sum(1).cpu().double().numpy()
+    sums[f"{name}.read"] += squares.sum(0).cpu().double().numpy()
+    if rows is None:
+        sums[f"{name}.felt"] += by_row
+    else:
+        sums[f"{name}.felt"][rows.cpu().numpy()] += by_row
+    sums[f"{name}.both"] += float(by_row.sum())
+
+
+def _add_embedding(blocks: Blocks, felt: Felt, sums: Arrays) -> None:
+    ids = blocks.batches[felt.index]["input_ids"][felt.tokens].cpu().numpy()
+    sums["embedding.felt"] += np.bincount(ids, minlength=blocks.vocab)
+    sums["embedding.read"] += _squares(felt.downstream[felt.tokens])
+
+
+def _add_embedded_sequences(blocks: Blocks, felt: Felt, sums: Arrays) -> None:
+    """Add what each sequence feels of the embedding, before what is added to it and its norm."""
+    ids = blocks.batches[felt.index]["input_ids"]
+    vectors = embedded(blocks.model.get_input_embeddings(), ids).requires_grad_()
+    below = blocks.embed(felt.index, vectors, gradients=True)
+    (gradients,) = torch.autograd.grad(below, vectors, grad_outputs=felt.downstream)
+    for row, gradient, wanted in zip(ids, gradients, felt.tokens, strict=True):
+        some, places = torch.unique(row[wanted], return_inverse=True)
+        total = gradient.new_zeros(len(some), gradient.shape[1])
+        _add_squares(sums, "embedding", total.index_add_(0, places, gradient[wanted]), some)
 
 
 def _add_head(blocks: Blocks, index: int, last: Tensor, sums: Arrays) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,8 @@ import numpy as np
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
-from zerolm.carving.bits.prices import ATTENTION, FFN, UNTIED, RolePrices, TypePrices
+from zerolm.carving.bits.prices import ATTENTION, EMBEDDING, FFN, UNTIED, RolePrices, TypePrices, roles_of
+from zerolm.carving.export.gguf.file_tensors import ADDED
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.planning.part_costs import Choices, part_costs
@@ -21,6 +23,7 @@ from zerolm.carving.planning.sizes import choices, widths
 from zerolm.carving.request import SizeRequest
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.names import roles_in
 from zerolm.checkpoints.weight_types import WeightType
 from zerolm.costs import CostModel
 from zerolm.solvers.problem import UNBOUNDED, Budgets
@@ -74,8 +77,8 @@ class Backbones:
         self.lost = _losses(prices.parent, by, choices)
         width, parent = choices.width, prices.parent
         groups, ffn = np.array(choices.groups), np.array(choices.ffn)
-        self.roles = {role: prices.of_layers(width, role, groups, by) for role in ATTENTION}
-        self.roles |= {role: prices.of_layers(width, role, ffn, by) for role in FFN}
+        self.roles = {role: prices.of_layers(width, role, groups, by) for role in prices.attention}
+        self.roles |= {role: prices.of_layers(width, role, ffn, by) for role in prices.ffn}
         self.ends = prices.outside(width)
         self.plain = PlainBytes.of(prices.checkpoint, parent, choices)
         self.budget, self.depth = budget, parent.depth
@@ -128,8 +131,8 @@ class Backbones:
 
     def _pairs(self, price: float) -> Floats:
         """Return the least of loss + price x bytes of each layer at each pair of sizes."""
-        attention = sum(_least(self.roles[role], price) for role in ATTENTION) + self.lost.groups
-        ffn = sum(_least(self.roles[role], price) for role in FFN) + self.lost.ffn
+        attention = sum(_least(self.roles[role], price) for role in self.prices.attention) + self.lost.groups
+        ffn = sum(_least(self.roles[role], price) for role in self.prices.ffn) + self.lost.ffn
         attention += price * self.plain.groups
         ffn += price * (self.plain.ffn + self.plain.layer)
         return np.asarray(attention[:, :, None] + ffn[:, None, :])
@@ -151,7 +154,7 @@ class Backbones:
 
     def _layer(self, layer: int, pair: Pair | None, kept: frozenset[int] | None, staying: int | None) -> Tree:
         pairs = pair if pair is not None else (None, None)
-        sides = (("groups", ATTENTION, self.lost.groups), ("ffn", FFN, self.lost.ffn))
+        sides = (("groups", self.prices.attention, self.lost.groups), ("ffn", self.prices.ffn, self.lost.ffn))
         parts = [
             self._side(layer, kind, roles, losses, place)
             for (kind, roles, losses), place in zip(sides, pairs, strict=True)
@@ -212,7 +215,7 @@ def _table(name: Place, role: RolePrices, layer: int, size: int) -> Options:
 
 @dataclass(frozen=True, eq=False)
 class PlainBytes:
-    """The bytes of what has no type of its own: norms and biases, which are float32.
+    """The bytes of what has no type of its own, and is float32: norms, biases, what is added to embeddings.
 
     By sizes of ``groups`` (g,) and ``ffn`` (f,), of what else is in a ``layer``, and at the ``ends``.
     """
@@ -229,12 +232,17 @@ class PlainBytes:
         hidden = layout.hidden if width is None else width.hidden
         counts = {"groups": choices.groups, "ffn": choices.ffn}
         sizes = {kind: np.zeros(len(each), np.int64) for kind, each in counts.items()}
-        totals = {0: 0, None: 0}
+        totals, family = {0: 0, None: 0}, checkpoint.family
+        held = None if family.task == "next" else roles_in(family)
         for layer in totals:
             for name in layout.layer(layer).values():
-                shape, (label, *more) = checkpoint.tensors[name].shape, layout.slots[name].axes
+                role, shape = layout.slots[name].role, checkpoint.tensors[name].shape
+                label, *more = layout.slots[name].axes
                 parts = list(parent.parts(label))
+                if held is not None and role not in held:
+                    continue
                 if more:
+                    totals[layer] += 4 * math.prod(shape) if role in ADDED else 0
                     continue
                 if not parts:
                     totals[layer] += 4 * (hidden if label == "hidden" else shape[0])
@@ -363,7 +371,7 @@ def smallest(backbones: Backbones) -> int:
 
 
 def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
-    """Return the bytes of a child's norms and biases, which are float32."""
+    """Return the bytes of what is float32 in a child whose matrices have types."""
     width = cut.narrowing.width if cut.narrowing else None
     total = 0
     for layer in cut.layers:
@@ -383,12 +391,12 @@ def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: S
         plain, sides = PlainBytes.of(checkpoint, parent, chosen), []
         for kind, roles in (("groups", ATTENTION), ("ffn", FFN)):
             counts = np.array(getattr(chosen, kind))
-            sides.append(sum(prices.fewest(width, role, counts) for role in roles) + getattr(plain, kind))
+            each = (prices.fewest(width, role, counts) for role in roles_of(checkpoint, roles))
+            sides.append(sum(each) + getattr(plain, kind))
         layer = sum(int(side.min()) for side in sides) + plain.layer
         tied = checkpoint.layout.tied if width is None else width.tied
-        ends = sum(
-            prices.fewest(width, role, np.array([1]))[0] for role in (("embedding",) if tied else UNTIED)
-        )
+        outside = EMBEDDING if tied or checkpoint.family.task != "next" else UNTIED
+        ends = sum(prices.fewest(width, role, np.array([1]))[0] for role in outside)
         total = chosen.depth[0] * layer + int(ends) + plain.ends
         best = total if best is None else min(best, total)
     assert best is not None

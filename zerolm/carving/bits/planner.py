@@ -9,9 +9,10 @@ import numpy as np
 
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_bytes, typed_plans
-from zerolm.carving.bits.prices import ATTENTION, FFN, Directions, TypePrices
+from zerolm.carving.bits.prices import ATTENTION, FFN, Directions, TypePrices, roles_of
 from zerolm.carving.bits.single import everywhere, fitting
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
+from zerolm.carving.export.gguf.file_tensors import check_types
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.sizes import widths
@@ -164,13 +165,7 @@ class TypePlanner:
         ``by_loss``: losses of cuts are foretold. ``ModuleNotFoundError`` without llama-cpp-python.
         """
         chunk()
-        family = self.checkpoint.family
-        apart = all(self.checkpoint.layout.name(role, 0) for role in (*ATTENTION, *FFN))
-        if not apart or family.tensors.factors != Factors():
-            why = "factors on its stream" if apart else "several matrices in one tensor"
-            raise ValueError(
-                f"types of weights are not planned for a {family.name}, with {why}: --types stored"
-            )
+        self._check_family()
         if self.size.weights.imatrix and self.session is None:
             raise ValueError("--imatrix tells what matrices read of a text: give --text FILE")
         if self.may_cut and not by_loss:
@@ -182,6 +177,23 @@ class TypePlanner:
         if least > self.budget:
             raise ValueError(
                 f"no types keep the budgets: max_weight_bytes {self.budget} would have to be at least {least}"
+            )
+
+    def _check_family(self) -> None:
+        """Refuse a family whose matrices are not those that plans are made of."""
+        checkpoint, family = self.checkpoint, self.checkpoint.family
+        check_types(family)
+        roles = {role for part in (ATTENTION, FFN) for role in roles_of(checkpoint, part)}
+        parts = {part for role in roles for part in role.split("+")}
+        layers = {frozenset(checkpoint.layout.layer(layer)) for layer in range(checkpoint.layout.depth)}
+        why = ""
+        if parts != {*ATTENTION, *(FFN if checkpoint.layout.gated else FFN[1:])} or len(layers) > 1:
+            why = "layers that are not alike"
+        elif family.tensors.factors != Factors():
+            why = "factors on its stream"
+        if why:
+            raise ValueError(
+                f"types of weights are not planned for a {family.name}, with {why}: --types stored"
             )
 
     def _alone(self) -> TypedPlan | None:

@@ -10,7 +10,7 @@ priced by adding.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -38,9 +38,10 @@ FEWEST_ROWS: Final = 64
 ROWS_AT_ONCE: Final = 1024
 ATTENTION: Final = ("q", "k", "v", "o")
 FFN: Final = ("gate", "up", "down")
-KIND: Final = {**dict.fromkeys(ATTENTION, "groups"), **dict.fromkeys(FFN, "ffn")}
 WRITTEN: Final = ("o", "down")
 UNTIED: Final = ("embedding", "head")
+EMBEDDING: Final = ("embedding",)
+"""Of an encoder, and of a decoder whose head is its embedding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,23 @@ class Directions:
         vectors, whole = basis.vectors, len(basis.vectors)
         read, last = (shares_along(vectors, each) * whole for each in (fisher.stream["energy"], basis.last))
         return cls(vectors, read, last, shares_along(vectors, fisher.outputs), felt_in_all(fisher))
+
+
+def roles_of(checkpoint: Checkpoint, parts: Sequence[str]) -> tuple[str, ...]:
+    """Return the roles of a layer's matrices that are some of these parts, or fused ones of them."""
+    layout = checkpoint.layout
+    slots = (layout.slots[name] for name in layout.layer(0).values())
+    roles = {slot.role for slot in slots if slot.is_matrix and _first(slot.role) in parts}
+    return tuple(sorted(roles, key=lambda role: parts.index(_first(role))))
+
+
+def _first(role: str) -> str:
+    return role.split("+")[0]
+
+
+def _kind(role: str) -> str:
+    """Return what a role's units are."""
+    return "groups" if _first(role) in ATTENTION else "ffn"
 
 
 def shares_along(vectors: Floats, moments: Floats) -> Floats:
@@ -116,6 +134,21 @@ class TypePrices:
     def parent(self) -> Dimensions:
         return dimensions(self.checkpoint)
 
+    @property
+    def attention(self) -> tuple[str, ...]:
+        """The roles of the matrices of attention, ``q+k+v`` where they are one."""
+        return roles_of(self.checkpoint, ATTENTION)
+
+    @property
+    def ffn(self) -> tuple[str, ...]:
+        """The roles of an FFN's matrices."""
+        return roles_of(self.checkpoint, FFN)
+
+    @property
+    def _ends(self) -> tuple[str, ...]:
+        """The roles outside the layers that something is felt of."""
+        return UNTIED if self.checkpoint.family.task == "next" else EMBEDDING
+
     def candidates(self, name: str) -> tuple[WeightType, ...]:
         """Return the types that a tensor of the parent may take, the one that it is stored in among them.
 
@@ -137,7 +170,7 @@ class TypePrices:
         losses = np.empty((parent.depth, len(counts), len(types)))
         for layer in range(parent.depth):
             measured = self._measured[layer, role]
-            kept = _kept(by, layer, KIND[role], counts, len(measured.energy))
+            kept = _kept(by, layer, _kind(role), counts, len(measured.energy))
             energy, ratio = measured.beside(width, at)
             losses[layer] = np.outer(kept @ energy, ratio)
         return RolePrices(types, sizes, np.where(possible, losses, np.inf))
@@ -168,10 +201,10 @@ class TypePrices:
         """
         tied = self.checkpoint.layout.tied if width is None else width.tied
         at, prices = self.hidden.index(self._hidden(width)), {}
-        for role in ("embedding",) if tied else UNTIED:
+        for role in EMBEDDING if tied else self._ends:
             types, sizes, possible = self._sizes(width, role, np.array([1]))
             losses = np.zeros(len(types))
-            for part in UNTIED if tied else (role,):
+            for part in self._ends if tied else (role,):
                 energy, ratio = self._measured[None, part].beside(width, at)
                 losses += energy[0] * ratio
             prices[role] = RolePrices(types, sizes, np.where(possible, losses, np.inf)[None])
@@ -182,17 +215,30 @@ class TypePrices:
 
     def _unit(self, role: str) -> int:
         """Return how many elements of its axis belong to a unit."""
-        parent = self.parent
-        return {"groups": parent.head_size * (parent.heads_per_group if role in ("q", "o") else 1), "ffn": 1}[
-            KIND[role]
-        ]
+        return sum(self._parts(role))
+
+    def _parts(self, role: str) -> list[int]:
+        """Return how many elements of a unit each of its parts has, as they are fused."""
+        parent, parts = self.parent, role.split("+")
+        if _kind(role) == "ffn":
+            return [1] * len(parts)
+        return [parent.head_size * (parent.heads_per_group if part in ("q", "o") else 1) for part in parts]
+
+    def _by_unit(self, role: str, rows: int) -> Ints:
+        """Return the rows of a fused matrix unit by unit, where they are stored part by part."""
+        parts = self._parts(role)
+        units, starts = rows // sum(parts), np.cumsum([0, *parts[:-1]]) * (rows // sum(parts))
+        places = [np.arange(units * size).reshape(units, size) + start
+                  for size, start in zip(parts, starts, strict=True)]  # fmt: skip
+        return np.concatenate(places, axis=1).ravel()
 
     @cached_property
     def _measured(self) -> dict[Place, Weighed]:
-        layout, depth = self.checkpoint.layout, self.parent.depth
-        gated = FFN if layout.gated else FFN[1:]
-        places: list[Place] = [(layer, role) for layer in range(depth) for role in (*ATTENTION, *gated)]
-        places += [(None, role) for role in UNTIED]
+        depth = self.parent.depth
+        places: list[Place] = [
+            (layer, role) for layer in range(depth) for role in (*self.attention, *self.ffn)
+        ]
+        places += [(None, role) for role in self._ends]
         step = Counted(self.progress, "rounding every matrix to every type", len(places))
         measured = {}
         for place in places:
@@ -213,6 +259,9 @@ class TypePrices:
         assert name is not None
         values, types = self.checkpoint.read(name), self.candidates(name)
         felt = self._felt(place, values)
+        if "+" in role:
+            order = self._by_unit(role, len(values))
+            values, felt = values[order], replace(felt, felt=felt.felt[order])
         units, is_written = self._units(place, values), role in WRITTEN
         energy, turned = np.zeros((2, units, len(self.hidden)))
         energy[:, -1:] = _energies(values, felt.read, felt.felt, units, self.hidden[-1:], across=is_written)
@@ -249,7 +298,7 @@ class TypePrices:
             return vectors.T @ values, felt.read, directions.felt * share
         if role == "embedding":
             return values @ vectors, directions.felt * felt.read.sum(), felt.felt
-        gain = stored_gain(self.checkpoint, norm_before(role), layer)
+        gain = stored_gain(self.checkpoint, norm_before(_first(role)), layer)
         read = directions.last if role == "head" else directions.read
         return np.asarray((values * gain) @ vectors, np.float32), read, felt.felt
 

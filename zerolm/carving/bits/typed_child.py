@@ -28,6 +28,7 @@ from zerolm.carving.bits.prices import (
     spread_rows,
 )
 from zerolm.carving.export.child_tensors import Child, ChildTensor
+from zerolm.carving.export.gguf.file_tensors import has_type
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.planning.sensitivity import Loss
@@ -35,6 +36,7 @@ from zerolm.carving.pruning import Repaired, carved_layer
 from zerolm.carving.width.in_memory import put
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised
+from zerolm.checkpoints.gguf.names import roles_in
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import final_norm, places_of
@@ -65,11 +67,14 @@ class WeighedChild:
     @cached_property
     def tensors(self) -> dict[Place, ChildTensor]:
         """The child's matrices by the parent's layer and their role."""
-        tied = self.child.parent.layout.tied
+        tied, family = self.child.parent.layout.tied, self.child.parent.family
+        held = None if family.task == "next" else roles_in(family)
         return {
             (None if tensor.kept is None else tensor.kept.layer, tensor.role): tensor
             for tensor in self.child.tensors()
-            if len(tensor.shape) == 2 and not (tied and tensor.role == "head" and not tensor.is_made_anew)
+            if has_type(tensor)
+            and not (tied and tensor.role == "head" and not tensor.is_made_anew)
+            and (held is None or tensor.role in held)
         }
 
     def values(self, place: Place) -> Values:
@@ -80,7 +85,8 @@ class WeighedChild:
     def parts(self, place: Place) -> list[FeltMatrix]:
         """Return what is read and felt of a matrix: twice of an embedding that is the head, too."""
         layer, role = place
-        if layer is None and role == "embedding" and (None, "head") not in self.tensors:
+        predicts = self.child.parent.family.task == "next"
+        if layer is None and role == "embedding" and predicts and (None, "head") not in self.tensors:
             return [self._outside("embedding"), self._outside("head")]
         return [self._outside(role) if layer is None else self._inside(layer, role)]
 
@@ -243,7 +249,8 @@ class ReadBack:
     def embed(self, index: int) -> Tensor:
         """Return what the first layer gets of a batch, (b, t, k)."""
         ids = self.blocks.batches[index]["input_ids"].cpu()
-        return functional.embedding(ids, self.embedding).to(self.blocks.device)
+        vectors = functional.embedding(ids, self.embedding).to(self.blocks.device)
+        return vectors if self.blocks.predicts else self.blocks.embed(index, vectors)
 
     def layer(self, kept: LayerCut) -> nn.Module:
         """Return a layer."""
@@ -254,18 +261,22 @@ class ReadBack:
             weight.data.copy_(torch.from_numpy(self.typed.rounded((kept.layer, role))))
         return module
 
-    def finish(self, index: int, states: Tensor) -> Sent:
-        """Return the logits of states (b, t, k) behind the last layer."""
+    def finish(self, index: int, states: Tensor) -> Any:
+        """Return what is sent of states (b, t, k) behind the last layer: with ``logits``, or states."""
+        if not self.blocks.predicts:
+            return self.blocks.finish(index, states)
         with torch.no_grad():
             read = self.norm.to(states.device)(states.float())
             return Sent(read @ self.head.to(states.device).T)
 
     def __call__(self, index: int) -> Tensor:
-        """Return the logits (b, t, v) of a batch."""
+        """Return the logits (b, t, v) of a batch, of an encoder the states (b, t, d) of its tokens."""
         hidden = self.embed(index)
         for kept in self.cut.layers:
             hidden = self.blocks.call(index, kept.layer, hidden, self.layer(kept))
-        return self.finish(index, hidden).logits
+        sent = self.finish(index, hidden)
+        states: Tensor = sent.logits if self.blocks.predicts else sent.last_hidden_state
+        return states
 
 
 def typed_loss(loss: Loss, typed: TypedChild, repaired: Repaired) -> float:

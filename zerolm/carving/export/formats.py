@@ -126,7 +126,7 @@ class StockFolder(Format):
 
 
 class GgufFile(Format):
-    """One file of llama.cpp, whose layers may all have other sizes; of a llama or its like."""
+    """One file of llama.cpp, whose layers may all have other sizes; of a llama or its like, or an encoder."""
 
     has_tokenizer = True
 
@@ -152,23 +152,27 @@ class GgufFile(Format):
         from zerolm.carving.export.gguf.check import check
         from zerolm.carving.export.gguf.tokenizer import opened
 
-        file = next(folder.glob("*.gguf"))
+        file, tokenizer = next(folder.glob("*.gguf")), opened(session.checkpoint)
         if typed is None:
-            return check(file, session.carved_layers(cut, repaired), opened(session.checkpoint))
+            return check(file, session.carved_layers(cut, repaired), tokenizer, pooling=session.pooling)
         from zerolm.carving.bits.written import WrittenChild
 
         written = WrittenChild(typed.weighed, typed.types, file)
         written.check()
-        return check(file, session.read_back(written, repaired), opened(session.checkpoint))
+        return check(file, session.read_back(written, repaired), tokenizer, pooling=session.pooling)
 
     def verified_trained(
         self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
     ) -> Verified:
         from zerolm.carving.export.gguf.check import check
         from zerolm.carving.export.gguf.tokenizer import opened
+        from zerolm.carving.export.verify import outputs
+        from zerolm.networks.pooling import TokenPooling
 
         model = weights.model.train(False)
-        return check(next(folder.glob("*.gguf")), lambda ids: model(input_ids=ids).logits, opened(source))
+        file = next(folder.glob("*.gguf"))
+        pooling = TokenPooling.of(source)
+        return check(file, lambda ids: outputs(model(input_ids=ids)), opened(source), pooling=pooling)
 
 
 FORMATS: Final[Registry[Format]] = Registry("format")

@@ -23,7 +23,8 @@ PREFIXES: Final = ("model.", "")
 def roles_in(family: Family) -> dict[str, str]:
     """Return the names of a file's tensors by role, with ``{layer}``: those of the document, or llama.cpp's.
 
-    Roles that llama.cpp has no name for are left out. ``ModuleNotFoundError`` without gguf.
+    Roles that llama.cpp has no name for are left out, and so is what stands behind an encoder.
+    ``ModuleNotFoundError`` without gguf.
     """
     try:
         from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
@@ -38,7 +39,8 @@ def roles_in(family: Family) -> dict[str, str]:
         raise ValueError(f"llama.cpp has no architecture {family.gguf.architecture!r}")
     mapped, names = get_tensor_name_map(architecture, 1), {}
     before = family.tensors.prefixes[0]
-    for prefix, patterns in ((before.body, family.tensors.body), (before.head, family.tensors.head)):
+    head = family.tensors.head if family.task == "next" else ()
+    for prefix, patterns in ((before.body, family.tensors.body), (before.head, head)):
         for pattern in patterns:
             plain = pattern.name.replace("{layer}", "0").replace(".{expert}", "")
             suffix = SUFFIXES[pattern.role.endswith(BIAS)]
@@ -62,6 +64,7 @@ def is_rearranged(family: Family) -> bool:
     names, axes = roles_in(family), family.config.axes
     return any(
         "+" in names.get(pattern.role, "")
+        or "+" in pattern.parameter
         or pattern.of_experts
         or (pattern.transposed and len(pattern.axes) > 1)
         or (len(pattern.roles) > 1 and any(len(axes[a].parts) > 1 for a in pattern.axes if a in axes))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,14 +11,23 @@ import numpy as np
 import torch
 from gguf import GGMLQuantizationType, LlamaFileType
 from torch import Tensor
+from torch.nn import functional
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.carving.export.verify import Verified
-from zerolm.checkpoints.gguf.same_tokens import compare_tokens, opened_by_llama_cpp
+from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.checkpoints.gguf.same_tokens import compare_tokens, loses_accents, opened_by_llama_cpp
+from zerolm.networks.pooling import MEAN, TokenPooling
 
 CHECKED_LENGTH: Final = 32
 LOGIT_ROUNDING: Final = {LlamaFileType.ALL_F32: 0.0, LlamaFileType.MOSTLY_F16: 4e-3}
-"""The error, of the largest logit, of readers that round to 16 bits what they multiply by weights."""
+"""The error, of the largest output, of readers that round to 16 bits what they multiply by weights."""
+NOT_COMPARED: Final = (
+    "llama.cpp takes accents away in its own way from Hangul and from Indic vowel signs, whose tokens may be "
+    "others than the tokenizer's"
+)
+OF_THE_FILE: Final = -1
+"""The pooling that a file names."""
 COARSELY: Final = 3e-2
 """The same of readers that round to bfloat16, or to blocks of 8 bits as beside quantised weights."""
 
@@ -27,16 +37,18 @@ def check(
     reference: Callable[[Tensor], Tensor],
     tokenizer: PreTrainedTokenizerBase | None,
     *,
+    pooling: TokenPooling = MEAN,
     tolerance: float = 5e-3,
 ) -> Verified:
-    """Open a file with llama.cpp; ``ValueError`` where logits or token ids differ from the reference's.
+    """Open a file with llama.cpp; ``ValueError`` where its outputs or token ids differ from the reference's.
 
-    ``reference`` gives logits (1, t, v) of token ids (1, t). Those of some thirty random tokens may differ by
-    ``tolerance``; with 16-bit weights also by what rounding explains. Token ids are those of a page in many
-    scripts, and of each added token by itself.
-    ``ModuleNotFoundError`` without llama-cpp-python.
+    ``reference`` gives logits (1, t, v) of token ids (1, t), of an encoder its tokens' states (1, t, d).
+    Those of some thirty random tokens may differ by ``tolerance``; with 16-bit weights also by what rounding
+    explains. Token ids are those of a page in many scripts, and of each added token by itself. An encoder's
+    embedding is made by ``pooling``. ``ModuleNotFoundError`` without llama-cpp-python.
     """
-    opened = _open(file)
+    encodes = is_encoder(file)
+    opened = open_encoder(file) if encodes else _open(file)
     try:
         if tokenizer is not None:
             compare_tokens(
@@ -44,9 +56,59 @@ def check(
                 lambda text: [int(token) for token in tokenizer(text)["input_ids"]],
                 tokenizer.get_added_vocab().items(),
             )
-        return _compare_logits(opened, reference, tolerance)
+        proof = _compare_outputs(opened, reference, tolerance)
+        if tokenizer is not None and loses_accents(opened):
+            proof = replace(proof, note=NOT_COMPARED)
     finally:
         opened.close()
+    return _with_embedding(proof, file, reference, pooling, tolerance) if encodes else proof
+
+
+def is_encoder(file: Path) -> bool:
+    """Return whether the tokens of a file's model all see each other."""
+    header = read_gguf_header(file)
+    return header.metadata.get(f"{header.architecture}.attention.causal") is False
+
+
+def open_encoder(file: Path, tokens: int = CHECKED_LENGTH, **settings: Any) -> Any:
+    """Return an encoder as llama.cpp opens it, on one thread, for so many tokens at most.
+
+    It sends the states of tokens, or what ``pooling_type`` makes of them.
+    """
+    sizes = {"n_ctx": tokens, "n_batch": tokens, "n_ubatch": tokens, "n_threads": 1, "n_threads_batch": 1}
+    return opened_by_llama_cpp(file, **{"embedding": True, "pooling_type": 0, **sizes, **settings})
+
+
+def states_of(opened: Any, ids: Sequence[int]) -> Tensor:
+    """Return the states (t, d) of a text's tokens that an encoder sends, as ``open_encoder`` opens it."""
+    from llama_cpp import llama_cpp as lib
+
+    _encode(opened, ids)
+    rows = [lib.llama_get_embeddings_ith(opened.ctx, place) for place in range(len(ids))]
+    return torch.tensor([row[: opened.n_embd()] for row in rows])
+
+
+def embedding_of(opened: Any, ids: Sequence[int]) -> Tensor:
+    """Return the embedding (d,) of a text that an encoder sends which is opened with a pooling."""
+    from llama_cpp import llama_cpp as lib
+
+    _encode(opened, ids)
+    return torch.tensor(lib.llama_get_embeddings_seq(opened.ctx, 0)[: opened.n_embd()])
+
+
+def _encode(opened: Any, ids: Sequence[int]) -> None:
+    from llama_cpp import llama_cpp as lib
+
+    batch = lib.llama_batch_init(len(ids), 0, 1)
+    try:
+        batch.n_tokens = len(ids)
+        for place, token in enumerate(ids):
+            batch.token[place], batch.pos[place], batch.logits[place] = token, place, 1
+            batch.n_seq_id[place], batch.seq_id[place][0] = 1, 0
+        if lib.llama_encode(opened.ctx, batch) != 0:
+            raise ValueError("llama.cpp does not compute the states of a text")
+    finally:
+        lib.llama_batch_free(batch)
 
 
 def _open(file: Path) -> Any:
@@ -57,18 +119,53 @@ def _open(file: Path) -> Any:
     return opened_by_llama_cpp(file, **settings)
 
 
-def _compare_logits(opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float) -> Verified:
-    length = min(
-        CHECKED_LENGTH, int(opened.metadata[f"{opened.metadata['general.architecture']}.context_length"])
-    )
-    ids = np.random.default_rng(0).integers(opened.n_vocab(), size=length).tolist()
-    for token in ids:  # several at a time crash some builds, where weights are quantised
-        opened.eval([token])
-    ours = torch.from_numpy(opened.scores[:length].copy())  # (length, vocab)
+def _compare_outputs(opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float) -> Verified:
+    """Return how far logits, or states, are from the reference's on random tokens."""
+    ids = _random_tokens(opened)
+    sent = "states" if opened.context_params.embeddings else "logits"
+    if sent == "states":
+        ours = states_of(opened, ids)  # (length, d)
+    else:
+        for token in ids:  # several at a time crash some builds, where weights are quantised
+            opened.eval([token])
+        ours = torch.from_numpy(opened.scores[: len(ids)].copy())  # (length, vocab)
     with torch.no_grad():
         theirs = reference(torch.tensor([ids]))[0].float()
+    return _within(opened, sent, ours, theirs, tolerance)
+
+
+def _with_embedding(
+    proof: Verified,
+    file: Path,
+    reference: Callable[[Tensor], Tensor],
+    pooling: TokenPooling,
+    tolerance: float,
+) -> Verified:
+    """Return the proof with how far an encoder's embedding of random tokens is, made one of length 1."""
+    opened = open_encoder(file, pooling_type=OF_THE_FILE)
+    try:
+        ids = _random_tokens(opened)
+        ours = embedding_of(opened, ids)
+        with torch.no_grad():
+            states = reference(torch.tensor([ids])).float()
+        theirs = pooling(states, torch.ones(states.shape[:2]))[0]
+        ours, theirs = (functional.normalize(each, dim=0) for each in (ours, theirs))
+        far = _within(opened, "embeddings", ours, theirs, tolerance).difference
+        return replace(proof, embeddings=far)
+    finally:
+        opened.close()
+
+
+def _random_tokens(opened: Any) -> list[int]:
+    metadata = opened.metadata
+    length = min(CHECKED_LENGTH, int(metadata[f"{metadata['general.architecture']}.context_length"]))
+    ids: list[int] = np.random.default_rng(0).integers(opened.n_vocab(), size=length).tolist()
+    return ids
+
+
+def _within(opened: Any, sent: str, ours: Tensor, theirs: Tensor, tolerance: float) -> Verified:
     difference, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
     rounding = LOGIT_ROUNDING.get(LlamaFileType(int(opened.metadata["general.file_type"])), COARSELY)
     if not difference <= max(tolerance, rounding * largest):
-        raise ValueError(f"llama.cpp's logits differ from the carved parent's by {difference:.3g}")
+        raise ValueError(f"llama.cpp's {sent} differ from the carved parent's by {difference:.3g}")
     return Verified(difference, difference / max(largest, 1e-12))

@@ -22,6 +22,8 @@ from zerolm.families.family import Family
 
 ROUTER: Final = "router"
 CARRIED: Final = "carried"
+ADDED: Final = ("positions", "types")
+"""Embeddings that are added to those of tokens. Readers have them in float32, whatever type matrices have."""
 
 Place = tuple[int | None, str]
 
@@ -54,8 +56,9 @@ class GgufTensor:
 def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     """Yield the tensors of a child, those outside the layers first; a tied head is left out.
 
-    Readers then take the embedding. Matrices keep their types, or have those of ``typed``; norms, biases and
-    routers become float32. Experts that are stored one by one become one tensor.
+    Readers then take the embedding. Matrices keep their types, or have those of ``typed``; norms, biases,
+    routers and what is added to the embeddings of tokens become float32. Experts that are stored one by one
+    become one tensor.
     """
     layout, names = child.parent.layout, roles_in(child.parent.family)
     if typed is not None:
@@ -78,14 +81,24 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
             if len(stacked) < layout.sizes["experts"]:
                 continue
         name = names[tensor.role].replace("{layer}", str(_place(tensor, places)))
-        if typed is not None and len(tensor.shape) == 2:
+        if typed is not None and has_type(tensor):
             place = None if tensor.kept is None else tensor.kept.layer, tensor.role
             yield GgufTensor(name, typed.types[place], tensor.shape, partial(_typed, tensor, typed, place))
             continue
         experts = len(stacked) if tensor.slot.expert is not None else None
-        dtype = tensor.info.dtype if tensor.slot.is_matrix and not tensor.role.startswith(ROUTER) else "F32"
+        dtype = tensor.info.dtype if _keeps_type(tensor) else "F32"
         for piece in pieces(tensor, experts, name, _order(tensor, tensor.shape[0])):
             yield GgufTensor(piece.name, dtype, piece.shape, partial(_values, stacked, piece, dtype))
+
+
+def has_type(tensor: ChildTensor) -> bool:
+    """Return whether a file may have a tensor in any type: it is a matrix that tokens are multiplied by."""
+    return len(tensor.shape) == 2 and tensor.role not in ADDED
+
+
+def _keeps_type(tensor: ChildTensor) -> bool:
+    is_matrix = tensor.slot.is_matrix and tensor.role not in ADDED
+    return is_matrix and not tensor.role.startswith(ROUTER)
 
 
 def check_types(family: Family) -> None:

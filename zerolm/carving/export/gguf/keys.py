@@ -1,4 +1,4 @@
-"""The keys of a GGUF file beside its usual sizes: scales, windows, experts, rotations.
+"""The keys of a GGUF file beside its usual sizes: scales, windows, experts, rotations, pooling.
 
 A document says which attribute of the stock configuration each is; the methods of the gguf package's writer
 give it its key and its type. The configuration is that of the child, whose layers may be others.
@@ -12,7 +12,7 @@ from inspect import signature
 from itertools import cycle, islice
 from typing import Any, Final
 
-from gguf import GGUFWriter
+from gguf import GGUFWriter, PoolingType
 from gguf import constants as gguf_constants
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 
@@ -35,6 +35,8 @@ MIXTURE: Final = {
 """Keys of a mixture of experts, and the sizes that they are."""
 SAME: Final = "= "
 """Before the name of an attribute that another has to be equal to."""
+POOLED: Final = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "lasttoken": PoolingType.LAST}
+"""The ways of pooling that readers have."""
 DENSE: Final = "dense"
 MISSING: Final = object()
 
@@ -121,10 +123,37 @@ def _leading(checkpoint: Checkpoint, cut: Cut) -> int:
 
 
 def add_windows(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
-    """Add the window of attention, and which layers have it."""
+    """Add the window of attention, and which layers have it.
+
+    ``ValueError`` for an encoder all of whose layers have one: its readers break off there.
+    """
     windows = [checkpoint.layout.windows[kept.layer] for kept in cut.layers]
+    if checkpoint.family.task == "masked":
+        if all(windows):
+            raise ValueError("gguf has encoders with a layer that sees all tokens; here all have windows")
+        if not any(windows):
+            return  # readers take a window that no layer has for one that some have
     writer.add_sliding_window(max(windows) or checkpoint.layout.sizes["positions"])
     writer.add_sliding_window_pattern([bool(window) for window in windows])
+
+
+def add_pooling(writer: GGUFWriter, checkpoint: Checkpoint) -> None:
+    """Add that all tokens of an encoder see each other, and how they become one embedding.
+
+    That is the mean where the folder says nothing. ``ValueError`` where readers of gguf do it in no such way;
+    that an embedding gets the length 1 is left to them.
+    """
+    writer.add_causal_attention(False)
+    modes: tuple[str, ...] = ("mean",)
+    kinds: list[str] = []
+    if checkpoint.sentences is not None:
+        pool, *others = checkpoint.sentences.behind
+        modes, kinds = pool.modes, [module.kind for module in others]
+    dense = "Dense" in kinds
+    if dense or len(modes) > 1 or modes[0] not in POOLED:
+        behind = "a Dense behind its pooling" if dense else f"the pooling {' + '.join(modes)}"
+        raise ValueError(f"gguf pools tokens by {', '.join(POOLED)} alone, and this model has {behind}")
+    writer.add_pooling_type(POOLED[modes[0]])
 
 
 def _add(writer: GGUFWriter, key: str, present: Any) -> None:

@@ -107,6 +107,8 @@ def _with_stream(
     parent: Checkpoint, whole: Dimensions, sizes: dict[int, tuple[int, int]], hidden: int, tied: bool
 ) -> Cut:
     cut = Cut.of(whole, list(sizes), sizes.__getitem__)
+    if parent.family.task != "next":
+        return cut
     if (hidden, tied) == (whole.hidden, parent.layout.tied):
         return cut
     if tied and not parent.layout.tied:
@@ -144,7 +146,7 @@ def _parameters(model: PreTrainedModel, parent: Checkpoint) -> Iterator[tuple[st
         if pattern.role not in names or (pattern.role == "head" and tied):
             continue
         for layer in range(depth) if pattern.in_layer else (0,):
-            name = pattern.name.replace("{layer}", str(layer))
+            name = pattern.parameter.replace("{layer}", str(layer))
             parameter = inside.get(name, outside.get(name))
             if parameter is not None:
                 yield names[pattern.role].replace("{layer}", str(layer)), (pattern.role, parameter)

@@ -11,13 +11,19 @@ from typing import Any, Final
 from gguf import GGUFWriter, TokenType
 from transformers import PreTrainedTokenizerBase
 
-from zerolm.carving.export.gguf.vocabulary import Pieces, byte_level, check_model, sentence_piece
+from zerolm.carving.export.gguf.vocabulary import WORD_PIECES, Pieces, pieces_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import inside
+from zerolm.checkpoints.gguf.same_tokens import BARE
 from zerolm.networks.opener import stock_tokenizer
 
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A checkpoint with none of these has no tokenizer."""
+
+ENDS: Final = {WORD_PIECES: ("cls", "sep")}
+"""What tokenizers call the tokens around a text, by gguf's kind of tokenizer; the others bos and eos."""
+OTHERS: Final = ("unk", "pad", "sep", "mask")
+LOWER: Final = "tokenizer.ggml.normalizer.lowercase"
 
 
 @dataclass(frozen=True)
@@ -25,15 +31,15 @@ class GgufVocabulary:
     """The pieces (tokens and how they merge), and what is said of a few of them.
 
     ``types`` are gguf's ``TokenType`` of each token. ``add_bos``, ``add_eos``: whether a text is put between
-    these. ``unknown`` and ``padding`` may be missing; so may ``template``, Jinja for chats.
+    these. ``others`` are the ids of further tokens with a task, by gguf's names of them. ``template``, Jinja
+    for chats, may be missing.
     """
 
     pieces: Pieces
     types: tuple[int, ...]
     bos: int
     eos: int
-    unknown: int | None
-    padding: int | None
+    others: Mapping[str, int]
     add_bos: bool
     add_eos: bool
     template: str | None
@@ -70,28 +76,28 @@ def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Gg
     if backend is None:
         raise ValueError(
             f"gguf cannot express a {type(tokenizer).__name__}, which runs as Python code; "
-            "byte-level BPE and SentencePiece tokenizers of the tokenizers library can be"
+            "byte-level BPE, SentencePiece and WordPiece tokenizers of the tokenizers library can be"
         )
     document = json.loads(backend.to_str())
-    check_model(document["model"])
     _check_added(document["added_tokens"])
     named = _named(document, checkpoint.layout.vocab)
     tokens = tuple(named.get(index, f"[PAD{index}]") for index in range(checkpoint.layout.vocab))
-    bytewise = bool(document["model"].get("byte_fallback"))
-    pieces = (sentence_piece if bytewise else byte_level)(document, tokens)
-    eos = _identity(checkpoint, tokenizer, "eos")
+    pieces = pieces_of(document, tokens)
+    others = {name: _identity(checkpoint, tokenizer, name) for name in OTHERS}
+    bos, eos = (_identity(checkpoint, tokenizer, name) for name in ENDS.get(pieces.kind, ("bos", "eos")))
     if eos is None:
         raise ValueError("the tokenizer names no eos token, and a reader of gguf would take another for it")
-    bos = _identity(checkpoint, tokenizer, "bos")
-    unknown, padding = (_identity(checkpoint, tokenizer, name) for name in ("unk", "pad"))
     add_bos, add_eos = _frame(tokenizer, bos, eos)
+    if pieces.kind == WORD_PIECES and not (add_bos and add_eos):
+        raise ValueError("gguf puts WordPiece between the tokens CLS and SEP, and this tokenizer does not")
+    if pieces.kind == WORD_PIECES and others["unk"] is None:
+        raise ValueError("the tokenizer names no unk token, and a reader of gguf would take another for it")
     return GgufVocabulary(
         pieces,
-        _types(document, named, len(tokens), unknown),
+        _types(document, named, len(tokens), others["unk"]),
         eos if bos is None else bos,
         eos,
-        unknown,
-        padding,
+        {name: token for name, token in others.items() if token is not None},
         add_bos,
         add_eos,
         tokenizer.chat_template if isinstance(tokenizer.chat_template, str) else None,
@@ -109,10 +115,11 @@ def add_vocabulary(writer: GGUFWriter, vocabulary: GgufVocabulary) -> None:
     writer.add_token_scores(pieces.scores)
     writer.add_bos_token_id(vocabulary.bos)
     writer.add_eos_token_id(vocabulary.eos)
-    if vocabulary.unknown is not None:
-        writer.add_unk_token_id(vocabulary.unknown)
-    if vocabulary.padding is not None:
-        writer.add_pad_token_id(vocabulary.padding)
+    for name, token in vocabulary.others.items():
+        getattr(writer, f"add_{name}_token_id")(token)
+    for key, value in ((LOWER, pieces.lower), (BARE, pieces.bare)):
+        if value is not None:
+            writer.add_bool(key, value)
     writer.add_add_bos_token(vocabulary.add_bos)
     writer.add_add_eos_token(vocabulary.add_eos)
     writer.add_add_space_prefix(pieces.space)

@@ -1,14 +1,18 @@
-"""The two kinds of tokenizers that are written as GGUF: byte-level BPE and SentencePiece's BPE."""
+"""The kinds of tokenizers that are written as GGUF: byte-level BPE, SentencePiece's BPE, and WordPiece."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tokenizers import models
 
 from zerolm.checkpoints.gguf.words import DIGITS, GPT2, SPACE, SPLIT_PATTERNS
+
+WORD_PIECE: Final = "WordPiece"
+WORD_PIECES: Final = "bert"
+"""What GGUF calls it."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,8 @@ class Pieces:
 
     ``gpt2``: ``merges`` from the first, ``scores`` empty. ``llama``: ``scores`` of each token (those that are
     merged from others: the highest is merged first), ``merges`` empty; ``space`` says whether a text gets a
-    space in front.
+    space in front. ``bert``: tokens that begin a word have a space in front; ``lower`` and ``bare`` say
+    whether letters become small ones, and lose their accents, as an encoder's tokenizer has it.
     """
 
     kind: str
@@ -26,6 +31,17 @@ class Pieces:
     merges: tuple[str, ...] = ()
     scores: tuple[float, ...] = ()
     space: bool = False
+    lower: bool | None = None
+    bare: bool | None = None
+
+
+def pieces_of(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
+    """Return what a ``tokenizer.json`` has, of whatever kind; ``ValueError`` for a kind that GGUF has not."""
+    model = document["model"]
+    if model.get("type") == WORD_PIECE:
+        return word_piece(document, tokens)
+    _check_model(model)
+    return (sentence_piece if model.get("byte_fallback") else byte_level)(document, tokens)
 
 
 def byte_level(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
@@ -87,12 +103,42 @@ def _check_pairs(model: Mapping[str, Any], added: set[str]) -> None:
                 )
 
 
-def check_model(model: Mapping[str, Any]) -> None:
+def word_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
+    """Return the WordPiece of a BERT; ``ValueError`` for one that cuts text into words otherwise.
+
+    Readers know the pieces that begin a word by a space in front, and those that go on by none. They do not
+    leave a word unread for its length alone.
+    """
+    model, normalizer = document["model"], document["normalizer"] or {}
+    splitting = (document["pre_tokenizer"] or {}).get("type")
+    cleans = bool(normalizer.get("clean_text")) and bool(normalizer.get("handle_chinese_chars"))
+    if normalizer.get("type") != "BertNormalizer" or splitting != "BertPreTokenizer" or not cleans:
+        raise ValueError("gguf has WordPiece with the words of BERT, and this one cuts text into others")
+    go_on = model.get("continuing_subword_prefix")
+    if not isinstance(go_on, str) or not go_on:
+        raise ValueError("gguf has WordPiece whose pieces within a word have a prefix, and this one has none")
+    special = {token["content"] for token in document["added_tokens"]}
+    lower = bool(normalizer.get("lowercase"))
+    bare = lower if normalizer.get("strip_accents") is None else bool(normalizer["strip_accents"])
+    pieces = tuple(token if token in special else _spaced(token, go_on) for token in tokens)
+    if len(set(pieces)) < len(pieces):
+        raise ValueError(f"gguf tells pieces that begin a word by {SPACE}, and two of these are one then")
+    return Pieces(WORD_PIECES, "default", pieces, lower=lower, bare=bare)
+
+
+def _spaced(token: str, go_on: str) -> str:
+    """Return a piece with a space in front where it begins a word, without its prefix where it goes on."""
+    return token.removeprefix(go_on) if token.startswith(go_on) else SPACE + token
+
+
+def _check_model(model: Mapping[str, Any]) -> None:
     """Refuse all but plain BPE."""
     odd = [name for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix") if model.get(name)]
     if model.get("type") != "BPE" or odd:
         kind = f"{model.get('type')} with {odd[0]}" if odd else model.get("type")
-        raise ValueError(f"gguf is written with byte-level BPE or SentencePiece's BPE, not with {kind}")
+        raise ValueError(
+            f"gguf is written with byte-level BPE, SentencePiece's BPE or WordPiece, not with {kind}"
+        )
 
 
 def _words(splitting: Any, whole_words: bool) -> str:

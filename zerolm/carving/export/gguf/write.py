@@ -23,7 +23,7 @@ except ModuleNotFoundError:
 
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.file_tensors import GgufTensor, Typed, check_names, entries
-from zerolm.carving.export.gguf.keys import add_keys, add_windows, check_needs, child_config
+from zerolm.carving.export.gguf.keys import add_keys, add_pooling, add_windows, check_needs, child_config
 from zerolm.carving.export.gguf.rope import add_rope, factors_of, parameters_of, rotated
 from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.carving.kept_units import Cut
@@ -36,7 +36,7 @@ from zerolm.networks.opener import text_config
 from zerolm.progress import Progress, silent
 
 MAX_CONTEXT: Final = (1 << 31) - 1
-ACTIVATIONS: Final = ("hidden_activation", "hidden_act", "activation_function")
+ACTIVATIONS: Final = ("hidden_activation", "hidden_act", "activation_function", "activation")
 """What stock configurations call the activation of an FFN."""
 
 
@@ -110,7 +110,7 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
     if family.gguf is None:
         possible = ", ".join(name for name, family in families().items() if family.gguf)
         raise ValueError(f"gguf is written of {possible}, not of {family.name}; --format hf is")
-    if not any(name in family.head_classes for name in kinds):
+    if family.task == "next" and not any(name in family.head_classes for name in kinds):
         raise ValueError(
             f"gguf is written of {family.head_classes[0]}, with a language-model head, not of "
             f"{kinds[0] if kinds else 'a checkpoint that names no class'}; --format hf is"
@@ -193,6 +193,8 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     add_keys(writer, checkpoint, cut, config)
     if gguf.windows:
         add_windows(writer, checkpoint, cut)
+    if checkpoint.family.task == "masked":
+        add_pooling(writer, checkpoint)
     tokenizer = opened(checkpoint)
     if tokenizer is None:
         writer.add_tokenizer_model("no_vocab")

@@ -1,0 +1,108 @@
+"""Encoders as GGUF: llama.cpp sends the embeddings that the folder says, or the folder is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from made_tokenizers import word_piece
+from sentence_folders import LINES, sentence_folder
+from transformers import BertConfig, BertModel
+
+pytest.importorskip("gguf", reason="gguf is not installed")
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+from zerolm.carving.evaluation.divergence import embeddings
+from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.gguf.check import (
+    OF_THE_FILE,
+    check,
+    embedding_of,
+    is_encoder,
+    open_encoder,
+    states_of,
+)
+from zerolm.carving.export.gguf.tokenizer import opened
+from zerolm.carving.export.gguf.write import expressible, write
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import open_model
+from zerolm.networks.pooling import TokenPooling
+
+
+def encoder(folder: Path, mode: str | Sequence[str] = "mean", kinds: Sequence[str] = ()) -> Checkpoint:
+    """A folder of sentence-transformers with a tokenizer that GGUF has."""
+    checkpoint = Checkpoint.open(sentence_folder(folder, mode=mode, kinds=kinds))
+    word_piece(LINES, 64).save_pretrained(checkpoint.folder)
+    torch.manual_seed(0)
+    model = BertModel(BertConfig.from_pretrained(checkpoint.folder))
+    for parameter in model.parameters():
+        parameter.data.mul_(4.0 if parameter.dim() == 2 else 1.0)  # tokens that are not all alike
+    model.save_pretrained(checkpoint.folder)
+    return Checkpoint.open(folder)
+
+
+def written(checkpoint: Checkpoint, file: Path) -> Path:
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
+    return file
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls", "lasttoken"])
+def test_embeddings_of_sentences_are_those_of_the_folder(mode: str, tmp_path: Path) -> None:
+    """Each sentence by itself, as long as it is; a vector of length 1 is left to the reader."""
+    checkpoint = encoder(tmp_path / "parent", mode, ["Normalize"])
+    file = written(checkpoint, tmp_path / "child.gguf")
+    assert is_encoder(file)
+    model, pooling, tokenizer = open_model(checkpoint), TokenPooling.of(checkpoint), opened(checkpoint)
+    assert tokenizer is not None
+    reader = open_encoder(file, pooling_type=OF_THE_FILE)
+    for line in LINES[:8]:
+        ids = [int(token) for token in tokenizer(line)["input_ids"]]
+        assert reader.tokenize(line.encode(), special=True) == ids
+        theirs = embeddings(model, {"input_ids": torch.tensor([ids])}, pooling)[0]
+        ours = torch.nn.functional.normalize(embedding_of(reader, ids), dim=0)
+        assert float((ours - theirs).abs().max()) < 1e-3
+    reader.close()
+    proof = check(file, lambda ids: model(input_ids=ids).last_hidden_state, tokenizer, pooling=pooling)
+    assert proof.embeddings is not None
+    assert proof.embeddings < 1e-3
+
+
+def test_another_pooling_is_no_proof(tmp_path: Path) -> None:
+    checkpoint = encoder(tmp_path / "parent", "cls")
+    file, model = written(checkpoint, tmp_path / "child.gguf"), open_model(checkpoint)
+    with pytest.raises(ValueError, match="embeddings differ"):
+        check(file, lambda ids: model(input_ids=ids).last_hidden_state, None, pooling=TokenPooling())
+
+
+def test_states_are_those_of_a_text_alone(tmp_path: Path) -> None:
+    """No text sees the one before it."""
+    checkpoint = encoder(tmp_path / "parent")
+    reader = open_encoder(written(checkpoint, tmp_path / "child.gguf"))
+    first = states_of(reader, [5, 6, 7])
+    states_of(reader, [9, 10, 11, 12])
+    assert torch.equal(states_of(reader, [5, 6, 7]), first)
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "kinds", "message"),
+    [
+        ("max", (), "this model has the pooling max"),
+        (
+            ("mean", "cls"),
+            (),
+            "this model has the pooling cls \\+ mean|this model has the pooling mean \\+ cls",
+        ),
+        ("mean", ("Dense",), "a Dense behind its pooling"),
+    ],
+)
+def test_poolings_that_no_reader_has(
+    mode: str | Sequence[str], kinds: Sequence[str], message: str, tmp_path: Path
+) -> None:
+    checkpoint = encoder(tmp_path / "parent", mode, kinds)
+    with pytest.raises(ValueError, match=message) as refused:
+        expressible(checkpoint, Cut.whole(dimensions(checkpoint)))
+    assert "\n" not in str(refused.value)

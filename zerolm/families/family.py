@@ -193,12 +193,25 @@ class Configuration:
 
 
 @dataclass(frozen=True)
+class InFile:
+    """What a GGUF file has of a tensor: its ``name`` there, where the gguf package knows none, and its form.
+
+    ``values`` are what is stored of the numbers w, where it is not w (of norms, the gain). ``shape`` are rules
+    on sizes, where it is another. A document gives it as a text where the name alone differs.
+    """
+
+    name: str | None = None
+    values: Literal["", "w", "1+w", "-exp(w)"] = ""
+    shape: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Pattern:
     """A tensor of the family: its name with ``{layer}`` (and ``{expert}``), its role, its axes by label.
 
     What is fused is joined by ``+`` in the order in which it lies: role ``q+k+v`` with the axis ``q+kv+kv``.
     A leading axis ``experts`` holds all experts in one tensor. ``transposed``: stored as (inputs, outputs).
-    ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is its name in a GGUF file. ``when``
+    ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is what a GGUF file has of it. ``when``
     it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
     embedding); ``optional``; or where a flag of the configuration is set, a size is not 0 (``no q_rank``:
     where it is), two sizes differ (``embedding != hidden``), a field is this text (``norm_rel_ebd =
@@ -214,7 +227,7 @@ class Pattern:
     when: str = "always"
     transposed: bool = False
     scaled: bool = False
-    gguf: str | None = None
+    gguf: InFile = InFile()
     kinds: tuple[str, ...] = ()
     module: str | None = None
 
@@ -387,6 +400,9 @@ class Gguf:
     sizes: dict[str, str] = field(default_factory=dict)
     needs: dict[str, Any] = field(default_factory=dict)
     windows: bool = False
+    absent: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    flagged: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tiled: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

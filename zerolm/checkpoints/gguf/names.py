@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
-from zerolm.families.family import BIAS, Family
+from zerolm.families.family import BIAS, Family, InFile
 
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
 SUFFIXES: Final = (".weight", ".bias")
@@ -43,10 +43,21 @@ def roles_in(family: Family) -> dict[str, str]:
             plain = pattern.name.replace("{layer}", "0").replace(".{expert}", "")
             suffix = SUFFIXES[pattern.role.endswith(BIAS)]
             tried = (_mapped(mapped, before + plain, suffix) for before in (prefix, *PREFIXES))
-            name = pattern.gguf or next(filter(None, tried), None)
+            name = pattern.gguf.name or next(filter(None, tried), None)
             if name is not None:
                 names[pattern.role] = name.replace("blk.0.", "blk.{layer}.")
+    for role in (pattern.role for layout in family.tensors.layouts for pattern in layout):
+        if role not in names and names.keys() >= set(role.split("+")):
+            names[role] = "+".join(map(names.__getitem__, role.split("+")))
     return names
+
+
+def form_in(family: Family, role: str) -> InFile:
+    """Return what a file has of the tensors of a role."""
+    tensors = family.tensors
+    return next(
+        (pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.role == role), InFile()
+    )
 
 
 def _mapped(mapped: Any, stored: str, suffix: str) -> str | None:
@@ -64,6 +75,8 @@ def is_rearranged(family: Family) -> bool:
         "+" in names.get(pattern.role, "")
         or pattern.of_experts
         or (pattern.transposed and len(pattern.axes) > 1)
+        or pattern.gguf.values
+        or pattern.gguf.shape
         or (len(pattern.roles) > 1 and any(len(axes[a].parts) > 1 for a in pattern.axes if a in axes))
         for pattern in family.tensors.body
     )

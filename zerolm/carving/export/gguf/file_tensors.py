@@ -16,7 +16,7 @@ from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.carving.export.gguf.pieces import Piece, pieces
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
-from zerolm.checkpoints.gguf.names import changes_places, is_rearranged, neighbouring, roles_in
+from zerolm.checkpoints.gguf.names import changes_places, form_in, is_rearranged, neighbouring, roles_in
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.families.family import Family
 
@@ -137,9 +137,14 @@ def _values(stacked: list[ChildTensor], piece: Piece, dtype: str) -> NDArray[Any
     stored = first.info.dtype
     raw = first.array() if first.slot.expert is None else np.stack([each.array() for each in stacked])
     raw = piece.of(raw)
-    shift = first.child.parent.family.tensors.factors.shift
-    if shift and first.role.endswith("norm"):
-        return widened(raw, stored) + np.float32(shift)  # readers multiply by what is stored
+    family = first.child.parent.family
+    values = form_in(family, first.role).values
+    if not values and first.role.endswith("norm"):
+        values = family.tensors.factors.gain  # readers multiply by what is stored
+    if values == "1+w":
+        return widened(raw, stored) + np.float32(1)
+    if values == "-exp(w)":
+        return -np.exp(widened(raw, stored))
     return raw if dtype == stored else widened(raw, stored)
 
 

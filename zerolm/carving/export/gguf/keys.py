@@ -6,7 +6,7 @@ give it its key and its type. The configuration is that of the child, whose laye
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from inspect import signature
 from itertools import cycle, islice
@@ -33,6 +33,7 @@ MIXTURE: Final = {
     "expert_feed_forward_length": "expert_ffn",
 }
 """Keys of a mixture of experts, and the sizes that they are."""
+SECTIONS: Final = "rope_dimension_sections"
 SAME: Final = "= "
 """Before the name of an attribute that another has to be equal to."""
 DENSE: Final = "dense"
@@ -91,6 +92,8 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
             raise ValueError(f"gguf needs {path}, which the configuration of this {family.name} has not")
         if key in (RMS, EPS) and not 0 < present < 1:
             raise ValueError(f"the configuration has {path} {present}; 0 to 1 are possible")
+        if key == SECTIONS:
+            present = _sections(config, path, layout.head_size)
         if present is not None:
             _add(writer, key, present)
     rules = dict(family.gguf.sizes)
@@ -106,6 +109,22 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
                 lambda label: getattr(layout, label) if label in COUNT_LABELS else layout.sizes[label],
             ),
         )
+
+
+def _sections(config: PreTrainedConfig, default: Sequence[int], head_size: int) -> list[int]:
+    """Return how many of the rotated pairs are turned by each of four positions of a token.
+
+    Of a text all positions are alike. ``ValueError`` where readers would not take them.
+    """
+    sections = attribute(config, "rope_parameters.mrope_section")
+    sections = default if sections is MISSING or sections is None else sections
+    counted = isinstance(sections, list | tuple) and all(type(size) is int and size >= 0 for size in sections)
+    if not counted or not 0 < len(sections) <= 4 or not 0 < sum(sections) <= head_size:
+        raise ValueError(
+            f"gguf has rotations in at most 4 sections, {head_size} pairs in all in heads of this size, and "
+            f"this model has mrope_section {short(sections)}"
+        )
+    return [*sections, 0, 0, 0][:4]
 
 
 def _leading(checkpoint: Checkpoint, cut: Cut) -> int:
@@ -125,6 +144,19 @@ def add_windows(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
     windows = [checkpoint.layout.windows[kept.layer] for kept in cut.layers]
     writer.add_sliding_window(max(windows) or checkpoint.layout.sizes["positions"])
     writer.add_sliding_window_pattern([bool(window) for window in windows])
+
+
+def add_flags(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
+    """Add the keys that say of each layer whether it is of some kinds."""
+    gguf = checkpoint.family.gguf
+    assert gguf is not None
+    for key, kinds in gguf.flagged.items():
+        writer.add_array(f"{gguf.architecture}.{key}", of_kinds(checkpoint, cut, kinds))
+
+
+def of_kinds(checkpoint: Checkpoint, cut: Cut, kinds: Sequence[str]) -> list[bool]:
+    """Return whether each layer of a child is of one of these kinds."""
+    return [not checkpoint.layout.kinds[kept.layer].isdisjoint(kinds) for kept in cut.layers]
 
 
 def _add(writer: GGUFWriter, key: str, present: Any) -> None:

@@ -22,7 +22,10 @@ WHOLE: Final = ("deci", "llama", "falcon")
 YARN: Final = "yarn"
 FULL: Final = "full_attention"
 LATENT: Final = "kv_lora_rank"
-NOT_NUMBERS: Final = ("rope_type", "type", "truncate", "mscale", "mscale_all_dim", "attention_factor")
+NOT_NUMBERS: Final = (
+    *("rope_type", "type", "truncate", "mscale", "mscale_all_dim", "attention_factor"),
+    *("mrope_section", "mrope_interleaved"),
+)
 
 
 def parameters_of(config: PreTrainedConfig) -> dict[str, Any]:

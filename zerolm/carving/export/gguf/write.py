@@ -23,7 +23,14 @@ except ModuleNotFoundError:
 
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.file_tensors import GgufTensor, Typed, check_names, entries
-from zerolm.carving.export.gguf.keys import add_keys, add_windows, check_needs, child_config
+from zerolm.carving.export.gguf.keys import (
+    add_flags,
+    add_keys,
+    add_windows,
+    check_needs,
+    child_config,
+    of_kinds,
+)
 from zerolm.carving.export.gguf.rope import add_rope, factors_of, parameters_of, rotated
 from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.carving.kept_units import Cut
@@ -173,17 +180,17 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     writer.add_context_length(min(checkpoint.layout.sizes["positions"], MAX_CONTEXT))
     writer.add_embedding_length(cut.hidden)
     writer.add_block_count(len(cut.layers))
-    ffn, heads = (
-        [len(layer.ffn) for layer in cut.layers],
-        [count * parent.heads_per_group for count in groups],
-    )
-    usual: dict[str, Any] = {
-        "feed_forward_length": ffn[0] if gguf.alike else ffn,
-        "head_count": heads[0] if gguf.alike else heads,
-        "head_count_kv": groups[0] if gguf.alike else groups,
-        "key_length": parent.head_size,
-        "value_length": parent.head_size,
+    of_layers = {
+        "feed_forward_length": [len(layer.ffn) for layer in cut.layers],
+        "head_count": [count * parent.heads_per_group for count in groups],
+        "head_count_kv": groups,
     }
+    usual: dict[str, Any] = {}
+    for key, counts in of_layers.items():
+        missing = of_kinds(checkpoint, cut, gguf.absent.get(key, ()))
+        present = [0 if gone else count for count, gone in zip(counts, missing, strict=True)]
+        usual[key] = present[0] if gguf.alike and key not in gguf.absent else present
+    usual |= {"key_length": parent.head_size, "value_length": parent.head_size}
     if parameters_of(config):
         usual["rope_dimension_count"] = rotated(config, parent.head_size)
     for key, size in usual.items():
@@ -191,6 +198,7 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
             getattr(writer, f"add_{key}")(size)
     add_rope(writer, config, gguf.architecture)
     add_keys(writer, checkpoint, cut, config)
+    add_flags(writer, checkpoint, cut)
     if gguf.windows:
         add_windows(writer, checkpoint, cut)
     tokenizer = opened(checkpoint)

@@ -196,8 +196,8 @@ class Configuration:
 class InFile:
     """What a GGUF file has of a tensor: its ``name`` there, where the gguf package knows none, and its form.
 
-    ``values`` are what is stored of the numbers w, where it is not w (of norms, the gain). ``shape`` are rules
-    on sizes, where it is another. A document gives it as a text where the name alone differs.
+    ``values`` are what is stored of the numbers w, where it is not w (of norms, the gain). ``shape`` are
+    rules on sizes, where it is another. A document gives it as a text where the name alone differs.
     """
 
     name: str | None = None
@@ -211,8 +211,8 @@ class Pattern:
 
     What is fused is joined by ``+`` in the order in which it lies: role ``q+k+v`` with the axis ``q+kv+kv``.
     A leading axis ``experts`` holds all experts in one tensor. ``transposed``: stored as (inputs, outputs).
-    ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is what a GGUF file has of it. ``when``
-    it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
+    ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is what a GGUF file has of it.
+    ``when`` it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
     embedding); ``optional``; or where a flag of the configuration is set, a size is not 0 (``no q_rank``:
     where it is), two sizes differ (``embedding != hidden``), a field is this text (``norm_rel_ebd =
     layer_norm``), or several of these hold (``q_rank and attention_bias``). Only layers of its ``kinds`` have
@@ -400,7 +400,7 @@ class Gguf:
     sizes: dict[str, str] = field(default_factory=dict)
     needs: dict[str, Any] = field(default_factory=dict)
     windows: bool = False
-    absent: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    by_kind: dict[str, dict[str, str]] = field(default_factory=dict)
     flagged: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tiled: dict[str, str] = field(default_factory=dict)
 

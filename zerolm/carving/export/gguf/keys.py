@@ -19,7 +19,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 from zerolm.carving.export.folder import configuration, lists_by_layer
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
-from zerolm.families.config import COUNT_LABELS
+from zerolm.families.config import COUNT_LABELS, ModelSizes, resized
 from zerolm.families.family import Family
 from zerolm.families.rule import value
 from zerolm.families.values import short
@@ -33,6 +33,8 @@ MIXTURE: Final = {
     "expert_feed_forward_length": "expert_ffn",
 }
 """Keys of a mixture of experts, and the sizes that they are."""
+USUAL: Final = {"feed_forward_length": "ffn", "head_count": "heads", "head_count_kv": "kv_heads"}
+"""Keys that layers may have of their own, and the sizes that they are."""
 SECTIONS: Final = "rope_dimension_sections"
 SAME: Final = "= "
 """Before the name of an attribute that another has to be equal to."""
@@ -101,14 +103,7 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
         writer.add_leading_dense_block_count(_leading(checkpoint, cut))
         rules |= {key: label for key, label in MIXTURE.items() if key not in rules}
     for key, rule in rules.items():
-        _add(
-            writer,
-            key,
-            value(
-                rule,
-                lambda label: getattr(layout, label) if label in COUNT_LABELS else layout.sizes[label],
-            ),
-        )
+        _add(writer, key, _size(layout, rule))
 
 
 def _sections(config: PreTrainedConfig, default: Sequence[int], head_size: int) -> list[int]:
@@ -146,17 +141,31 @@ def add_windows(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
     writer.add_sliding_window_pattern([bool(window) for window in windows])
 
 
+def counts_by_layer(checkpoint: Checkpoint, cut: Cut, key: str) -> list[int]:
+    """Return a usual key of each layer: its heads, KV heads, or the width of its FFN."""
+    gguf, counts = checkpoint.family.gguf, []
+    assert gguf is not None
+    rules = gguf.by_kind.get(key, {})
+    for kept in cut.layers:
+        sizes = resized(checkpoint.layout, len(kept.groups), len(kept.ffn))
+        kinds = checkpoint.layout.kinds[kept.layer]
+        rule = next((rule for kind, rule in rules.items() if kind in kinds), USUAL[key])
+        counts.append(_size(sizes, rule))
+    return counts
+
+
+def _size(sizes: ModelSizes, rule: str) -> int:
+    """Return what a rule on sizes gives."""
+    return value(rule, lambda label: getattr(sizes, label) if label in COUNT_LABELS else sizes.sizes[label])
+
+
 def add_flags(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
     """Add the keys that say of each layer whether it is of some kinds."""
     gguf = checkpoint.family.gguf
     assert gguf is not None
     for key, kinds in gguf.flagged.items():
-        writer.add_array(f"{gguf.architecture}.{key}", of_kinds(checkpoint, cut, kinds))
-
-
-def of_kinds(checkpoint: Checkpoint, cut: Cut, kinds: Sequence[str]) -> list[bool]:
-    """Return whether each layer of a child is of one of these kinds."""
-    return [not checkpoint.layout.kinds[kept.layer].isdisjoint(kinds) for kept in cut.layers]
+        of_these = [not checkpoint.layout.kinds[kept.layer].isdisjoint(kinds) for kept in cut.layers]
+        writer.add_array(f"{gguf.architecture}.{key}", of_these)
 
 
 def _add(writer: GGUFWriter, key: str, present: Any) -> None:

@@ -24,12 +24,13 @@ except ModuleNotFoundError:
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.file_tensors import GgufTensor, Typed, check_names, entries
 from zerolm.carving.export.gguf.keys import (
+    USUAL,
     add_flags,
     add_keys,
     add_windows,
     check_needs,
     child_config,
-    of_kinds,
+    counts_by_layer,
 )
 from zerolm.carving.export.gguf.rope import add_rope, factors_of, parameters_of, rotated
 from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
@@ -138,9 +139,21 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
             f"{heads} heads of {cut.parent.head_size} beside {cut.hidden}: --keep-heads 1 --keep-hidden 1 "
             "keeps both"
         )
+    _check_memories(checkpoint, cut)
     check_names(checkpoint, [kept.layer for kept in cut.layers])
     if not family.gguf.windows:
         _check_windows(checkpoint, family.gguf.architecture)
+
+
+def _check_memories(checkpoint: Checkpoint, cut: Cut) -> None:
+    """Refuse a child of layers that all keep keys, or all a state: readers of a hybrid have room for both."""
+    states = {kind for memory in checkpoint.family.config.memory if memory.state != "0" for kind in memory.kinds}
+    if not states:
+        return
+    of_states = [not checkpoint.layout.kinds[kept.layer].isdisjoint(states) for kept in cut.layers]
+    if len(set(of_states)) == 1:
+        missing = "attends" if of_states[0] else f"is {' or '.join(sorted(states))}"
+        raise ValueError(f"gguf needs a layer that {missing} in a child of a {checkpoint.family.name}")
 
 
 def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:
@@ -173,23 +186,16 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     config, parent, gguf = _stock(checkpoint, cut), cut.parent, checkpoint.family.gguf
     assert gguf is not None
     factors_of(config, gguf.architecture)
-    groups = [len(layer.groups) for layer in cut.layers]
     writer = GGUFWriter(None, gguf.architecture)
     writer.add_name(name)
     writer.add_vocab_size(checkpoint.layout.vocab)
     writer.add_context_length(min(checkpoint.layout.sizes["positions"], MAX_CONTEXT))
     writer.add_embedding_length(cut.hidden)
     writer.add_block_count(len(cut.layers))
-    of_layers = {
-        "feed_forward_length": [len(layer.ffn) for layer in cut.layers],
-        "head_count": [count * parent.heads_per_group for count in groups],
-        "head_count_kv": groups,
-    }
     usual: dict[str, Any] = {}
-    for key, counts in of_layers.items():
-        missing = of_kinds(checkpoint, cut, gguf.absent.get(key, ()))
-        present = [0 if gone else count for count, gone in zip(counts, missing, strict=True)]
-        usual[key] = present[0] if gguf.alike and key not in gguf.absent else present
+    for key in USUAL:
+        counts = counts_by_layer(checkpoint, cut, key)
+        usual[key] = counts[0] if gguf.alike and key not in gguf.by_kind else counts
     usual |= {"key_length": parent.head_size, "value_length": parent.head_size}
     if parameters_of(config):
         usual["rope_dimension_count"] = rotated(config, parent.head_size)

@@ -12,7 +12,6 @@ import torch
 import transformers
 from tiny import logits_of
 from tiny_families import DECODER, TINY, saved
-from tiny_mixtures import GATED_DELTA
 from torch import nn
 from transformers import AutoConfig
 
@@ -39,7 +38,7 @@ PLAIN: dict[str, Any] = {
 }  # fmt: skip
 """What these architectures of llama.cpp do not have."""
 OF_QWEN3_5: Final = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
-DELTA: dict[str, Any] = {"linear_value_head_dim": 8, "layer_types": GATED_DELTA["layer_types"]}
+DELTA: dict[str, Any] = {"linear_value_head_dim": 8}
 SECTIONED: dict[str, Any] = {
     "rope_parameters": {
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1],
@@ -55,7 +54,8 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 """What else of a tiny model they have otherwise."""
 LAYERS: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys((*OF_QWEN3_5, "qwen3_next"), (0, 1, 3)),
+    **dict.fromkeys((*OF_QWEN3_5, "qwen3_next", "lfm2_moe"), (0, 1, 3)),
+    "lfm2": (0, 1),
 }
 """The layers of a child, so that some of each kind are among them; (0, 2) of others."""
 GROUPED: Final = ("n_group", "topk_group")
@@ -69,6 +69,8 @@ def tiny_changes(name: str, dtype: str) -> dict[str, Any]:
     described, sizes = families()[name].gguf, families()[name].config.sizes
     assert described is not None
     changes = {field: value for field, value in PLAIN.items() if field in TINY[name]}
+    if families()[name].config.memory:
+        changes.pop("layer_types", None)
     if described.windows:
         changes = {
             field: value for field, value in changes.items() if field not in ("sliding_window", "layer_types")

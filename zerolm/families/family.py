@@ -197,10 +197,12 @@ class InFile:
     """What a GGUF file has of a tensor: its ``name`` there, where the gguf package knows none, and its form.
 
     ``values`` are what is stored of the numbers w, where it is not w (of norms, the gain). ``shape`` are
-    rules on sizes, where it is another. A document gives it as a text where the name alone differs.
+    rules on sizes, where it is another. Numbers of layers may be a ``key`` instead. A document gives it as a
+    text where the name alone differs.
     """
 
     name: str | None = None
+    key: str | None = None
     values: Literal["", "w", "1+w", "-exp(w)"] = ""
     shape: tuple[str, ...] = ()
 
@@ -379,15 +381,17 @@ class Cuttable:
 class Gguf:
     """How a GGUF file has the family: its architecture there, and the activations that this one computes.
 
-    Readers of the architecture rotate the two ``halves`` of a head as the stock class does, else neighbouring
-    elements. ``alike``: it has one size for all layers; ``square``: its queries are as wide as the stream.
-    Tensors whose patterns name no ``gguf`` have the names that the gguf package knows for the architecture.
-    ``keys`` are what readers take beside the usual sizes, by the names that the package's writer has for
-    them: attributes of the stock configuration (``rope_parameters.rope_theta``), or numbers. ``sizes`` are
-    such keys as rules on the sizes of a model. ``needs`` are attributes whose values readers take for
-    granted: a list is repeated over the layers, ``= head_dim`` is that of another attribute. ``windows``:
-    they take one for each layer.
-    Files of the architectures that are ``read`` are parents of this family.
+    None are named where the stock class has no other. Readers of the architecture rotate the two ``halves``
+    of a head as the stock class does, else neighbouring elements. ``alike``: it has one size for all layers;
+    ``square``: its queries are as wide as the stream. Tensors whose patterns name no ``gguf`` have the names
+    that the gguf package knows for the architecture. ``keys`` are what readers take beside the usual sizes,
+    by the names that the package's writer has for them: attributes of the stock configuration
+    (``rope_parameters.rope_theta``), or numbers. ``sizes`` are such keys as rules on the sizes of a model.
+    ``needs`` are attributes whose values readers take for granted: a list is repeated over the layers,
+    ``= head_dim`` is that of another attribute. ``windows``: they take one for each layer. ``by_kind`` are
+    usual keys that are otherwise in layers of a kind: rules on sizes; ``flagged`` are others that are true in
+    layers of these kinds. Units of an axis that is ``tiled`` lie with the first of each of a size before the
+    second of each. Files of the architectures that are ``read`` are parents of this family.
     """
 
     architecture: str

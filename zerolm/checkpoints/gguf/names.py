@@ -6,12 +6,14 @@ two halves of a head, so these rows change places.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
+from zerolm.families.config import has
 from zerolm.families.family import BIAS, Family, InFile
 
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
@@ -20,10 +22,11 @@ PREFIXES: Final = ("model.", "")
 """Texts before names that the gguf package knows, whatever stands before those that are stored."""
 
 
-def roles_in(family: Family) -> dict[str, str]:
+def roles_in(family: Family, config: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Return the names of a file's tensors by role, with ``{layer}``: those of the document, or llama.cpp's.
 
-    Roles that llama.cpp has no name for are left out. ``ModuleNotFoundError`` without gguf.
+    Roles that llama.cpp has no name for are left out. Where several tensors have a role, those of a model
+    with this ``config``. ``ModuleNotFoundError`` without gguf.
     """
     try:
         from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
@@ -44,7 +47,9 @@ def roles_in(family: Family) -> dict[str, str]:
             suffix = SUFFIXES[pattern.role.endswith(BIAS)]
             tried = (_mapped(mapped, before + plain, suffix) for before in (prefix, *PREFIXES))
             name = pattern.gguf.name or next(filter(None, tried), None)
-            if name is not None:
+            if name is not None and (
+                config is None or pattern.role not in names or has(family, pattern, config, True)
+            ):
                 names[pattern.role] = name.replace("blk.0.", "blk.{layer}.")
     for role in (pattern.role for layout in family.tensors.layouts for pattern in layout):
         if role not in names and names.keys() >= set(role.split("+")):

@@ -57,7 +57,7 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     Readers then take the embedding. Matrices keep their types, or have those of ``typed``; norms, biases and
     routers become float32. Experts that are stored one by one become one tensor.
     """
-    layout, names = child.parent.layout, roles_in(child.parent.family)
+    layout, names = child.parent.layout, roles_in(child.parent.family, child.parent.config)
     if typed is not None:
         check_types(child.parent.family)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
@@ -69,7 +69,7 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     one_by_one: dict[tuple[int, str], list[ChildTensor]] = {}
     for tensor in sorted((each for each in child.tensors() if each.role != CARRIED), key=rank):
         is_tied_head = layout.tied and tensor.role == "head" and not tensor.is_made_anew
-        if is_tied_head or (tensor.kept is None and tensor.role not in names):
+        if is_tied_head or tensor.role not in names:
             continue
         stacked = [tensor]
         if tensor.slot.expert is not None:
@@ -100,16 +100,16 @@ def check_types(family: Family) -> None:
 def check_names(checkpoint: Checkpoint, layers: Iterable[int]) -> None:
     """Refuse tensors of these layers that llama.cpp has no name for, with ``ValueError``."""
     family, kept = checkpoint.family, set(layers)
-    names = roles_in(family)
+    names = roles_in(family, checkpoint.config)
     for slot in checkpoint.layout.slots.values():
-        if slot.layer in kept and slot.role not in names:
+        if slot.layer in kept and slot.role not in names and form_in(family, slot.role).key is None:
             architecture = family.gguf.architecture if family.gguf else "of none"
             raise ValueError(f"llama.cpp has no {slot.role} in its architecture {architecture}")
 
 
 def names_in(child: Child) -> dict[Place, str]:
     """Return what a file calls the matrices of a child, by the parent's layer and the role."""
-    names = roles_in(child.parent.family)
+    names = roles_in(child.parent.family, child.parent.config)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
     return {
         (None if tensor.kept is None else tensor.kept.layer, tensor.role): names[tensor.role].replace(

@@ -19,6 +19,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 from zerolm.carving.export.folder import configuration, lists_by_layer
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.dtypes import widened
 from zerolm.families.config import COUNT_LABELS, ModelSizes, resized
 from zerolm.families.family import Family
 from zerolm.families.rule import value
@@ -152,6 +153,19 @@ def counts_by_layer(checkpoint: Checkpoint, cut: Cut, key: str) -> list[int]:
         rule = next((rule for kind, rule in rules.items() if kind in kinds), USUAL[key])
         counts.append(_size(sizes, rule))
     return counts
+
+
+def add_numbers(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
+    """Add the keys that have a number of each layer which the checkpoint stores as a tensor."""
+    for pattern in checkpoint.family.tensors.body:
+        if pattern.gguf.key is not None:
+            names = [checkpoint.layout.name(pattern.role, kept.layer) for kept in cut.layers]
+            numbers = [
+                widened(checkpoint.raw(name), checkpoint.tensors[name].dtype)
+                for name in names
+                if name is not None
+            ]
+            getattr(writer, f"add_{pattern.gguf.key}")([float(number.ravel()[0]) for number in numbers])
 
 
 def _size(sizes: ModelSizes, rule: str) -> int:

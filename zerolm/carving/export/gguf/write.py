@@ -27,6 +27,7 @@ from zerolm.carving.export.gguf.keys import (
     USUAL,
     add_flags,
     add_keys,
+    add_numbers,
     add_windows,
     check_needs,
     child_config,
@@ -44,7 +45,7 @@ from zerolm.networks.opener import text_config
 from zerolm.progress import Progress, silent
 
 MAX_CONTEXT: Final = (1 << 31) - 1
-ACTIVATIONS: Final = ("hidden_activation", "hidden_act", "activation_function")
+ACTIVATIONS: Final = ("hidden_activation", "hidden_act", "activation_function", "activation")
 """What stock configurations call the activation of an FFN."""
 
 
@@ -147,7 +148,9 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
 
 def _check_memories(checkpoint: Checkpoint, cut: Cut) -> None:
     """Refuse a child of layers that all keep keys, or all a state: readers of a hybrid have room for both."""
-    states = {kind for memory in checkpoint.family.config.memory if memory.state != "0" for kind in memory.kinds}
+    states = {
+        kind for memory in checkpoint.family.config.memory if memory.state != "0" for kind in memory.kinds
+    }
     if not states:
         return
     of_states = [not checkpoint.layout.kinds[kept.layer].isdisjoint(states) for kept in cut.layers]
@@ -174,7 +177,7 @@ def _stock(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
     assert gguf is not None
     config = child_config(checkpoint, cut) if gguf.alike else text_config(checkpoint)
     activation = next((getattr(config, name) for name in ACTIVATIONS if getattr(config, name, None)), None)
-    if activation not in gguf.activations:
+    if gguf.activations and activation not in gguf.activations:
         possible = " or ".join(gguf.activations)
         raise ValueError(f"gguf has the activation {possible} for this family, not {activation}")
     check_needs(checkpoint.family, config)
@@ -204,6 +207,7 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
             getattr(writer, f"add_{key}")(size)
     add_rope(writer, config, gguf.architecture)
     add_keys(writer, checkpoint, cut, config)
+    add_numbers(writer, checkpoint, cut)
     add_flags(writer, checkpoint, cut)
     if gguf.windows:
         add_windows(writer, checkpoint, cut)

@@ -83,9 +83,15 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
             yield GgufTensor(name, typed.types[place], tensor.shape, partial(_typed, tensor, typed, place))
             continue
         experts = len(stacked) if tensor.slot.expert is not None else None
-        dtype = tensor.info.dtype if tensor.slot.is_matrix and not tensor.role.startswith(ROUTER) else "F32"
+        dtype = tensor.info.dtype if _keeps_type(tensor) else "F32"
         for piece in pieces(tensor, experts, name, _order(tensor, tensor.shape[0])):
             yield GgufTensor(piece.name, dtype, piece.shape, partial(_values, stacked, piece, dtype))
+
+
+def _keeps_type(tensor: ChildTensor) -> bool:
+    """Return whether a tensor has its type in the file, if none is chosen: matrices as they are stored."""
+    is_computed = bool(form_in(tensor.child.parent.family, tensor.role).values)
+    return tensor.slot.is_matrix and not tensor.role.startswith(ROUTER) and not is_computed
 
 
 def check_types(family: Family) -> None:

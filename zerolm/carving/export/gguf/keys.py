@@ -21,7 +21,7 @@ from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
 from zerolm.families.config import COUNT_LABELS, ModelSizes, resized
-from zerolm.families.family import Family
+from zerolm.families.family import EQUAL, NO, Family
 from zerolm.families.rule import value
 from zerolm.families.values import short
 from zerolm.networks.opener import one_line
@@ -40,6 +40,8 @@ SECTIONS: Final = "rope_dimension_sections"
 SAME: Final = "= "
 """Before the name of an attribute that another has to be equal to."""
 DENSE: Final = "dense"
+LEADING: Final = "leading_dense_block_count"
+NOT_IN_JSON: Final = "__float__"
 MISSING: Final = object()
 
 
@@ -50,8 +52,17 @@ def child_config(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
     fields = dict(config if at is None else config[at]) | lists
     kind = checkpoint.family.module_names.text_type or str(fields.get("model_type"))
     with one_line("the configuration of the child"):
-        stock: PreTrainedConfig = CONFIG_MAPPING[kind].from_dict(fields | {"model_type": kind})
+        stock: PreTrainedConfig = CONFIG_MAPPING[kind].from_dict(_decoded(fields) | {"model_type": kind})
     return stock
+
+
+def _decoded(stored: Any) -> Any:
+    """Return what a ``config.json`` holds, with the numbers that JSON has not: ``{"__float__": "Infinity"}``."""
+    if isinstance(stored, Mapping):
+        if stored.keys() == {NOT_IN_JSON}:
+            return float(stored[NOT_IN_JSON])
+        return {name: _decoded(value) for name, value in stored.items()}
+    return [_decoded(value) for value in stored] if isinstance(stored, list) else stored
 
 
 def attribute(config: PreTrainedConfig, path: str) -> Any:
@@ -90,7 +101,10 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
     if not {RMS, EPS} & keys.keys():
         keys[RMS] = "rms_norm_eps"
     for key, path in keys.items():
-        present = attribute(config, path) if isinstance(path, str) else path
+        name, _, text = path.partition(EQUAL) if isinstance(path, str) else ("", "", "")
+        present = attribute(config, name) if name else path
+        if text:
+            present = present == text
         if present is MISSING:
             raise ValueError(f"gguf needs {path}, which the configuration of this {family.name} has not")
         if key in (RMS, EPS) and not 0 < present < 1:
@@ -100,8 +114,9 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
         if present is not None:
             _add(writer, key, present)
     rules = dict(family.gguf.sizes)
-    if family.has_experts:
-        writer.add_leading_dense_block_count(_leading(checkpoint, cut))
+    if _has_experts(checkpoint, cut):
+        if LEADING not in keys:
+            _add(writer, LEADING, _leading(checkpoint, cut))
         rules |= {key: label for key, label in MIXTURE.items() if key not in rules}
     for key, rule in rules.items():
         _add(writer, key, _size(layout, rule))
@@ -121,6 +136,12 @@ def _sections(config: PreTrainedConfig, default: Sequence[int], head_size: int) 
             f"this model has mrope_section {short(sections)}"
         )
     return [*sections, 0, 0, 0][:4]
+
+
+def _has_experts(checkpoint: Checkpoint, cut: Cut) -> bool:
+    """Return whether a child has layers with experts."""
+    layers = {slot.layer for slot in checkpoint.layout.slots.values() if slot.of_experts}
+    return any(kept.layer in layers for kept in cut.layers)
 
 
 def _leading(checkpoint: Checkpoint, cut: Cut) -> int:
@@ -150,7 +171,9 @@ def counts_by_layer(checkpoint: Checkpoint, cut: Cut, key: str) -> list[int]:
     for kept in cut.layers:
         sizes = resized(checkpoint.layout, len(kept.groups), len(kept.ffn))
         kinds = checkpoint.layout.kinds[kept.layer]
-        rule = next((rule for kind, rule in rules.items() if kind in kinds), USUAL[key])
+        rule = next(
+            (rule for when, rule in rules.items() if when in kinds or _is_none(sizes, when)), USUAL[key]
+        )
         counts.append(_size(sizes, rule))
     return counts
 
@@ -166,6 +189,11 @@ def add_numbers(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
                 if name is not None
             ]
             getattr(writer, f"add_{pattern.gguf.key}")([float(number.ravel()[0]) for number in numbers])
+
+
+def _is_none(sizes: ModelSizes, when: str) -> bool:
+    """Return whether this says that a size is 0, as it is: ``no experts``."""
+    return when.startswith(NO) and sizes.sizes[when.removeprefix(NO)] == 0
 
 
 def _size(sizes: ModelSizes, rule: str) -> int:

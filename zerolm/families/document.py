@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from zerolm.families.family import EQUAL, NO, UNEQUAL, Family, Pattern, Prefix
+from zerolm.families.family import EQUAL, NO, UNEQUAL, Family, InFile, Pattern, Prefix
 from zerolm.families.rule import is_rule, needed
 
 RENAMED: Final = {"model_type": "name", "modules": "module_names"}
@@ -45,6 +45,8 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     """Return a value as the type that is declared for it."""
     if kind is Prefix and isinstance(value, str | list):
         value = dict(zip(("body", "head"), [value] if isinstance(value, str) else value, strict=False))
+    if kind is InFile and isinstance(value, str):
+        value = {"name": value}
     if is_dataclass(kind):
         return _object(kind, value, where)
     origin, arguments = get_origin(kind), get_args(kind)

@@ -193,19 +193,35 @@ class Configuration:
 
 
 @dataclass(frozen=True)
+class InFile:
+    """What a GGUF file has of a tensor: its ``name`` there, where the gguf package knows none, and its form.
+
+    ``values`` are what is stored of the numbers w, where it is not w (of norms, the gain). ``shape`` are
+    rules on sizes, where it is another. Numbers of layers may be a ``key`` instead. A document gives it as a
+    text where the name alone differs.
+    """
+
+    name: str | None = None
+    key: str | None = None
+    values: Literal["", "w", "1+w", "-exp(w)"] = ""
+    shape: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Pattern:
     """A tensor of the family: its name with ``{layer}`` (and ``{expert}``), its role, its axes by label.
 
     What is fused is joined by ``+`` in the order in which it lies: role ``q+k+v`` with the axis ``q+kv+kv``.
     A leading axis ``experts`` holds all experts in one tensor. ``transposed``: stored as (inputs, outputs).
-    ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is its name in a GGUF file. ``when``
-    it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
-    embedding); ``optional``; or where a flag of the configuration is set, a size is not 0 (``no q_rank``:
-    where it is), two sizes differ (``embedding != hidden``), a field is this text (``norm_rel_ebd =
-    layer_norm``), or several of these hold (``q_rank and attention_bias``). Only layers of its ``kinds`` have
-    it, all where it names none; ``full and own`` are those that are of both. ``module`` is the parameter of
-    the stock class that it is a part of, where that has another name: of experts and their gates and up
-    projections, often one for all. Where the class holds apart what is fused here, they are joined by ``+``.
+    ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is what a GGUF file has of it.
+    ``when`` it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that
+    is not the embedding); ``optional``; or where a flag of the configuration is set, a size is not 0
+    (``no q_rank``: where it is), two sizes differ (``embedding != hidden``), a field is this text
+    (``norm_rel_ebd = layer_norm``), or several of these hold (``q_rank and attention_bias``). Only layers
+    of its ``kinds`` have it, all where it names none; ``full and own`` are those that are of both.
+    ``module`` is the parameter of the stock class that it is a part of, where that has another name: of
+    experts and their gates and up projections, often one for all. Where the class holds apart what is
+    fused here, they are joined by ``+``.
     """
 
     name: str
@@ -214,7 +230,7 @@ class Pattern:
     when: str = "always"
     transposed: bool = False
     scaled: bool = False
-    gguf: str | None = None
+    gguf: InFile = InFile()
     kinds: tuple[str, ...] = ()
     module: str | None = None
 
@@ -366,15 +382,19 @@ class Cuttable:
 class Gguf:
     """How a GGUF file has the family: its architecture there, and the activations that this one computes.
 
-    Readers of the architecture rotate the two ``halves`` of a head as the stock class does, else neighbouring
-    elements. ``alike``: it has one size for all layers; ``square``: its queries are as wide as the stream.
-    Tensors whose patterns name no ``gguf`` have the names that the gguf package knows for the architecture.
-    ``keys`` are what readers take beside the usual sizes, by the names that the package's writer has for
-    them: attributes of the stock configuration (``rope_parameters.rope_theta``), or numbers. ``sizes`` are
-    such keys as rules on the sizes of a model. ``needs`` are attributes whose values readers take for
-    granted: a list is repeated over the layers, ``= head_dim`` is that of another attribute. ``windows``:
-    they take one for each layer.
-    Files of the architectures that are ``read`` are parents of this family.
+    None are named where the stock class has no other. Readers of the architecture rotate the two
+    ``halves`` of a head as the stock class does, else neighbouring elements. ``alike``: it has one size
+    for all layers; ``square``: its queries are as wide as the stream. Tensors whose patterns name no
+    ``gguf`` have the names that the gguf package knows for the architecture. ``keys`` are what readers
+    take beside the usual sizes, by the names that the package's writer has for them: attributes of the
+    stock configuration (``rope_parameters.rope_theta``), whether one is a text (``kind = rope``), or
+    numbers. ``sizes`` are such keys as rules on the sizes of a model. ``needs`` are attributes whose
+    values readers take for granted: a list is repeated over the layers, ``= head_dim`` is that of another
+    attribute. ``windows``: they take one for each layer. ``by_kind`` are usual keys that are otherwise in
+    layers of a kind, or where a size is 0 (``no experts``): rules on sizes; ``flagged`` are others that
+    are true in layers of these kinds. Units of an axis that is ``tiled`` lie with the first of each of a
+    size before the second of each. Files of the architectures that are ``read`` are parents of this
+    family.
     """
 
     architecture: str
@@ -387,6 +407,9 @@ class Gguf:
     sizes: dict[str, str] = field(default_factory=dict)
     needs: dict[str, Any] = field(default_factory=dict)
     windows: bool = False
+    by_kind: dict[str, dict[str, str]] = field(default_factory=dict)
+    flagged: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tiled: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from zerolm.families.document import RENAMED
-from zerolm.families.family import Family, Prefix, Tensors
+from zerolm.families.family import Family, InFile, Prefix, Tensors
 from zerolm.families.like import LIKE, WITHOUT
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -60,6 +60,8 @@ def _reference(kind: type, defs: dict[str, Any], *, whole: bool) -> dict[str, An
         if kind is Prefix:
             pair = {**TEXTS, "minItems": 1, "maxItems": 2}
             defs[name] = {"description": _words(kind), "anyOf": [TEXT, pair, defs[name]]}
+        if kind is InFile:
+            defs[name] = {"description": _words(kind), "anyOf": [TEXT, defs[name]]}
     return {"$ref": f"#/$defs/{name}"}
 
 

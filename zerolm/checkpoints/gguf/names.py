@@ -6,13 +6,15 @@ two halves of a head, so these rows change places.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
-from zerolm.families.family import BIAS, Family
+from zerolm.families.config import has
+from zerolm.families.family import BIAS, Family, InFile
 
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
 SUFFIXES: Final = (".weight", ".bias")
@@ -20,11 +22,11 @@ PREFIXES: Final = ("model.", "")
 """Texts before names that the gguf package knows, whatever stands before those that are stored."""
 
 
-def roles_in(family: Family) -> dict[str, str]:
+def roles_in(family: Family, config: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Return the names of a file's tensors by role, with ``{layer}``: those of the document, or llama.cpp's.
 
-    Roles that llama.cpp has no name for are left out, and so is what stands behind an encoder.
-    ``ModuleNotFoundError`` without gguf.
+    Roles that llama.cpp has no name for are left out, and so is what stands behind an encoder. Where several
+    tensors have a role, those of a model with this ``config``. ``ModuleNotFoundError`` without gguf.
     """
     try:
         from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
@@ -45,10 +47,23 @@ def roles_in(family: Family) -> dict[str, str]:
             plain = pattern.name.replace("{layer}", "0").replace(".{expert}", "")
             suffix = SUFFIXES[pattern.role.endswith(BIAS)]
             tried = (_mapped(mapped, before + plain, suffix) for before in (prefix, *PREFIXES))
-            name = pattern.gguf or next(filter(None, tried), None)
-            if name is not None:
+            name = pattern.gguf.name or next(filter(None, tried), None)
+            if name is not None and (
+                config is None or pattern.role not in names or has(family, pattern, config, True)
+            ):
                 names[pattern.role] = name.replace("blk.0.", "blk.{layer}.")
+    for role in (pattern.role for layout in family.tensors.layouts for pattern in layout):
+        if role not in names and names.keys() >= set(role.split("+")):
+            names[role] = "+".join(map(names.__getitem__, role.split("+")))
     return names
+
+
+def form_in(family: Family, role: str) -> InFile:
+    """Return what a file has of the tensors of a role."""
+    tensors = family.tensors
+    return next(
+        (pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.role == role), InFile()
+    )
 
 
 def _mapped(mapped: Any, stored: str, suffix: str) -> str | None:
@@ -67,6 +82,8 @@ def is_rearranged(family: Family) -> bool:
         or "+" in pattern.parameter
         or pattern.of_experts
         or (pattern.transposed and len(pattern.axes) > 1)
+        or pattern.gguf.values
+        or pattern.gguf.shape
         or (len(pattern.roles) > 1 and any(len(axes[a].parts) > 1 for a in pattern.axes if a in axes))
         for pattern in family.tensors.body
     )

@@ -16,7 +16,7 @@ from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.carving.export.gguf.pieces import Piece, pieces
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
-from zerolm.checkpoints.gguf.names import changes_places, is_rearranged, neighbouring, roles_in
+from zerolm.checkpoints.gguf.names import changes_places, form_in, is_rearranged, neighbouring, roles_in
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.families.family import Family
 
@@ -60,7 +60,7 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     routers and what is added to the embeddings of tokens become float32. Experts that are stored one by one
     become one tensor.
     """
-    layout, names = child.parent.layout, roles_in(child.parent.family)
+    layout, names = child.parent.layout, roles_in(child.parent.family, child.parent.config)
     if typed is not None:
         check_types(child.parent.family)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
@@ -72,7 +72,7 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     one_by_one: dict[tuple[int, str], list[ChildTensor]] = {}
     for tensor in sorted((each for each in child.tensors() if each.role != CARRIED), key=rank):
         is_tied_head = layout.tied and tensor.role == "head" and not tensor.is_made_anew
-        if is_tied_head or (tensor.kept is None and tensor.role not in names):
+        if is_tied_head or tensor.role not in names:
             continue
         stacked = [tensor]
         if tensor.slot.expert is not None:
@@ -97,8 +97,10 @@ def has_type(tensor: ChildTensor) -> bool:
 
 
 def _keeps_type(tensor: ChildTensor) -> bool:
+    """Return whether a tensor has its type in the file, if none is chosen: matrices as they are stored."""
+    is_computed = bool(form_in(tensor.child.parent.family, tensor.role).values)
     is_matrix = tensor.slot.is_matrix and tensor.role not in ADDED
-    return is_matrix and not tensor.role.startswith(ROUTER)
+    return is_matrix and not tensor.role.startswith(ROUTER) and not is_computed
 
 
 def check_types(family: Family) -> None:
@@ -113,16 +115,16 @@ def check_types(family: Family) -> None:
 def check_names(checkpoint: Checkpoint, layers: Iterable[int]) -> None:
     """Refuse tensors of these layers that llama.cpp has no name for, with ``ValueError``."""
     family, kept = checkpoint.family, set(layers)
-    names = roles_in(family)
+    names = roles_in(family, checkpoint.config)
     for slot in checkpoint.layout.slots.values():
-        if slot.layer in kept and slot.role not in names:
+        if slot.layer in kept and slot.role not in names and form_in(family, slot.role).key is None:
             architecture = family.gguf.architecture if family.gguf else "of none"
             raise ValueError(f"llama.cpp has no {slot.role} in its architecture {architecture}")
 
 
 def names_in(child: Child) -> dict[Place, str]:
     """Return what a file calls the matrices of a child, by the parent's layer and the role."""
-    names = roles_in(child.parent.family)
+    names = roles_in(child.parent.family, child.parent.config)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
     return {
         (None if tensor.kept is None else tensor.kept.layer, tensor.role): names[tensor.role].replace(
@@ -150,9 +152,14 @@ def _values(stacked: list[ChildTensor], piece: Piece, dtype: str) -> NDArray[Any
     stored = first.info.dtype
     raw = first.array() if first.slot.expert is None else np.stack([each.array() for each in stacked])
     raw = piece.of(raw)
-    shift = first.child.parent.family.tensors.factors.shift
-    if shift and first.role.endswith("norm"):
-        return widened(raw, stored) + np.float32(shift)  # readers multiply by what is stored
+    family = first.child.parent.family
+    values = form_in(family, first.role).values
+    if not values and first.role.endswith("norm"):
+        values = family.tensors.factors.gain  # readers multiply by what is stored
+    if values == "1+w":
+        return widened(raw, stored) + np.float32(1)
+    if values == "-exp(w)":
+        return -np.exp(widened(raw, stored))
     return raw if dtype == stored else widened(raw, stored)
 
 

@@ -6,7 +6,7 @@ give it its key and its type. The configuration is that of the child, whose laye
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from inspect import signature
 from itertools import cycle, islice
@@ -19,8 +19,9 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 from zerolm.carving.export.folder import configuration, lists_by_layer
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
-from zerolm.families.config import COUNT_LABELS
-from zerolm.families.family import Family
+from zerolm.checkpoints.dtypes import widened
+from zerolm.families.config import COUNT_LABELS, ModelSizes, resized
+from zerolm.families.family import EQUAL, NO, Family
 from zerolm.families.rule import value
 from zerolm.families.values import short
 from zerolm.networks.opener import one_line
@@ -33,11 +34,16 @@ MIXTURE: Final = {
     "expert_feed_forward_length": "expert_ffn",
 }
 """Keys of a mixture of experts, and the sizes that they are."""
+USUAL: Final = {"feed_forward_length": "ffn", "head_count": "heads", "head_count_kv": "kv_heads"}
+"""Keys that layers may have of their own, and the sizes that they are."""
+SECTIONS: Final = "rope_dimension_sections"
 SAME: Final = "= "
 """Before the name of an attribute that another has to be equal to."""
 POOLED: Final = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "lasttoken": PoolingType.LAST}
 """The ways of pooling that readers have."""
 DENSE: Final = "dense"
+LEADING: Final = "leading_dense_block_count"
+NOT_IN_JSON: Final = "__float__"
 MISSING: Final = object()
 
 
@@ -48,8 +54,17 @@ def child_config(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
     fields = dict(config if at is None else config[at]) | lists
     kind = checkpoint.family.module_names.text_type or str(fields.get("model_type"))
     with one_line("the configuration of the child"):
-        stock: PreTrainedConfig = CONFIG_MAPPING[kind].from_dict(fields | {"model_type": kind})
+        stock: PreTrainedConfig = CONFIG_MAPPING[kind].from_dict(_decoded(fields) | {"model_type": kind})
     return stock
+
+
+def _decoded(stored: Any) -> Any:
+    """Return what a ``config.json`` holds, with the numbers that JSON has not: ``{"__float__": "Infinity"}``."""
+    if isinstance(stored, Mapping):
+        if stored.keys() == {NOT_IN_JSON}:
+            return float(stored[NOT_IN_JSON])
+        return {name: _decoded(value) for name, value in stored.items()}
+    return [_decoded(value) for value in stored] if isinstance(stored, list) else stored
 
 
 def attribute(config: PreTrainedConfig, path: str) -> Any:
@@ -88,26 +103,47 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
     if not {RMS, EPS} & keys.keys():
         keys[RMS] = "rms_norm_eps"
     for key, path in keys.items():
-        present = attribute(config, path) if isinstance(path, str) else path
+        name, _, text = path.partition(EQUAL) if isinstance(path, str) else ("", "", "")
+        present = attribute(config, name) if name else path
+        if text:
+            present = present == text
         if present is MISSING:
             raise ValueError(f"gguf needs {path}, which the configuration of this {family.name} has not")
         if key in (RMS, EPS) and not 0 < present < 1:
             raise ValueError(f"the configuration has {path} {present}; 0 to 1 are possible")
+        if key == SECTIONS:
+            present = _sections(config, path, layout.head_size)
         if present is not None:
             _add(writer, key, present)
     rules = dict(family.gguf.sizes)
-    if family.has_experts:
-        writer.add_leading_dense_block_count(_leading(checkpoint, cut))
+    if _has_experts(checkpoint, cut):
+        if LEADING not in keys:
+            _add(writer, LEADING, _leading(checkpoint, cut))
         rules |= {key: label for key, label in MIXTURE.items() if key not in rules}
     for key, rule in rules.items():
-        _add(
-            writer,
-            key,
-            value(
-                rule,
-                lambda label: getattr(layout, label) if label in COUNT_LABELS else layout.sizes[label],
-            ),
+        _add(writer, key, _size(layout, rule))
+
+
+def _sections(config: PreTrainedConfig, default: Sequence[int], head_size: int) -> list[int]:
+    """Return how many of the rotated pairs are turned by each of four positions of a token.
+
+    Of a text all positions are alike. ``ValueError`` where readers would not take them.
+    """
+    sections = attribute(config, "rope_parameters.mrope_section")
+    sections = default if sections is MISSING or sections is None else sections
+    counted = isinstance(sections, list | tuple) and all(type(size) is int and size >= 0 for size in sections)
+    if not counted or not 0 < len(sections) <= 4 or not 0 < sum(sections) <= head_size:
+        raise ValueError(
+            f"gguf has rotations in at most 4 sections, {head_size} pairs in all in heads of this size, and "
+            f"this model has mrope_section {short(sections)}"
         )
+    return [*sections, 0, 0, 0][:4]
+
+
+def _has_experts(checkpoint: Checkpoint, cut: Cut) -> bool:
+    """Return whether a child has layers with experts."""
+    layers = {slot.layer for slot in checkpoint.layout.slots.values() if slot.of_experts}
+    return any(kept.layer in layers for kept in cut.layers)
 
 
 def _leading(checkpoint: Checkpoint, cut: Cut) -> int:
@@ -154,6 +190,53 @@ def add_pooling(writer: GGUFWriter, checkpoint: Checkpoint) -> None:
         behind = "a Dense behind its pooling" if dense else f"the pooling {' + '.join(modes)}"
         raise ValueError(f"gguf pools tokens by {', '.join(POOLED)} alone, and this model has {behind}")
     writer.add_pooling_type(POOLED[modes[0]])
+
+
+def counts_by_layer(checkpoint: Checkpoint, cut: Cut, key: str) -> list[int]:
+    """Return a usual key of each layer: its heads, KV heads, or the width of its FFN."""
+    gguf, counts = checkpoint.family.gguf, []
+    assert gguf is not None
+    rules = gguf.by_kind.get(key, {})
+    for kept in cut.layers:
+        sizes = resized(checkpoint.layout, len(kept.groups), len(kept.ffn))
+        kinds = checkpoint.layout.kinds[kept.layer]
+        rule = next(
+            (rule for when, rule in rules.items() if when in kinds or _is_none(sizes, when)), USUAL[key]
+        )
+        counts.append(_size(sizes, rule))
+    return counts
+
+
+def add_numbers(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
+    """Add the keys that have a number of each layer which the checkpoint stores as a tensor."""
+    for pattern in checkpoint.family.tensors.body:
+        if pattern.gguf.key is not None:
+            names = [checkpoint.layout.name(pattern.role, kept.layer) for kept in cut.layers]
+            numbers = [
+                widened(checkpoint.raw(name), checkpoint.tensors[name].dtype)
+                for name in names
+                if name is not None
+            ]
+            getattr(writer, f"add_{pattern.gguf.key}")([float(number.ravel()[0]) for number in numbers])
+
+
+def _is_none(sizes: ModelSizes, when: str) -> bool:
+    """Return whether this says that a size is 0, as it is: ``no experts``."""
+    return when.startswith(NO) and sizes.sizes[when.removeprefix(NO)] == 0
+
+
+def _size(sizes: ModelSizes, rule: str) -> int:
+    """Return what a rule on sizes gives."""
+    return value(rule, lambda label: getattr(sizes, label) if label in COUNT_LABELS else sizes.sizes[label])
+
+
+def add_flags(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
+    """Add the keys that say of each layer whether it is of some kinds."""
+    gguf = checkpoint.family.gguf
+    assert gguf is not None
+    for key, kinds in gguf.flagged.items():
+        of_these = [not checkpoint.layout.kinds[kept.layer].isdisjoint(kinds) for kept in cut.layers]
+        writer.add_array(f"{gguf.architecture}.{key}", of_these)
 
 
 def _add(writer: GGUFWriter, key: str, present: Any) -> None:

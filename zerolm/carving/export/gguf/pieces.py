@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
 from zerolm.carving.export.child_tensors import ChildTensor
+from zerolm.checkpoints.gguf.names import form_in
 from zerolm.families.config import COUNT_LABELS, ModelSizes
 from zerolm.families.rule import value
 
@@ -55,24 +56,43 @@ def pieces(
     if experts is not None:
         shape, axes = (experts, *shape), ("", *axes)
     axis, parts = _fused(tensor, axes, shape)
+    names, parts = _joined(names, parts)
     turned = slot.transposed and len(shape) > 1
     if slot.role == LATENT and len(names) > 1:
         yield from _of_latent(names, tensor, shape)
         return
-    together = np.concatenate(parts) if parts and len(slot.role.split("+")) > 1 else rows
+    is_rearranged = len(parts) == 1 or len(slot.role.split("+")) > 1
+    together = np.concatenate(parts) if parts and is_rearranged else rows
     taken_rows: Sequence[Ints | slice] = parts if len(names) > 1 else [together]
     if len(taken_rows) != len(names):
         raise ValueError(f"gguf has {name!r} as {len(names)} tensors, and {tensor.source!r} has other parts")
     for one, taken in zip(names, taken_rows, strict=True):
         length = shape[axis] if isinstance(taken, slice) else len(taken)
         whole = (*shape[:axis], length, *shape[axis + 1 :])
-        yield Piece(
-            one,
-            (*whole[:-2], whole[-1], whole[-2]) if turned else whole,
-            axis,
-            taken,
-            (lambda values: values.swapaxes(-1, -2)) if turned else (lambda values: values),
-        )
+        as_there = (*whole[:-2], whole[-1], whole[-2]) if turned else whole
+        as_there = _shape_in_file(tensor) or as_there
+
+        def arranged(values: NDArray[Any], as_there: tuple[int, ...] = as_there) -> NDArray[Any]:
+            return (values.swapaxes(-1, -2) if turned else values).reshape(as_there)
+
+        yield Piece(one, as_there, axis, taken, arranged)
+
+
+def _joined(names: list[str], parts: list[Ints]) -> tuple[list[str], list[Ints]]:
+    """Return names and parts with neighbouring parts of one name in one."""
+    if len(names) != len(parts) or len(set(names)) == len(names):
+        return names, parts
+    groups = [list(group) for _, group in groupby(zip(names, parts, strict=True), key=lambda pair: pair[0])]
+    return [group[0][0] for group in groups], [
+        np.concatenate([part for _, part in group]) for group in groups
+    ]
+
+
+def _shape_in_file(tensor: ChildTensor) -> tuple[int, ...]:
+    """Return the shape that the document says a file has, empty where it says none."""
+    checkpoint = tensor.child.parent
+    rules = form_in(checkpoint.family, tensor.role).shape
+    return tuple(value(rule, lambda of: _size(checkpoint.layout, of)) for rule in rules)
 
 
 def _fused(tensor: ChildTensor, axes: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, list[Ints]]:
@@ -80,13 +100,33 @@ def _fused(tensor: ChildTensor, axes: tuple[str, ...], shape: tuple[int, ...]) -
     layout = tensor.child.parent.layout
     for axis, label in enumerate(axes):
         if "+" in label:
-            sizes = [_kept(tensor, part, layout.sizes) for part in label.split("+")]
-            ends = np.cumsum([0, *sizes])
-            return axis, [np.arange(first, last) for first, last in pairwise(ends)]
+            labels = label.split("+")
+            ends = np.cumsum([0, *(_kept(tensor, part, layout.sizes) for part in labels)])
+            return axis, [
+                first + _tiled(tensor, part, last - first)
+                for part, (first, last) in zip(labels, pairwise(ends), strict=True)
+            ]
+        if label in _tiles(tensor):
+            return axis, [_tiled(tensor, label, shape[axis])]
         sizes = _parts_of_unit(tensor, label)
         if sizes:
             return axis, _of_units(sizes, shape[axis])
     return 0, []
+
+
+def _tiles(tensor: ChildTensor) -> dict[str, str]:
+    gguf = tensor.child.parent.family.gguf
+    return gguf.tiled if gguf else {}
+
+
+def _tiled(tensor: ChildTensor, label: str, length: int) -> Ints:
+    """Return the order of so many elements of an axis: units that readers repeat in turn lie in turn."""
+    checkpoint, group = tensor.child.parent, _tiles(tensor).get(label)
+    if group is None:
+        return np.arange(length)
+    axis = checkpoint.family.config.axes.get(label)
+    unit = 1 if axis is None else length // _size(checkpoint.layout, axis.each)
+    return np.arange(length).reshape(_size(checkpoint.layout, group), -1, unit).swapaxes(0, 1).ravel()
 
 
 def _parts_of_unit(tensor: ChildTensor, label: str) -> list[int]:

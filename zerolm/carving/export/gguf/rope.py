@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from transformers import PreTrainedConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-SCALED: Final = ("linear", "llama3")
+SCALED: Final = ("linear", "llama3", "proportional")
 """Scalings that give each frequency a factor, whatever the length of the text."""
+NOT_TURNED: Final = 1e30
+"""The divisor of a frequency that is 0."""
 SPELT_OUT: Final = "deci"
 """The architecture that has factors where a scaling would do."""
 WHOLE: Final = ("deci", "llama", "falcon")
@@ -22,7 +24,10 @@ WHOLE: Final = ("deci", "llama", "falcon")
 YARN: Final = "yarn"
 FULL: Final = "full_attention"
 LATENT: Final = "kv_lora_rank"
-NOT_NUMBERS: Final = ("rope_type", "type", "truncate", "mscale", "mscale_all_dim", "attention_factor")
+NOT_NUMBERS: Final = (
+    *("rope_type", "type", "truncate", "mscale", "mscale_all_dim", "attention_factor"),
+    *("mrope_section", "mrope_interleaved"),
+)
 
 
 def parameters_of(config: PreTrainedConfig) -> dict[str, Any]:
@@ -100,8 +105,8 @@ def factors_of(config: PreTrainedConfig, architecture: str = SPELT_OUT) -> NDArr
         raise ValueError(f"gguf has no rope type {kind!r} in its architecture {architecture}")
     scaled, _ = _initial(config, kind)  # (e / 2,)
     elements = torch.arange(0, 2 * len(scaled), 2) / (2 * len(scaled))
-    factors: NDArray[np.float32] = (parameters["rope_theta"] ** -elements / scaled).to(torch.float32).numpy()
-    return factors
+    factors = (parameters["rope_theta"] ** -elements / scaled).to(torch.float32)
+    return np.asarray(torch.where(scaled == 0, NOT_TURNED, factors))
 
 
 def _initial(config: PreTrainedConfig, kind: str) -> tuple[torch.Tensor, float]:

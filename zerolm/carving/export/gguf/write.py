@@ -23,7 +23,17 @@ except ModuleNotFoundError:
 
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.file_tensors import GgufTensor, Typed, check_names, entries
-from zerolm.carving.export.gguf.keys import add_keys, add_pooling, add_windows, check_needs, child_config
+from zerolm.carving.export.gguf.keys import (
+    USUAL,
+    add_flags,
+    add_keys,
+    add_numbers,
+    add_pooling,
+    add_windows,
+    check_needs,
+    child_config,
+    counts_by_layer,
+)
 from zerolm.carving.export.gguf.rope import add_rope, factors_of, parameters_of, rotated
 from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.carving.kept_units import Cut
@@ -131,9 +141,23 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
             f"{heads} heads of {cut.parent.head_size} beside {cut.hidden}: --keep-heads 1 --keep-hidden 1 "
             "keeps both"
         )
+    _check_memories(checkpoint, cut)
     check_names(checkpoint, [kept.layer for kept in cut.layers])
     if not family.gguf.windows:
         _check_windows(checkpoint, family.gguf.architecture)
+
+
+def _check_memories(checkpoint: Checkpoint, cut: Cut) -> None:
+    """Refuse a child of layers that all keep keys, or all a state: readers of a hybrid have room for both."""
+    states = {
+        kind for memory in checkpoint.family.config.memory if memory.state != "0" for kind in memory.kinds
+    }
+    if not states:
+        return
+    of_states = [not checkpoint.layout.kinds[kept.layer].isdisjoint(states) for kept in cut.layers]
+    if len(set(of_states)) == 1:
+        missing = "attends" if of_states[0] else f"is {' or '.join(sorted(states))}"
+        raise ValueError(f"gguf needs a layer that {missing} in a child of a {checkpoint.family.name}")
 
 
 def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:
@@ -154,7 +178,7 @@ def _stock(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
     assert gguf is not None
     config = child_config(checkpoint, cut) if gguf.alike else text_config(checkpoint)
     activation = next((getattr(config, name) for name in ACTIVATIONS if getattr(config, name, None)), None)
-    if activation not in gguf.activations:
+    if gguf.activations and activation not in gguf.activations:
         possible = " or ".join(gguf.activations)
         raise ValueError(f"gguf has the activation {possible} for this family, not {activation}")
     check_needs(checkpoint.family, config)
@@ -166,24 +190,17 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     config, parent, gguf = _stock(checkpoint, cut), cut.parent, checkpoint.family.gguf
     assert gguf is not None
     factors_of(config, gguf.architecture)
-    groups = [len(layer.groups) for layer in cut.layers]
     writer = GGUFWriter(None, gguf.architecture)
     writer.add_name(name)
     writer.add_vocab_size(checkpoint.layout.vocab)
     writer.add_context_length(min(checkpoint.layout.sizes["positions"], MAX_CONTEXT))
     writer.add_embedding_length(cut.hidden)
     writer.add_block_count(len(cut.layers))
-    ffn, heads = (
-        [len(layer.ffn) for layer in cut.layers],
-        [count * parent.heads_per_group for count in groups],
-    )
-    usual: dict[str, Any] = {
-        "feed_forward_length": ffn[0] if gguf.alike else ffn,
-        "head_count": heads[0] if gguf.alike else heads,
-        "head_count_kv": groups[0] if gguf.alike else groups,
-        "key_length": parent.head_size,
-        "value_length": parent.head_size,
-    }
+    usual: dict[str, Any] = {}
+    for key in USUAL:
+        counts = counts_by_layer(checkpoint, cut, key)
+        usual[key] = counts[0] if gguf.alike and key not in gguf.by_kind else counts
+    usual |= {"key_length": parent.head_size, "value_length": parent.head_size}
     if parameters_of(config):
         usual["rope_dimension_count"] = rotated(config, parent.head_size)
     for key, size in usual.items():
@@ -191,6 +208,8 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
             getattr(writer, f"add_{key}")(size)
     add_rope(writer, config, gguf.architecture)
     add_keys(writer, checkpoint, cut, config)
+    add_numbers(writer, checkpoint, cut)
+    add_flags(writer, checkpoint, cut)
     if gguf.windows:
         add_windows(writer, checkpoint, cut)
     if checkpoint.family.task == "masked":

@@ -11,7 +11,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_worth
-from zerolm.carving.experts.expert_choice import best_experts
+from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_pairs, best_experts
 from zerolm.carving.experts.expert_count import check_alone, checked, count_of
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
@@ -138,10 +138,23 @@ class ExpertCarving:
             return FewerExperts(
                 self.checkpoint, checked(self.recipe.experts, expert_layers(self.checkpoint), self.routing)
             )
-        count, routing, kept = self._count(), self.routing, dict[int, Ints]()
+        return FewerExperts(self.checkpoint, {layer: each.kept for layer, each in self.chosen.items()})
+
+    @cached_property
+    def chosen(self) -> dict[int, ChosenExperts]:
+        """The experts of each layer, chosen by the criterion; empty where a recipe names them."""
+        if self.recipe is not None:
+            return {}
+        count, groups, depth = self._count(), self.routing.groups, self.checkpoint.layout.depth
+        chosen = dict[int, ChosenExperts]()
         for layer in expert_layers(self.checkpoint):
-            kept[layer] = best_experts(self._worth(layer), count, routing.groups)
-        return FewerExperts(self.checkpoint, kept)
+            if expert_worth.is_of_pairs(self.methods.criterion):
+                pairs = self._worth(layer)
+                self.progress("choosing experts by their pairs", layer, depth)
+                chosen[layer] = best_by_pairs(pairs, count, groups)
+            else:
+                chosen[layer] = ChosenExperts(best_experts(self._worth(layer), count, groups))
+        return chosen
 
     def _worth(self, layer: int) -> Floats:
         name = self.methods.criterion
@@ -166,7 +179,7 @@ class ExpertCarving:
             CarvingMethod(methods.criterion, "none", "weights", self.size.layer_shape, FORMAT, None),
             costs,
             stored_bits(checkpoint, self.costs),
-            None if self.recipe else True,
+            None if self.recipe else not any(each.gap for each in self.chosen.values()),
             {},
             widths(cut),
             None,
@@ -174,6 +187,12 @@ class ExpertCarving:
             experts=self._described(fewer),
             kept=cut,
         )
+
+    @property
+    def gaps(self) -> dict[int, float]:
+        """The gap of the choice of each layer, where pairs told it."""
+        gaps = {layer: each.gap for layer, each in self.chosen.items()}
+        return {layer: gap for layer, gap in gaps.items() if gap is not None}
 
     def _described(self, fewer: FewerExperts) -> dict[str, Any]:
         """Return what is to be said of the experts as plain JSON."""
@@ -184,6 +203,8 @@ class ExpertCarving:
                 "kept": kept.tolist(),
                 "tokens": _share(use.get(layer), "count", kept),
                 "gates": _share(use.get(layer), "gate", kept),
+                "loss": self.chosen[layer].loss if self.chosen else None,
+                "gap": self.chosen[layer].gap if self.chosen else None,
             }
             for layer, kept in fewer.by_layer.items()
         ]
@@ -203,7 +224,7 @@ class ExpertCarving:
         calibration = self.session.calibration if self.use_is_of_text else None
         if self.recipe is not None:
             calibration = None if self.recipe.calibration is None else dict(self.recipe.calibration)
-        recipe = with_experts(document(carved, *parent, calibration, {}, versions), fewer.by_layer)
+        recipe = with_experts(document(carved, *parent, calibration, {}, versions), fewer.by_layer, self.gaps)
         with new_folder(out, self.destination.force) as folder:
             place = folder / checkpoint.folder.relative_to(checkpoint.root)
             place.mkdir(parents=True, exist_ok=True)

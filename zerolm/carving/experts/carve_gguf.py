@@ -135,7 +135,7 @@ class GgufExpertCarving:
         widths = zip(sizes["heads"], sizes["kv_heads"], sizes["ffn"], strict=True)
         kinds = {BLOCKS[kind] for kind in mixture.header.types.values()}
         rows = [
-            {"layer": layer, "kept": kept.tolist(), "tokens": None, "gates": None}
+            {"layer": layer, "kept": kept.tolist(), **dict.fromkeys(("tokens", "gates", "loss", "gap"))}
             for layer, kept in fewer.by_layer.items()
         ]
         return Carved(

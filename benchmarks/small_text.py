@@ -47,10 +47,19 @@ def english() -> list[Named]:
 
 def texts(work: Path) -> tuple[Path, Path]:
     """Return a folder to train on and one to judge on, which share no document."""
-    judged = [*_first(python(unseen_files())), *_first(english())]
-    named = {name for name, _ in judged}
-    trained = [(name, file) for name, file in (*python(seen_files()), *english()) if name not in named]
-    return _folder(work / "text", trained), _folder(work / "held_out", judged)
+    trained, judged = divided()
+    parts = (("text", trained), ("held_out", judged))
+    first, second = (_folder(work / place, [*python, *english]) for place, (python, english) in parts)
+    return first, second
+
+
+def divided() -> tuple[tuple[list[Named], list[Named]], tuple[list[Named], list[Named]]]:
+    """Return Python and English documents to train on, and those to judge on."""
+    judged = [*_first(python(unseen_files()))], [*_first(english())]
+    named = {name for each in judged for name, _ in each}
+    whole = python(seen_files()), english()
+    left = ([(name, file) for name, file in each if name not in named] for each in whole)
+    return (next(left), next(left)), judged
 
 
 def _drawn(named: Iterable[Named]) -> list[Named]:

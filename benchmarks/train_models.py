@@ -3,6 +3,8 @@
 ``OUT/pydec`` is a llama-type decoder with grouped queries, ``OUT/pyenc`` a BERT-type sentence encoder, and
 ``OUT/pydeep``, which only ``--only`` trains, a decoder twice as deep and narrower. They
 see Python's standard library and nothing else, without the modules in ``corpus.UNSEEN``, which judge them.
+``OUT/moe``, which only ``--only`` trains, is a mixture of sixteen experts, four a token, and a shared one, on
+Python and English (``small_text``); documents of both are held out.
 With the same Python, packages and threads the seed determines everything but how many steps the time allows.
 """
 
@@ -16,14 +18,18 @@ from typing import Final
 
 import torch
 from corpus import docstrings, seen_files, sources, unseen_files
+from small_text import divided
 from timing import note
 from training.decoder import DecoderSettings, byte_tokenizer, perplexity, stream, train_decoder
 from training.encoder import EncoderSettings, encoded, retrieval, train_encoder, word_tokenizer
 from training.folder import card, refuse_existing, write_model
 from training.loop import Curve
+from training.mixture import MixtureSettings, mixture, train_mixture
 from transformers import BertForMaskedLM, LlamaForCausalLM
 
-MODELS: Final = ("pydec", "pyenc", "pydeep")
+MODELS: Final = ("pydec", "pyenc", "pydeep", "moe")
+JUDGED: Final = 32_768
+"""Tokens of each kind of document that a mixture is judged on."""
 DECODERS: Final = {
     "pydec": DecoderSettings(),
     "pydeep": DecoderSettings(layers=16, hidden=192, heads=6, kv_heads=3, ffn=576),
@@ -36,6 +42,20 @@ class Split:
 
     seen: list[Path]
     unseen: list[Path]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The files of Python and of English that are trained on, and by name those that are judged on."""
+
+    seen: tuple[list[Path], ...]
+    unseen: dict[str, list[Path]]
+
+    @classmethod
+    def divided(cls) -> Sides:
+        """Return those of this machine."""
+        seen, unseen = ([[file for _, file in side] for side in part] for part in divided())
+        return cls(tuple(seen), dict(zip(("code", "English"), unseen, strict=True)))
 
 
 def decoder(folder: Path, files: Split, settings: DecoderSettings, *, seconds: float, seed: int) -> None:
@@ -55,6 +75,34 @@ def decoder(folder: Path, files: Split, settings: DecoderSettings, *, seconds: f
         "trained on": f"the next token of {len(ids):,}, in sequences of {settings.length}",
         **_training(curve, seconds, seed, f"{step * curve.steps:,} tokens, {step:,} a step"),
         "unseen modules": f"{reached}, over {len(held_out):,} in sequences of {settings.length}",
+    }
+    write_model(folder, model, tokenizer, card(folder.name, lines), pooled=False)
+
+
+def moe(folder: Path, files: Sides, settings: MixtureSettings, *, seconds: float, seed: int) -> None:
+    """Train and judge a mixture of experts, and write its folder."""
+    torch.manual_seed(seed)
+    texts = [text for side in files.seen for text in sources(side)]
+    tokenizer = byte_tokenizer(texts, settings.vocab)
+    held_out = {name: stream(sources(side), tokenizer)[:JUDGED] for name, side in files.unseen.items()}
+    shuffled = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed)).tolist()
+    ids = stream([texts[place] for place in shuffled], tokenizer)
+    model = mixture(settings)
+    note(f"{folder.name}: {model.num_parameters():,} parameters, {len(ids):,} tokens")
+    curve = train_mixture(model, ids, settings, seconds=seconds, seed=seed)
+    reached = ", ".join(
+        f"perplexity {perplexity(model, unseen, settings.length):.2f} a token of {name} ({len(unseen):,})"
+        for name, unseen in held_out.items()
+    )
+    note(f"{folder.name}: {reached}")
+    step = settings.batch * settings.length
+    lines = {
+        "type": f"qwen2_moe, {model.num_parameters():,} parameters, {settings.experts} experts, 4 active, "
+        f"one shared; byte-level BPE of {len(tokenizer):,}",
+        "trained on": f"the next token of {len(ids):,} of Python's standard library and of English "
+        f"documentation, in sequences of {settings.length}",
+        **_training(curve, seconds, seed, f"{step * curve.steps:,} tokens, {step:,} a step"),
+        "unseen documents": reached,
     }
     write_model(folder, model, tokenizer, card(folder.name, lines), pooled=False)
 
@@ -109,7 +157,9 @@ def main() -> int:
             refuse_existing(asked.out / name)
         files = Split(seen_files(), unseen_files())
         for name in names:
-            if name in DECODERS:
+            if name == "moe":
+                moe(asked.out / name, Sides.divided(), MixtureSettings(), **pace)
+            elif name in DECODERS:
                 decoder(asked.out / name, files, DECODERS[name], **pace)
             else:
                 pyenc(asked.out / name, files, EncoderSettings(), **pace)

@@ -249,9 +249,14 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     )
 
 
-def with_experts(recipe: Mapping[str, Any], experts: Mapping[int, Ints]) -> dict[str, Any]:
-    """Return a recipe that keeps these of the experts of each layer."""
-    rows = [{"layer": layer, "kept": kept.tolist()} for layer, kept in experts.items()]
+def with_experts(
+    recipe: Mapping[str, Any], experts: Mapping[int, Ints], gaps: Mapping[int, float] | None = None
+) -> dict[str, Any]:
+    """Return a recipe that keeps these of the experts of each layer, with the ``gaps`` of their choice."""
+    rows = [
+        {"layer": layer, "kept": kept.tolist(), **({"gap": gaps[layer]} if gaps and layer in gaps else {})}
+        for layer, kept in experts.items()
+    ]
     return {**recipe, "version": EXPERTS_VERSION, "experts": rows}
 
 

@@ -278,7 +278,7 @@ class MethodRequest:
         "what a unit is worth; from weights: capacity (without text), zerolm, max_weight, "
         "max_weight_strict, magnitude, random, prefix; from tokens: surgeon (with text), amp, output_energy; "
         "of experts: aimer (without text), random; by tokens sent to them: reap (with text), gated_norm, "
-        "frequency, gate_mass, mean_norm, mean_square, total_norm",
+        "frequency, gate_mass, mean_norm, mean_square, total_norm; by pairs that leave: hope, hope_moments",
         group="What goes",
         metavar="NAME",
     )

@@ -33,7 +33,12 @@ WRONG = {
     "auto without budgets": (["--keep-experts", "auto"], "give one such as --max-params 0.7x"),
     "no tokens": (["--keep-experts", "4", "--criterion", "reap"], "criterion reap needs tokens"),
     "another criterion": (["--keep-experts", "4", "--criterion", "surgeon"], "'surgeon' is not known"),
-    "a repair": (["--keep-experts", "4", "--repair", "bias"], "are for other cuts"),
+    "a repair of other cuts": (
+        ["--keep-experts", "4", "--text", "random", "--repair", "bias"],
+        "experts take least-squares, or none",
+    ),
+    "a repair without tokens": (["--keep-experts", "4", "--repair", "least-squares"], "needs tokens"),
+    "a plan": (["--keep-experts", "4", "--text", "random", "--plan", "prices"], "--plan is for other cuts"),
     "another format": (["--keep-experts", "4", "--format", "gguf"], "give --format hf"),
     "devices alone": (["--expert-parallel", "2"], "--expert-parallel is of experts"),
     "one token": (

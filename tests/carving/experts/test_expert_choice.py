@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from zerolm.carving.experts.expert_choice import best_experts
+from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts
 
 SHAPES = [(groups, size) for groups in (1, 2, 3) for size in range(2, 8) if groups * size <= 14]
 
@@ -39,3 +39,13 @@ def test_of_equal_experts_the_first_stay() -> None:
 def test_a_worth_that_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="no number"):
         best_experts(np.array([1.0, np.nan]), 1)
+
+
+def test_those_leave_that_lose_least_together() -> None:
+    """By pairs: two that stand in for each other do not both leave, though each alone is the cheapest."""
+    pairs = np.array([[1.0, 9.0, 0.0, 0.0], [9.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.5], [0.0, 0.0, 0.5, 3.0]])
+    chosen = best_by_pairs(pairs, 2)
+    assert chosen.kept.tolist() == [1, 3]
+    assert (chosen.loss, chosen.gap) == (3.0, 0.0)
+    assert best_experts(pairs.diagonal(), 2).tolist() == [2, 3], "by single worth both of them go"
+    assert best_by_pairs(pairs, 2, 2).kept.tolist() == [1, 3]

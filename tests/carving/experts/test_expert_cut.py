@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,16 @@ from saved_mixtures import mixture
 from tiny_mixtures import MIXTURES
 from transformers import AutoModelForCausalLM
 
+from zerolm.carving.experts.carve_experts import ExpertCarving
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_bytes, compare_with_masked, masked
 from zerolm.carving.experts.routing import Routing
+from zerolm.carving.planning.part_costs import StoredCosts
+from zerolm.carving.request import Destination, Methods, SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.roles import layer_list
+from zerolm.progress import silent
+from zerolm.settings.compute import ComputeRequest
 
 FILE = "model.safetensors"
 BY_CHANCE: dict[str, Any] = {"keep_experts": "0.5", "criterion": "random", "seed": 3}
@@ -147,6 +153,40 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="other numbers of experts"):
         rebuild(tmp_path / "wrong.json", folder, tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "deepseek_v3"])
+@pytest.mark.parametrize("criterion", ["hope", "hope_moments"])
+def test_by_pairs_no_other_experts_lose_less(kind: str, criterion: str, tmp_path: Path) -> None:
+    """All choices of each layer are tried, on the sums that the pass leaves."""
+    folder = mixture(tmp_path / "parent", kind)
+    tokens: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12, "criterion": criterion}
+    carved = carve(folder, tmp_path / "child", keep_experts="4", **tokens)
+    checkpoint = Checkpoint.open(folder)
+    methods = Methods(criterion=criterion, text="random", sequences=4, length=12)
+    use = ExpertCarving(
+        "", checkpoint, SizeRequest(), methods, Destination(), StoredCosts(), ComputeRequest(), silent
+    ).use
+    groups, kept = Routing.of(checkpoint).groups, kept_in(tmp_path / "child")
+    assert carved.optimal is True
+    assert carved.experts is not None
+    for row in carved.experts["layers"]:
+        sums = use[row["layer"]]
+        together = np.maximum(sums["together"], 1) if criterion == "hope" else 1
+        lost = sums["product"] / together
+        sets = [
+            list(gone)
+            for gone in combinations(range(8), 4)
+            if groups == 1 or sum(expert < 4 for expert in gone) == 2
+        ]
+        least = min(lost[np.ix_(gone, gone)].sum() for gone in sets)
+        gone = np.setdiff1d(np.arange(8), kept[row["layer"]])
+        assert lost[np.ix_(gone, gone)].sum() == pytest.approx(least, rel=1e-7)
+        assert (row["loss"], row["gap"]) == (pytest.approx(least, rel=1e-7), 0)
+    recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
+    assert [each["gap"] for each in recipe["experts"]] == [0] * len(kept)
+    rebuild(tmp_path / "child" / "recipe.json", folder, tmp_path / "again")
+    assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "child" / FILE).read_bytes()
 
 
 def test_auto_keeps_the_most_within_a_budget(tmp_path: Path) -> None:

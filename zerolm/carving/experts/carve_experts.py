@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +12,9 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_worth
-from zerolm.carving.experts.expert_choice import best_experts
+from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_pairs, best_experts
 from zerolm.carving.experts.expert_count import check_alone, checked, count_of
+from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_bytes, compare_with_masked
@@ -87,8 +89,8 @@ class ExpertCarving:
         """Return the outcome, with the child on the disk where one is wanted."""
         self._check()
         _ = self.ledger
-        fewer = self._fewer()
-        outcome = self._outcome(fewer)
+        fewer, left = self._repaired(self._fewer())
+        outcome = self._outcome(fewer, left)
         folder = self.destination.folder
         return outcome if folder is None else self._written(outcome, fewer, folder)
 
@@ -101,6 +103,13 @@ class ExpertCarving:
                 f"experts are taken out of a folder into a folder, not as {shown(self.destination.form)}: "
                 "give --format hf, and convert the child"
             )
+        if methods.repair != "none" and self.checkpoint.packed:
+            raise ValueError(
+                "experts that are stored quantised are copied as they are: --repair none, or a parent of 16 "
+                "or 32 bits"
+            )
+        if methods.repair != "none" and methods.text is None:
+            raise ValueError(f"repair {methods.repair} needs tokens: give --text FILE, or --repair none")
         if self.recipe is None and expert_worth.needs_tokens(methods.criterion) and methods.text is None:
             raise ValueError(
                 f"criterion {methods.criterion} needs tokens: give --text FILE, or --criterion aimer, which "
@@ -138,10 +147,23 @@ class ExpertCarving:
             return FewerExperts(
                 self.checkpoint, checked(self.recipe.experts, expert_layers(self.checkpoint), self.routing)
             )
-        count, routing, kept = self._count(), self.routing, dict[int, Ints]()
+        return FewerExperts(self.checkpoint, {layer: each.kept for layer, each in self.chosen.items()})
+
+    @cached_property
+    def chosen(self) -> dict[int, ChosenExperts]:
+        """The experts of each layer, chosen by the criterion; empty where a recipe names them."""
+        if self.recipe is not None:
+            return {}
+        count, groups, depth = self._count(), self.routing.groups, self.checkpoint.layout.depth
+        chosen = dict[int, ChosenExperts]()
         for layer in expert_layers(self.checkpoint):
-            kept[layer] = best_experts(self._worth(layer), count, routing.groups)
-        return FewerExperts(self.checkpoint, kept)
+            if expert_worth.is_of_pairs(self.methods.criterion):
+                pairs = self._worth(layer)
+                self.progress("choosing experts by their pairs", layer, depth)
+                chosen[layer] = best_by_pairs(pairs, count, groups)
+            else:
+                chosen[layer] = ChosenExperts(best_experts(self._worth(layer), count, groups))
+        return chosen
 
     def _worth(self, layer: int) -> Floats:
         name = self.methods.criterion
@@ -153,7 +175,21 @@ class ExpertCarving:
         self.progress("weighing experts by their weights", layer, self.checkpoint.layout.depth)
         return expert_worth.by_weights(self.checkpoint, layer, self.ledger)
 
-    def _outcome(self, fewer: FewerExperts) -> Carved:
+    def _repaired(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, float]]:
+        """Return the child that is written, repaired where that is wanted, and the shares of error left."""
+        if self.methods.repair == "none" or self.destination.folder is None:
+            return fewer, {}
+        session = self.session
+        if self.recipe is not None:
+            self.recipe.check_text(session.tokens.text)
+        kept = [(layer, kept.tolist()) for layer, kept in fewer.by_layer.items()]
+        cache = session.cache("repaired experts", kept)
+        matrices, left = repaired_experts(
+            fewer, session.model, session.tokens, cache=cache, progress=self.progress
+        )
+        return replace(fewer, repaired=matrices), left
+
+    def _outcome(self, fewer: FewerExperts, left: Mapping[int, float]) -> Carved:
         checkpoint, methods = self.checkpoint, self.methods
         cut = Cut.whole(dimensions(checkpoint))
         costs = {
@@ -163,19 +199,25 @@ class ExpertCarving:
         return Carved(
             self.name,
             checkpoint.family.name,
-            CarvingMethod(methods.criterion, "none", "weights", self.size.layer_shape, FORMAT, None),
+            CarvingMethod(methods.criterion, methods.repair, "weights", self.size.layer_shape, FORMAT, None),
             costs,
             stored_bits(checkpoint, self.costs),
-            None if self.recipe else True,
+            None if self.recipe else not any(each.gap for each in self.chosen.values()),
             {},
             widths(cut),
             None,
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
-            experts=self._described(fewer),
+            experts=self._described(fewer, left),
             kept=cut,
         )
 
-    def _described(self, fewer: FewerExperts) -> dict[str, Any]:
+    @property
+    def gaps(self) -> dict[int, float]:
+        """The gap of the choice of each layer, where pairs told it."""
+        gaps = {layer: each.gap for layer, each in self.chosen.items()}
+        return {layer: gap for layer, gap in gaps.items() if gap is not None}
+
+    def _described(self, fewer: FewerExperts, left: Mapping[int, float]) -> dict[str, Any]:
         """Return what is to be said of the experts as plain JSON."""
         use, routing = self.use if self.recipe is None else {}, self.routing
         rows = [
@@ -184,6 +226,9 @@ class ExpertCarving:
                 "kept": kept.tolist(),
                 "tokens": _share(use.get(layer), "count", kept),
                 "gates": _share(use.get(layer), "gate", kept),
+                "loss": self.chosen[layer].loss if self.chosen else None,
+                "gap": self.chosen[layer].gap if self.chosen else None,
+                "left": left.get(layer),
             }
             for layer, kept in fewer.by_layer.items()
         ]
@@ -200,10 +245,10 @@ class ExpertCarving:
         checkpoint, finish = self.checkpoint, self.destination.finish
         versions = versions_of("torch", "transformers")
         parent = origin_of(checkpoint.root), fingerprint(checkpoint, progress=self.progress)
-        calibration = self.session.calibration if self.use_is_of_text else None
+        calibration = self.session.calibration if self.use_is_of_text or fewer.repaired else None
         if self.recipe is not None:
             calibration = None if self.recipe.calibration is None else dict(self.recipe.calibration)
-        recipe = with_experts(document(carved, *parent, calibration, {}, versions), fewer.by_layer)
+        recipe = with_experts(document(carved, *parent, calibration, {}, versions), fewer.by_layer, self.gaps)
         with new_folder(out, self.destination.force) as folder:
             place = folder / checkpoint.folder.relative_to(checkpoint.root)
             place.mkdir(parents=True, exist_ok=True)

@@ -89,6 +89,8 @@ class GgufExpertCarving:
                 )
             check_new(out, self.destination.force)
         check_alone(self.size, self.methods, rebuilt=self.document is not None)
+        if self.methods.repair != "none":
+            raise ValueError("experts of a gguf file are copied as they are: give --repair none")
         if self.destination.form not in (None, FORMAT):
             raise ValueError(
                 "experts of a gguf file are taken out into a gguf file, not as "
@@ -135,7 +137,11 @@ class GgufExpertCarving:
         widths = zip(sizes["heads"], sizes["kv_heads"], sizes["ffn"], strict=True)
         kinds = {BLOCKS[kind] for kind in mixture.header.types.values()}
         rows = [
-            {"layer": layer, "kept": kept.tolist(), "tokens": None, "gates": None}
+            {
+                "layer": layer,
+                "kept": kept.tolist(),
+                **dict.fromkeys(("tokens", "gates", "loss", "gap", "left")),
+            }
             for layer, kept in fewer.by_layer.items()
         ]
         return Carved(

@@ -1,10 +1,26 @@
-"""The exact choice of the experts that a layer keeps."""
+"""The choice of the experts that a layer keeps: the best there is, or one with a proof of how near it is."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
+from zerolm.solvers.quadratic import least_pairs
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenExperts:
+    """The experts that a layer keeps, ascending; by pairs also what those that leave lose, and the gap.
+
+    ``loss`` is p' F p of the experts that leave, and another choice would lose less by a share of ``gap`` at
+    most. Both are None by the worth of single experts, whose best choice is plain.
+    """
+
+    kept: Ints
+    loss: float | None = None
+    gap: float | None = None
 
 
 def best_experts(worth: Floats, count: int, groups: int = 1) -> Ints:
@@ -19,3 +35,13 @@ def best_experts(worth: Floats, count: int, groups: int = 1) -> Ints:
     order = np.argsort(-by_group, axis=1, kind="stable")[:, : count // groups]
     first = np.arange(groups)[:, None] * by_group.shape[1]
     return np.sort((order + first).reshape(-1))
+
+
+def best_by_pairs(pairs: Floats, count: int, groups: int = 1) -> ChosenExperts:
+    """Return ``count`` experts, as many of each group, without which p' F p of the others is least.
+
+    ``pairs`` F is (e, e). ``ValueError`` for a pair that is no number.
+    """
+    gone = least_pairs(pairs, len(pairs) - count, groups)
+    kept = np.setdiff1d(np.arange(len(pairs)), gone.chosen)
+    return ChosenExperts(kept, gone.value, gone.gap)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from zerolm.carving.planning.sizes import budgets_of
 from zerolm.carving.request import AUTO, Methods, SizeRequest
 
 Costs = Mapping[str, int]
+LEAST_SQUARES: Final = "least-squares"
 
 
 def check_alone(size: SizeRequest, methods: Methods, *, rebuilt: bool = False) -> None:
@@ -27,8 +29,12 @@ def check_alone(size: SizeRequest, methods: Methods, *, rebuilt: bool = False) -
         )
     if size.experts.keep == AUTO and not size.budgets:
         raise ValueError("--keep-experts auto chooses within budgets: give one such as --max-params 0.7x")
-    if methods.repair != "none" or methods.plan != "weights":
-        raise ValueError("experts are taken out as they are: --repair and --plan are for other cuts")
+    if methods.plan != "weights":
+        raise ValueError("which experts go is told by their criterion: --plan is for other cuts")
+    if methods.repair not in ("none", LEAST_SQUARES):
+        raise ValueError(
+            f"--repair {methods.repair} is for other cuts: experts take {LEAST_SQUARES}, or none"
+        )
 
 
 def count_of(size: SizeRequest, routing: Routing, parent: Costs, costs: Callable[[int], Costs]) -> int:

@@ -22,9 +22,11 @@ AIMER: Final = "aimer"
 RANDOM: Final = "random"
 REAP: Final = "reap"
 TOKENS: Final = "tokens"
+PAIRS: Final = "pairs"
 
 EXPERT_CRITERIA: Final[Registry[Worth | None]] = Registry("criterion of experts")
-"""From the sums of a layer (``ExpertSums``) to the worth of its experts, (e,); None where no sums tell it."""
+"""From the sums of a layer (``ExpertSums``) to the worth of its experts, (e,), or to what pairs of them lose
+where both leave, (e, e); None where no sums tell it."""
 
 
 def _mean(name: str) -> Worth:
@@ -34,6 +36,11 @@ def _mean(name: str) -> Worth:
 
 def _total(name: str) -> Worth:
     return lambda sums: np.asarray(sums[name], np.float64)
+
+
+def _together(sums: Arrays) -> Floats:
+    """Return F (e, e) of https://arxiv.org/abs/2609.18916: means over the tokens that meet both, else 0."""
+    return np.asarray(sums["product"] / np.maximum(sums["together"], 1), np.float64)
 
 
 for _name, _worth, _source in (
@@ -46,6 +53,11 @@ for _name, _worth, _source in (
     ("total_norm", _total("norm"), "sum of the norms of the output, without the gate"),
 ):
     EXPERT_CRITERIA.add(Entry(_name, _worth, _source, (TOKENS,)))
+for _name, _worth, _source in (
+    ("hope", _together, "mean product of what two experts send to a token that meets both"),
+    ("hope_moments", _total("product"), "sum of that product over all tokens: positive semidefinite"),
+):
+    EXPERT_CRITERIA.add(Entry(_name, _worth, _source, (TOKENS, PAIRS)))
 EXPERT_CRITERIA.add(Entry(AIMER, None, "how unevenly the weights are spread: even ones go first"))
 EXPERT_CRITERIA.add(Entry(RANDOM, None, "drawn by --seed"))
 
@@ -53,6 +65,11 @@ EXPERT_CRITERIA.add(Entry(RANDOM, None, "drawn by --seed"))
 def needs_tokens(name: str) -> bool:
     """Return whether a criterion of experts is told by tokens; ``ValueError`` for one that is not known."""
     return TOKENS in EXPERT_CRITERIA.entry(name).needs
+
+
+def is_of_pairs(name: str) -> bool:
+    """Return whether a criterion of experts is of pairs that leave, whose sum is to be least."""
+    return PAIRS in EXPERT_CRITERIA.entry(name).needs
 
 
 def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:

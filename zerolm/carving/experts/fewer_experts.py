@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.listed_modules import renumbered
 from zerolm.carving.export.folder import configuration
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint, Outgoing, Span, TensorInfo, sliced
+from zerolm.checkpoints.dtypes import narrowed
 from zerolm.checkpoints.layout import Layout, Slot
 from zerolm.checkpoints.packed import PackedTensor, packed_tensors, packing_of, quantisation_of
 from zerolm.checkpoints.writer import Chunk
@@ -19,17 +23,22 @@ from zerolm.families.values import part_at
 AXIS: Final = "experts"
 """The label of an axis with one row for each expert: of routers, their biases, scales, matrices of all."""
 ROUTER: Final = "router"
+DOWN: Final = "experts_down"
+Matrices = dict[int, NDArray[np.float32]]
+"""Down projections by the number of the expert in the parent, as the stock class has them."""
 
 
 @dataclass(frozen=True, eq=False)
 class FewerExperts:
     """A checkpoint, and the numbers of the experts that stay in each layer that has any, ascending.
 
-    All layers keep as many: stock classes have one number for all.
+    All layers keep as many: stock classes have one number for all. ``repaired`` are down projections by
+    layer that take the place of the parent's.
     """
 
     parent: Checkpoint
     by_layer: Mapping[int, Ints]
+    repaired: Mapping[int, Matrices] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -57,15 +66,38 @@ class FewerExperts:
             place = int(kept.searchsorted(slot.expert))
             if place == len(kept) or kept[place] != slot.expert:
                 return []
+            name, matrix = _renamed(info.name, slot.expert, place), self._repaired(slot, slot.expert)
+            if matrix is not None:
+                return [Outgoing(name, info.dtype, info.shape, lambda: [_stored(matrix, info)])]
             return [_whole(_renamed(part.name, slot.expert, place), part) for part in info.stored]
         if AXIS not in slot.axes:
             return [_whole(part.name, part) for part in info.stored]
         axis = slot.axes.index(AXIS)
+        if slot.role == DOWN and self.repaired.get(slot.layer):
+            shape = (len(kept), *info.shape[1:])
+            return [Outgoing(info.name, info.dtype, shape, lambda: self._experts(info, slot, kept))]
         if isinstance(info, PackedTensor) and not (slot.of_experts and axis == 0):
             raise ValueError(
                 f"tensor {info.name!r} is stored in {info.dtype}, whose blocks hold rows of several experts"
             )
         return [_rows(part, axis, kept) for part in info.stored]
+
+    def _repaired(self, slot: Slot, expert: int) -> NDArray[np.float32] | None:
+        """Return the new down projection of an expert; None for another tensor, and for one that stays."""
+        of_layer = self.repaired.get(slot.layer, {}) if slot.role == DOWN and slot.layer is not None else {}
+        return of_layer.get(expert)
+
+    def _experts(self, info: TensorInfo, slot: Slot, kept: Ints) -> Iterable[Chunk]:
+        """Yield the down projections that stay, the new ones among them."""
+        for expert in kept.tolist():
+            matrix, own = self._repaired(slot, expert), info.one(expert)
+            yield Span(own.file, own.start, own.end) if matrix is None else _stored(matrix, own)
+
+    def down_type(self, layer: int) -> str:
+        """Return the type that the down projections of a layer are stored in."""
+        slots = self.parent.layout.slots.items()
+        name = next(name for name, slot in slots if slot.layer == layer and slot.role == DOWN)
+        return self.parent.tensors[name].dtype
 
     def configuration(self) -> dict[str, Any]:
         """Return the configuration of the child: the parent's, with another number of experts."""
@@ -117,6 +149,12 @@ def expert_matrices(checkpoint: Checkpoint, layer: int) -> list[list[TensorInfo]
         for expert in range(info.shape[0]):
             matrices[expert].append(replace(info.one(expert), name=f"{key}.{expert}"))
     return matrices
+
+
+def _stored(matrix: NDArray[np.float32], info: TensorInfo) -> Chunk:
+    """Return a matrix as a stored one is: of its type, and turned where that is."""
+    shape = info.shape[-2:]
+    return narrowed(matrix if matrix.shape == shape else matrix.T, info.dtype)
 
 
 def _whole(name: str, info: TensorInfo) -> Outgoing:

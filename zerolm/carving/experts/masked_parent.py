@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts.fewer_experts import ROUTER, FewerExperts
+from zerolm.carving.experts.fewer_experts import DOWN, ROUTER, FewerExperts
 from zerolm.carving.export.verify import Verified, apart, outputs, within_rounding
 from zerolm.checkpoints import Checkpoint, Outgoing, Span
 from zerolm.networks.blocks import Blocks
@@ -89,7 +89,8 @@ def parameter_of(
 def compare_with_masked(child: Checkpoint, fewer: FewerExperts, *, seed: int = 0) -> Verified:
     """Run the child and the masked parent on the same random tokens, one layer of each in memory.
 
-    ``ValueError`` where they differ by more than rounding.
+    Where down projections were repaired the masked parent has them too. ``ValueError`` where the two differ
+    by more than rounding.
     """
     parent = fewer.parent
     length = min(LENGTH, parent.layout.sizes.get("positions", LENGTH))
@@ -100,11 +101,38 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts, *, seed: int = 0
         hidden = ours.call(0, layer, hidden)
         module = theirs.layer(layer).module
         if layer in fewer.by_layer:
-            with masked(module, fewer, layer):
+            with masked(module, fewer, layer), _repaired(module, fewer, layer):
                 wanted = theirs.call(0, layer, wanted, module)
         else:
             wanted = theirs.call(0, layer, wanted, module)
     return within_rounding(apart(*(outputs(b.finish(0, h)) for b, h in ((ours, hidden), (theirs, wanted)))))
+
+
+@contextmanager
+def replaced(experts: nn.Module, matrices: Mapping[int, Any]) -> Iterator[None]:
+    """Within, a module of experts has these down projections in the place of its own, by expert."""
+    before = experts.down_proj
+    assert isinstance(before, nn.Parameter)
+    whole = before.detach().clone()
+    for expert, matrix in matrices.items():
+        whole[expert] = torch.from_numpy(matrix).to(whole)
+    experts.down_proj = nn.Parameter(whole, requires_grad=False)
+    try:
+        yield
+    finally:
+        experts.down_proj = before
+
+
+def experts_in(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:
+    """Return the module of the experts of a layer."""
+    slots = checkpoint.layout.slots.values()
+    name = next(slot.parameter for slot in slots if slot.layer == layer and slot.role == DOWN)
+    return module.get_submodule(name.partition(f".{layer}.")[2].rpartition(".")[0])
+
+
+def _repaired(module: nn.Module, fewer: FewerExperts, layer: int) -> AbstractContextManager[None]:
+    matrices = fewer.repaired.get(layer)
+    return replaced(experts_in(fewer.parent, module, layer), matrices) if matrices else nullcontext()
 
 
 def compare_bytes(child: Checkpoint, outgoing: Sequence[Outgoing]) -> None:

@@ -1,0 +1,151 @@
+"""Down projections of the experts that stay, solved again: what changes, and what is gained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from carvings import carve, rebuild
+from packed_mixtures import packed_mixture
+from safetensors.torch import load_file
+from saved_mixtures import mixture
+from torch.nn import functional
+from transformers import AutoModelForCausalLM
+
+from zerolm.carving.experts.expert_repair import repaired_experts
+from zerolm.carving.experts.fewer_experts import FewerExperts
+from zerolm.carving.experts.masked_parent import compare_with_masked, masked
+from zerolm.checkpoints import Checkpoint
+from zerolm.io.cache import ArrayCache
+from zerolm.networks.opener import mapped_model
+from zerolm.text.tokens import Tokens
+
+FILE = "model.safetensors"
+KINDS = ["qwen3_moe", "qwen2_moe", "gpt_oss", "deepseek_v3", "gemma4_text", "granitemoe"]
+FLAGS: dict[str, Any] = {"keep_experts": "0.5", "text": "random", "sequences": 60, "length": 24}
+
+
+def kept_in(child: Path) -> dict[int, Any]:
+    """Return the experts that stay by layer, as the recipe says."""
+    recipe = json.loads((child / "recipe.json").read_text())
+    return {row["layer"]: np.array(row["kept"]) for row in recipe["experts"]}
+
+
+def logits(folder: Path, ids: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        model = AutoModelForCausalLM.from_pretrained(folder).eval()
+        return torch.log_softmax(model(input_ids=ids, use_cache=False).logits.double(), -1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_repaired_child_is_nearer_to_its_parent_on_unseen_tokens(kind: str, tmp_path: Path) -> None:
+    folder = mixture(tmp_path / "parent", kind)
+    for repair in ("none", "least-squares"):
+        carved = carve(folder, tmp_path / repair, repair=repair, **FLAGS)
+        assert carved.verified is not None
+        assert carved.verified["by"] == "outputs"
+    assert carved.experts is not None
+    assert all(0 <= row["left"] <= 1 for row in carved.experts["layers"])
+    ids = torch.randint(64, (20, 24), generator=torch.Generator().manual_seed(9))
+    parent = logits(folder, ids)
+    plain, repaired = (
+        float(functional.kl_div(logits(tmp_path / name, ids), parent, log_target=True, reduction="sum"))
+        for name in ("none", "least-squares")
+    )
+    assert repaired < 0.9 * plain
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "deepseek_v3"])
+def test_only_down_projections_change(kind: str, tmp_path: Path) -> None:
+    folder = mixture(tmp_path / "parent", kind, "bfloat16")
+    for repair in ("none", "least-squares"):
+        carve(folder, tmp_path / repair, repair=repair, **FLAGS)
+    plain, repaired = (load_file(tmp_path / name / FILE) for name in ("none", "least-squares"))
+    assert plain.keys() == repaired.keys()
+    changed = {name for name in plain if not torch.equal(plain[name], repaired[name])}
+    assert changed
+    assert all("down_proj" in name and "experts." in name and "shared" not in name for name in changed)
+    assert all(plain[name].dtype == repaired[name].dtype == torch.bfloat16 for name in changed)
+
+
+@torch.no_grad()
+def test_what_is_left_is_that_of_the_stock_models_on_held_out_sequences(tmp_path: Path) -> None:
+    """Behind the first layer with experts: the child's stream against the parent's, repaired or not."""
+    folder, ids = mixture(tmp_path / "parent", "qwen3_moe"), torch.randint(64, (60, 24))
+    checkpoint = Checkpoint.open(folder)
+    fewer = FewerExperts(checkpoint, {layer: np.array([0, 2, 5, 7]) for layer in (0, 2, 3)})
+    matrices, left = repaired_experts(fewer, mapped_model(checkpoint), Tokens(ids))
+    model: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
+    layer, held, streams = model.model.layers[0], ids[4::5], list[torch.Tensor]()
+    layer.register_forward_hook(lambda module, inputs, out: streams.append(out.double()))
+    model(input_ids=held, use_cache=False)
+    with masked(layer, fewer, 0):
+        model(input_ids=held, use_cache=False)
+        for expert, matrix in matrices[0].items():
+            layer.mlp.experts.down_proj[expert] = torch.from_numpy(matrix)
+        model(input_ids=held, use_cache=False)
+    plain, repaired = ((streams[0] - stream).square().sum() for stream in streams[1:])
+    assert left[0] == pytest.approx(float(repaired / plain), rel=1e-3)
+    assert left[0] < 0.9
+
+
+def test_without_held_out_sequences_nothing_is_changed(tmp_path: Path) -> None:
+    folder = mixture(tmp_path / "parent", "qwen3_moe")
+    for repair in ("none", "least-squares"):
+        carve(folder, tmp_path / repair, repair=repair, **FLAGS | {"sequences": 4})
+    assert (tmp_path / "none" / FILE).read_bytes() == (tmp_path / "least-squares" / FILE).read_bytes()
+
+
+def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
+    folder = mixture(tmp_path / "parent", "qwen3_moe")
+    carve(folder, tmp_path / "first", repair="least-squares", **FLAGS)
+    again = rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again", text="random")
+    assert again.note == ""
+    assert again.method.repair == "least-squares"
+    assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "first" / FILE).read_bytes()
+
+
+def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
+    folder, cache = mixture(tmp_path / "parent", "mixtral"), ArrayCache(tmp_path / "cache")
+    checkpoint = Checkpoint.open(folder)
+    fewer = FewerExperts(checkpoint, {layer: np.arange(4) for layer in range(4)})
+    model, tokens = mapped_model(checkpoint), Tokens(torch.randint(64, (40, 24)))
+    whole, shares = repaired_experts(fewer, model, tokens)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(words: str, step: int = 0, of: int = 0) -> None:
+        if step == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        repaired_experts(fewer, model, tokens, cache=cache, progress=stop)
+    again, left = repaired_experts(fewer, model, tokens, cache=cache)
+    assert left == pytest.approx(shares)
+    assert {layer: sorted(each) for layer, each in again.items()} == {
+        layer: sorted(each) for layer, each in whole.items()
+    }
+    for layer, matrices in whole.items():
+        for expert, matrix in matrices.items():
+            np.testing.assert_allclose(again[layer][expert], matrix, rtol=1e-4, atol=1e-6)
+
+
+def test_experts_that_are_stored_quantised_are_not_repaired(tmp_path: Path) -> None:
+    folder = packed_mixture(tmp_path / "parent", "qwen3_moe fp8")
+    with pytest.raises(ValueError, match="are copied as they are"):
+        carve(folder, tmp_path / "child", repair="least-squares", **FLAGS)
+    assert not (tmp_path / "child").exists()
+
+
+def test_a_matrix_that_is_changed_afterwards_is_seen(tmp_path: Path) -> None:
+    """The proof holds for the repaired matrices, too."""
+    folder = mixture(tmp_path / "parent", "qwen3_moe")
+    carve(folder, tmp_path / "child", repair="least-squares", **FLAGS)
+    child, parent = Checkpoint.open(tmp_path / "child"), Checkpoint.open(folder)
+    with pytest.raises(ValueError, match="differs from the carved parent"):
+        compare_with_masked(child, FewerExperts(parent, kept_in(tmp_path / "child")))

@@ -1,0 +1,260 @@
+"""Repair: the down projections of the experts that stay, solved again by least squares, layer after layer.
+
+The parent and the parent whose routers cannot choose what has gone run side by side, one layer in memory.
+What the second lacks behind a layer, r (t, d), is what its experts are to send besides. One after another
+takes its share: with h what its down projection W reads for a token and g its gate, W becomes the least
+squares of r + g W h on g h over its tokens, and r what is left. So each solves what those before it left, and
+earlier layers' losses are paid back, too. Where a norm stands between the experts and the stream, r is what
+the experts themselves lack. A matrix that is no better on held-out sequences stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from zerolm.carving.experts.expert_use import experts_of
+from zerolm.carving.experts.fewer_experts import FewerExperts, Matrices
+from zerolm.carving.experts.masked_parent import masked, replaced
+from zerolm.carving.repair.ridge import EVERY, RIDGES, Fit
+from zerolm.checkpoints.dtypes import narrowed, widened
+from zerolm.io.cache import ArrayCache
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.hooks import stand_ins
+from zerolm.networks.roles import residual_factor
+from zerolm.networks.states import HiddenStates
+from zerolm.networks.stream import Stream
+from zerolm.progress import Progress, silent
+from zerolm.text.tokens import Tokens
+
+SWEEPS: Final = 2
+"""How often each expert is solved."""
+ALONE: Final = 1e-3
+"""How far, as a share, what a layer adds may be off what its experts send, for no norm to be between."""
+
+
+def repaired_experts(
+    fewer: FewerExperts,
+    model: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    batch: int = 8,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+    progress: Progress = silent,
+) -> tuple[dict[int, Matrices], dict[int, float]]:
+    """Return new down projections by layer, and what share of each layer's squared error they leave.
+
+    The share is that of held-out sequences. What a killed run has solved is in the ``cache``.
+    ``ValueError`` for experts whose inside is not known.
+    """
+    walk, matrices, left = _Walk(fewer, model, tokens, batch), dict[int, Matrices](), dict[int, float]()
+    layers = list(fewer.by_layer)
+    for layer in layers:
+        progress("repairing the experts that stay", layer, fewer.parent.layout.depth)
+        row = cache.get(f"layer-{layer}")
+        if row is None:
+            solved, share = walk.solved(layer)
+            row = {str(expert): matrix for expert, matrix in solved.items()} | {"left": np.array(share)}
+            cache.put(f"layer-{layer}", row)
+        left[layer] = float(row.pop("left"))
+        matrices[layer] = {int(expert): matrix for expert, matrix in row.items()}
+        if layer != layers[-1]:
+            walk.go_on(layer, matrices[layer])
+    return matrices, left
+
+
+def inside(experts: Any, expert: int, hidden: Tensor) -> Tensor:
+    """Return what the down projection of an expert reads (n, k) for hidden states (n, d)."""
+    weight = (experts.gate_up_proj if experts.has_gate else experts.up_proj)[expert]
+    read = hidden @ (weight if experts.is_transposed else weight.T)
+    if experts.has_bias:
+        read = read + (experts.gate_up_proj_bias if experts.has_gate else experts.up_proj_bias)[expert]
+    made = experts._apply_gate(read) if experts.has_gate else experts.act_fn(read)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def check_inside(experts: Any, family: str, seen: _Seen) -> None:
+    """Refuse experts that are not known inside: what ``inside`` says they read is not what they send."""
+    expert, hidden = int(seen.numbers[0, 0]), seen.hidden[:1]
+    is_known = all(hasattr(experts, name) for name in ("is_transposed", "has_bias", "has_gate", "down_proj"))
+    if is_known:
+        weight = experts.down_proj[expert]
+        ours = inside(experts, expert, hidden) @ (weight if experts.is_transposed else weight.T)
+        if experts.has_bias:
+            ours = ours + experts.down_proj_bias[expert]
+        theirs = seen.alone(hidden, seen.numbers[:1, :1], torch.ones_like(seen.gates[:1, :1]))
+        is_known = bool((ours - theirs).norm() <= ALONE * theirs.norm())
+    if not is_known:
+        raise ValueError(f"what experts of a {family} do inside is not known: give --repair none")
+
+
+class _Walk:
+    """The parent and the masked parent, layer after layer: two hidden states of all tokens, and one layer."""
+
+    def __init__(self, fewer: FewerExperts, model: PreTrainedModel, tokens: Tokens, batch: int) -> None:
+        self.fewer, self.factor = fewer, residual_factor(model)
+        self.blocks = Blocks(model, tokens.batches(batch))
+        self.parent, self.child = Stream(self.blocks), Stream(self.blocks)
+        sizes = [len(each["input_ids"]) for each in self.blocks.batches]
+        self.firsts = np.cumsum([0, *sizes])[:-1].tolist()
+
+    def go_on(self, layer: int, matrices: Matrices) -> None:
+        """Send what the child has so far through a layer with new down projections, and the parent's too."""
+        states = self.child.before(layer)  # first: embedding lets go of the layer that is held
+        module = self.blocks.layer(layer).module
+        experts = experts_of(self.fewer.parent, module, layer)
+        with replaced(experts, matrices), masked(module, self.fewer, layer):
+            for index in range(len(states)):
+                states[index] = self.blocks.call(index, layer, states[index], module)
+        self.child.layer = layer + 1
+        self.parent.before(layer + 1)
+
+    def solved(self, layer: int) -> tuple[Matrices, float]:
+        """Return the new down projections of a layer, and the share of the held-out error that is left."""
+        self.parent.before(layer), self.child.before(layer)
+        module = self.blocks.layer(layer).module
+        experts: Any = experts_of(self.fewer.parent, module, layer)
+        use = self._use(layer, module, experts)
+        kind = self.fewer.down_type(layer)
+        before, matrices = use.error(), Matrices()
+        for _ in range(SWEEPS):
+            for expert in self.fewer.by_layer[layer].tolist():
+                own = experts.down_proj[expert].detach().float()
+                weight = torch.from_numpy(matrices[expert]).to(own) if expert in matrices else own
+                columns = (weight if experts.is_transposed else weight.T).double()  # (k, d)
+                fit, rows = use.fit(experts, expert, columns)
+                better = _better(fit, columns)
+                if better is None:
+                    continue
+                stored = (better if experts.is_transposed else better.T).float().cpu().numpy()
+                matrices[expert] = widened(narrowed(stored, kind).reshape(-1), kind).reshape(stored.shape)
+                new = torch.from_numpy(matrices[expert]).to(columns)
+                use.take(experts, expert, rows, (new if experts.is_transposed else new.T) - columns)
+        after = use.error()
+        return matrices, after / before if before else 1.0
+
+    def _use(self, layer: int, module: nn.Module, experts: nn.Module) -> _Use:
+        """Return how the child uses a layer's experts, and what it lacks behind it."""
+        seen, use = _Seen(experts), _Use(self)
+        theirs, ours = self.parent.before(layer), self.child.before(layer)
+        is_alone = self._is_alone(layer, module, experts)
+        for index in range(len(self.blocks.batches)):
+            with stand_ins([experts], [seen.forward]):
+                wanted = self.blocks.call(index, layer, theirs[index], module)
+                sent = seen.out
+                with masked(module, self.fewer, layer):
+                    out = self.blocks.call(index, layer, ours[index], module)
+            lacking = (wanted - out) / self.factor if is_alone else (sent - seen.out).reshape(out.shape)
+            if not index:
+                check_inside(experts, self.fewer.parent.family.name, seen)
+            use.add(index, seen, lacking.reshape(-1, lacking.shape[-1]))
+        return use
+
+    def _is_alone(self, layer: int, module: nn.Module, experts: nn.Module) -> bool:
+        """Return whether what experts send is added to the stream as it is, without a norm between."""
+        hidden, seen = self.parent.before(layer)[0], _Seen(experts)
+        with stand_ins([experts], [seen.forward]):
+            out = self.blocks.call(0, layer, hidden, module)
+        with stand_ins([experts], [lambda states, *_: torch.zeros_like(states)]):
+            without = self.blocks.call(0, layer, hidden, module)
+        added = self.factor * seen.out.reshape(out.shape)
+        return bool((out - without - added).norm() <= ALONE * added.norm())
+
+
+class _Seen:
+    """The last call of a module of experts: hidden states (t, d), numbers and gates (t, k), what was sent."""
+
+    def __init__(self, experts: nn.Module) -> None:
+        self.alone: Callable[..., Tensor] = experts.forward
+        self.hidden = self.numbers = self.gates = self.out = torch.empty(0)
+
+    def forward(self, hidden: Tensor, numbers: Tensor, gates: Tensor) -> Tensor:
+        self.hidden, self.numbers, self.gates = hidden, numbers, gates
+        self.out = self.alone(hidden, numbers, gates)
+        return self.out
+
+
+class _Use:
+    """What experts of one layer read, and what is lacking behind it, batch by batch.
+
+    ``routed`` are the numbers and gates (t, k) of each token, ``held`` tells which tokens (t,) are held out,
+    ``used`` which are no padding.
+    """
+
+    def __init__(self, walk: _Walk) -> None:
+        self.walk = walk
+        self.hidden: HiddenStates = walk.blocks.states()  # (t, d) each
+        self.lacking: HiddenStates = walk.blocks.states()
+        self.routed: list[tuple[Tensor, Tensor]] = []
+        self.held: list[Tensor] = []
+        self.used: list[Tensor] = []
+
+    def add(self, index: int, seen: _Seen, lacking: Tensor) -> None:
+        """Take in a batch."""
+        mask = self.walk.blocks.tokens(index)  # (b, t)
+        numbers = self.walk.firsts[index] + torch.arange(len(mask), device=mask.device)
+        held = (numbers % EVERY == EVERY - 1)[:, None].expand_as(mask)
+        self.hidden.append(seen.hidden.float())
+        self.lacking.append(lacking.float())
+        self.routed.append((seen.numbers, seen.gates))
+        self.held.append(held.reshape(-1))
+        self.used.append(mask.reshape(-1))
+
+    def _rows(self, index: int, expert: int) -> tuple[Tensor, Tensor]:
+        """Return the tokens (n,) of a batch that are sent to an expert, and their gates (n, 1)."""
+        numbers, gates = self.routed[index]
+        sent = (numbers == expert) & self.used[index][:, None]
+        rows = sent.any(1).nonzero()[:, 0]
+        return rows, (gates * sent)[rows].sum(1, keepdim=True).float()
+
+    def fit(self, experts: Any, expert: int, columns: Tensor) -> tuple[Fit, list[Tensor]]:
+        """Return the moments of an expert of these columns (k, d), and the tokens of each batch."""
+        fit = Fit.empty(*columns.shape, bias=False, device=self.walk.blocks.compute.sums)
+        taken = []
+        for index in range(len(self.hidden)):
+            rows, gates = self._rows(index, expert)
+            taken.append(rows)
+            if not len(rows):
+                continue
+            read = gates * inside(experts, expert, self.hidden[index][rows]).float()
+            wanted = self.lacking[index][rows] + read @ columns.to(read)
+            for moments, some in ((fit.solved, ~self.held[index][rows]), (fit.held, self.held[index][rows])):
+                if some.any():
+                    moments.add(read[some], wanted[some])
+        return fit, taken
+
+    def take(self, experts: Any, expert: int, taken: list[Tensor], change: Tensor) -> None:
+        """Take what an expert sends more, by a change (k, d) of its columns, from what is lacking."""
+        for index, rows in enumerate(taken):
+            if len(rows):
+                _, gates = self._rows(index, expert)
+                read = gates * inside(experts, expert, self.hidden[index][rows]).float()
+                lacking = self.lacking[index]
+                lacking[rows] -= read @ change.to(read)
+                self.lacking[index] = lacking
+
+    def error(self) -> float:
+        """Return the sum of squares of what is lacking in held-out sequences; of all where none are."""
+        masks = [held & used for held, used in zip(self.held, self.used, strict=True)]
+        if not any(mask.any() for mask in masks):
+            masks = self.used
+        return sum(
+            float(x[mask].double().square().sum()) for x, mask in zip(self.lacking, masks, strict=True)
+        )
+
+
+def _better(fit: Fit, start: Tensor) -> Tensor | None:
+    """Return columns (k, d) that are better than ``start`` on held-out tokens; None where none are."""
+    if not fit.held.count or not fit.solved.count:
+        return None
+    start = start.to(fit.solved.xx)
+    share = fit.chosen(start, RIDGES)
+    if fit.held.loss(fit.solved.solve(start, share)) >= fit.held.loss(start):
+        return None
+    return (fit.solved + fit.held).solve(start, share)

@@ -114,7 +114,7 @@ class Blocks:
         return batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
 
     def embed(self, index: int, vectors: Tensor | None = None, *, gradients: bool = False) -> Tensor:
-        """Return the states before the first layer, (b, t, d), of a batch or other ``vectors`` of its tokens."""
+        """Return the states before the first layer, (b, t, d), of a batch, or of other ``vectors`` for it."""
         inputs: list[Tensor] = []
         calls: list[Call] = []
 

@@ -121,13 +121,13 @@ def rounded_to_16_bits(model: nn.Module) -> float:
     """Return the error, of the largest logit, of the network itself where it rounds what it multiplies."""
     ids = torch.from_numpy(np.random.default_rng(0).integers(64, size=(1, 32)))
     with torch.no_grad():
-        exact = model(ids).logits
+        exact = outputs(model(ids))
         hooks = [
             module.register_forward_pre_hook(lambda _, inputs: (inputs[0].bfloat16().float(), *inputs[1:]))
             for module in model.modules()
             if isinstance(module, nn.Linear)
         ]
-        rounded = model(ids).logits
+        rounded = outputs(model(ids))
     for hook in hooks:
         hook.remove()
     return float((exact - rounded).abs().max() / exact.abs().max())

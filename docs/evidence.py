@@ -265,6 +265,11 @@ def _bits() -> dict[str, str]:
         numbers |= {f"{key}_mb": f"{float(size):.2f}", f"{key}_single": f"{float(single):.4f}"}
         numbers[f"{key}_alone"] = f"{float(alone):.4f}"
         numbers[f"{key}_repaired"] = f"{float(repaired):.4f}"
+    encoder = next(part for part in read("bits").split("\n## ") if part.startswith("`pyenc`"))
+    rows = {row[0]: row for row in _table(encoder.split("\n### ")[1])}
+    for name, key in (("Q4_K everywhere", "q4_k"), ("Q4_K_M llama.cpp's mix", "q4_k_m")):
+        whole, alone = (f"{float(rows[name][column]):.4f}" for column in (3, 6))
+        numbers |= {f"encoder_{key}": whole, f"encoder_{key}_alone": alone}
     return numbers
 
 

@@ -74,7 +74,9 @@ QUESTIONS = (
         "What does a plan of types of weights save, in as many bytes?",
         "A type for each matrix loses **{q4_k_alone}** nats a token where `Q4_K` everywhere loses "
         "{q4_k_single}, {q3_k_alone} where `Q3_K` loses {q3_k_single}; llama.cpp's mix `Q4_K_M` loses "
-        "{q4_k_m_single}, planned {q4_k_m_alone}.",
+        "{q4_k_m_single}, planned {q4_k_m_alone}. Embeddings that llama.cpp sends of an encoder are "
+        "{encoder_q4_k} off in cosine in `Q4_K`, planned {encoder_q4_k_alone}; in the mix {encoder_q4_k_m}, "
+        "planned {encoder_q4_k_m_alone}.",
         "bits",
     ),
     (

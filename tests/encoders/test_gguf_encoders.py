@@ -28,6 +28,7 @@ from zerolm.carving.export.gguf.tokenizer import opened
 from zerolm.carving.export.gguf.write import expressible, write
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint
+from zerolm.diagnosis import opening
 from zerolm.networks.opener import open_model
 from zerolm.networks.pooling import TokenPooling
 
@@ -106,3 +107,9 @@ def test_poolings_that_no_reader_has(
     with pytest.raises(ValueError, match=message) as refused:
         expressible(checkpoint, Cut.whole(dimensions(checkpoint)))
     assert "\n" not in str(refused.value)
+
+
+def test_the_doctor_opens_it(tmp_path: Path) -> None:
+    file = written(encoder(tmp_path / "parent"), tmp_path / "child.gguf")
+    verdict = opening.opened("llama.cpp", file)
+    assert verdict.verdict == opening.OPENS, verdict.reasons

@@ -120,8 +120,12 @@ def with_llama_cpp(file: Path) -> Opened:
     """A GGUF file, and one token through it."""
     import llama_cpp
 
-    model = llama_cpp.Llama(str(file), n_ctx=32, n_gpu_layers=0, verbose=False)
-    model.eval([0])
+    from zerolm.carving.export.gguf.check import is_encoder, open_encoder, states_of
+
+    if is_encoder(file):
+        states_of(open_encoder(file, n_gpu_layers=0), [0])
+    else:
+        llama_cpp.Llama(str(file), n_ctx=32, n_gpu_layers=0, verbose=False).eval([0])
     return Opened(OPENS, (f"loaded by llama-cpp-python {llama_cpp.__version__}, one token run through it",))
 
 

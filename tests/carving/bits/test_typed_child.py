@@ -278,3 +278,7 @@ def test_cuts_and_types_of_an_encoder(lines: str, tmp_path: Path) -> None:
     assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
     assert rebuilt.types == carved.types
     assert 0 < carved.losses["as_read_back"] < 0.5
+    judged = {row.name: row for row in evaluate(out, parent, lines, sequences=40, length=16).rows}
+    assert judged["parent"].values["cosine"] == pytest.approx(1.0, abs=1e-6)
+    assert 0.5 < judged["child"].values["cosine"] < 1.0
+    assert set(judged) >= {"parent", "child"}

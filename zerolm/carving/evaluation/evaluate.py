@@ -79,7 +79,7 @@ def evaluate(
     file = gguf_file(child)
     if file is not None:
         return _of_file(
-            file, parent, text, sequences=sequences, length=length, running=running, progress=progress
+            file, parent, text, data, sequences=sequences, length=length, running=running, progress=progress
         )
     ours, theirs = opened_alone(child, parent)
     if ours.layout.vocab != theirs.layout.vocab and data is None and not beside and text is not None:
@@ -205,6 +205,7 @@ def _of_file(
     file: Path,
     parent: str | Path,
     text: str | Path | None,
+    data: str | Path | None,
     *,
     sequences: int,
     length: int,
@@ -220,20 +221,25 @@ def _of_file(
 
     theirs = Checkpoint.open(parent)
     ledger_of(theirs)  # refuses weights that are not finite
-    if text is None or str(text) == RANDOM:
+    if (text is None and data is None) or str(text) == RANDOM:
         raise ValueError("random tokens tell nothing of what a model is worth: give a text")
     if rows_in(file) not in (None, theirs.layout.vocab):
         from zerolm.carving.evaluation.other_vocabulary import of_file_of_other_tokens
 
+        if not is_decoder(theirs):
+            raise ValueError(
+                "a gguf file of an encoder with other tokens than its parent's is not compared; a folder is"
+            )
         return of_file_of_other_tokens(file, theirs, str(text), length, running, progress)
     cut = cut_in(file, theirs)
-    tokens = tokens_of(theirs, str(text), sequences=sequences, length=length)
+    judged_by = _judged_by(theirs, text, data, sequences=sequences, length=length)
+    tokens = judged_by.tokens
     progress("opening both")
     reference = put_on(open_model(theirs), running)
     single = of_one_type(file, theirs)
     makers = [partial(_same, put_on(network_in(file, theirs), running))]
     makers += [partial(single.applied, reference)] if single else []
-    ours = [asdict(row) for row in perplexities_and_kls(makers, reference, tokens, progress=progress)]
+    ours = _judged(makers, reference, judged_by, theirs, progress)
     rows = [
         evaluated_row("child", _params(theirs, cut), [ours[1]]),
         evaluated_row("parent", _params(theirs, None), [ours[0]]),

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zerolm.carving.export.verify import Verified
 from zerolm.checkpoints.gguf.header import read_gguf_header
-from zerolm.checkpoints.gguf.same_tokens import compare_tokens, loses_accents, opened_by_llama_cpp
+from zerolm.checkpoints.gguf.same_tokens import compare_tokens, loses_accents, opened_by_llama_cpp, require
 from zerolm.networks.pooling import MEAN, TokenPooling
 
 CHECKED_LENGTH: Final = 32
@@ -47,6 +47,7 @@ def check(
     explains. Token ids are those of a page in many scripts, and of each added token by itself. An encoder's
     embedding is made by ``pooling``. ``ModuleNotFoundError`` without llama-cpp-python.
     """
+    require()
     encodes = is_encoder(file)
     opened = open_encoder(file) if encodes else _open(file)
     try:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from gguf import GGUFWriter, TokenType
 from transformers import PreTrainedTokenizerBase
 
-from zerolm.carving.export.gguf.vocabulary import WORD_PIECES, Pieces, pieces_of
+from zerolm.carving.export.gguf.vocabulary import WORD_PIECES, Pieces, check_model, pieces_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import inside
 from zerolm.checkpoints.gguf.same_tokens import BARE
@@ -79,6 +79,7 @@ def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Gg
             "byte-level BPE, SentencePiece and WordPiece tokenizers of the tokenizers library can be"
         )
     document = json.loads(backend.to_str())
+    check_model(document["model"])
     _check_added(document["added_tokens"])
     named = _named(document, checkpoint.layout.vocab)
     tokens = tuple(named.get(index, f"[PAD{index}]") for index in range(checkpoint.layout.vocab))

@@ -36,11 +36,10 @@ class Pieces:
 
 
 def pieces_of(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
-    """Return what a ``tokenizer.json`` has, of whatever kind; ``ValueError`` for a kind that GGUF has not."""
+    """Return what a ``tokenizer.json`` has whose kind ``check_model`` has passed."""
     model = document["model"]
-    if model.get("type") == WORD_PIECE:
+    if model["type"] == WORD_PIECE:
         return word_piece(document, tokens)
-    _check_model(model)
     return (sentence_piece if model.get("byte_fallback") else byte_level)(document, tokens)
 
 
@@ -131,8 +130,10 @@ def _spaced(token: str, go_on: str) -> str:
     return token.removeprefix(go_on) if token.startswith(go_on) else SPACE + token
 
 
-def _check_model(model: Mapping[str, Any]) -> None:
-    """Refuse all but plain BPE."""
+def check_model(model: Mapping[str, Any]) -> None:
+    """Refuse all but plain BPE and WordPiece."""
+    if model.get("type") == WORD_PIECE:
+        return
     odd = [name for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix") if model.get(name)]
     if model.get("type") != "BPE" or odd:
         kind = f"{model.get('type')} with {odd[0]}" if odd else model.get("type")

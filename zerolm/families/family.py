@@ -196,15 +196,19 @@ class Configuration:
 class InFile:
     """What a GGUF file has of a tensor: its ``name`` there, where the gguf package knows none, and its form.
 
-    ``values`` are what is stored of the numbers w, where it is not w (of norms, the gain). ``shape`` are
-    rules on sizes, where it is another. Numbers of layers may be a ``key`` instead. A document gives it as a
-    text where the name alone differs.
+    ``values`` are what is stored of the numbers w, where it is not w (of norms, the gain), ``times``
+    attributes of the stock configuration by which they are multiplied (``scales.0``: of a list the first); a
+    list has one for each of the ``parts`` of its first axis, which are rules on sizes, and so is ``shape``,
+    where it is another. Numbers of layers may be a ``key`` instead. A document gives it as a text where the
+    name alone differs.
     """
 
     name: str | None = None
     key: str | None = None
     values: Literal["", "w", "1+w", "-exp(w)"] = ""
     shape: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,7 @@ def is_rearranged(family: Family) -> bool:
         or (pattern.transposed and len(pattern.axes) > 1)
         or pattern.gguf.values
         or pattern.gguf.shape
+        or pattern.gguf.times
         or (len(pattern.roles) > 1 and any(len(axes[a].parts) > 1 for a in pattern.axes if a in axes))
         for pattern in family.tensors.body
     )

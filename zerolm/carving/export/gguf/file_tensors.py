@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
 from zerolm.carving.export.child_tensors import Child, ChildTensor
+from zerolm.carving.export.gguf.keys import factors_by_row
 from zerolm.carving.export.gguf.pieces import Piece, pieces
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.dtypes import widened
+from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.gguf.names import changes_places, form_in, is_rearranged, neighbouring, roles_in
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.families.family import Family
@@ -153,9 +154,14 @@ def _values(stacked: list[ChildTensor], piece: Piece, dtype: str) -> NDArray[Any
     raw = first.array() if first.slot.expert is None else np.stack([each.array() for each in stacked])
     raw = piece.of(raw)
     family = first.child.parent.family
-    values = form_in(family, first.role).values
+    form = form_in(family, first.role)
+    values = form.values
     if not values and first.role.endswith("norm"):
         values = family.tensors.factors.gain  # readers multiply by what is stored
+    if form.times:
+        factors = factors_by_row(first.child.parent, first.child.cut, first.role)
+        scaled = widened(raw, stored) * factors.reshape(-1, *[1] * (raw.ndim - 1)).astype(np.float32)
+        return scaled if dtype == "F32" else narrowed(scaled, dtype)
     if values == "1+w":
         return widened(raw, stored) + np.float32(1)
     if values == "-exp(w)":

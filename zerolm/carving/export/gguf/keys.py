@@ -12,14 +12,17 @@ from inspect import signature
 from itertools import cycle, islice
 from typing import Any, Final
 
+import numpy as np
 from gguf import GGUFWriter, PoolingType
 from gguf import constants as gguf_constants
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 
+from zerolm.architecture import Floats
 from zerolm.carving.export.folder import configuration, lists_by_layer
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
+from zerolm.checkpoints.gguf.names import form_in
 from zerolm.families.config import COUNT_LABELS, ModelSizes, resized
 from zerolm.families.family import EQUAL, NO, Family
 from zerolm.families.rule import value
@@ -59,7 +62,7 @@ def child_config(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
 
 
 def _decoded(stored: Any) -> Any:
-    """Return what a ``config.json`` holds, with the numbers that JSON has not: ``{"__float__": "Infinity"}``."""
+    """Return what a ``config.json`` holds, with numbers that JSON has not: ``{"__float__": "Infinity"}``."""
     if isinstance(stored, Mapping):
         if stored.keys() == {NOT_IN_JSON}:
             return float(stored[NOT_IN_JSON])
@@ -68,10 +71,15 @@ def _decoded(stored: Any) -> Any:
 
 
 def attribute(config: PreTrainedConfig, path: str) -> Any:
-    """Return an attribute of a configuration, or of a part of it: ``rope_parameters.rope_theta``."""
+    """Return an attribute of a configuration, or of a part of it: ``rope_parameters.rope_theta``, ``scales.0``."""
     result: Any = config
     for name in path.split("."):
-        result = result.get(name, MISSING) if isinstance(result, Mapping) else getattr(result, name, MISSING)
+        if isinstance(result, list | tuple):
+            result = result[int(name)] if name.isdigit() and int(name) < len(result) else MISSING
+        else:
+            result = (
+                result.get(name, MISSING) if isinstance(result, Mapping) else getattr(result, name, MISSING)
+            )
     return result
 
 
@@ -102,6 +110,15 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
     keys = dict(family.gguf.keys)
     if not {RMS, EPS} & keys.keys():
         keys[RMS] = "rms_norm_eps"
+    rules = dict(family.gguf.sizes)
+    if LEADING in keys and not _has_experts(checkpoint, cut):
+        keys, rules = (
+            {key: of for key, of in each.items() if not key.startswith("expert_")} for each in (keys, rules)
+        )
+    elif family.has_experts:
+        if LEADING not in keys:
+            keys[LEADING] = _leading(checkpoint, cut)
+        rules |= {key: label for key, label in MIXTURE.items() if key not in rules}
     for key, path in keys.items():
         name, _, text = path.partition(EQUAL) if isinstance(path, str) else ("", "", "")
         present = attribute(config, name) if name else path
@@ -115,11 +132,6 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
             present = _sections(config, path, layout.head_size)
         if present is not None:
             _add(writer, key, present)
-    rules = dict(family.gguf.sizes)
-    if _has_experts(checkpoint, cut):
-        if LEADING not in keys:
-            _add(writer, LEADING, _leading(checkpoint, cut))
-        rules |= {key: label for key, label in MIXTURE.items() if key not in rules}
     for key, rule in rules.items():
         _add(writer, key, _size(layout, rule))
 
@@ -228,6 +240,24 @@ def _is_none(sizes: ModelSizes, when: str) -> bool:
 def _size(sizes: ModelSizes, rule: str) -> int:
     """Return what a rule on sizes gives."""
     return value(rule, lambda label: getattr(sizes, label) if label in COUNT_LABELS else sizes.sizes[label])
+
+
+def factors_by_row(checkpoint: Checkpoint, cut: Cut, role: str) -> Floats:
+    """Return what a file multiplies the rows of a tensor by, (rows,), or (1,) where it is one for all."""
+    form = form_in(checkpoint.family, role)
+    config, factor = child_config(checkpoint, cut), np.ones(1)
+    for path in form.times:
+        present = attribute(config, path)
+        try:
+            factors = np.asarray(1.0 if present is None else present, np.float64).reshape(-1)
+        except (TypeError, ValueError):
+            raise ValueError(f"the configuration has {path} {short(present)}; numbers are possible") from None
+        if len(factors) not in (1, len(form.parts)):
+            raise ValueError(f"the configuration has {len(factors)} {path}; {len(form.parts)} are possible")
+        if len(factors) > 1:
+            factors = np.repeat(factors, [_size(checkpoint.layout, part) for part in form.parts])
+        factor = factor * factors
+    return factor
 
 
 def add_flags(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:

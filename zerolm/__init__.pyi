@@ -506,6 +506,7 @@ def heal(
     temperature: float = ...,
     top: int | str | None = ...,
     lora: int | str | None = ...,
+    only: str | None = ...,
     rate: float | None = ...,
     batch: int | str = ...,
     seed: int | str = ...,

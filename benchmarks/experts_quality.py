@@ -209,7 +209,7 @@ def table(mixture: Mixture, share: float, heal: int | None) -> list[str]:
 
     def row(name: str, text: str, apart: list[dict[str, float]]) -> None:
         code, english = (float(np.mean([each[domain] for each in apart])) for domain in ("code", "English"))
-        lines.append(f"| {name} | {text} | {code:.4f} | {english:.4f} |")
+        lines.append(f"| {name} | {text} | {code:.4g} | {english:.4g} |")
         note(lines[-1])
 
     for name, text, each in children(mixture, count):

@@ -87,6 +87,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "numbers": ("many", "", "nan", "1,,2", "inf"),
     "shares": ("many", "", "nan", "1,,2", "inf", "0,1", "1,-1"),
     "interval": ("many", "", "1", "3:1", "nan:2", "1:2:3", "1:inf"),
+    "texts": ("", "nowhere", "w" * 100_000, "\udcff", "code=nowhere", "a=text.txt,a=text.txt"),
     "paths": ("", "nowhere", "w" * 100_000, "\udcff"),
     "text": ("", "no such thing", "w" * 100_000, "\x1b[31m", "\udcff"),
     "names": ("no such thing", "w" * 100_000, ",,,x y,,", "\udcff"),

@@ -115,6 +115,7 @@ def sound(one: Any) -> st.SearchStrategy[Any]:
         "flag": st.booleans(),
         "names": st.sampled_from(["a,b", ["c"]]),
         "paths": st.sampled_from(["a,b", ["c"]]),
+        "texts": st.sampled_from(["a", "a=b,c=d", {"a": "b"}, ["a=b", "c=d"]]),
     }
     optional = st.none() if one.default is not REQUIRED else st.nothing()
     return optional | numbers.get(one.kind, st.sampled_from(["nowhere", "a b"]))

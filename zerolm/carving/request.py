@@ -14,11 +14,14 @@ from zerolm.settings import nearest, shown
 from zerolm.settings.budgets import budgets, limits
 from zerolm.settings.request import part, setting
 from zerolm.text import defaults
+from zerolm.text.domains import domains_of
 
 SHAPES: Final = ("uniform", "per-layer")
 PLANS: Final = ("weights", "prices", "measured", "heuristic")
 BY_LOSS: Final = ("prices", "measured")
 """Plans by the losses of single cuts: foretold from one backward pass, or measured one by one."""
+MEAN: Final = "mean"
+WORST: Final = "worst"
 STORED: Final = "stored"
 USED: Final = "used"
 AUTO: Final = "auto"
@@ -60,6 +63,12 @@ class ExpertsRequest:
         name="keep_experts",
         metavar="N",
     )
+    domains: str = setting(
+        "text",
+        MEAN,
+        "of texts of several domains: what experts are worth to all of them together, or where that is least",
+        choices=(MEAN, WORST),
+    )
     parallel: int = setting(
         "integer",
         1,
@@ -71,6 +80,8 @@ class ExpertsRequest:
 
     def check(self) -> None:
         """Raise ``ValueError`` for what is of experts that leave, where none do."""
+        if self.keep is None and self.domains != MEAN:
+            raise ValueError("--domains is of experts that are kept: give --keep-experts N too")
         if self.keep is None and self.parallel != 1:
             raise ValueError("--expert-parallel is of experts that are kept: give --keep-experts N too")
 
@@ -290,9 +301,10 @@ class MethodRequest:
         choices=PLANS,
     )
     text: str | None = setting(
-        "path",
+        "texts",
         None,
-        "calibration text, or random tokens, which need no data",
+        "calibration text, or random tokens, which need no data; of experts also texts of several domains: "
+        "code=FILE,chat=FOLDER",
         group="Text",
         metavar="FILE|random",
     )
@@ -336,6 +348,10 @@ class Methods(MethodRequest):
             raise ValueError(
                 f"{self.sequences} sequences of {self.length} tokens cannot be: at least one of two tokens, "
                 f"at most {MAX_TOKENS} tokens in all"
+            )
+        if domains_of(self.text):
+            raise ValueError(
+                "texts of several domains tell experts apart: give --keep-experts N, or one text, --text FILE"
             )
         if not 0 <= self.seed < 1 << 63:
             raise ValueError(f"the seed must lie in 0 to 2^63 - 1, not {self.seed}")

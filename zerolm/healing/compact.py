@@ -48,16 +48,36 @@ class Compact:
         set_dropout(model, 0.0)  # what a teacher says is no noise to be proof against
         return cls(child, cut, model if cut.is_whole else apply_in_memory(model, cut))
 
+    def train_only(self, role: str) -> None:
+        """Let gradients reach the weights of this role alone; ``ValueError`` where there are none."""
+        slots = self.checkpoint.layout.slots
+        places = [name for stored, names in self._parameters().items() for name in names
+                  if slots[stored].role == role]  # fmt: skip
+        for name in places:
+            self.model.get_parameter(name).requires_grad_(True)
+        if not places:
+            raise ValueError(
+                f"a {self.checkpoint.family.name} like this one has no {role} to train: leave --only out"
+            )
+
+    def _parameters(self) -> dict[str, list[str]]:
+        """Return the network's parameters that each tensor of the child holds, where it holds whole ones."""
+        weights = {name for name, _ in self.model.named_parameters()}
+        body = body_of(self.model)
+        prefix = "".join(f"{name}." for name, part in self.model.named_children() if part is body)
+        return {
+            stored: [name for role in roles for name in {role: 0, f"{prefix}{role}": 0} if name in weights]
+            for stored, roles in parameters(self.checkpoint).items()
+        }
+
     def values(self) -> dict[str, NDArray[np.float32]]:
         """Return the weights as they are now by the names of the child's tensors."""
         weights = dict(self.model.named_parameters())
-        body = body_of(self.model)
-        prefix = "".join(f"{name}." for name, part in self.model.named_children() if part is body)
         stored_in: dict[str, list[str]] = {}
         values = dict[str, NDArray[np.float32]]()
-        for stored, roles in parameters(self.checkpoint).items():
-            possible = (name for role in roles for name in {role: 0, f"{prefix}{role}": 0})
-            names = [name for name in possible if name in weights]
+        roles_of = parameters(self.checkpoint)
+        for stored, names in self._parameters().items():
+            roles = roles_of[stored]
             if len(names) == len(roles) == 1:
                 stored_in.setdefault(names[0], []).append(stored)
             elif len(names) == len(roles):

@@ -111,7 +111,9 @@ class Healing:
         """The child as it is trained."""
         self.progress("opening the child")
         compact = Compact.of(self.patient.child, self.patient.recipe)
-        compact.model.requires_grad_(True)
+        compact.model.requires_grad_(self.request.only is None)
+        if self.request.only is not None:
+            compact.train_only(self.request.only)
         return compact
 
     @cached_property
@@ -119,7 +121,12 @@ class Healing:
         """The losses; ``ValueError`` for what does not go together."""
         child = self.patient.child
         pooling = TokenPooling.of(child) if self._reads_sentences else None
-        objective = self.request.distillation.objective(is_decoder(child), self.patient.layers, pooling)
+        objective = self.request.distillation.objective(
+            is_decoder(child),
+            self.patient.layers,
+            pooling,
+            by_predictions=self.request.only is not None,
+        )
         sizes = child.layout.hidden, self.patient.teacher.layout.hidden
         if EMBEDDING in objective.weights and sizes[0] != sizes[1]:
             raise ValueError(

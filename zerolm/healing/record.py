@@ -43,6 +43,7 @@ def training_of(
         "temperature": request.distillation.temperature,
         "top": request.distillation.top,
         "lora": request.lora,
+        "only": request.only,
         "batch": plan.batch,
         "length": plan.length,
         "bfloat16": request.execution.bfloat16,

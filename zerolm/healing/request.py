@@ -18,6 +18,7 @@ ENCODER_LOSSES: Final = ("mse",)
 """An encoder predicts nothing, and the mean over tokens counts, which ``hidden`` does not see."""
 SENTENCE_LOSSES: Final = ("hidden", "embedding")
 """Of sentences: together they leave less than either, and than ``mse``."""
+ROUTER: Final = "router"
 POSSIBLE: Final = (
     "next-token, kl, reverse-kl, dist (predictions), hidden, mse (states of the layers), embedding (of a "
     "folder of sentence-transformers)"
@@ -73,16 +74,22 @@ class Distillation:
     )
 
     def objective(
-        self, is_decoder: bool, layers: tuple[tuple[int, int], ...], pooling: TokenPooling | None = None
+        self,
+        is_decoder: bool,
+        layers: tuple[tuple[int, int], ...],
+        pooling: TokenPooling | None = None,
+        *,
+        by_predictions: bool = False,
     ) -> Objective:
         """Return the losses; ``ValueError`` for what is not known, or does not go together.
 
-        With a ``pooling`` sentences are read, whose embeddings can be compared.
+        With a ``pooling`` sentences are read, whose embeddings can be compared. ``by_predictions`` alone a
+        decoder learns unless losses are named.
         """
         from zerolm.training.learner import EMBEDDING, OF_STATES, Objective
 
         usual = DEFAULT_LOSSES if is_decoder else SENTENCE_LOSSES if pooling else ENCODER_LOSSES
-        if self.top is not None and is_decoder:
+        if (self.top is not None or by_predictions) and is_decoder:
             usual = ("kl",)
         names = self.losses or usual
         objective = Objective(dict.fromkeys(names, 1.0), self.temperature, layers, pooling)
@@ -129,6 +136,12 @@ class HealRequest:
         low=1,
         high=1 << 16,
     )
+    only: str | None = setting(
+        "text",
+        None,
+        "train these weights alone: router, the rows of a mixture's routers, by what the parent predicts",
+        choices=(ROUTER,),
+    )
     rate: float | None = setting(
         "number", None, "learning rate; it follows the damage unless given", low=0, high=10
     )
@@ -139,6 +152,8 @@ class HealRequest:
     def check(self) -> None:
         """Raise ``ValueError`` for what cannot be."""
         self.texts.check()
+        if self.only is not None and self.lora is not None:
+            raise ValueError(f"--lora is of matrices in all layers, and --only {self.only} trains no others")
         if isinstance(self.tokens, str):
             raise ValueError(f"tokens must be a number, not the share {self.tokens}")
         if (self.tokens is None) == (self.seconds is None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Final, Literal, Protocol
 
@@ -139,6 +139,26 @@ class NamesKind(PathKind):
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{setting.name} must be names, not {shown(value)}")
         return tuple(super(NamesKind, self).check(setting, text.strip()) for text in texts if text.strip())
+
+
+class TextsKind(PathKind):
+    """A text, or texts by the names of their domains: code=FILE,chat=FILE, or a mapping."""
+
+    def parse(self, setting: DeclaredSetting, value: Any) -> Any:
+        return setting.check(",".join(value) if isinstance(value, list | tuple) else value)
+
+    def check(self, setting: DeclaredSetting, value: Any) -> str:
+        if isinstance(value, Mapping):
+            if not value or not all(isinstance(path, str | PathLike) for path in value.values()):
+                raise ValueError(f"{setting.name} must be a path, or paths by name, not {shown(value)}")
+            value = ",".join(f"{name}={fspath(path)}" for name, path in value.items())
+        return super().check(setting, value)
+
+    def repeatable(self, setting: DeclaredSetting, value: Any) -> Any:
+        if not isinstance(value, str) or os.path.exists(value):
+            return super().repeatable(setting, value)
+        named = (part.partition("=") for part in value.split(","))
+        return ",".join(f"{name}{equals}{absolute(path)}" for name, equals, path in named)
 
 
 class NumberKind(Kind):
@@ -297,7 +317,7 @@ def _plain(bound: float) -> str:
 
 KindName = Literal[
     "integer", "amount", "number", "percent", "duration", "integers", "numbers", "shares", "interval",
-    "flag", "text", "path", "names", "paths", "cache bits",
+    "flag", "text", "path", "texts", "names", "paths", "cache bits",
 ]  # fmt: skip
 PATH: Final = "str | PathLike[str]"
 KINDS: Final[dict[KindName, Kind]] = {
@@ -314,6 +334,7 @@ KINDS: Final[dict[KindName, Kind]] = {
     "flag": FlagKind("", "bool"),
     "text": TextKind("TEXT", "str"),
     "path": PathKind("FILE", PATH),
+    "texts": TextsKind("FILE", f"{PATH} | Mapping[str, {PATH}]"),
     "names": NamesKind("A,B,C", f"{PATH} | Sequence[{PATH}]"),
     "paths": NamesKind("A,B,C", f"{PATH} | Sequence[{PATH}]", are_paths=True),
 }

@@ -58,7 +58,7 @@ class Setting:
     @property
     def takes_several(self) -> bool:
         """Return whether the value is a list of names or paths."""
-        return self.kind in ("names", "paths")
+        return self.kind in ("names", "paths", "texts")
 
     @property
     def placeholder(self) -> str:

@@ -207,7 +207,7 @@ class _Search:
 
     @property
     def most(self) -> float:
-        """What a better set has less than."""
+        """The value that a better set stays below."""
         return self.value - PROVEN * abs(self.value)
 
     def run(self, work: int) -> tuple[Bools, float]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+
+import torch
+from torch.nn import functional
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.sentences import longest_of
 from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
-from zerolm.text.documents import read_text
+from zerolm.text.documents import whole_text
+from zerolm.text.domains import domains_of
 from zerolm.text.pairs import sentences_of
 from zerolm.text.tokens import Tokens, line_tokens, padded_lines, random_tokens, running_tokens
 
@@ -20,15 +24,20 @@ def tokens_of(
 ) -> Tokens:
     """Return calibration tokens from a text file, or drawn at random where ``text`` is ``random``.
 
-    A decoder reads running text, an encoder one line a sequence. ``ValueError`` where the text or the
+    A decoder reads running text, an encoder one line a sequence. Of texts of several domains (``domains_of``)
+    each gives as many sequences, one text after another. ``ValueError`` where the text or the
     folder's tokenizer is of no use.
     """
+    domains = domains_of(text)
+    if domains:
+        how = {"sequences": sequences, "length": length, "seed": seed}
+        return joined({name: tokens_of(checkpoint, each, **how) for name, each in domains.items()})
     length = longest_line(checkpoint, length)
     if text == RANDOM:
         return random_tokens(
             checkpoint.layout.vocab, sequences, length, special=_special(checkpoint), seed=seed
         )
-    content = read_text(Path(text))
+    content = whole_text(text)
     tokenizer = stock_tokenizer(checkpoint.folder)
     make = running_tokens if is_decoder(checkpoint) else line_tokens
     if not is_decoder(checkpoint):
@@ -36,6 +45,20 @@ def tokens_of(
     with one_line(f"the text {text!r} with the tokenizer of {str(checkpoint.folder)!r}"):
         tokens = make(content, tokenizer, sequences, length)
     return _within(checkpoint, tokens)
+
+
+def joined(domains: Mapping[str, Tokens]) -> Tokens:
+    """Return the tokens of several domains, one after another; padded where one of them is."""
+    each = list(domains.values())
+    named = "".join(f"{name}={one.text or one.seed}," for name, one in domains.items())
+    digest = hashlib.sha256(named.encode()).hexdigest()
+    longest = max(one.ids.shape[1] for one in each)
+    if all(one.mask is None and one.ids.shape[1] == longest for one in each):
+        return Tokens(torch.cat([one.ids for one in each]), text=digest)
+    rows = [functional.pad(one.ids, (0, longest - one.ids.shape[1])) for one in each]
+    masks = [torch.ones_like(one.ids) if one.mask is None else one.mask for one in each]
+    padded = [functional.pad(mask, (0, longest - mask.shape[1])) for mask in masks]
+    return Tokens(torch.cat(rows), torch.cat(padded), digest)
 
 
 def sentence_tokens(checkpoint: Checkpoint, lines: Sequence[str], *, length: int = LENGTH) -> Tokens:

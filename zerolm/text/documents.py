@@ -57,6 +57,20 @@ def read_text(file: Path) -> Text:
     return Text(content, hashlib.sha256(data).hexdigest())
 
 
+def whole_text(source: str) -> Text:
+    """Return a file, or the files of a folder one after another; ``ValueError`` as for one file."""
+    if not Path(source).is_dir():
+        return read_text(Path(source))
+    parts, size = list[str](), 0
+    for document in _of_folder(Path(source)):
+        parts.append(document.content)
+        size += len(document.content)
+        if size > MAX_TEXT:
+            raise ValueError(f"{source} has more than {MAX_TEXT >> 20} MiB; a part of it does")
+    content = "\n".join(parts)
+    return Text(content, hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest())
+
+
 def documents(source: str) -> Iterator[Document]:
     """Yield the documents of a source in an order that does not depend on where it lies.
 

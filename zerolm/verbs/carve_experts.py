@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from zerolm.show.sheet import NOTEBOOK, PAGE, Sheet
+
+ALWAYS: Final = ("layer", "of the tokens", "of the gates", "experts that stay")
+"""Columns that each report has."""
 
 
 @dataclass(frozen=True)
@@ -14,6 +18,7 @@ class ExpertRow:
     ``tokens`` and ``gates`` are None where no tokens were read. By pairs, ``loss`` is that of those that
     leave, and another choice would lose less by a share of ``gap`` at most; else both are None.
     ``left`` is the share of the layer's squared error on held-out sequences that repair leaves, None without.
+    ``domains`` are shares of the worth of all experts that stay, by the text's domain, where it has several.
     """
 
     layer: int
@@ -23,6 +28,7 @@ class ExpertRow:
     loss: float | None = None
     gap: float | None = None
     left: float | None = None
+    domains: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,16 @@ class ChildExperts:
         groups = f", equal in {self.groups} groups" if self.groups > 1 else ""
         return (
             f"experts {self.child} of {self.parent} in {len(self.layers)} layers{groups} "
-            f"({self.active} active), chosen by {criterion}{share}{self._proof()}{self._repair()}"
+            f"({self.active} active), chosen by {criterion}{share}{self._proof()}"
+            f"{self._repair()}{self._domains()}"
         )
+
+    def _domains(self) -> str:
+        """Return what stays by domain; empty where the text has one."""
+        names = self.layers[0].domains if self.layers else {}
+        means = {name: sum(row.domains[name] for row in self.layers) / len(self.layers) for name in names}
+        parts = ", ".join(f"{mean:.1%} of {name}" for name, mean in means.items())
+        return f"; of their worth stay {parts}" if parts else ""
 
     def _repair(self) -> str:
         """Return what repair leaves of the layers' errors; empty without."""
@@ -62,15 +76,25 @@ class ChildExperts:
 
     def sheets(self) -> list[Sheet]:
         """Return the experts that stay, layer by layer."""
-        is_repaired = any(row.left is not None for row in self.layers)
-        by_pairs = any(row.gap is not None for row in self.layers)
-        rows = [
-            [str(row.layer), *("" if x is None else f"{x:.1%}" for x in (row.tokens, row.gates)),
-             *([f"{row.loss:.4g}", f"{row.gap:.2g}"] if by_pairs else []),
-             *([f"{row.left:.1%}"] if is_repaired else []), " ".join(map(str, row.kept))]
-            for row in self.layers
-        ]  # fmt: skip
-        pairs = ["lost by pairs", "gap"] if by_pairs else []
-        pairs += ["error that repair leaves"] if is_repaired else []
-        head = ["layer", "of the tokens", "of the gates", *pairs, "experts that stay"]
+        names = self.layers[0].domains if self.layers else {}
+        columns: list[tuple[str, list[str]]] = [
+            ("layer", [str(row.layer) for row in self.layers]),
+            ("of the tokens", [_cell(row.tokens, ".1%") for row in self.layers]),
+            ("of the gates", [_cell(row.gates, ".1%") for row in self.layers]),
+            ("lost by pairs", [_cell(row.loss, ".4g") for row in self.layers]),
+            ("gap", [_cell(row.gap, ".2g") for row in self.layers]),
+            ("error that repair leaves", [_cell(row.left, ".1%") for row in self.layers]),
+            *(
+                (f"stays of {name}", [_cell(row.domains[name], ".1%") for row in self.layers])
+                for name in names
+            ),
+            ("experts that stay", [" ".join(map(str, row.kept)) for row in self.layers]),
+        ]
+        shown = [(head, cells) for head, cells in columns if any(cells) or head in ALWAYS]
+        rows = [list(row) for row in zip(*(cells for _, cells in shown), strict=True)]
+        head = [head for head, _ in shown]
         return [Sheet("Experts, layer by layer", head, rows, on=(PAGE, NOTEBOOK))]
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)

@@ -111,11 +111,13 @@ class HealTraining:
     bfloat16: bool
     seed: int
     held_out: int
+    only: str | None = None
 
     @property
     def how(self) -> str:
         """Return what was trained, on how many tokens."""
         weights = f"adapters of rank {self.lora}" if self.lora else "all weights"
+        weights = f"the weights of each {self.only} alone" if self.only else weights
         return f"{weights}, {show_amount(self.tokens)} tokens in {self.steps:,} steps"
 
 

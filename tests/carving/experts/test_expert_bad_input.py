@@ -38,6 +38,20 @@ WRONG = {
         "experts take least-squares, or none",
     ),
     "a repair without tokens": (["--keep-experts", "4", "--repair", "least-squares"], "needs tokens"),
+    "the worst of one text": (
+        ["--keep-experts", "4", "--text", "random", "--domains", "worst"],
+        "needs texts of several domains",
+    ),
+    "the worst by pairs": (
+        ["--keep-experts", "4", "--text", "a=random,b=random", "--domains", "worst", "--criterion", "hope"],
+        "not by pairs as hope",
+    ),
+    "domains alone": (["--domains", "worst"], "--domains is of experts"),
+    "domains of other cuts": (["--keep-ffn", ".5", "--text", "a=random,b=random"], "give --keep-experts N"),
+    "two texts of a name": (
+        ["--keep-experts", "4", "--text", "a=random", "--text", "a=random"],
+        "'a' has two texts",
+    ),
     "a plan": (["--keep-experts", "4", "--text", "random", "--plan", "prices"], "--plan is for other cuts"),
     "another format": (["--keep-experts", "4", "--format", "gguf"], "give --format hf"),
     "devices alone": (["--expert-parallel", "2"], "--expert-parallel is of experts"),

@@ -12,7 +12,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_worth
-from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_pairs, best_experts
+from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_domains, best_by_pairs, best_experts
 from zerolm.carving.experts.expert_count import check_alone, checked, count_of
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import expert_use
@@ -25,7 +25,7 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import stored_bits
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import Recipe, document, versions_of, with_experts
-from zerolm.carving.request import Destination, Methods, SizeRequest
+from zerolm.carving.request import WORST, Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, widths
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of, write_shards
@@ -42,6 +42,7 @@ from zerolm.networks.opener import mapped_model
 from zerolm.progress import Progress
 from zerolm.settings import shown
 from zerolm.settings.compute import ComputeRequest
+from zerolm.text.domains import domains_of
 
 FORMAT: Final = "hf"
 BY_BYTES: Final = "bytes"
@@ -76,10 +77,29 @@ class ExpertCarving:
 
     @cached_property
     def use(self) -> dict[int, Arrays]:
-        """The sums of the pass over the text by layer; empty where no tokens are read."""
+        """The sums of the pass over all texts by layer; empty where no tokens are read."""
+        return {
+            layer: {
+                name: sum((use[layer][name] for use in self.uses.values()), np.zeros(())) for name in sums
+            }
+            for layer, sums in next(iter(self.uses.values()), {}).items()
+        }
+
+    @cached_property
+    def uses(self) -> dict[str, dict[int, Arrays]]:
+        """The sums of the pass over each text, by its domain, by layer; empty where no tokens are read."""
         if not expert_worth.needs_tokens(self.methods.criterion):
             return {}
-        session = self.session
+        return {name: self._use(replace(self.methods, text=text)) for name, text in self.texts.items()}
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The texts by domain; one text has no name."""
+        text = self.methods.text
+        return {} if text is None else domains_of(text) or {"": text}
+
+    def _use(self, methods: Methods) -> dict[int, Arrays]:
+        session = Session(self.checkpoint, methods, self.progress, self.compute)
         if session.tokens.ids.shape[1] < 2:
             raise ValueError("the text has one token a sequence; two at least are needed")
         cache = session.cache("experts")
@@ -103,6 +123,7 @@ class ExpertCarving:
                 f"experts are taken out of a folder into a folder, not as {shown(self.destination.form)}: "
                 "give --format hf, and convert the child"
             )
+        self._check_domains()
         if methods.repair != "none" and self.checkpoint.packed:
             raise ValueError(
                 "experts that are stored quantised are copied as they are: --repair none, or a parent of 16 "
@@ -127,6 +148,18 @@ class ExpertCarving:
                 f"tensor {embedding!r} is stored quantised, and rows of an embedding are not read so"
             )
         _ = self.routing, self._count() if self.recipe is None else None
+
+    def _check_domains(self) -> None:
+        """Refuse a choice by the worst of several domains, where there are none, or nothing tells it."""
+        if self.size.experts.domains != WORST:
+            return
+        name = self.methods.criterion
+        if len(self.texts) < 2 or not expert_worth.needs_tokens(name):
+            raise ValueError("--domains worst needs texts of several domains: --text code=FILE,chat=FILE")
+        if expert_worth.is_of_pairs(name):
+            raise ValueError(
+                f"--domains worst is by the worth of single experts, not by pairs as {name}: give reap"
+            )
 
     def _count(self) -> int:
         """Return how many experts a layer keeps: as many as asked, or the most within the budgets."""
@@ -157,7 +190,10 @@ class ExpertCarving:
         count, groups, depth = self._count(), self.routing.groups, self.checkpoint.layout.depth
         chosen = dict[int, ChosenExperts]()
         for layer in expert_layers(self.checkpoint):
-            if expert_worth.is_of_pairs(self.methods.criterion):
+            if self.size.experts.domains == WORST:
+                worths = np.array([self._by_sums(use[layer]) for use in self.uses.values()])
+                chosen[layer] = best_by_domains(worths, count, groups)
+            elif expert_worth.is_of_pairs(self.methods.criterion):
                 pairs = self._worth(layer)
                 self.progress("choosing experts by their pairs", layer, depth)
                 chosen[layer] = best_by_pairs(pairs, count, groups)
@@ -167,13 +203,29 @@ class ExpertCarving:
 
     def _worth(self, layer: int) -> Floats:
         name = self.methods.criterion
-        by_sums = expert_worth.EXPERT_CRITERIA[name]
-        if by_sums is not None:
-            return by_sums(self.use[layer])
+        if expert_worth.needs_tokens(name):
+            return self._by_sums(self.use[layer])
         if name == expert_worth.RANDOM:
             return expert_worth.drawn(self.methods.seed, layer, self.routing.experts)
         self.progress("weighing experts by their weights", layer, self.checkpoint.layout.depth)
         return expert_worth.by_weights(self.checkpoint, layer, self.ledger)
+
+    def _by_sums(self, sums: Arrays) -> Floats:
+        """Return the worth of experts, or what their pairs lose, by the sums of a layer."""
+        by_sums = expert_worth.EXPERT_CRITERIA[self.methods.criterion]
+        assert by_sums is not None
+        return by_sums(sums)
+
+    def _stays(self, layer: int, kept: Ints) -> dict[str, float]:
+        """Return by domain what share of the worth of all experts stays; by pairs what leaves is not lost."""
+        shares = {}
+        for name, use in self.uses.items() if len(self.texts) > 1 and self.recipe is None else ():
+            worth = self._by_sums(use[layer])
+            gone = np.setdiff1d(np.arange(len(worth)), kept)
+            lost = worth[np.ix_(gone, gone)] if worth.ndim > 1 else worth[gone]
+            total = float(worth.sum())
+            shares[name] = 1.0 - float(lost.sum()) / total if total else 1.0
+        return shares
 
     def _repaired(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, float]]:
         """Return the child that is written, repaired where that is wanted, and the shares of error left."""
@@ -229,6 +281,7 @@ class ExpertCarving:
                 "loss": self.chosen[layer].loss if self.chosen else None,
                 "gap": self.chosen[layer].gap if self.chosen else None,
                 "left": left.get(layer),
+                "domains": self._stays(layer, kept),
             }
             for layer, kept in fewer.by_layer.items()
         ]

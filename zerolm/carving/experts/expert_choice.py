@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
+from zerolm.solvers.maximin import best_at_worst
 from zerolm.solvers.quadratic import least_pairs
 
 
@@ -14,8 +15,8 @@ from zerolm.solvers.quadratic import least_pairs
 class ChosenExperts:
     """The experts that a layer keeps, ascending; by pairs also what those that leave lose, and the gap.
 
-    ``loss`` is p' F p of the experts that leave, and another choice would lose less by a share of ``gap`` at
-    most. Both are None by the worth of single experts, whose best choice is plain.
+    ``loss`` is p' F p of the experts that leave, None by the worth of single experts. Another choice would
+    be better by a share of ``gap`` at most, which is None where the best is plain.
     """
 
     kept: Ints
@@ -35,6 +36,19 @@ def best_experts(worth: Floats, count: int, groups: int = 1) -> Ints:
     order = np.argsort(-by_group, axis=1, kind="stable")[:, : count // groups]
     first = np.arange(groups)[:, None] * by_group.shape[1]
     return np.sort((order + first).reshape(-1))
+
+
+def best_by_domains(worths: Floats, count: int, groups: int = 1) -> ChosenExperts:
+    """Return ``count`` experts, as many of each group, that keep the most where they keep the least.
+
+    ``worths`` are (domains, e); what counts of each domain is the share of its sum that stays.
+    """
+    totals = worths.sum(1, keepdims=True)
+    used = (totals > 0)[:, 0]
+    if not used.any():
+        return ChosenExperts(best_experts(worths.sum(0), count, groups))
+    best = best_at_worst(worths[used] / totals[used], count, groups)
+    return ChosenExperts(best.chosen, gap=best.gap)
 
 
 def best_by_pairs(pairs: Floats, count: int, groups: int = 1) -> ChosenExperts:

@@ -74,23 +74,23 @@ def inside(experts: Any, expert: int, hidden: Tensor) -> Tensor:
     read = hidden @ (weight if experts.is_transposed else weight.T)
     if experts.has_bias:
         read = read + (experts.gate_up_proj_bias if experts.has_gate else experts.up_proj_bias)[expert]
-    made = experts._apply_gate(read) if experts.has_gate else experts.act_fn(read)
-    assert isinstance(made, Tensor)
-    return made
+    gated = experts._apply_gate(read) if experts.has_gate else experts.act_fn(read)
+    assert isinstance(gated, Tensor)
+    return gated
 
 
 def check_inside(experts: Any, family: str, seen: _Seen) -> None:
     """Refuse experts that are not known inside: what ``inside`` says they read is not what they send."""
     expert, hidden = int(seen.numbers[0, 0]), seen.hidden[:1]
-    is_known = all(hasattr(experts, name) for name in ("is_transposed", "has_bias", "has_gate", "down_proj"))
-    if is_known:
+    is_usual = all(hasattr(experts, name) for name in ("is_transposed", "has_bias", "has_gate", "down_proj"))
+    if is_usual:
         weight = experts.down_proj[expert]
         ours = inside(experts, expert, hidden) @ (weight if experts.is_transposed else weight.T)
         if experts.has_bias:
             ours = ours + experts.down_proj_bias[expert]
         theirs = seen.alone(hidden, seen.numbers[:1, :1], torch.ones_like(seen.gates[:1, :1]))
-        is_known = bool((ours - theirs).norm() <= ALONE * theirs.norm())
-    if not is_known:
+        is_usual = bool((ours - theirs).norm() <= ALONE * theirs.norm())
+    if not is_usual:
         raise ValueError(f"what experts of a {family} do inside is not known: give --repair none")
 
 
@@ -125,8 +125,8 @@ class _Walk:
         before, matrices = use.error(), Matrices()
         for _ in range(SWEEPS):
             for expert in self.fewer.by_layer[layer].tolist():
-                own = experts.down_proj[expert].detach().float()
-                weight = torch.from_numpy(matrices[expert]).to(own) if expert in matrices else own
+                parents = experts.down_proj[expert].detach().float()
+                weight = torch.from_numpy(matrices[expert]).to(parents) if expert in matrices else parents
                 columns = (weight if experts.is_transposed else weight.T).double()  # (k, d)
                 fit, rows = use.fit(experts, expert, columns)
                 better = _better(fit, columns)
@@ -181,7 +181,7 @@ class _Seen:
 
 
 class _Use:
-    """What experts of one layer read, and what is lacking behind it, batch by batch.
+    """Batch by batch, the input of experts of one layer, and what is lacking behind it.
 
     ``routed`` are the numbers and gates (t, k) of each token, ``held`` tells which tokens (t,) are held out,
     ``used`` which are no padding.

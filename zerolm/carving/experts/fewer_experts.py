@@ -90,8 +90,8 @@ class FewerExperts:
     def _experts(self, info: TensorInfo, slot: Slot, kept: Ints) -> Iterable[Chunk]:
         """Yield the down projections that stay, the new ones among them."""
         for expert in kept.tolist():
-            matrix, own = self._repaired(slot, expert), info.one(expert)
-            yield Span(own.file, own.start, own.end) if matrix is None else _stored(matrix, own)
+            matrix, one = self._repaired(slot, expert), info.one(expert)
+            yield Span(one.file, one.start, one.end) if matrix is None else _stored(matrix, one)
 
     def down_type(self, layer: int) -> str:
         """Return the type that the down projections of a layer are stored in."""

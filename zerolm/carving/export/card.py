@@ -79,6 +79,7 @@ def _healing(stage: Mapping[str, Any]) -> str:
         for text in stage["texts"]
     )
     how = f"adapters of rank {stage['lora']}, merged" if stage["lora"] else "all weights"
+    how = "the rows of routers" if stage.get("only") else how
     losses = stage["losses_on_held_out"]
     measures = "; ".join(
         f"{name} {before:.4g} before, {losses['after'][name]:.4g} after, "

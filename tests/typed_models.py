@@ -62,7 +62,9 @@ def typed_encoder(folder: Path, kind: str = "bert", seed: int = 0) -> Path:
     if kind == "distilbert":
         names = {"hidden_size": "dim", "num_hidden_layers": "n_layers", "intermediate_size": "hidden_dim"}
         sizes = {names.get(name, name): size for name, size in sizes.items()} | {"n_heads": 4}
-    if kind == "bert":
+    if kind == "modernbert":
+        sizes |= {"cls_token_id": 2, "sep_token_id": 3, "local_attention": 8}
+    if kind in ("bert", "modernbert"):
         del sizes["num_key_value_heads"]
     model = AutoModel.from_config(AutoConfig.for_model(kind, **sizes))
     for parameter in model.parameters():

@@ -253,6 +253,7 @@ def test_a_file_is_not_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
+        ("bert_classes", {}, "this bert has a classifier, which would be lost; --format hf keeps it"),
         ("mistral", {}, r"has one of 8: --format hf keeps it; .* max_position_embeddings to 8"),
         ("mistral", {"max_position_embeddings": 9}, "has one of 8: "),
         (

@@ -67,6 +67,7 @@ def test_embeddings_of_sentences_are_those_of_the_folder(mode: str, tmp_path: Pa
         assert float((ours - theirs).abs().max()) < 1e-3
     reader.close()
     proof = check(file, lambda ids: model(input_ids=ids).last_hidden_state, tokenizer, pooling=pooling)
+    assert proof.by == "llama.cpp"
     assert proof.embeddings is not None
     assert proof.embeddings < 1e-3
 

@@ -127,7 +127,8 @@ class Verification:
 
     Compared ``by`` their ``outputs``, or block by block (``blocks``); or all
     ``bytes`` are the same. ``embeddings`` tells the same of what
-    sentence-transformers encodes, None where it was not tried.
+    sentence-transformers encodes, or ``llama.cpp`` if by that, None where it
+    was not tried.
     """
 
     difference: float
@@ -142,7 +143,8 @@ class Verification:
         outputs = f"outputs within {self.difference:.2g} of the {source}'s"
         if self.embeddings is None:
             return outputs
-        return f"{outputs}, embeddings by sentence-transformers within {self.embeddings:.2g}"
+        reader = self.by if self.by == "llama.cpp" else "sentence-transformers"
+        return f"{outputs}, embeddings by {reader} within {self.embeddings:.2g}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)

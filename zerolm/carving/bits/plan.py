@@ -134,7 +134,7 @@ class Backbones:
         attention = sum(_least(self.roles[role], price) for role in self.prices.attention) + self.lost.groups
         ffn = sum(_least(self.roles[role], price) for role in self.prices.ffn) + self.lost.ffn
         attention += price * self.plain.groups
-        ffn += price * (self.plain.ffn + self.plain.layer)
+        ffn += price * (self.plain.ffn + self.plain.layer[:, None])
         return np.asarray(attention[:, :, None] + ffn[:, None, :])
 
     def _ends_at(self, price: float) -> float:
@@ -159,7 +159,7 @@ class Backbones:
             self._side(layer, kind, roles, losses, place)
             for (kind, roles, losses), place in zip(sides, pairs, strict=True)
         ]
-        plain = Options((layer, "plain"), np.array([self.plain.layer]), np.zeros(1))
+        plain = Options((layer, "plain"), self.plain.layer[layer : layer + 1], np.zeros(1))
         stays, name = All((*parts, plain)), (layer, "stays")
         gone = Options((layer, "gone"), np.zeros(1, np.int64), self.lost.gone[layer : layer + 1])
         if kept is None:
@@ -217,12 +217,13 @@ def _table(name: Place, role: RolePrices, layer: int, size: int) -> Options:
 class PlainBytes:
     """The bytes of what has no type of its own, and is float32: norms, biases, what is added to embeddings.
 
-    By sizes of ``groups`` (g,) and ``ffn`` (f,), of what else is in a ``layer``, and at the ``ends``.
+    By sizes of ``groups`` (g,) and ``ffn`` (f,), of what else is in each ``layer`` (layers,), and at the
+    ``ends``.
     """
 
     groups: Ints
     ffn: Ints
-    layer: int
+    layer: Ints
     ends: int
 
     @classmethod
@@ -232,7 +233,8 @@ class PlainBytes:
         hidden = layout.hidden if width is None else width.hidden
         counts = {"groups": choices.groups, "ffn": choices.ffn}
         sizes = {kind: np.zeros(len(each), np.int64) for kind, each in counts.items()}
-        totals, family = {0: 0, None: 0}, checkpoint.family
+        totals: dict[int | None, int] = dict.fromkeys((None, *range(parent.depth)), 0)
+        family = checkpoint.family
         held = None if family.task == "next" else roles_in(family)
         for layer in totals:
             for name in layout.layer(layer).values():
@@ -246,9 +248,10 @@ class PlainBytes:
                     continue
                 if not parts:
                     totals[layer] += 4 * (hidden if label == "hidden" else shape[0])
-                for part in parts:
+                for part in parts if layer == 0 else ():
                     sizes[part.kind] += 4 * part.unit * np.array(counts[part.kind])
-        return cls(sizes["groups"], sizes["ffn"], totals[0], totals[None])
+        layers = np.array([totals[layer] for layer in range(parent.depth)])
+        return cls(sizes["groups"], sizes["ffn"], layers, totals[None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,7 +380,7 @@ def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
     for layer in cut.layers:
         chosen = Choices((len(layer.groups),), (len(layer.ffn),), (1,), width=width)
         plain = PlainBytes.of(checkpoint, cut.parent, chosen)
-        total += int(plain.groups[0] + plain.ffn[0]) + plain.layer
+        total += int(plain.groups[0] + plain.ffn[0] + plain.layer[layer.layer])
     return total + plain.ends
 
 
@@ -393,11 +396,12 @@ def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: S
             counts = np.array(getattr(chosen, kind))
             each = (prices.fewest(width, role, counts) for role in roles_of(checkpoint, roles))
             sides.append(sum(each) + getattr(plain, kind))
-        layer = sum(int(side.min()) for side in sides) + plain.layer
+        layer = sum(int(side.min()) for side in sides)
         tied = checkpoint.layout.tied if width is None else width.tied
         outside = EMBEDDING if tied or checkpoint.family.task != "next" else UNTIED
         ends = sum(prices.fewest(width, role, np.array([1]))[0] for role in outside)
-        total = chosen.depth[0] * layer + int(ends) + plain.ends
+        norms = int(np.sort(plain.layer)[: chosen.depth[0]].sum())
+        total = chosen.depth[0] * layer + norms + int(ends) + plain.ends
         best = total if best is None else min(best, total)
     assert best is not None
     return best

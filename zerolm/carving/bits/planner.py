@@ -185,9 +185,12 @@ class TypePlanner:
         check_types(family)
         roles = {role for part in (ATTENTION, FFN) for role in roles_of(checkpoint, part)}
         parts = {part for role in roles for part in role.split("+")}
-        layers = {frozenset(checkpoint.layout.layer(layer)) for layer in range(checkpoint.layout.depth)}
+        layout = checkpoint.layout
+        layers = [layout.layer(layer) for layer in range(layout.depth)]
+        matrices = {frozenset(role for role, name in each.items() if layout.slots[name].is_matrix)
+                    for each in layers}  # fmt: skip
         why = ""
-        if parts != {*ATTENTION, *(FFN if checkpoint.layout.gated else FFN[1:])} or len(layers) > 1:
+        if parts != {*ATTENTION, *(FFN if layout.gated else FFN[1:])} or len(matrices) > 1:
             why = "layers that are not alike"
         elif family.tensors.factors != Factors():
             why = "factors on its stream"

@@ -43,7 +43,7 @@ class Verified:
 
     Compared ``by`` their logits or last hidden states (``outputs``), or block by block (``blocks``).
     ``embeddings`` tells the same of what sentence-transformers encodes, None where it was not tried; the
-    ``note`` says why where it could have been.
+    ``note`` says why where it could have been. Of an encoder's GGUF file both are ``by`` ``llama.cpp``.
     """
 
     difference: float

@@ -152,7 +152,7 @@ def _with_embedding(
         theirs = pooling(states, torch.ones(states.shape[:2]))[0]
         ours, theirs = (functional.normalize(each, dim=0) for each in (ours, theirs))
         far = _within(opened, "embeddings", ours, theirs, tolerance).difference
-        return replace(proof, embeddings=far)
+        return replace(proof, embeddings=far, by="llama.cpp")
     finally:
         opened.close()
 

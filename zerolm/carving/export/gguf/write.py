@@ -125,6 +125,12 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
             f"gguf is written of {family.head_classes[0]}, with a language-model head, not of "
             f"{kinds[0] if kinds else 'a checkpoint that names no class'}; --format hf is"
         )
+    answers = next((slot.role for slot in checkpoint.layout.slots.values() if _answers(slot.role)), None)
+    if family.task == "masked" and answers:
+        raise ValueError(
+            f"gguf has encoders that send embeddings, and this {family.name} has a {answers}, which would be "
+            "lost; --format hf keeps it"
+        )
     if cut.narrowing and not family.cut.hidden:
         raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
     if not cut.layers or not all(len(layer.groups) and len(layer.ffn) for layer in cut.layers):
@@ -158,6 +164,11 @@ def _check_memories(checkpoint: Checkpoint, cut: Cut) -> None:
     if len(set(of_states)) == 1:
         missing = "attends" if of_states[0] else f"is {' or '.join(sorted(states))}"
         raise ValueError(f"gguf needs a layer that {missing} in a child of a {checkpoint.family.name}")
+
+
+def _answers(role: str) -> bool:
+    """Return whether a tensor makes answers of an encoder's states, that are no tokens."""
+    return role.startswith(("classifier", "answers"))
 
 
 def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:

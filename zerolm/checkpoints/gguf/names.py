@@ -74,7 +74,7 @@ def _mapped(mapped: Any, stored: str, suffix: str) -> str | None:
 
 
 def is_rearranged(family: Family) -> bool:
-    """Return whether a file holds something otherwise than the checkpoint: parted, joined, turned, computed."""
+    """Return whether a file holds some tensors otherwise than the checkpoint: parted, turned, computed."""
     names, axes = roles_in(family), family.config.axes
     return any(
         "+" in names.get(pattern.role, "")

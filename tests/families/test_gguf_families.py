@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tiny import logits_of
 from tiny_families import AS_E2B, DECODER, DERIVED, PLAIN_GEMMA4, TINY, saved
 from torch import nn
@@ -275,6 +276,15 @@ SEEING |= {
             "vision_config": SEES_OF_QWEN,
         },
     ),
+    "kimi_k25": (
+        "Kimi_K25ForConditionalGeneration",
+        {
+            "text_config": TINY["deepseek_v3"] | {"model_type": "deepseek_v3", "attention_bias": False},
+            "vision_config": SEES | {"patch_size": 4, "pos_emb_height": 4, "pos_emb_width": 4},
+            "projection_hidden_size": 16,
+            "tie_word_embeddings": False,
+        },
+    ),
     "gemma4": (
         "Gemma4ForConditionalGeneration",
         {
@@ -293,6 +303,13 @@ def test_the_text_part_of_a_model_that_sees_is_written(name: str, tmp_path: Path
     torch.manual_seed(0)
     network = getattr(transformers, class_name)(AutoConfig.for_model(name, **fields))
     network.save_pretrained(tmp_path / "parent")
+    if name == "kimi_k25":
+        file = tmp_path / "parent" / "model.safetensors"
+        tensors = {
+            stored.replace("language_model.model.blocks.", "language_model.model.layers."): tensor
+            for stored, tensor in load_file(file).items()
+        }
+        save_file(tensors, file, {"format": "pt"})
     checkpoint = Checkpoint.open(tmp_path / "parent")
     whole, described = dimensions(checkpoint), checkpoint.family.gguf
     assert described is not None

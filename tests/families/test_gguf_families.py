@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tiny import logits_of
-from tiny_families import DECODER, TINY, saved
+from tiny_families import AS_E2B, DECODER, DERIVED, PLAIN_GEMMA4, TINY, saved
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
@@ -46,6 +47,12 @@ SECTIONED: dict[str, Any] = {
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1],
     }
 }  # fmt: skip
+MULTIPLIED: dict[str, Any] = {
+    "embedding_multiplier": 3.0, "lm_head_multiplier": 0.4, "key_multiplier": 0.7,
+    "attention_in_multiplier": 0.9, "attention_out_multiplier": 1.2, "mlp_multipliers": [0.8, 1.3],
+    "ssm_in_multiplier": 1.3, "ssm_out_multiplier": 0.6, "ssm_multipliers": [0.5, 0.9, 1.2, 0.8, 1.1],
+}  # fmt: skip
+HALF: dict[str, Any] = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
 CHANGES: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"q_lora_rank": 20},
     "dots1": {"num_key_value_heads": 6},
@@ -53,12 +60,18 @@ CHANGES: dict[str, dict[str, Any]] = {
     "modernbert": {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"]},
     "olmoe": {"num_key_value_heads": 6},
     **dict.fromkeys(OF_QWEN3_5, DELTA | SECTIONED),
+    "falcon_h1": MULTIPLIED | {"mamba_rms_norm": True, "mamba_norm_before_gate": False},
+    "mimo_v2_flash": {"rope_parameters": {"full_attention": HALF, "sliding_attention": HALF}},
+    "nemotron_h": {"layers_block_type": ["mamba", "attention", "moe", "moe", "attention", "moe"]},
     "qwen3_next": DELTA | {"mlp_only_layers": []},
 }
 """What else of a tiny model they have otherwise."""
 LAYERS: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys((*OF_QWEN3_5, "qwen3_next", "lfm2_moe"), (0, 1, 3)),
+    **dict.fromkeys((*OF_QWEN3_5, "qwen3_next", "lfm2_moe", "granitemoehybrid"), (0, 1, 3)),
+    **dict.fromkeys(("gemma4_text", "mimo_v2_flash"), (0, 1, 3)),
     "lfm2": (0, 1),
+    "jamba": (0, 1, 2, 3),
+    "nemotron_h": (0, 1, 2),
 }
 """The layers of a child, so that some of each kind are among them; (0, 2) of others."""
 GROUPED: Final = ("n_group", "topk_group")
@@ -83,7 +96,7 @@ def tiny_changes(name: str, dtype: str) -> dict[str, Any]:
     plain = {
         field: value
         for field, value in described.needs.items()
-        if not isinstance(value, list) and not str(value).startswith(SAME)
+        if not isinstance(value, list) and not str(value).startswith(SAME) and "." not in field
     }
     if dtype == "bfloat16" and "active" in sizes:
         changes |= {str(sizes["active"].field): 8} | {field: 1 for field in GROUPED if field in TINY[name]}
@@ -155,6 +168,38 @@ def test_llama_cpp_computes_what_the_child_does(name: str, dtype: str, tmp_path:
     assert check(file, sent_by(network_in(file, checkpoint)), None, tolerance=1e9).relative < rounding
 
 
+VARIANTS: Final[dict[str, tuple[str, dict[str, Any], tuple[int, ...]]]] = {
+    "a dense gemma4": ("gemma4_text", PLAIN_GEMMA4, (0, 1, 3)),
+    "a gemma4 whose last layers share keys": ("gemma4_text", AS_E2B, tuple(range(6))),
+    "a falcon with one norm": ("falcon", {"new_decoder_architecture": False}, (0, 2)),
+    "a falcon_h1 without a norm of its states": ("falcon_h1", {"mamba_rms_norm": False}, (0, 2)),
+    "a granite without experts": (
+        "granitemoehybrid",
+        {"num_local_experts": 0, "position_embedding_type": "rope"},
+        (0, 1, 3),
+    ),
+    "a nemotron_h without experts": (
+        "nemotron_h",
+        {"layers_block_type": ["mamba", "attention", "mlp", "mlp"]},
+        (0, 1, 3),
+    ),
+    "as many heads of values": ("qwen3_5_text", {"linear_num_value_heads": 2}, (0, 1, 3)),
+}
+
+
+@pytest.mark.parametrize("case", VARIANTS)
+def test_other_models_of_a_family_are_written_too(case: str, tmp_path: Path) -> None:
+    name, changes, layers = VARIANTS[case]
+    checkpoint = Checkpoint.open(saved(tmp_path / "parent", name, **tiny_changes(name, "float32") | changes))
+    whole, file = dimensions(checkpoint), tmp_path / "child.gguf"
+    cut = Cut.of(
+        whole, layers, lambda layer: (whole.kv_heads, 24 if checkpoint.family.cut.ffn else whole.ffn)
+    )
+    write(Child(checkpoint, cut), file)
+    carved = apply_in_memory(open_model(checkpoint), cut)
+    assert check(file, logits_of(carved), None, tolerance=1e9).relative < 2e-3
+
+
 YARN: Final = {
     "rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0, "original_max_position_embeddings": 8,
 }  # fmt: skip
@@ -189,7 +234,7 @@ SEES_OF_QWEN: Final[dict[str, Any]] = {
     "depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 48,
     "patch_size": 4, "num_position_embeddings": 16, "deepstack_visual_indexes": [],
 }  # fmt: skip
-SEEING: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+SEEING: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": (
         "Gemma3ForConditionalGeneration",
         {"text_config": TINY["gemma3_text"] | {"attention_bias": False}, "vision_config": SEES},
@@ -219,6 +264,61 @@ SEEING: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 }
 
 
+TURNED: Final[dict[str, Any]] = {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [3, 3, 2]}
+OF_QWEN2: Final[dict[str, Any]] = DERIVED | {
+    "rope_parameters": TURNED | {"mrope_section": [2, 1, 1]}, "rms_norm_eps": 1e-9,
+}  # fmt: skip
+"""Some readers of qwen2vl take the eps of the norms for 0."""
+SEEING |= {
+    "qwen2_vl": (
+        "Qwen2VLForConditionalGeneration",
+        {
+            "text_config": OF_QWEN2,
+            "vision_config": {
+                "depth": 1, "embed_dim": 16, "hidden_size": 48, "num_heads": 2, "patch_size": 4,
+            },
+        },
+    ),
+    "qwen2_5_vl": (
+        "Qwen2_5_VLForConditionalGeneration",
+        {"text_config": OF_QWEN2, "vision_config": SEES_OF_QWEN | {"fullatt_block_indexes": [0]}},
+    ),
+    "qwen3_vl": (
+        "Qwen3VLForConditionalGeneration",
+        {
+            "text_config": DECODER | {"rope_parameters": TURNED, "num_hidden_layers": 5},
+            "vision_config": SEES_OF_QWEN,
+        },
+    ),
+    "qwen3_vl_moe": (
+        "Qwen3VLMoeForConditionalGeneration",
+        {
+            "text_config": TINY["qwen3_moe"]
+            | {"attention_bias": False, "mlp_only_layers": [], "norm_topk_prob": True}
+            | {"rope_parameters": TURNED, "num_hidden_layers": 5},
+            "vision_config": SEES_OF_QWEN,
+        },
+    ),
+    "kimi_k25": (
+        "Kimi_K25ForConditionalGeneration",
+        {
+            "text_config": TINY["deepseek_v3"] | {"model_type": "deepseek_v3", "attention_bias": False},
+            "vision_config": SEES | {"patch_size": 4, "pos_emb_height": 4, "pos_emb_width": 4},
+            "projection_hidden_size": 16,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "gemma4": (
+        "Gemma4ForConditionalGeneration",
+        {
+            "text_config": TINY["gemma4_text"] | {"attention_bias": False},
+            "vision_config": SEES | {"num_key_value_heads": 2, "head_dim": 8},
+            "audio_config": None,
+        },
+    ),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", SEEING)
 def test_the_text_part_of_a_model_that_sees_is_written(name: str, tmp_path: Path) -> None:
     """Its layers differ in size where readers of the architecture take that."""
@@ -226,12 +326,20 @@ def test_the_text_part_of_a_model_that_sees_is_written(name: str, tmp_path: Path
     torch.manual_seed(0)
     network = getattr(transformers, class_name)(AutoConfig.for_model(name, **fields))
     network.save_pretrained(tmp_path / "parent")
+    if name == "kimi_k25":
+        file = tmp_path / "parent" / "model.safetensors"
+        tensors = {
+            stored.replace("language_model.model.blocks.", "language_model.model.layers."): tensor
+            for stored, tensor in load_file(file).items()
+        }
+        save_file(tensors, file, {"format": "pt"})
     checkpoint = Checkpoint.open(tmp_path / "parent")
     whole, described = dimensions(checkpoint), checkpoint.family.gguf
     assert described is not None
-    last = 24 if described.alike else 32
-    layers = LAYERS.get(name, (0, 2))
-    cut = Cut.of(whole, layers, lambda layer: (whole.kv_heads, 24 if layer == 0 else last))
+    first = 24 if checkpoint.family.cut.ffn else whole.ffn
+    last = first if described.alike else 32
+    layers = LAYERS.get(name, (0, 1, 3) if name == "gemma4" else (0, 2))
+    cut = Cut.of(whole, layers, lambda layer: (whole.kv_heads, first if layer == 0 else last))
     write(Child(checkpoint, cut), tmp_path / "child.gguf")
     carved = apply_in_memory(open_model(checkpoint), cut)
     assert check(tmp_path / "child.gguf", logits_of(carved), None, tolerance=1e9).relative < 2e-3
@@ -253,10 +361,27 @@ REFUSED: Final[dict[str, tuple[str, dict[str, Any], str]]] = {
     "plain FFNs between": ("qwen3_moe", {"mlp_only_layers": [2]}, "llama.cpp has no gate"),
     "scale of queries": ("gemma2", {"query_pre_attn_scalar": 24}, "query_pre_attn_scalar = head_dim"),
     "activation": ("glm4", {"hidden_act": "gelu"}, "gguf has the activation silu or swish"),
+    "heads of two sizes": (
+        "qwen3_5_text",
+        SECTIONED,
+        "gguf has linear_value_head_dim = linear_key_head_dim in its architecture qwen35",
+    ),
+    "sections": (
+        "qwen3_5_text",
+        DELTA | {"rope_parameters": SECTIONED["rope_parameters"] | {"mrope_section": [11, 11, 10]}},
+        "at most 4 sections, 16 pairs in all in heads of this size",
+    ),
+    "several groups": ("granitemoehybrid", {"mamba_n_groups": 2}, "mamba_n_groups 1 in"),
+    "layers of one kind": (
+        "lfm2",
+        {"layer_types": ["conv"] * 3},
+        "gguf needs a layer that attends in a child of a lfm2",
+    ),
+    "tied, multiplied": ("falcon_h1", {"tie_word_embeddings": True}, "tie_word_embeddings False"),
     "rope": (
         "qwen3",
         {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 100.0}},
-        "gguf is written with rope types default, linear, llama3 and yarn, not with 'dynamic'",
+        "gguf is written with rope types default, linear, llama3, proportional and yarn, not with 'dynamic'",
     ),
 }
 
@@ -299,4 +424,5 @@ def test_the_families_of_many_are_written() -> None:
     assert {"llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma3", "olmo2", "smollm3"} <= written
     assert {"bert", "distilbert", "eurobert", "modernbert", "nomic_bert"} <= written
     assert {"gpt_oss", "mixtral", "qwen3_moe", "deepseek_v3", "glm4_moe", "granite", "gpt2"} <= written
-    assert len(written) >= 48
+    assert len(written) >= 70
+    assert {"qwen3_5", "qwen3_5_moe", "qwen3_next", "gemma4", "lfm2", "nemotron_h", "jamba"} <= written

@@ -198,6 +198,7 @@ def changed(where: str, value: Any) -> dict[str, Any]:
     return copy
 
 
+FILE: dict[str, Any] = {"architecture": "phi3", "activations": ["silu"]}
 BROKEN += [
     (
         changed("config.sizes.ffn", {"default": "4*width"}),
@@ -214,6 +215,23 @@ BROKEN += [
     (changed("tensors.body.3.when", "sometimes"), "which is no flag"),
     (changed("tensors.body.6.role", "sideways"), "no tensor in the layers has the role 'down'"),
     (changed("tensors.body.6.name", "layers.{layer}.x.{expert}"), "lacks 'experts' and 'active'"),
+    (
+        changed("gguf", FILE | {"by_kind": {"head_count": {"odd": "0"}}}),
+        "of the kind 'odd', which config.kinds",
+    ),
+    (
+        changed("gguf", FILE | {"by_kind": {"head_count": {"no ffn": "x"}}}),
+        "head_count has 'x' in a gguf file",
+    ),
+    (changed("gguf", FILE | {"flagged": {"some.key": ["odd"]}}), "flagged.some.key is of the kind 'odd'"),
+    (changed("gguf", FILE | {"tiled": {"ffn": "odd"}}), "gguf.tiled has 'ffn' by 'odd', which config.sizes"),
+    (changed("gguf", FILE | {"sizes": {"key_length": "odd"}}), "gguf.sizes has 'odd' in a gguf file"),
+    (changed("tensors.body.0.gguf", {"values": "2*w"}), r"gguf.values is '2\*w', not one of"),
+    (
+        changed("gguf", FILE) | {"tensors": changed("tensors.body.0.gguf", {"shape": ["odd"]})["tensors"]},
+        "has 'odd' in a gguf file, which is no size",
+    ),
+    (changed("tensors.body.0.gguf", 3), r"tensors.body\[0\].gguf is '3', not an object"),
     (changed("tensors.body.0.transposed", "no"), r"tensors.body\[0\].transposed is 'no', not true or false"),
 ]
 

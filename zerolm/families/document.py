@@ -115,6 +115,7 @@ def _check(family: Family) -> None:
     _check_patterns((*tensors.body, *tensors.head), family)
     for layout in tensors.layouts:
         _check_patterns(layout, family)
+    _check_gguf(family)
     roles = {role for pattern in tensors.body if pattern.in_layer for role in pattern.roles}
     norm = NEEDED_NORM.get(family.norm, "ffn_norm")
     norms = () if family.module_names.between else (norm,)  # one without weights
@@ -157,6 +158,35 @@ def _check_kinds(family: Family) -> None:
             raise ValueError(
                 f"cut.unless is of {', '.join(unless.cuts)} when {unless.when!r}, which is neither"
             )
+
+
+def _check_gguf(family: Family) -> None:
+    """Refuse what a GGUF file of the family could not be written by."""
+    gguf, config = family.gguf, family.config
+    if gguf is None:
+        return
+    labels = config.sizes.keys() | config.axes.keys() | {"q", "kv", "head", "heads", "kv_heads", "head_size"}
+    kinds = [name for choice in config.kinds for name in choice.names]
+    for key, rules in gguf.by_kind.items():
+        for when, rule in rules.items():
+            if not when.startswith(NO) or when.removeprefix(NO) not in config.sizes:
+                _check_named(f"gguf.by_kind.{key}", (when,), kinds)
+            _check_sizes(f"gguf.by_kind.{key}", (rule,), labels)
+    for key, named in gguf.flagged.items():
+        _check_named(f"gguf.flagged.{key}", named, kinds)
+    _check_sizes("gguf.sizes", tuple(gguf.sizes.values()), labels)
+    for label, each in gguf.tiled.items():
+        if label not in config.sizes.keys() | config.axes.keys() or each not in config.sizes:
+            raise ValueError(f"gguf.tiled has {label!r} by {each!r}, which config.sizes lacks")
+    for pattern in (*family.tensors.body, *family.tensors.head):
+        _check_sizes(f"tensor {pattern.name!r}", (*pattern.gguf.shape, *pattern.gguf.parts), labels)
+
+
+def _check_sizes(where: str, rules: tuple[str, ...], labels: AbstractSet[str]) -> None:
+    """Refuse a text that is no rule on sizes."""
+    for rule in rules:
+        if not is_rule(rule) or not needed(rule) <= labels:
+            raise ValueError(f"{where} has {rule[:60]!r} in a gguf file, which is no size")
 
 
 def _check_named(where: str, kinds: tuple[str, ...], names: list[str]) -> None:

@@ -194,7 +194,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class InFile:
-    """What a GGUF file has of a tensor: its ``name`` there, where the gguf package knows none, and its form.
+    """The form of a tensor in a GGUF file, and its ``name`` there, where the gguf package knows none.
 
     ``values`` are what is stored of the numbers w, where it is not w (of norms, the gain), ``times``
     attributes of the stock configuration by which they are multiplied (``scales.0``: of a list the first); a

@@ -75,13 +75,14 @@ def _mapped(mapped: Any, stored: str, suffix: str) -> str | None:
 
 
 def is_rearranged(family: Family) -> bool:
-    """Return whether a file holds some matrices otherwise than the checkpoint: parted, joined or turned."""
+    """Return whether a file holds some tensors otherwise than the checkpoint: parted, turned, computed."""
     names, axes = roles_in(family), family.config.axes
     return any(
         "+" in names.get(pattern.role, "")
         or "+" in pattern.parameter
         or pattern.of_experts
         or (pattern.transposed and len(pattern.axes) > 1)
+        or pattern.gguf.key
         or pattern.gguf.values
         or pattern.gguf.shape
         or pattern.gguf.times

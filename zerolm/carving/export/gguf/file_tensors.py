@@ -108,7 +108,7 @@ def check_types(family: Family) -> None:
     """Refuse types of weights where files hold matrices otherwise than the checkpoint."""
     if is_rearranged(family):
         raise ValueError(
-            f"types of weights are not chosen of a {family.name}, whose matrices a gguf file holds "
+            f"types of weights are not chosen of a {family.name}, which a gguf file holds "
             "otherwise: leave the budget of bytes and the types out"
         )
 

@@ -45,6 +45,7 @@ SAME: Final = "= "
 POOLED: Final = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "lasttoken": PoolingType.LAST}
 """The ways of pooling that readers have."""
 DENSE: Final = "dense"
+OF_EXPERTS: Final = "expert_"
 LEADING: Final = "leading_dense_block_count"
 NOT_IN_JSON: Final = "__float__"
 MISSING: Final = object()
@@ -71,7 +72,7 @@ def _decoded(stored: Any) -> Any:
 
 
 def attribute(config: PreTrainedConfig, path: str) -> Any:
-    """Return an attribute of a configuration, or of a part of it: ``rope_parameters.rope_theta``, ``scales.0``."""
+    """Return an attribute of a configuration, or of a part of it: ``rope_parameters.type``, ``scales.0``."""
     result: Any = config
     for name in path.split("."):
         if isinstance(result, list | tuple):
@@ -111,14 +112,14 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
     if not {RMS, EPS} & keys.keys():
         keys[RMS] = "rms_norm_eps"
     rules = dict(family.gguf.sizes)
-    if LEADING in keys and not _has_experts(checkpoint, cut):
-        keys, rules = (
-            {key: of for key, of in each.items() if not key.startswith("expert_")} for each in (keys, rules)
-        )
-    elif family.has_experts:
+    if _has_experts(checkpoint, cut, LEADING in keys):
         if LEADING not in keys:
             keys[LEADING] = _leading(checkpoint, cut)
         rules |= {key: label for key, label in MIXTURE.items() if key not in rules}
+    else:
+        keys, rules = (
+            {key: of for key, of in each.items() if not key.startswith(OF_EXPERTS)} for each in (keys, rules)
+        )
     for key, path in keys.items():
         name, _, text = path.partition(EQUAL) if isinstance(path, str) else ("", "", "")
         present = attribute(config, name) if name else path
@@ -152,10 +153,11 @@ def _sections(config: PreTrainedConfig, default: Sequence[int], head_size: int) 
     return [*sections, 0, 0, 0][:4]
 
 
-def _has_experts(checkpoint: Checkpoint, cut: Cut) -> bool:
-    """Return whether a child has layers with experts."""
+def _has_experts(checkpoint: Checkpoint, cut: Cut, by_layer: bool) -> bool:
+    """Return whether readers take a child for a mixture; ``by_layer``: one that has a layer with experts."""
     layers = {slot.layer for slot in checkpoint.layout.slots.values() if slot.of_experts}
-    return any(kept.layer in layers for kept in cut.layers)
+    has_some = not by_layer or any(kept.layer in layers for kept in cut.layers)
+    return checkpoint.layout.sizes.get("experts", 0) > 0 and has_some
 
 
 def _leading(checkpoint: Checkpoint, cut: Cut) -> int:

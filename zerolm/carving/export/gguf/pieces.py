@@ -120,13 +120,24 @@ def _tiles(tensor: ChildTensor) -> dict[str, str]:
 
 
 def _tiled(tensor: ChildTensor, label: str, length: int) -> Ints:
-    """Return the order of so many elements of an axis: units that readers repeat in turn lie in turn."""
-    checkpoint, group = tensor.child.parent, _tiles(tensor).get(label)
-    if group is None:
+    """Return the order of so many elements of an axis in a file."""
+    checkpoint, groups = tensor.child.parent, _tiles(tensor).get(label)
+    if groups is None:
         return np.arange(length)
     axis = checkpoint.family.config.axes.get(label)
     unit = 1 if axis is None else length // _size(checkpoint.layout, axis.each)
-    return np.arange(length).reshape(_size(checkpoint.layout, group), -1, unit).swapaxes(0, 1).ravel()
+    return in_turn(length, _size(checkpoint.layout, groups), unit)
+
+
+def in_turn(length: int, groups: int, unit: int) -> Ints:
+    """Return the order of elements with the first unit of each group first, then the second of each ...
+
+    There are so many ``groups`` of as many units each, one after another, a unit being so many elements.
+    ``ValueError`` where they do not divide the length.
+    """
+    if length % (groups * unit):
+        raise ValueError(f"{length} is not divisible by {groups} groups of units of {unit}")
+    return np.arange(length).reshape(groups, -1, unit).swapaxes(0, 1).ravel()
 
 
 def _parts_of_unit(tensor: ChildTensor, label: str) -> list[int]:

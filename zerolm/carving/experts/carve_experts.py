@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+import zerolm
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_worth
 from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_domains, best_by_pairs, best_experts
@@ -35,7 +37,7 @@ from zerolm.checkpoints.origin import origin_of
 from zerolm.checkpoints.packed import PackedTensor
 from zerolm.costs import CostModel
 from zerolm.families.config import CoreSizes
-from zerolm.io.cache import Arrays
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, new_folder
 from zerolm.networks.opener import mapped_model
@@ -46,6 +48,8 @@ from zerolm.text.domains import domains_of
 
 FORMAT: Final = "hf"
 BY_BYTES: Final = "bytes"
+CHOICE_FORMAT: Final = 1
+"""One more where the choice by pairs comes about in another way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,9 +198,8 @@ class ExpertCarving:
                 worths = np.array([self._by_sums(use[layer]) for use in self.uses.values()])
                 chosen[layer] = best_by_domains(worths, count, groups)
             elif expert_worth.is_of_pairs(self.methods.criterion):
-                pairs = self._worth(layer)
                 self.progress("choosing experts by their pairs", layer, depth)
-                chosen[layer] = best_by_pairs(pairs, count, groups)
+                chosen[layer] = _by_pairs(self._worth(layer), count, groups)
             else:
                 chosen[layer] = ChosenExperts(best_experts(self._worth(layer), count, groups))
         return chosen
@@ -332,6 +335,18 @@ class ExpertCarving:
             return compare_with_masked(child, fewer)
         mapped_model(child)  # the stock class has a place for each weight, and no other
         return Verified(0.0, 0.0, BY_BYTES)
+
+
+def _by_pairs(pairs: Floats, count: int, groups: int) -> ChosenExperts:
+    """Return the choice by pairs (e, e), from the cache where it was made before."""
+    key = hashlib.sha256(np.ascontiguousarray(pairs).tobytes()).hexdigest()
+    cache = ArrayCache.of("experts by pairs", CHOICE_FORMAT, zerolm.__version__, key, count, groups)
+    row = cache.get("chosen")
+    if row is None:
+        chosen = best_by_pairs(pairs, count, groups)
+        row = {"kept": chosen.kept, "loss": np.array(chosen.loss), "gap": np.array(chosen.gap)}
+        cache.put("chosen", row)
+    return ChosenExperts(row["kept"], float(row["loss"]), float(row["gap"]))
 
 
 def _share(sums: Arrays | None, name: str, kept: Ints) -> float | None:

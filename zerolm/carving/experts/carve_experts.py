@@ -94,13 +94,9 @@ class ExpertCarving:
         """The sums of the pass over each text, by its domain, by layer; empty where no tokens are read."""
         if not expert_worth.needs_tokens(self.methods.criterion):
             return {}
-        return {name: self._use(replace(self.methods, text=text)) for name, text in self.texts.items()}
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """The texts by domain; one text has no name."""
-        text = self.methods.text
-        return {} if text is None else domains_of(text) or {"": text}
+        several = domains_of(self.methods.text)
+        texts = {name: f"{name}={text}" for name, text in several.items()} or {"": self.methods.text}
+        return {name: self._use(replace(self.methods, text=text)) for name, text in texts.items()}
 
     def _use(self, methods: Methods) -> dict[int, Arrays]:
         session = Session(self.checkpoint, methods, self.progress, self.compute)
@@ -158,7 +154,7 @@ class ExpertCarving:
         if self.size.experts.domains != WORST:
             return
         name = self.methods.criterion
-        if len(self.texts) < 2 or not expert_worth.needs_tokens(name):
+        if len(domains_of(self.methods.text)) < 2 or not expert_worth.needs_tokens(name):
             raise ValueError("--domains worst needs texts of several domains: --text code=FILE,chat=FILE")
         if expert_worth.is_of_pairs(name):
             raise ValueError(
@@ -222,7 +218,9 @@ class ExpertCarving:
     def _stays(self, layer: int, kept: Ints) -> dict[str, float]:
         """Return by domain what share of the worth of all experts stays; by pairs what leaves is not lost."""
         shares = {}
-        for name, use in self.uses.items() if len(self.texts) > 1 and self.recipe is None else ():
+        for name, use in (
+            self.uses.items() if len(domains_of(self.methods.text)) > 1 and self.recipe is None else ()
+        ):
             worth = self._by_sums(use[layer])
             gone = np.setdiff1d(np.arange(len(worth)), kept)
             lost = worth[np.ix_(gone, gone)] if worth.ndim > 1 else worth[gone]

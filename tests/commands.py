@@ -156,7 +156,7 @@ def wrong_calls(request: type[Request]) -> Iterator[list[str]]:
                 yield [*words, *others, "--", value]
             else:
                 yield call(name, f"{setting.flag}={value}")
-        if kind == "path" and setting.name not in NEW:
+        if kind in ("path", "texts") and setting.name not in NEW:
             for file in ("broken.json", "broken.csv", "broken.yaml"):
                 yield [*words, file] if placed else call(name, f"{setting.flag}={file}")
     yield call(name, "--no-such-flag")

@@ -23,6 +23,7 @@ from training import loop  # noqa: E402
 from training.decoder import DecoderSettings, batches, byte_tokenizer, perplexity, stream  # noqa: E402
 from training.encoder import EncoderSettings, encoded, padded, pooled, rounds, word_tokenizer  # noqa: E402
 from training.loop import WARM_UP, schedule  # noqa: E402
+from training.mixture import MixtureSettings  # noqa: E402
 
 STEPS: Final = 200
 MODULE = '''
@@ -65,6 +66,30 @@ def models(files: train_models.Split, tmp_path_factory: pytest.TempPathFactory) 
         train_models.decoder(out / "pydec", files, decoder, seconds=STEPS, seed=0)
         train_models.pyenc(out / "pyenc", files, encoder, seconds=STEPS, seed=0)
     return out
+
+
+def test_a_mixture_learns_and_opens_in_stock_software(files: train_models.Split, tmp_path: Path) -> None:
+    """Experts in groups send what a loop over them does, and the folder has all of them."""
+    torch.set_num_threads(1)
+    settings = MixtureSettings(
+        layers=2, hidden=32, heads=4, experts=6, ffn=16, vocab=300, length=16, batch=4, rate=3e-3
+    )
+    sides = train_models.Sides((files.seen[:4], files.seen[4:]), {"code": files.unseen})
+    clock = SimpleNamespace(monotonic=partial(next, count()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "time", clock)
+        train_models.moe(tmp_path / "moe", sides, settings, seconds=STEPS, seed=0)
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "moe").eval()
+    assert (model.config.num_experts, model.config.num_experts_per_tok) == (6, 4)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "moe")
+    ids = stream(corpus.sources(files.unseen), tokenizer)
+    assert perplexity(model, ids, 16) < 60
+    with torch.no_grad():
+        sent = []
+        for way in ("eager", "grouped_mm"):
+            model.set_experts_implementation(way)
+            sent.append(model(input_ids=ids[None, :16], use_cache=False).logits)
+    assert torch.allclose(*sent, atol=1e-4)
 
 
 def test_the_folders_open_in_stock_software(models: Path, files: train_models.Split) -> None:

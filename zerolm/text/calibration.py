@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch.nn import functional
@@ -13,7 +14,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.sentences import longest_of
 from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
-from zerolm.text.documents import whole_text
+from zerolm.text.documents import Text, read_text, whole_text
 from zerolm.text.domains import domains_of
 from zerolm.text.pairs import sentences_of
 from zerolm.text.tokens import Tokens, line_tokens, padded_lines, random_tokens, running_tokens
@@ -24,20 +25,36 @@ def tokens_of(
 ) -> Tokens:
     """Return calibration tokens from a text file, or drawn at random where ``text`` is ``random``.
 
-    A decoder reads running text, an encoder one line a sequence. Of texts of several domains (``domains_of``)
-    each gives as many sequences, one text after another. ``ValueError`` where the text or the
-    folder's tokenizer is of no use.
+    A decoder reads running text, an encoder one line a sequence. Of texts of several domains, which may be
+    folders (``domains_of``), each gives as many sequences, one text after another. ``ValueError`` where the
+    text or the folder's tokenizer is of no use.
     """
     domains = domains_of(text)
-    if domains:
-        how = {"sequences": sequences, "length": length, "seed": seed}
-        return joined({name: tokens_of(checkpoint, each, **how) for name, each in domains.items()})
     length = longest_line(checkpoint, length)
+    if not domains:
+        return _tokens_of(checkpoint, text, read_text, sequences, length, seed)
+    return joined(
+        {
+            name: _tokens_of(checkpoint, each, whole_text, sequences, length, seed)
+            for name, each in domains.items()
+        }
+    )
+
+
+def _tokens_of(
+    checkpoint: Checkpoint,
+    text: str,
+    read: Callable[[Path], Text],
+    sequences: int,
+    length: int,
+    seed: int,
+) -> Tokens:
+    """Return the tokens of one text, or random ones."""
     if text == RANDOM:
         return random_tokens(
             checkpoint.layout.vocab, sequences, length, special=_special(checkpoint), seed=seed
         )
-    content = whole_text(text)
+    content = read(Path(text))
     tokenizer = stock_tokenizer(checkpoint.folder)
     make = running_tokens if is_decoder(checkpoint) else line_tokens
     if not is_decoder(checkpoint):

@@ -57,12 +57,12 @@ def read_text(file: Path) -> Text:
     return Text(content, hashlib.sha256(data).hexdigest())
 
 
-def whole_text(source: str) -> Text:
+def whole_text(source: Path) -> Text:
     """Return a file, or the files of a folder one after another; ``ValueError`` as for one file."""
-    if not Path(source).is_dir():
-        return read_text(Path(source))
+    if not source.is_dir():
+        return read_text(source)
     parts, size = list[str](), 0
-    for document in _of_folder(Path(source)):
+    for document in _of_folder(source):
         parts.append(document.content)
         size += len(document.content)
         if size > MAX_TEXT:

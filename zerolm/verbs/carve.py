@@ -16,6 +16,7 @@ from zerolm.show.charts import Axis, Bar, Bars, LayerSizes, Strips, from_zero
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, sentence, show_cost, span
 from zerolm.text.defaults import RANDOM
+from zerolm.text.domains import domains_of
 from zerolm.verbs import shared
 from zerolm.verbs.carve_experts import ChildExperts
 from zerolm.verbs.carve_types import ChildTypes, EqualBytesRow, TypeRow
@@ -156,7 +157,8 @@ class CarveSettings(Request):
 
             execution = Execution(TrainedOn(self.compute.device, self.compute.dtype))
             seed = self.methods.seed % 2**32
-            request = HealRequest(Texts((text,)), self.heal, seed=seed, execution=execution)
+            texts = Texts(tuple(domains_of(text).values()) or (text,))
+            request = HealRequest(texts, self.heal, seed=seed, execution=execution)
             outcome = carve_and_heal(
                 self.parent,
                 Stages(self.size, self._methods(), request, self.steps, self._costs(), self.compute),

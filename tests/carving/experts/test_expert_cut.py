@@ -17,6 +17,7 @@ from saved_mixtures import mixture
 from tiny_mixtures import MIXTURES
 from transformers import AutoModelForCausalLM
 
+from zerolm.carving.experts import carve_experts
 from zerolm.carving.experts.carve_experts import ExpertCarving
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_bytes, compare_with_masked, masked
@@ -157,8 +158,11 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["qwen3_moe", "deepseek_v3"])
 @pytest.mark.parametrize("criterion", ["hope", "hope_moments"])
-def test_by_pairs_no_other_experts_lose_less(kind: str, criterion: str, tmp_path: Path) -> None:
+def test_by_pairs_no_other_experts_lose_less(
+    kind: str, criterion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All choices of each layer are tried, on the sums that the pass leaves."""
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     folder = mixture(tmp_path / "parent", kind)
     tokens: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12, "criterion": criterion}
     carved = carve(folder, tmp_path / "child", keep_experts="4", **tokens)
@@ -185,6 +189,9 @@ def test_by_pairs_no_other_experts_lose_less(kind: str, criterion: str, tmp_path
         assert (row["loss"], row["gap"]) == (pytest.approx(least, rel=1e-7), 0)
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     assert [each["gap"] for each in recipe["experts"]] == [0] * len(kept)
+    monkeypatch.setattr(carve_experts, "best_by_pairs", None)
+    again = carve(folder, keep_experts="4", **tokens)  # from the cache
+    assert again.experts == carved.experts
     rebuild(tmp_path / "child" / "recipe.json", folder, tmp_path / "again")
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "child" / FILE).read_bytes()
 

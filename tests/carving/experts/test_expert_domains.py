@@ -44,7 +44,7 @@ def carving(parent: Path, text: str, domains: str = "mean", criterion: str = "re
 
 
 def test_sums_of_domains_are_kept_apart_and_add_up(parent: Path, tmp_path: Path) -> None:
-    a, b = (carving(parent, str(tmp_path / name)).use for name in ("a.txt", "b"))
+    a, b = (carving(parent, text).use for text in (f"{tmp_path}/a.txt", f"other={tmp_path}/b"))
     both = carving(parent, f"a={tmp_path}/a.txt,b={tmp_path}/b")
     assert list(both.uses) == ["a", "b"]
     for layer, sums in both.use.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+import zerolm
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_worth
 from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_domains, best_by_pairs, best_experts
@@ -35,7 +37,7 @@ from zerolm.checkpoints.origin import origin_of
 from zerolm.checkpoints.packed import PackedTensor
 from zerolm.costs import CostModel
 from zerolm.families.config import CoreSizes
-from zerolm.io.cache import Arrays
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, new_folder
 from zerolm.networks.opener import mapped_model
@@ -46,6 +48,8 @@ from zerolm.text.domains import domains_of
 
 FORMAT: Final = "hf"
 BY_BYTES: Final = "bytes"
+CHOICE_FORMAT: Final = 1
+"""One more where the choice by pairs comes about in another way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +94,9 @@ class ExpertCarving:
         """The sums of the pass over each text, by its domain, by layer; empty where no tokens are read."""
         if not expert_worth.needs_tokens(self.methods.criterion):
             return {}
-        return {name: self._use(replace(self.methods, text=text)) for name, text in self.texts.items()}
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """The texts by domain; one text has no name."""
-        text = self.methods.text
-        return {} if text is None else domains_of(text) or {"": text}
+        several = domains_of(self.methods.text)
+        texts = {name: f"{name}={text}" for name, text in several.items()} or {"": self.methods.text}
+        return {name: self._use(replace(self.methods, text=text)) for name, text in texts.items()}
 
     def _use(self, methods: Methods) -> dict[int, Arrays]:
         session = Session(self.checkpoint, methods, self.progress, self.compute)
@@ -154,7 +154,7 @@ class ExpertCarving:
         if self.size.experts.domains != WORST:
             return
         name = self.methods.criterion
-        if len(self.texts) < 2 or not expert_worth.needs_tokens(name):
+        if len(domains_of(self.methods.text)) < 2 or not expert_worth.needs_tokens(name):
             raise ValueError("--domains worst needs texts of several domains: --text code=FILE,chat=FILE")
         if expert_worth.is_of_pairs(name):
             raise ValueError(
@@ -194,9 +194,8 @@ class ExpertCarving:
                 worths = np.array([self._by_sums(use[layer]) for use in self.uses.values()])
                 chosen[layer] = best_by_domains(worths, count, groups)
             elif expert_worth.is_of_pairs(self.methods.criterion):
-                pairs = self._worth(layer)
                 self.progress("choosing experts by their pairs", layer, depth)
-                chosen[layer] = best_by_pairs(pairs, count, groups)
+                chosen[layer] = _by_pairs(self._worth(layer), count, groups)
             else:
                 chosen[layer] = ChosenExperts(best_experts(self._worth(layer), count, groups))
         return chosen
@@ -219,7 +218,9 @@ class ExpertCarving:
     def _stays(self, layer: int, kept: Ints) -> dict[str, float]:
         """Return by domain what share of the worth of all experts stays; by pairs what leaves is not lost."""
         shares = {}
-        for name, use in self.uses.items() if len(self.texts) > 1 and self.recipe is None else ():
+        for name, use in (
+            self.uses.items() if len(domains_of(self.methods.text)) > 1 and self.recipe is None else ()
+        ):
             worth = self._by_sums(use[layer])
             gone = np.setdiff1d(np.arange(len(worth)), kept)
             lost = worth[np.ix_(gone, gone)] if worth.ndim > 1 else worth[gone]
@@ -332,6 +333,18 @@ class ExpertCarving:
             return compare_with_masked(child, fewer)
         mapped_model(child)  # the stock class has a place for each weight, and no other
         return Verified(0.0, 0.0, BY_BYTES)
+
+
+def _by_pairs(pairs: Floats, count: int, groups: int) -> ChosenExperts:
+    """Return the choice by pairs (e, e), from the cache where it was made before."""
+    key = hashlib.sha256(np.ascontiguousarray(pairs).tobytes()).hexdigest()
+    cache = ArrayCache.of("experts by pairs", CHOICE_FORMAT, zerolm.__version__, key, count, groups)
+    row = cache.get("chosen")
+    if row is None:
+        chosen = best_by_pairs(pairs, count, groups)
+        row = {"kept": chosen.kept, "loss": np.array(chosen.loss), "gap": np.array(chosen.gap)}
+        cache.put("chosen", row)
+    return ChosenExperts(row["kept"], float(row["loss"]), float(row["gap"]))
 
 
 def _share(sums: Arrays | None, name: str, kept: Ints) -> float | None:

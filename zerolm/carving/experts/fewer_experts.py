@@ -66,14 +66,14 @@ class FewerExperts:
             place = int(kept.searchsorted(slot.expert))
             if place == len(kept) or kept[place] != slot.expert:
                 return []
-            name, matrix = _renamed(info.name, slot.expert, place), self._repaired(slot, slot.expert)
+            name, matrix = _renamed(info.name, slot.expert, place), self._repaired(slot).get(slot.expert)
             if matrix is not None:
                 return [Outgoing(name, info.dtype, info.shape, lambda: [_stored(matrix, info)])]
             return [_whole(_renamed(part.name, slot.expert, place), part) for part in info.stored]
         if AXIS not in slot.axes:
             return [_whole(part.name, part) for part in info.stored]
         axis = slot.axes.index(AXIS)
-        if slot.role == DOWN and self.repaired.get(slot.layer):
+        if self._repaired(slot):
             shape = (len(kept), *info.shape[1:])
             return [Outgoing(info.name, info.dtype, shape, lambda: self._experts(info, slot, kept))]
         if isinstance(info, PackedTensor) and not (slot.of_experts and axis == 0):
@@ -82,15 +82,14 @@ class FewerExperts:
             )
         return [_rows(part, axis, kept) for part in info.stored]
 
-    def _repaired(self, slot: Slot, expert: int) -> NDArray[np.float32] | None:
-        """Return the new down projection of an expert; None for another tensor, and for one that stays."""
-        of_layer = self.repaired.get(slot.layer, {}) if slot.role == DOWN and slot.layer is not None else {}
-        return of_layer.get(expert)
+    def _repaired(self, slot: Slot) -> Matrices:
+        """Return the new down projections of the layer of a tensor by expert; none for another tensor."""
+        return self.repaired.get(slot.layer, {}) if slot.role == DOWN and slot.layer is not None else {}
 
     def _experts(self, info: TensorInfo, slot: Slot, kept: Ints) -> Iterable[Chunk]:
         """Yield the down projections that stay, the new ones among them."""
         for expert in kept.tolist():
-            matrix, one = self._repaired(slot, expert), info.one(expert)
+            matrix, one = self._repaired(slot).get(expert), info.one(expert)
             yield Span(one.file, one.start, one.end) if matrix is None else _stored(matrix, one)
 
     def down_type(self, layer: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.checkpoints import Checkpoint
+from zerolm.families.family import Family
 from zerolm.families.known import families
 from zerolm.networks.opener import open_model
 
@@ -198,6 +200,42 @@ def test_other_models_of_a_family_are_written_too(case: str, tmp_path: Path) -> 
     write(Child(checkpoint, cut), file)
     carved = apply_in_memory(open_model(checkpoint), cut)
     assert check(file, logits_of(carved), None, tolerance=1e9).relative < 2e-3
+
+
+def with_form(family: Family, role: str, **form: Any) -> Family:
+    """Return the family with another form of the tensors of a role in a file."""
+    body = tuple(
+        replace(each, gguf=replace(each.gguf, **form)) if each.role == role else each
+        for each in family.tensors.body
+    )
+    return replace(family, tensors=replace(family.tensors, body=body))
+
+
+def untiled(family: Family) -> Family:
+    """Return the family with its heads in the order of the checkpoint."""
+    assert family.gguf is not None
+    return replace(family, gguf=replace(family.gguf, tiled={}))
+
+
+WRONG_FORMS: Final[dict[str, tuple[str, Callable[[Family], Family]]]] = {
+    "heads in another order": ("qwen3_5_text", untiled),
+    "a gain of 1 + w": ("qwen3_5_text", lambda family: with_form(family, "linear_norm", values="1+w")),
+    "a decay as it is stored": ("nemotron_h", lambda family: with_form(family, "mamba_decay", values="w")),
+    "without factors of rows": ("falcon_h1", lambda family: with_form(family, "mamba_in", times=())),
+    "without a factor": ("mimo_v2_flash", lambda family: with_form(family, "v", times=())),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_FORMS)
+def test_a_wrong_form_is_caught(case: str, tmp_path: Path) -> None:
+    """The proof sees each: logits differ by more than any rounding."""
+    name, wrong = WRONG_FORMS[case]
+    checkpoint = Checkpoint.open(saved(tmp_path / "parent", name, **tiny_changes(name, "float32")))
+    cut, file = Cut.whole(dimensions(checkpoint)), tmp_path / "child.gguf"
+    write(Child(replace(checkpoint, family=wrong(checkpoint.family)), cut), file)
+    carved = apply_in_memory(open_model(checkpoint), cut)
+    with pytest.raises(ValueError, match=r"llama\.cpp's logits differ from the carved parent's"):
+        check(file, logits_of(carved), None)
 
 
 YARN: Final = {

@@ -86,6 +86,7 @@ class Mixture:
 
     def of(self, fewer: FewerExperts) -> dict[str, float]:
         """KL of the child with these experts, and these down projections, by domain."""
+        _ = self.wanted  # of the parent, before its routers are masked
         with ExitStack() as stack:
             for layer in fewer.by_layer:
                 module = layer_list(self.model)[layer]

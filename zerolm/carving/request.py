@@ -313,7 +313,8 @@ class MethodRequest:
     repair: str | None = setting(
         "text",
         None,
-        "how the output matrices are solved again: none, bias, least-squares (with text)",
+        "how the output matrices are solved again: none, bias, least-squares (with text; of experts with one "
+        "that is not random)",
         metavar="NAME",
     )
     seed: int = setting("integer", 0, "seed of random tokens and of criterion random", low=0, high=2**63 - 1)
@@ -377,6 +378,7 @@ def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
     usual = {"criterion": "capacity", "plan": "weights", "repair": "none"}
     if size.experts.keep is not None:
         usual["criterion"] = "aimer" if request.text is None else "reap"
+        usual["repair"] = "none" if request.text in (None, RANDOM) else "least-squares"
     elif request.text is not None:
         plan = "weights" if size.is_fixed else "prices"
         usual = {"criterion": "surgeon", "plan": plan, "repair": "least-squares"}

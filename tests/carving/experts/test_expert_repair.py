@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.experts.masked_parent import compare_with_masked, masked
+from zerolm.carving.request import ExpertsRequest, MethodRequest, SizeRequest, methods_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.opener import mapped_model
@@ -88,7 +89,8 @@ def test_what_is_left_is_that_of_the_stock_models_on_held_out_sequences(tmp_path
         for expert, matrix in matrices[0].items():
             layer.mlp.experts.down_proj[expert] = torch.from_numpy(matrix)
         model(input_ids=held, use_cache=False)
-    plain, repaired = ((streams[0] - stream).square().sum() for stream in streams[1:])
+    length = streams[0].square().mean(-1, keepdim=True).sqrt()
+    plain, repaired = (((streams[0] - stream) / length).square().sum() for stream in streams[1:])
     assert left[0] == pytest.approx(float(repaired / plain), rel=1e-3)
     assert left[0] < 0.9
 
@@ -137,9 +139,18 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
 
 def test_experts_that_are_stored_quantised_are_not_repaired(tmp_path: Path) -> None:
     folder = packed_mixture(tmp_path / "parent", "qwen3_moe fp8")
-    with pytest.raises(ValueError, match="are copied as they are"):
-        carve(folder, tmp_path / "child", repair="least-squares", **FLAGS)
-    assert not (tmp_path / "child").exists()
+    carved = carve(folder, tmp_path / "child", repair="least-squares", **FLAGS)
+    assert carved.method.repair == "none"
+    assert "stored quantised" in carved.note
+    carve(folder, tmp_path / "plain", repair="none", **FLAGS)
+    assert (tmp_path / "child" / FILE).read_bytes() == (tmp_path / "plain" / FILE).read_bytes()
+
+
+def test_a_text_that_is_not_random_repairs_unless_it_is_asked_not_to() -> None:
+    size = SizeRequest(experts=ExpertsRequest("4"))
+    for text, repair in ((None, "none"), ("random", "none"), ("a.txt", "least-squares")):
+        assert methods_of(size, MethodRequest(text=text)).repair == repair
+    assert methods_of(size, MethodRequest(text="a.txt", repair="none")).repair == "none"
 
 
 def test_a_matrix_that_is_changed_afterwards_is_seen(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ from zerolm.text.domains import domains_of
 
 FORMAT: Final = "hf"
 BY_BYTES: Final = "bytes"
+COPIED: Final = "the parent is stored quantised, so that experts are copied as they are and none is repaired"
 CHOICE_FORMAT: Final = 1
 """One more where the choice by pairs comes about in another way."""
 
@@ -65,6 +66,11 @@ class ExpertCarving:
     compute: ComputeRequest
     progress: Progress
     recipe: Recipe | None = None
+
+    @property
+    def repair(self) -> str:
+        """How the child is repaired: experts that are stored quantised are copied as they are."""
+        return "none" if self.checkpoint.packed else self.methods.repair
 
     @cached_property
     def routing(self) -> Routing:
@@ -92,11 +98,12 @@ class ExpertCarving:
     @cached_property
     def uses(self) -> dict[str, dict[int, Arrays]]:
         """The sums of the pass over each text, by its domain, by layer; empty where no tokens are read."""
-        if not expert_worth.needs_tokens(self.methods.criterion):
+        text = self.methods.text
+        if text is None or not expert_worth.needs_tokens(self.methods.criterion):
             return {}
-        several = domains_of(self.methods.text)
-        texts = {name: f"{name}={text}" for name, text in several.items()} or {"": self.methods.text}
-        return {name: self._use(replace(self.methods, text=text)) for name, text in texts.items()}
+        several = domains_of(text)
+        texts = {name: f"{name}={one}" for name, one in several.items()} or {"": text}
+        return {name: self._use(replace(self.methods, text=one)) for name, one in texts.items()}
 
     def _use(self, methods: Methods) -> dict[int, Arrays]:
         session = Session(self.checkpoint, methods, self.progress, self.compute)
@@ -124,11 +131,6 @@ class ExpertCarving:
                 "give --format hf, and convert the child"
             )
         self._check_domains()
-        if methods.repair != "none" and self.checkpoint.packed:
-            raise ValueError(
-                "experts that are stored quantised are copied as they are: --repair none, or a parent of 16 "
-                "or 32 bits"
-            )
         if methods.repair != "none" and methods.text is None:
             raise ValueError(f"repair {methods.repair} needs tokens: give --text FILE, or --repair none")
         if self.recipe is None and expert_worth.needs_tokens(methods.criterion) and methods.text is None:
@@ -230,7 +232,7 @@ class ExpertCarving:
 
     def _repaired(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, float]]:
         """Return the child that is written, repaired where that is wanted, and the shares of error left."""
-        if self.methods.repair == "none" or self.destination.folder is None:
+        if self.repair == "none" or self.destination.folder is None:
             return fewer, {}
         session = self.session
         if self.recipe is not None:
@@ -252,7 +254,7 @@ class ExpertCarving:
         return Carved(
             self.name,
             checkpoint.family.name,
-            CarvingMethod(methods.criterion, methods.repair, "weights", self.size.layer_shape, FORMAT, None),
+            CarvingMethod(methods.criterion, self.repair, "weights", self.size.layer_shape, FORMAT, None),
             costs,
             stored_bits(checkpoint, self.costs),
             None if self.recipe else not any(each.gap for each in self.chosen.values()),
@@ -260,6 +262,7 @@ class ExpertCarving:
             widths(cut),
             None,
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
+            note="" if self.repair == methods.repair else COPIED,
             experts=self._described(fewer, left),
             kept=cut,
         )
@@ -313,7 +316,8 @@ class ExpertCarving:
             sha256 = complete(checkpoint, recipe, folder, str(config["model_type"]), config, more)
             note = self.recipe.difference(sha256, versions) if self.recipe else ""
             proof = self._verified(Checkpoint.open(folder, packed=True), fewer)
-            carved = replace(carved, note=note, verified=proof.to_json())
+            notes = "; ".join(filter(None, [carved.note, note]))
+            carved = replace(carved, note=notes, verified=proof.to_json())
             if finish:
                 finish(folder, carved)
             for shard in checkpoint.shards:

@@ -5,7 +5,8 @@ What the second lacks behind a layer, r (t, d), is what its experts are to send 
 takes its share: with h what its down projection W reads for a token and g its gate, W becomes the least
 squares of r + g W h on g h over its tokens, and r what is left. So each solves what those before it left, and
 earlier layers' losses are paid back, too. Where a norm stands between the experts and the stream, r is what
-the experts themselves lack. A matrix that is no better on held-out sequences stays as it is.
+the experts themselves lack. Errors are shares of the parent's stream, which the next norm divides by, so that
+a few tokens of great length do not decide. A matrix that is no better on held-out sequences stays as it is.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ class _Walk:
             lacking = (wanted - out) / self.factor if is_alone else (sent - seen.out).reshape(out.shape)
             if not index:
                 check_inside(experts, self.fewer.parent.family.name, seen)
-            use.add(index, seen, lacking.reshape(-1, lacking.shape[-1]))
+            use.add(index, seen, lacking.flatten(0, -2), wanted.flatten(0, -2))
         return use
 
     def _is_alone(self, layer: int, module: nn.Module, experts: nn.Module) -> bool:
@@ -193,10 +194,12 @@ class _Use:
         self.lacking: HiddenStates = walk.blocks.states()
         self.routed: list[tuple[Tensor, Tensor]] = []
         self.held: list[Tensor] = []
+        self.weights: list[Tensor] = []
         self.used: list[Tensor] = []
 
-    def add(self, index: int, seen: _Seen, lacking: Tensor) -> None:
-        """Take in a batch."""
+    def add(self, index: int, seen: _Seen, lacking: Tensor, stream: Tensor) -> None:
+        """Take in a batch, and the parent's ``stream`` (t, d) behind the layer."""
+        self.weights.append(1.0 / stream.float().square().mean(-1, keepdim=True).sqrt().clamp(min=1e-6))
         mask = self.walk.blocks.tokens(index)  # (b, t)
         numbers = self.walk.firsts[index] + torch.arange(len(mask), device=mask.device)
         held = (numbers % EVERY == EVERY - 1)[:, None].expand_as(mask)
@@ -224,6 +227,8 @@ class _Use:
                 continue
             read = gates * inside(experts, expert, self.hidden[index][rows]).float()
             wanted = self.lacking[index][rows] + read @ columns.to(read)
+            scale = self.weights[index][rows]
+            read, wanted = scale * read, scale * wanted
             for moments, some in ((fit.solved, ~self.held[index][rows]), (fit.held, self.held[index][rows])):
                 if some.any():
                     moments.add(read[some], wanted[some])
@@ -245,7 +250,8 @@ class _Use:
         if not any(mask.any() for mask in masks):
             masks = self.used
         return sum(
-            float(x[mask].double().square().sum()) for x, mask in zip(self.lacking, masks, strict=True)
+            float((weights * x)[mask].double().square().sum())
+            for x, weights, mask in zip(self.lacking, self.weights, masks, strict=True)
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from tokenizers import (
     processors,
     trainers,
 )
-from transformers import PreTrainedTokenizerFast
 
 from zerolm.checkpoints.gguf.words import SPLIT_PATTERNS
 from zerolm.checkpoints.many_scripts import PAGE
@@ -26,7 +25,6 @@ from zerolm.checkpoints.many_scripts import PAGE
 CHAT = ["<|im_start|>", "<|im_end|>"]
 SPECIAL = ["<unk>", "<s>", "</s>", *CHAT]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
-NAMED = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
 CORPUS = [PAGE, Path(__file__).read_text("utf-8"), Path(json.__file__).read_text("utf-8")]
 
 
@@ -139,19 +137,3 @@ KINDS: dict[str, Callable[[], str]] = {
     "Unigram with bytes": lambda: unigram(with_bytes=True),
     "WordPiece": word_piece,
 }
-
-
-def word_piece(
-    corpus: Sequence[str] = CORPUS, size: int = 900, *, lower: bool = True, accents: bool | None = None
-) -> PreTrainedTokenizerFast:
-    """A WordPiece as BERT has it, of small letters unless they stay; ``accents`` says whether they go."""
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=accents)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size, special_tokens=list(NAMED.values()), show_progress=False
-    )
-    tokenizer.train_from_iterator(corpus, trainer)
-    ends = [(token, tokenizer.token_to_id(token)) for token in ("[SEP]", "[CLS]")]
-    tokenizer.post_processor = processors.BertProcessing(*ends)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **NAMED)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from made_tokenizers import word_piece
+from bert_tokenizers import bert_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import (
     AutoConfig,
@@ -70,7 +70,7 @@ def typed_encoder(folder: Path, kind: str = "bert", seed: int = 0) -> Path:
     for parameter in model.parameters():
         parameter.data.mul_(4.0 if parameter.dim() == 2 else 1.0)  # embeddings that are not all alike
     model.save_pretrained(folder)
-    word_piece([f"w{i} W{i}x" for i in range(64)], VOCAB).save_pretrained(folder)
+    bert_tokenizer([f"w{i} W{i}x" for i in range(64)], VOCAB).save_pretrained(folder)
     return folder
 
 

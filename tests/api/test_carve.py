@@ -166,7 +166,8 @@ def test_a_recipe_stands_alone() -> None:
         name = setting.name
         if name == "text":
             continue
-        other = setting.choices[0] if setting.choices else "none" if setting.kind == "text" else 1
+        others = [choice for choice in setting.choices or () if choice != setting.default]
+        other = others[0] if others else "none" if setting.kind == "text" else 1
         other = {"integer": 7, "flag": True, "path": "none"}.get(setting.kind, other)
         with pytest.raises(ValueError, match=f"{name.replace('_', '-')} cannot stand beside it"):
             package.carve("parent", recipe="child/recipe.json", **{name: other})

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_tokenizers import word_piece
+from bert_tokenizers import bert_tokenizer
 from tiny import DECODER, logits_of
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -225,7 +225,7 @@ def encoder(folder: Path, tokenizer: PreTrainedTokenizerFast) -> Checkpoint:
 @pytest.mark.parametrize(("lower", "accents"), [(True, None), (False, None), (True, False), (False, True)])
 def test_word_pieces_are_the_same(lower: bool, accents: bool | None, tmp_path: Path) -> None:
     """Also where letters stay large, or keep their accents, which readers take away unless told."""
-    checkpoint = encoder(tmp_path / "parent", word_piece(lower=lower, accents=accents))
+    checkpoint = encoder(tmp_path / "parent", bert_tokenizer(lower=lower, accents=accents))
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), tmp_path / "child.gguf")
     tokenizer, model = opened(checkpoint), open_model(checkpoint)
     assert tokenizer is not None
@@ -251,7 +251,7 @@ REFUSED_WORD_PIECES: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("part", "settings", "message"), REFUSED_WORD_PIECES)
 def test_refused_word_pieces(part: str, settings: dict[str, Any], message: str, tmp_path: Path) -> None:
-    made = word_piece()
+    made = bert_tokenizer()
     checkpoint = encoder(tmp_path / "parent", made)
     (checkpoint.folder / "tokenizer.json").write_text(altered(made.backend_tokenizer, part, **settings))
     with pytest.raises(ValueError, match=message) as refused:
@@ -261,7 +261,7 @@ def test_refused_word_pieces(part: str, settings: dict[str, Any], message: str, 
 
 def test_word_pieces_that_would_be_one(tmp_path: Path) -> None:
     """A piece that goes on with ▁ and one that begins a word."""
-    made = word_piece()
+    made = bert_tokenizer()
     document = json.loads(made.backend_tokenizer.to_str())
     tokens = sorted(document["model"]["vocab"], key=document["model"]["vocab"].__getitem__)
     begins = next(token for token in tokens[6:] if not token.startswith("##"))

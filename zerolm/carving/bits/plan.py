@@ -14,7 +14,6 @@ from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
 from zerolm.carving.bits.prices import ATTENTION, EMBEDDING, FFN, UNTIED, RolePrices, TypePrices, roles_of
-from zerolm.carving.export.gguf.file_tensors import ADDED
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.planning.part_costs import Choices, part_costs
@@ -23,7 +22,7 @@ from zerolm.carving.planning.sizes import choices, widths
 from zerolm.carving.request import SizeRequest
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.gguf.names import roles_in
+from zerolm.checkpoints.gguf.names import ADDED, roles_in
 from zerolm.checkpoints.weight_types import WeightType
 from zerolm.costs import CostModel
 from zerolm.solvers.problem import UNBOUNDED, Budgets

@@ -16,6 +16,8 @@ from zerolm.architecture import Ints
 from zerolm.families.config import has
 from zerolm.families.family import BIAS, Family, InFile
 
+ADDED: Final = ("positions", "types")
+"""Embeddings that are added to those of tokens. Readers have them in float32, whatever type matrices have."""
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
 SUFFIXES: Final = (".weight", ".bias")
 PREFIXES: Final = ("model.", "")

@@ -17,14 +17,19 @@ from zerolm.carving.export.gguf.keys import factors_by_row
 from zerolm.carving.export.gguf.pieces import Piece, pieces
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import narrowed, widened
-from zerolm.checkpoints.gguf.names import changes_places, form_in, is_rearranged, neighbouring, roles_in
+from zerolm.checkpoints.gguf.names import (
+    ADDED,
+    changes_places,
+    form_in,
+    is_rearranged,
+    neighbouring,
+    roles_in,
+)
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.families.family import Family
 
 ROUTER: Final = "router"
 CARRIED: Final = "carried"
-ADDED: Final = ("positions", "types")
-"""Embeddings that are added to those of tokens. Readers have them in float32, whatever type matrices have."""
 
 Place = tuple[int | None, str]
 

@@ -163,7 +163,8 @@ def test_a_page_of_a_healed_child_shows_the_healing(child: CarvingReport) -> Non
     losses = {name: {"perplexity": 9.0, "kl": kl} for name, kl in (("before", 1.0), ("after", 0.25))}
     training = {
         "tokens": 4, "steps": 2, "seconds": 1.0, "rate": 1e-3, "losses": ["kl"], "temperature": 1.0,
-        "top": None, "lora": None, "only": None, "batch": 1, "length": 2, "bfloat16": False, "seed": 0, "held_out": 3,
+        "top": None, "lora": None, "only": None,
+        "batch": 1, "length": 2, "bfloat16": False, "seed": 0, "held_out": 3,
     }  # fmt: skip
     healing = {
         "child": "child", "parent": "parent", "teacher": "parent", "family": "llama", "format": "hf",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
 from zerolm.carving.export.child_tensors import Child, ChildTensor
-from zerolm.carving.export.gguf.keys import factors_by_row
+from zerolm.carving.export.gguf.child_config import factors_by_row
 from zerolm.carving.export.gguf.pieces import Piece, pieces
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import narrowed, widened

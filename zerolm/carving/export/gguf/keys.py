@@ -6,28 +6,23 @@ give it its key and its type. The configuration is that of the child, whose laye
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from inspect import signature
 from itertools import cycle, islice
 from typing import Any, Final
 
-import numpy as np
 from gguf import GGUFWriter, PoolingType
 from gguf import constants as gguf_constants
-from transformers import CONFIG_MAPPING, PreTrainedConfig
+from transformers import PreTrainedConfig
 
-from zerolm.architecture import Floats
-from zerolm.carving.export.folder import configuration, lists_by_layer
+from zerolm.carving.export.gguf.child_config import MISSING, attribute, ruled_size
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
-from zerolm.checkpoints.gguf.names import form_in
-from zerolm.families.config import COUNT_LABELS, ModelSizes, resized
+from zerolm.families.config import ModelSizes, resized
 from zerolm.families.family import EQUAL, NO, Family
-from zerolm.families.rule import value
 from zerolm.families.values import short
-from zerolm.networks.opener import one_line
 
 RMS: Final = "layer_norm_rms_eps"
 EPS: Final = "layer_norm_eps"
@@ -47,41 +42,6 @@ POOLED: Final = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "lasttoken": 
 DENSE: Final = "dense"
 OF_EXPERTS: Final = "expert_"
 LEADING: Final = "leading_dense_block_count"
-NOT_IN_JSON: Final = "__float__"
-MISSING: Final = object()
-
-
-def child_config(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
-    """Return the configuration of a child's text part as transformers completes it."""
-    config, at = configuration(checkpoint, cut), checkpoint.family.config.at
-    lists = lists_by_layer(checkpoint, cut)
-    fields = dict(config if at is None else config[at]) | lists
-    kind = checkpoint.family.module_names.text_type or str(fields.get("model_type"))
-    with one_line("the configuration of the child"):
-        stock: PreTrainedConfig = CONFIG_MAPPING[kind].from_dict(_decoded(fields) | {"model_type": kind})
-    return stock
-
-
-def _decoded(stored: Any) -> Any:
-    """Return what a ``config.json`` holds, with numbers that JSON has not: ``{"__float__": "Infinity"}``."""
-    if isinstance(stored, Mapping):
-        if stored.keys() == {NOT_IN_JSON}:
-            return float(stored[NOT_IN_JSON])
-        return {name: _decoded(value) for name, value in stored.items()}
-    return [_decoded(value) for value in stored] if isinstance(stored, list) else stored
-
-
-def attribute(config: PreTrainedConfig, path: str) -> Any:
-    """Return an attribute of a configuration, or of a part of it: ``rope_parameters.type``, ``scales.0``."""
-    result: Any = config
-    for name in path.split("."):
-        if isinstance(result, list | tuple):
-            result = result[int(name)] if name.isdigit() and int(name) < len(result) else MISSING
-        else:
-            result = (
-                result.get(name, MISSING) if isinstance(result, Mapping) else getattr(result, name, MISSING)
-            )
-    return result
 
 
 def check_needs(family: Family, config: PreTrainedConfig) -> None:
@@ -134,7 +94,7 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
         if present is not None:
             _add(writer, key, present)
     for key, rule in rules.items():
-        _add(writer, key, _size(layout, rule))
+        _add(writer, key, ruled_size(layout, rule))
 
 
 def _sections(config: PreTrainedConfig, default: Sequence[int], head_size: int) -> list[int]:
@@ -217,7 +177,7 @@ def counts_by_layer(checkpoint: Checkpoint, cut: Cut, key: str) -> list[int]:
         rule = next(
             (rule for when, rule in rules.items() if when in kinds or _is_none(sizes, when)), USUAL[key]
         )
-        counts.append(_size(sizes, rule))
+        counts.append(ruled_size(sizes, rule))
     return counts
 
 
@@ -237,29 +197,6 @@ def add_numbers(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
 def _is_none(sizes: ModelSizes, when: str) -> bool:
     """Return whether this says that a size is 0, as it is: ``no experts``."""
     return when.startswith(NO) and sizes.sizes[when.removeprefix(NO)] == 0
-
-
-def _size(sizes: ModelSizes, rule: str) -> int:
-    """Return what a rule on sizes gives."""
-    return value(rule, lambda label: getattr(sizes, label) if label in COUNT_LABELS else sizes.sizes[label])
-
-
-def factors_by_row(checkpoint: Checkpoint, cut: Cut, role: str) -> Floats:
-    """Return what a file multiplies the rows of a tensor by, (rows,), or (1,) where it is one for all."""
-    form = form_in(checkpoint.family, role)
-    config, factor = child_config(checkpoint, cut), np.ones(1)
-    for path in form.times:
-        present = attribute(config, path)
-        try:
-            factors = np.asarray(1.0 if present is None else present, np.float64).reshape(-1)
-        except (TypeError, ValueError):
-            raise ValueError(f"the configuration has {path} {short(present)}; numbers are possible") from None
-        if len(factors) not in (1, len(form.parts)):
-            raise ValueError(f"the configuration has {len(factors)} {path}; {len(form.parts)} are possible")
-        if len(factors) > 1:
-            factors = np.repeat(factors, [_size(checkpoint.layout, part) for part in form.parts])
-        factor = factor * factors
-    return factor
 
 
 def add_flags(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:

@@ -22,6 +22,7 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError("format gguf needs the package gguf: pip install 'zerolm[gguf]'") from None
 
 from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.gguf.child_config import child_config
 from zerolm.carving.export.gguf.file_tensors import GgufTensor, Typed, check_names, entries
 from zerolm.carving.export.gguf.keys import (
     USUAL,
@@ -31,7 +32,6 @@ from zerolm.carving.export.gguf.keys import (
     add_pooling,
     add_windows,
     check_needs,
-    child_config,
     counts_by_layer,
 )
 from zerolm.carving.export.gguf.rope import add_rope, factors_of, parameters_of, rotated

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from made_tokenizers import word_piece
+from bert_tokenizers import bert_tokenizer
 from sentence_folders import LINES, sentence_folder
 from transformers import BertConfig, BertModel
 
@@ -36,7 +36,7 @@ from zerolm.networks.pooling import TokenPooling
 def encoder(folder: Path, mode: str | Sequence[str] = "mean", kinds: Sequence[str] = ()) -> Checkpoint:
     """A folder of sentence-transformers with a tokenizer that GGUF has."""
     checkpoint = Checkpoint.open(sentence_folder(folder, mode=mode, kinds=kinds))
-    word_piece(LINES, 64).save_pretrained(checkpoint.folder)
+    bert_tokenizer(LINES, 64).save_pretrained(checkpoint.folder)
     torch.manual_seed(0)
     model = BertModel(BertConfig.from_pretrained(checkpoint.folder))
     for parameter in model.parameters():

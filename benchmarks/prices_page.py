@@ -209,7 +209,11 @@ def plans(parts: Parts, scale: Scale) -> None:
         ("budget", "by prices", "KL", "by measuring", "KL", "by grid", "KL", "prices / the better"),
         rows,
     )
-    print("What follows a table, in seconds: finalists repaired and measured, and the whole of the grid.\n")
+    older = sorted(
+        {plan["entered"] for plan in parts.values() if isinstance(plan, dict) and "entered" in plan}
+    )
+    print("What follows a table, in seconds: finalists repaired and measured, and the whole of the grid.")
+    print("".join(f"Grids are entered {how}.\n" for how in older))
     rows = []
     for budget in every:
         row = [budget]

@@ -36,7 +36,7 @@ from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.masked_parent import experts_in, masked, replaced
+from zerolm.carving.experts.masked_parent import experts_module, masked, replaced
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.networks.opener import load_model, mapped_model, stock_tokenizer
 from zerolm.networks.roles import layer_list
@@ -91,7 +91,7 @@ class Mixture:
             for layer in fewer.by_layer:
                 module = layer_list(self.model)[layer]
                 if fewer.repaired.get(layer):
-                    experts = experts_in(self.checkpoint, module, layer)
+                    experts = experts_module(self.checkpoint, module, layer)
                     stack.enter_context(replaced(experts, fewer.repaired[layer]))
                 stack.enter_context(masked(module, fewer, layer))
             return self.apart(self.model)

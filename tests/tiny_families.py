@@ -10,6 +10,7 @@ from tiny_mixtures import GATED_DELTA, MAMBA, MIXTURES
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 from zerolm.families.known import families
+from zerolm.networks.roles import layers_of
 
 NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 SIZES: dict[str, Any] = {
@@ -154,3 +155,13 @@ AS_E2B: dict[str, Any] = PLAIN_GEMMA4 | {
     "num_hidden_layers": 6, "num_key_value_heads": 1,
     "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
 }  # fmt: skip
+
+
+def louder(kind: str) -> Any:
+    """Return a tiny model, of ``SHARING`` too, whose sub-blocks matter: they send eight times as much."""
+    network = random_model("gemma4_text", **AS_E2B) if kind == SHARING else random_model(kind)
+    with torch.no_grad():
+        for layer in layers_of(network):
+            for module in layer.writers.values():
+                module.get_parameter("weight").mul_(8.0)
+    return network

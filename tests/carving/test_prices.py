@@ -14,8 +14,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
+from stopped import Stopped, stopping_at
 from tiny import model
-from tiny_families import AS_E2B, SHARING, random_model
+from tiny_families import SHARING, louder
 from torch import Tensor
 from torch.nn import functional
 
@@ -39,16 +40,6 @@ BEHIND = ("olmo2", "glm4", "exaone4", "gemma4_text", SHARING, "distilbert", "nom
 """Families with norms behind attention and FFN, beside gemma2 and bert."""
 DECODERS = ("llama_biased", "mistral", "qwen3", "gemma2", "gpt2")
 BOTH = ("groups", "ffn")
-
-
-def tiny_of(name: str) -> Any:
-    """A tiny network with norms on outputs; its neurons are active."""
-    network = random_model("gemma4_text", **AS_E2B) if name == SHARING else random_model(name)
-    with torch.no_grad():
-        for layer in layers_of(network):
-            for module in layer.writers.values():
-                module.get_parameter("weight").mul_(8.0)
-    return network
 
 
 def criterion(network: Any) -> Additive:
@@ -92,7 +83,7 @@ def drawn(network: Any, ids: Tensor, index: int) -> Tensor:
 @pytest.mark.parametrize("name", [*DECODERS, "bert", "gpt2_wide", *BEHIND])
 def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
     """The whole network is differentiated at once; what goes is computed from the units that go."""
-    network = (tiny_of(name) if name in BEHIND else model(name)).eval()
+    network = (louder(name) if name in BEHIND else model(name)).eval()
     table = priced_losses(network, TOKENS, criterion(network), BOTH)
     by_sequence = network.get_output_embeddings() is None
     sizes, sums, count = dimensions_of(network), {}, 0
@@ -155,7 +146,7 @@ def test_small_cuts_cost_what_is_foretold(name: str) -> None:
 @pytest.mark.parametrize("name", ["olmo2", "glm4", "exaone4", "bert", "nomic_bert"])
 def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
     """They make up for the size of what is left, and of the last neuron as if it were all."""
-    network = tiny_of(name).eval()
+    network = louder(name).eval()
     by = Additive(importances(network, MANY, "output_energy"))
     foretold, measured = (make(network, MANY, by, BOTH) for make in (priced_losses, measured_losses))
     for kind in BOTH:
@@ -251,10 +242,6 @@ def test_padding_is_not_priced() -> None:
         np.testing.assert_allclose(tables[0].losses[kind], tables[1].losses[kind], rtol=1e-5)
 
 
-class Stopped(Exception):
-    pass
-
-
 @pytest.mark.parametrize("moment", [1, 2])
 def test_a_stopped_run_goes_on_to_the_same_prices(moment: int, tmp_path: Path) -> None:
     network, by, cache = model("llama"), criterion(model("llama")), ArrayCache(tmp_path)
@@ -263,12 +250,8 @@ def test_a_stopped_run_goes_on_to_the_same_prices(moment: int, tmp_path: Path) -
     def priced(progress: Any = lambda *_: None, cache: ArrayCache = ArrayCache()) -> LossTable:  # noqa: B008
         return priced_losses(network, TOKENS, by, BOTH, basis=basis, progress=progress, cache=cache)
 
-    def stop(_: str, done: int = 0, __: int = 0) -> None:
-        if done == 6 * moment + 1:  # three layers there and back
-            raise Stopped
-
     with pytest.raises(Stopped):
-        priced(stop, cache)
+        priced(stopping_at(6 * moment + 1), cache)  # three layers there and back
     numbers: list[int] = []
     again, whole = priced(lambda _, done, __: numbers.append(done), cache), priced()
     assert numbers == list(range(6 * moment, 19))

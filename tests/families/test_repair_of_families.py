@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-import torch
-from tiny_families import AS_E2B, SHARING, TINY, random_model
+from tiny_families import SHARING, TINY, louder
 
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.planning.sensitivity import Loss
@@ -15,27 +12,16 @@ from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.repair.walk import repair
 from zerolm.families.known import families
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.roles import layers_of
 from zerolm.text.tokens import random_tokens
 
 TOKENS = random_tokens(64, 48, 16, seed=5)
 CUT = [name for name in TINY if families()[name].cut.ffn]
 
 
-def network_of(name: str) -> Any:
-    """A tiny network whose sub-blocks matter: they send eight times as much."""
-    network = random_model("gemma4_text", **AS_E2B) if name == SHARING else random_model(name)
-    with torch.no_grad():
-        for layer in layers_of(network):
-            for module in layer.writers.values():
-                module.get_parameter("weight").mul_(8.0)
-    return network
-
-
 @pytest.mark.parametrize("name", [*CUT, SHARING])
 def test_a_repaired_network_loses_less(name: str) -> None:
     """Half of the neurons go. Falcon once lost more: it adds attention to the output of its FFN in place."""
-    network = network_of(name)
+    network = louder(name)
     parent = dimensions_of(network)
     ffn = np.arange(0, parent.ffn, 2)
     layers = [LayerCut(layer, np.arange(parent.kv_heads), ffn) for layer in range(parent.depth)]

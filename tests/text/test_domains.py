@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from zerolm.text.domains import domains_of
+from zerolm.carving.request import MethodRequest
+from zerolm.settings.domains import domains_of
+from zerolm.settings.kinds import KINDS
+from zerolm.settings.request import settings_of
 
 
 def test_names_stand_before_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,3 +23,14 @@ def test_names_stand_before_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert domains_of("a=b") == {}
     with pytest.raises(ValueError, match="'code' has two texts"):
         domains_of("code=a,code=b")
+
+
+def test_a_run_names_texts_wherever_it_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Absolute paths, of files with a comma in their name, too; words stay."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b,c.txt").write_text("words")
+    text = next(each for each in settings_of(MethodRequest) if each.name == "text")
+    kind = KINDS["texts"]
+    assert kind.repeatable(text, "chat=b,c.txt,noise=random") == f"chat={tmp_path / 'b,c.txt'},noise=random"
+    assert kind.repeatable(text, "b,c.txt") == str(tmp_path / "b,c.txt")
+    assert kind.repeatable(text, "random") == "random"

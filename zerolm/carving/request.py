@@ -12,9 +12,9 @@ from typing import Any, Final, Self
 
 from zerolm.settings import nearest, shown
 from zerolm.settings.budgets import budgets, limits
+from zerolm.settings.domains import domains_of
 from zerolm.settings.request import part, setting
 from zerolm.text import defaults
-from zerolm.text.domains import domains_of
 
 SHAPES: Final = ("uniform", "per-layer")
 PLANS: Final = ("weights", "prices", "measured", "heuristic")

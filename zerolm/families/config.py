@@ -79,6 +79,10 @@ class ModelSizes(CoreSizes):
         parts = [int(label) if label.isdigit() else self.sizes.get(label) for label in axis.split("+")]
         return None if None in parts else sum(size for size in parts if size is not None)
 
+    def size(self, label: str) -> int:
+        """Return a size by the name that rules have for it: of an axis, or a count."""
+        return int(getattr(self, label)) if label in COUNT_LABELS else self.sizes[label]
+
 
 def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
     """Return the sizes that a configuration gives; ``ValueError`` for what is no size, or does not divide."""
@@ -216,11 +220,8 @@ def remembered(family: Family, sizes: ModelSizes, kinds: frozenset[str]) -> Reme
     """Return what a layer of these kinds keeps of earlier tokens."""
     for memory in family.config.memory:
         if not memory.kinds or kinds & set(memory.kinds):
-
-            def size(label: str) -> int:
-                return getattr(sizes, label) if label in COUNT_LABELS else sizes.sizes[label]
-
-            return Remembered(*(value(rule, size) for rule in (memory.token, memory.state, memory.products)))
+            rules = memory.token, memory.state, memory.products
+            return Remembered(*(value(rule, sizes.size) for rule in rules))
     return Remembered(2 * sizes.sizes["kv"], 0, 2 * sizes.sizes["q"])
 
 

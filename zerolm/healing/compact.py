@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +52,7 @@ class Compact:
     def train_only(self, role: str) -> None:
         """Let gradients reach the weights of this role alone; ``ValueError`` where there are none."""
         slots = self.checkpoint.layout.slots
-        places = [name for stored, names in self._parameters().items() for name in names
+        places = [name for stored, names, _ in self._parameters() for name in names
                   if slots[stored].role == role]  # fmt: skip
         for name in places:
             self.model.get_parameter(name).requires_grad_(True)
@@ -60,27 +61,24 @@ class Compact:
                 f"a {self.checkpoint.family.name} like this one has no {role} to train: leave --only out"
             )
 
-    def _parameters(self) -> dict[str, list[str]]:
-        """Return the network's parameters that each tensor of the child holds, where it holds whole ones."""
+    def _parameters(self) -> Iterator[tuple[str, list[str], bool]]:
+        """Yield each tensor of the child, the network's parameters that it holds, and whether it has all."""
         weights = {name for name, _ in self.model.named_parameters()}
         body = body_of(self.model)
         prefix = "".join(f"{name}." for name, part in self.model.named_children() if part is body)
-        return {
-            stored: [name for role in roles for name in {role: 0, f"{prefix}{role}": 0} if name in weights]
-            for stored, roles in parameters(self.checkpoint).items()
-        }
+        for stored, roles in parameters(self.checkpoint).items():
+            names = [name for role in roles for name in {role: 0, f"{prefix}{role}": 0} if name in weights]
+            yield stored, names, len(names) == len(roles)
 
     def values(self) -> dict[str, NDArray[np.float32]]:
         """Return the weights as they are now by the names of the child's tensors."""
         weights = dict(self.model.named_parameters())
         stored_in: dict[str, list[str]] = {}
         values = dict[str, NDArray[np.float32]]()
-        roles_of = parameters(self.checkpoint)
-        for stored, names in self._parameters().items():
-            roles = roles_of[stored]
-            if len(names) == len(roles) == 1:
+        for stored, names, has_all in self._parameters():
+            if has_all and len(names) == 1:
                 stored_in.setdefault(names[0], []).append(stored)
-            elif len(names) == len(roles):
+            elif has_all:
                 arrays = [_array(weights[name]) for name in names]
                 axis = self.checkpoint.layout.slots[stored].parts[0].axis
                 values[stored] = np.concatenate(arrays, axis)

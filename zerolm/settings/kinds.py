@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Final, Literal, Protocol
 
+from zerolm.settings.domains import domains_of
 from zerolm.settings.messages import shown
 from zerolm.settings.units import (
     is_finite,
@@ -155,10 +156,10 @@ class TextsKind(PathKind):
         return super().check(setting, value)
 
     def repeatable(self, setting: DeclaredSetting, value: Any) -> Any:
-        if not isinstance(value, str) or os.path.exists(value):
+        named = domains_of(value)
+        if not named:
             return super().repeatable(setting, value)
-        named = (part.partition("=") for part in value.split(","))
-        return ",".join(f"{name}{equals}{absolute(path)}" for name, equals, path in named)
+        return ",".join(f"{name}={absolute(path)}" for name, path in named.items())
 
 
 class NumberKind(Kind):

@@ -13,9 +13,9 @@ from torch.nn import functional
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.sentences import longest_of
 from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
+from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.documents import Text, read_text, whole_text
-from zerolm.text.domains import domains_of
 from zerolm.text.pairs import sentences_of
 from zerolm.text.tokens import Tokens, line_tokens, padded_lines, random_tokens, running_tokens
 

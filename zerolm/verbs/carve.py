@@ -11,12 +11,12 @@ from zerolm.carving.request import MethodRequest, SizeRequest, methods_of
 from zerolm.cost_columns import COLUMNS, cost_label, shown_costs
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest, TrainedOn
+from zerolm.settings.domains import domains_of
 from zerolm.settings.request import PLACED, Request, part, setting, settings_of, values_of
 from zerolm.show.charts import Axis, Bar, Bars, LayerSizes, Strips, from_zero
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, sentence, show_cost, span
 from zerolm.text.defaults import RANDOM
-from zerolm.text.domains import domains_of
 from zerolm.verbs import shared
 from zerolm.verbs.carve_experts import ChildExperts
 from zerolm.verbs.carve_types import ChildTypes, EqualBytesRow, TypeRow

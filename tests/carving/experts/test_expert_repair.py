@@ -13,6 +13,7 @@ from carvings import carve, rebuild
 from packed_mixtures import packed_mixture
 from safetensors.torch import load_file
 from saved_mixtures import mixture
+from stopped import Stopped, stopping_at
 from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
@@ -118,15 +119,8 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
     model, tokens = mapped_model(checkpoint), Tokens(torch.randint(64, (40, 24)))
     whole, shares = repaired_experts(fewer, model, tokens)
 
-    class Stopped(Exception):
-        pass
-
-    def stop(words: str, step: int = 0, of: int = 0) -> None:
-        if step == 2:
-            raise Stopped
-
     with pytest.raises(Stopped):
-        repaired_experts(fewer, model, tokens, cache=cache, progress=stop)
+        repaired_experts(fewer, model, tokens, cache=cache, progress=stopping_at(2))
     again, left = repaired_experts(fewer, model, tokens, cache=cache)
     assert left == pytest.approx(shares)
     assert {layer: sorted(each) for layer, each in again.items()} == {

@@ -11,6 +11,7 @@ import torch
 from carvings import carve
 from safetensors.torch import load_file
 from saved_mixtures import mixture
+from stopped import Stopped, stopping_at
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
@@ -101,15 +102,8 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
     model = mapped_model(checkpoint)
     whole = expert_use(checkpoint, model, text)
 
-    class Stopped(Exception):
-        pass
-
-    def stop(words: str, step: int = 0, of: int = 0) -> None:
-        if step == 2:
-            raise Stopped
-
     with pytest.raises(Stopped):
-        expert_use(checkpoint, model, text, cache=cache, progress=stop)
+        expert_use(checkpoint, model, text, cache=cache, progress=stopping_at(2))
     steps: list[int] = []
     again = expert_use(
         checkpoint, model, text, cache=cache, progress=lambda words, step=0, of=0: steps.append(step)

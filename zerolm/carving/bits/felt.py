@@ -35,6 +35,9 @@ FELT_TOKENS: Final = 1 << 12
 FELT_OF_SEQUENCES: Final = 1 << 14
 """Tokens of an encoder, each of whose sequences is one sample."""
 FELT_BATCH: Final = 2
+UNTIED: Final = ("embedding", "head")
+EMBEDDING: Final = ("embedding",)
+"""Of an encoder, and of a decoder whose head is its embedding."""
 Place = tuple[int | None, str]
 """A layer and the role of a matrix in it; None and ``embedding`` or ``head`` outside the layers."""
 
@@ -93,13 +96,13 @@ def felt_matrices(
     count = sum(int(tokens.sum()) if predicts else len(tokens) for tokens in counted)
     depth = len(layer_list(model))
     places: list[Place] = [(layer, role) for layer in range(depth) for role in paths]
-    places += [(None, role) for role in _ends(predicts=predicts)]
+    places += [(None, role) for role in outside_layers(predicts=predicts)]
     return {place: _mean(sums, _name(*place), count) for place in places}
 
 
-def _ends(*, predicts: bool) -> tuple[str, ...]:
-    """Return the roles of matrices outside the layers."""
-    return ("embedding", "head") if predicts else ("embedding",)
+def outside_layers(*, predicts: bool) -> tuple[str, ...]:
+    """Return the roles of matrices outside the layers that something is felt of."""
+    return UNTIED if predicts else EMBEDDING
 
 
 def _name(layer: int | None, role: str) -> str:
@@ -109,7 +112,7 @@ def _name(layer: int | None, role: str) -> str:
 def _empty(model: PreTrainedModel, blocks: Blocks) -> Arrays:
     """Return sums of nothing yet, of every matrix."""
     hidden = int(model.config.hidden_size)
-    shapes = {name: (blocks.vocab, hidden) for name in _ends(predicts=blocks.predicts)}
+    shapes = {name: (blocks.vocab, hidden) for name in outside_layers(predicts=blocks.predicts)}
     for number, layer in enumerate(layer_list(model)):
         for role, path in places_of(model).modules.projections.items():
             rows, columns = layer.get_submodule(path).get_parameter("weight").shape

@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Bools, Floats, Ints
-from zerolm.carving.bits.felt import Place
+from zerolm.carving.bits.felt import EMBEDDING, Place, outside_layers
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
-from zerolm.carving.bits.prices import ATTENTION, EMBEDDING, FFN, UNTIED, RolePrices, TypePrices, roles_of
+from zerolm.carving.bits.prices import ATTENTION, FFN, RolePrices, TypePrices, roles_of
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.planning.part_costs import Choices, part_costs
@@ -22,7 +22,7 @@ from zerolm.carving.planning.sizes import choices, widths
 from zerolm.carving.request import SizeRequest
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.gguf.names import ADDED, roles_in
+from zerolm.checkpoints.gguf.names import ADDED, held_in_file
 from zerolm.checkpoints.weight_types import WeightType
 from zerolm.costs import CostModel
 from zerolm.solvers.problem import UNBOUNDED, Budgets
@@ -233,14 +233,13 @@ class PlainBytes:
         counts = {"groups": choices.groups, "ffn": choices.ffn}
         sizes = {kind: np.zeros(len(each), np.int64) for kind, each in counts.items()}
         totals: dict[int | None, int] = dict.fromkeys((None, *range(parent.depth)), 0)
-        family = checkpoint.family
-        held = None if family.task == "next" else roles_in(family)
+        held = held_in_file(checkpoint.family)
         for layer in totals:
             for name in layout.layer(layer).values():
                 role, shape = layout.slots[name].role, checkpoint.tensors[name].shape
                 label, *more = layout.slots[name].axes
                 parts = list(parent.parts(label))
-                if held is not None and role not in held:
+                if not held(role):
                     continue
                 if more:
                     totals[layer] += 4 * math.prod(shape) if role in ADDED else 0
@@ -374,13 +373,17 @@ def smallest(backbones: Backbones) -> int:
 
 def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
     """Return the bytes of what is float32 in a child whose matrices have types."""
+    groups = tuple(sorted({len(layer.groups) for layer in cut.layers}))
+    ffn = tuple(sorted({len(layer.ffn) for layer in cut.layers}))
     width = cut.narrowing.width if cut.narrowing else None
-    total = 0
-    for layer in cut.layers:
-        chosen = Choices((len(layer.groups),), (len(layer.ffn),), (1,), width=width)
-        plain = PlainBytes.of(checkpoint, cut.parent, chosen)
-        total += int(plain.groups[0] + plain.ffn[0] + plain.layer[layer.layer])
-    return total + plain.ends
+    plain = PlainBytes.of(checkpoint, cut.parent, Choices(groups, ffn, (len(cut.layers),), width=width))
+    each = (
+        plain.groups[groups.index(len(layer.groups))]
+        + plain.ffn[ffn.index(len(layer.ffn))]
+        + plain.layer[layer.layer]
+        for layer in cut.layers
+    )
+    return int(sum(each)) + plain.ends
 
 
 def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: SizeRequest) -> int:
@@ -397,7 +400,7 @@ def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: S
             sides.append(sum(each) + getattr(plain, kind))
         layer = sum(int(side.min()) for side in sides)
         tied = checkpoint.layout.tied if width is None else width.tied
-        outside = EMBEDDING if tied or checkpoint.family.task != "next" else UNTIED
+        outside = EMBEDDING if tied else outside_layers(predicts=checkpoint.family.task == "next")
         ends = sum(prices.fewest(width, role, np.array([1]))[0] for role in outside)
         norms = int(np.sort(plain.layer)[: chosen.depth[0]].sum())
         total = chosen.depth[0] * layer + norms + int(ends) + plain.ends

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.bits.felt import FeltMatrix, Place
+from zerolm.carving.bits.felt import EMBEDDING, UNTIED, FeltMatrix, Place, outside_layers
 from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.importance.criterion import Criterion
@@ -39,9 +39,6 @@ ROWS_AT_ONCE: Final = 1024
 ATTENTION: Final = ("q", "k", "v", "o")
 FFN: Final = ("gate", "up", "down")
 WRITTEN: Final = ("o", "down")
-UNTIED: Final = ("embedding", "head")
-EMBEDDING: Final = ("embedding",)
-"""Of an encoder, and of a decoder whose head is its embedding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +131,12 @@ class TypePrices:
     def parent(self) -> Dimensions:
         return dimensions(self.checkpoint)
 
-    @property
+    @cached_property
     def attention(self) -> tuple[str, ...]:
         """The roles of the matrices of attention, ``q+k+v`` where they are one."""
         return roles_of(self.checkpoint, ATTENTION)
 
-    @property
+    @cached_property
     def ffn(self) -> tuple[str, ...]:
         """The roles of an FFN's matrices."""
         return roles_of(self.checkpoint, FFN)
@@ -147,7 +144,7 @@ class TypePrices:
     @property
     def _ends(self) -> tuple[str, ...]:
         """The roles outside the layers that something is felt of."""
-        return UNTIED if self.checkpoint.family.task == "next" else EMBEDDING
+        return outside_layers(predicts=self.checkpoint.family.task == "next")
 
     def candidates(self, name: str) -> tuple[WeightType, ...]:
         """Return the types that a tensor of the parent may take, the one that it is stored in among them.

@@ -36,7 +36,7 @@ from zerolm.carving.pruning import Repaired, carved_layer
 from zerolm.carving.width.in_memory import put
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised
-from zerolm.checkpoints.gguf.names import roles_in
+from zerolm.checkpoints.gguf.names import held_in_file
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import final_norm, places_of
@@ -67,14 +67,14 @@ class WeighedChild:
     @cached_property
     def tensors(self) -> dict[Place, ChildTensor]:
         """The child's matrices by the parent's layer and their role."""
-        tied, family = self.child.parent.layout.tied, self.child.parent.family
-        held = None if family.task == "next" else roles_in(family)
+        parent = self.child.parent
+        held = held_in_file(parent.family)
         return {
             (None if tensor.kept is None else tensor.kept.layer, tensor.role): tensor
             for tensor in self.child.tensors()
             if has_type(tensor)
-            and not (tied and tensor.role == "head" and not tensor.is_made_anew)
-            and (held is None or tensor.role in held)
+            and not (parent.layout.tied and tensor.role == "head" and not tensor.is_made_anew)
+            and held(tensor.role)
         }
 
     def values(self, place: Place) -> Values:

@@ -44,7 +44,7 @@ from zerolm.networks.opener import mapped_model
 from zerolm.progress import Progress
 from zerolm.settings import shown
 from zerolm.settings.compute import ComputeRequest
-from zerolm.text.domains import domains_of
+from zerolm.settings.domains import domains_of
 
 FORMAT: Final = "hf"
 BY_BYTES: Final = "bytes"
@@ -101,12 +101,17 @@ class ExpertCarving:
         text = self.methods.text
         if text is None or not expert_worth.needs_tokens(self.methods.criterion):
             return {}
-        several = domains_of(text)
-        texts = {name: f"{name}={one}" for name, one in several.items()} or {"": text}
-        return {name: self._use(replace(self.methods, text=one)) for name, one in texts.items()}
+        several = {name: f"{name}={one}" for name, one in domains_of(text).items()}
+        return {name: self._use(self._session(one)) for name, one in several.items()} or {
+            "": self._use(self.session)
+        }
 
-    def _use(self, methods: Methods) -> dict[int, Arrays]:
-        session = Session(self.checkpoint, methods, self.progress, self.compute)
+    def _session(self, text: str) -> Session:
+        """Return a session on one of several texts."""
+        return Session(self.checkpoint, replace(self.methods, text=text), self.progress, self.compute)
+
+    def _use(self, session: Session) -> dict[int, Arrays]:
+        """Return the sums of the pass over the text of a session, by layer."""
         if session.tokens.ids.shape[1] < 2:
             raise ValueError("the text has one token a sequence; two at least are needed")
         cache = session.cache("experts")
@@ -219,10 +224,10 @@ class ExpertCarving:
 
     def _stays(self, layer: int, kept: Ints) -> dict[str, float]:
         """Return by domain what share of the worth of all experts stays; by pairs what leaves is not lost."""
+        if self.recipe is not None or len(domains_of(self.methods.text)) < 2:
+            return {}
         shares = {}
-        for name, use in (
-            self.uses.items() if len(domains_of(self.methods.text)) > 1 and self.recipe is None else ()
-        ):
+        for name, use in self.uses.items():
             worth = self._by_sums(use[layer])
             gone = np.setdiff1d(np.arange(len(worth)), kept)
             lost = worth[np.ix_(gone, gone)] if worth.ndim > 1 else worth[gone]

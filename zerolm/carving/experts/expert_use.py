@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.carving.experts.fewer_experts import AXIS, expert_layers
-from zerolm.carving.experts.masked_parent import experts_in
+from zerolm.carving.experts.masked_parent import experts_module
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
@@ -103,7 +103,7 @@ def expert_use(
 
 def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:
     """Return the module of a layer's experts; ``ValueError`` where it is not called with gates."""
-    experts = experts_in(checkpoint, module, layer)
+    experts = experts_module(checkpoint, module, layer)
     if len(inspect.signature(experts.forward).parameters) < ARGUMENTS:
         raise ValueError(
             f"the gates of a {checkpoint.family.name} scale what its experts read, so that tokens do not "

@@ -123,7 +123,7 @@ def replaced(experts: nn.Module, matrices: Mapping[int, Any]) -> Iterator[None]:
         experts.down_proj = before
 
 
-def experts_in(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:
+def experts_module(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:
     """Return the module of the experts of a layer."""
     slots = checkpoint.layout.slots.values()
     name = next(slot.parameter for slot in slots if slot.layer == layer and slot.role == DOWN)
@@ -132,7 +132,7 @@ def experts_in(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Modu
 
 def _repaired(module: nn.Module, fewer: FewerExperts, layer: int) -> AbstractContextManager[None]:
     matrices = fewer.repaired.get(layer)
-    return replaced(experts_in(fewer.parent, module, layer), matrices) if matrices else nullcontext()
+    return replaced(experts_module(fewer.parent, module, layer), matrices) if matrices else nullcontext()
 
 
 def compare_bytes(child: Checkpoint, outgoing: Sequence[Outgoing]) -> None:

@@ -35,7 +35,6 @@ from zerolm.carving.backward import (
     readers_and_writers,
     readings_of,
     together,
-    writers,
     writers_and_norms,
 )
 from zerolm.carving.fisher import Fisher
@@ -86,19 +85,21 @@ class UnitPrices:
         role = {"groups": "o", "ffn": "down"}[self.kind]
         if role not in felt.values.inputs:
             return  # the layer has no such units
-        columns = matrix(writers(felt.ours)[role])  # (d, k)
-        if f"behind_{role}" in felt.values.outputs:
-            change = self._normalised(felt, blocks, role)
-            self.sums[felt.layer] += squares(change, felt.tokens, by_sequence=self.by_sequence)
-            return
+        change = self._normalised if f"behind_{role}" in felt.values.outputs else self._added
+        changes = change(felt, blocks, role)  # (b, t, s)
+        self.sums[felt.layer] += squares(changes, felt.tokens, by_sequence=self.by_sequence)
+
+    def _added(self, felt: Felt, blocks: Blocks, role: str) -> Tensor:
+        """Return G . (what goes of an output matrix's output) of each size, (b, t, s)."""
+        columns = matrix(felt.ours.writers[role])  # (d, k)
         each = felt.values.inputs[role] * blocks.compute.product(felt.gradients.outputs[role], columns)
         goes = self.goes[felt.layer].to(each)  # (units, s)
         units = each.reshape(*each.shape[:2], len(goes), -1).sum(-1)  # (b, t, units) of (b, t, k)
-        self.sums[felt.layer] += squares(units @ goes, felt.tokens, by_sequence=self.by_sequence)
+        return units @ goes
 
     def _normalised(self, felt: Felt, blocks: Blocks, role: str) -> Tensor:
         """Return G . (change of what the norm behind an output matrix sends) of each size, (b, t, s)."""
-        writer, norm = felt.ours.writers[role], felt.ours.norms[f"behind_{role}"]
+        writer, norm = felt.ours.writers[role], felt.ours.behind[f"behind_{role}"]
         sent, upstream = (each.outputs[f"behind_{role}"] for each in (felt.values, felt.gradients))
         inputs, columns, offset = felt.values.inputs[role], matrix(writer), bias(writer)
         out = felt.values.inputs[f"behind_{role}"] - felt.values.outputs[role]  # the stream, or nothing

@@ -13,7 +13,6 @@ from zerolm.carving.export.folder import configuration, lists_by_layer
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import form_in
-from zerolm.families.config import COUNT_LABELS, ModelSizes
 from zerolm.families.rule import value
 from zerolm.families.values import short
 from zerolm.networks.opener import one_line
@@ -55,11 +54,6 @@ def attribute(config: PreTrainedConfig, path: str) -> Any:
     return result
 
 
-def ruled_size(sizes: ModelSizes, rule: str) -> int:
-    """Return what a rule on sizes gives."""
-    return value(rule, lambda label: getattr(sizes, label) if label in COUNT_LABELS else sizes.sizes[label])
-
-
 def factors_by_row(checkpoint: Checkpoint, cut: Cut, role: str) -> Floats:
     """Return what a file multiplies the rows of a tensor by, (rows,), or (1,) where it is one for all."""
     form = form_in(checkpoint.family, role)
@@ -73,6 +67,6 @@ def factors_by_row(checkpoint: Checkpoint, cut: Cut, role: str) -> Floats:
         if len(factors) not in (1, len(form.parts)):
             raise ValueError(f"the configuration has {len(factors)} {path}; {len(form.parts)} are possible")
         if len(factors) > 1:
-            factors = np.repeat(factors, [ruled_size(checkpoint.layout, part) for part in form.parts])
+            factors = np.repeat(factors, [value(part, checkpoint.layout.size) for part in form.parts])
         factor = factor * factors
     return factor

@@ -16,12 +16,13 @@ from gguf import GGUFWriter, PoolingType
 from gguf import constants as gguf_constants
 from transformers import PreTrainedConfig
 
-from zerolm.carving.export.gguf.child_config import MISSING, attribute, ruled_size
+from zerolm.carving.export.gguf.child_config import MISSING, attribute
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
 from zerolm.families.config import ModelSizes, resized
 from zerolm.families.family import EQUAL, NO, Family
+from zerolm.families.rule import value
 from zerolm.families.values import short
 
 RMS: Final = "layer_norm_rms_eps"
@@ -94,7 +95,7 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
         if present is not None:
             _add(writer, key, present)
     for key, rule in rules.items():
-        _add(writer, key, ruled_size(layout, rule))
+        _add(writer, key, value(rule, layout.size))
 
 
 def _sections(config: PreTrainedConfig, default: Sequence[int], head_size: int) -> list[int]:
@@ -177,7 +178,7 @@ def counts_by_layer(checkpoint: Checkpoint, cut: Cut, key: str) -> list[int]:
         rule = next(
             (rule for when, rule in rules.items() if when in kinds or _is_none(sizes, when)), USUAL[key]
         )
-        counts.append(ruled_size(sizes, rule))
+        counts.append(value(rule, sizes.size))
     return counts
 
 

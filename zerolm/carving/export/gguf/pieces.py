@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from zerolm.architecture import Ints
 from zerolm.carving.export.child_tensors import ChildTensor
 from zerolm.checkpoints.gguf.names import form_in
-from zerolm.families.config import COUNT_LABELS, ModelSizes
 from zerolm.families.rule import value
 
 LATENT: Final = "kv_b"
@@ -92,7 +91,7 @@ def _shape_in_file(tensor: ChildTensor) -> tuple[int, ...]:
     """Return the shape that the document says a file has, empty where it says none."""
     checkpoint = tensor.child.parent
     rules = form_in(checkpoint.family, tensor.role).shape
-    return tuple(value(rule, lambda of: _size(checkpoint.layout, of)) for rule in rules)
+    return tuple(value(rule, checkpoint.layout.size) for rule in rules)
 
 
 def _fused(tensor: ChildTensor, axes: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, list[Ints]]:
@@ -125,8 +124,8 @@ def _tiled(tensor: ChildTensor, label: str, length: int) -> Ints:
     if groups is None:
         return np.arange(length)
     axis = checkpoint.family.config.axes.get(label)
-    unit = 1 if axis is None else length // _size(checkpoint.layout, axis.each)
-    return in_turn(length, _size(checkpoint.layout, groups), unit)
+    unit = 1 if axis is None else length // checkpoint.layout.size(axis.each)
+    return in_turn(length, checkpoint.layout.size(groups), unit)
 
 
 def in_turn(length: int, groups: int, unit: int) -> Ints:
@@ -146,12 +145,7 @@ def _parts_of_unit(tensor: ChildTensor, label: str) -> list[int]:
     axis = checkpoint.family.config.axes.get(label)
     if axis is None or len(axis.parts) < 2:
         return []
-    layout = checkpoint.layout
-    return [value(part, lambda of: _size(layout, of)) for part in axis.parts]
-
-
-def _size(sizes: ModelSizes, label: str) -> int:
-    return int(getattr(sizes, label)) if label in COUNT_LABELS else sizes.sizes[label]
+    return [value(part, checkpoint.layout.size) for part in axis.parts]
 
 
 def _of_units(parts: Sequence[int], length: int) -> list[Ints]:

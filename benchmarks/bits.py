@@ -262,9 +262,7 @@ class Parent:
         shape = ("uniform", "per-layer")[number % 2]
         size = SizeRequest.of(budgets={"max_weight_bytes": int(share * self.params)}, shape=shape)
         planner = TypePlanner(self.checkpoint, size, self.session, StoredCosts(), silent)
-        by = self.session.table(
-            self.session.importance(), ["groups", "ffn"], with_stream=True, by_layer=False
-        )
+        by = self.session.table(self.session.importance(), ["groups", "ffn"], with_stream=True)
         plans = planner.foretold(by)
         plan: TypedPlan = plans[number % len(plans)]
         cut = planner.narrowed(plan)

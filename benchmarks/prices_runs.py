@@ -234,11 +234,12 @@ class Parent:
 
         They are of the cache where they were made before.
         """
-        ways = {"prices": ("prices", False), "measured": ("measured", False), "repaired": ("prices", True)}
-        return {
-            name: self.session.by(plan).table(self.criterion, KINDS, with_stream=True, by_layer=by_layer)
-            for name, (plan, by_layer) in ways.items()
-        }
+        priced, measured = (
+            self.session.by(plan).table(self.criterion, KINDS, with_stream=True)
+            for plan in ("prices", "measured")
+        )
+        assert priced.repaired is not None
+        return {"prices": priced, "measured": measured, "repaired": priced.repaired}
 
     def single_cuts(self) -> dict[str, list[tuple[float, float]]]:
         """Return the foretold and the measured loss of every single cut that was measured, by its kind."""

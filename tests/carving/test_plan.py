@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from tiny import model, saved
 from zerolm.architecture import Ints
 from zerolm.carving.importance.criteria import WEIGHTS_ONLY, criterion_of
 from zerolm.carving.importance.criterion import Criterion
-from zerolm.carving.kept_units import Dimensions, dimensions
+from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.planning.part_costs import part_costs
+from zerolm.carving.planning.plan import NEAR, Planned, finalists
 from zerolm.carving.planning.sizes import choices, costs_of, plan_of
 from zerolm.carving.recipe import from_layers, to_layers
 from zerolm.carving.request import SizeRequest
@@ -286,3 +288,28 @@ def test_recipes_go_round_and_are_checked(parents: dict[str, Checkpoint]) -> Non
     ):
         with pytest.raises(ValueError, match=r"recipe|ascend"):
             from_layers(cut.parent, wrong)
+
+
+def ranking(sizes: list[int], losses: list[float]) -> list[Planned]:
+    """Plans by the neurons that stay in their one layer, the least loss first."""
+    parent = Dimensions(1, 8, 2, 2, 4, 9)
+    order = sorted(range(len(sizes)), key=losses.__getitem__)
+    return [Planned(Cut.of(parent, [0], lambda _, f=sizes[i]: (1, f)), {}, -losses[i], True) for i in order]
+
+
+@given(
+    st.lists(st.lists(st.floats(0.1, 1.0), min_size=1, max_size=6), min_size=1, max_size=3),
+    st.integers(1, 4),
+    st.randoms(),
+)
+def test_finalists_come_from_each_ranking_in_turn(losses: list[list[float]], most: int, random: Any) -> None:
+    ranked = [ranking(random.sample(range(1, 10), len(row)), row) for row in losses]
+    chosen = finalists(ranked, most)
+    wanted: list[int] = []
+    for place in range(6):
+        for plans in ranked:
+            if place < len(plans) and -plans[place].worth <= NEAR * -plans[0].worth:
+                ffn = len(plans[place].cut.layers[0].ffn)
+                wanted += [ffn] * (ffn not in wanted)
+    assert [len(plan.cut.layers[0].ffn) for plan in chosen] == wanted[:most]
+    assert chosen[0] is ranked[0][0]

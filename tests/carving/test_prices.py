@@ -26,7 +26,7 @@ from zerolm.carving.importance.criterion import Additive
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.planning import prices
 from zerolm.carving.planning.prices import PRICE_BATCH, StreamPrices, bent, priced_losses, steps
-from zerolm.carving.planning.sensitivity import LossTable, measured_losses
+from zerolm.carving.planning.sensitivity import LossTable, measured_losses, midway
 from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.width.loss_basis import loss_basis
 from zerolm.carving.width.narrowing import Width
@@ -182,8 +182,8 @@ def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
     stream_prices.above(0, reading)
     x = normalised(stream).double()
     cases = (
-        (stream_prices.lost[0], basis),
-        (stream_prices._lost(reading, *stream_prices.inside), replace(basis, last=felt.stream["energy"])),
+        (stream_prices.lost[0][0], basis),
+        (stream_prices._lost(reading, *stream_prices.inside[1]), replace(basis, last=felt.stream["energy"])),
     )
     for losses, known in cases:
         for place in (3, 20, 40):
@@ -198,11 +198,12 @@ def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
     felt = fisher(network, MANY, with_stream=True)
     by = Additive(importances(network, MANY, "surgeon", fisher=felt))
     basis = loss_basis(network, felt)
-    cut, repaired = (
-        priced_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, felt)
-    )
-    assert repaired.is_repaired
-    assert not cut.is_repaired
+    alone, cut = (priced_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, felt))
+    repaired = cut.repaired
+    assert repaired is not None
+    assert alone.repaired is None
+    for kind in BOTH:
+        assert np.array(alone.losses[kind]).tolist() == np.array(cut.losses[kind]).tolist()
     assert (repaired.gone == cut.gone).all()
     for kind in BOTH:
         for layer, losses in enumerate(repaired.losses[kind]):
@@ -213,6 +214,28 @@ def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
     assert repaired.stream is not None
     assert repaired.stream.losses[False].sum() < cut.stream.losses[False].sum()
     assert (repaired.stream.losses[False][:-1] > 0.0).all()
+    first, between, last = cut.every
+    assert (first, last) == (cut, repaired)
+    for kind in BOTH:
+        squares = np.array(first.losses[kind]) * np.array(last.losses[kind])
+        np.testing.assert_allclose(np.array(between.losses[kind])[:, :-1] ** 2, squares[:, :-1])
+    assert between.stream is not None
+    squares = cut.stream.losses[False] * repaired.stream.losses[False]
+    np.testing.assert_allclose(between.stream.losses[False] ** 2, squares)
+    np.testing.assert_allclose(between.gone, cut.gone)
+    assert alone.every == [alone]
+
+
+def test_where_one_table_loses_nothing_midway_is_half() -> None:
+    by = Additive({"ffn": [np.arange(3.0)], "groups": [np.arange(1.0)]})
+    sizes = {"ffn": np.array([1, 2, 3]), "groups": np.array([1])}
+    tables = [
+        LossTable(by, sizes, {"ffn": [np.array(row)], "groups": [np.zeros(1)]}, np.array([row[0]]))
+        for row in ([0.9, 0.4, 0.0], [0.4, 0.0, 0.0])
+    ]
+    between = midway(*tables)
+    assert between.losses["ffn"][0].tolist() == pytest.approx([0.6, 0.2, 0.0])
+    assert between.gone.tolist() == pytest.approx([0.6])
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2_tied"])

@@ -16,7 +16,7 @@ from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planning.part_costs import StoredCosts, stored_bits, window_note
-from zerolm.carving.planning.plan import Planned
+from zerolm.carving.planning.plan import Planned, finalists
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.planning.sizes import (
     budgets_of,
@@ -55,9 +55,8 @@ if TYPE_CHECKING:
 NOWHERE: Final = Destination()
 ANYWHERE: Final = ComputeRequest()
 FINALISTS: Final = 3
+"""So many of the best plans at most are repaired and measured before one of them is chosen."""
 REQUANTISED: Final = "the parent is quantised already: losses are beside it as it is"
-NEAR: Final = 2.0
-"""So many plans at most are measured, of those that are foretold to lose no more than twice the least."""
 
 
 def carve(
@@ -303,7 +302,7 @@ class Carving:
             dimensions(self.checkpoint),
             replace(methods, sequences=len(session.tokens)),
             self._narrows,
-            FINALISTS if self._narrows else 0,
+            self._finalists(session),
             self.destination.folder is not None,
             0 if self.typing is None else len(self.typing.types),
         )
@@ -317,6 +316,11 @@ class Carving:
         session = _session(self.checkpoint, methods, self.compute, self.progress)
         announce(self.progress, _time_note(methods))
         return replace(self, methods=methods, session=session)
+
+    def _finalists(self, session: Session) -> int:
+        """Return how many of the best plans are repaired and measured before one of them is chosen."""
+        many = self.methods.plan == "prices" and bool(self.size.budgets) and session.foretells_repair
+        return FINALISTS if self._narrows or many else 0
 
     @property
     def _narrows(self) -> bool:
@@ -337,11 +341,19 @@ class Carving:
         if self.methods.plan == "weights" or session is None:
             return self._with_notes(plan_of(checkpoint, criterion, size, self.costs))
         table = self._table(session, criterion)
-        plan, measured = self._best_measured(session, plans_of(checkpoint, table, size, self.costs))
-        predicted = table.predicted(self.narrowed(plan.cut, plan.width))
-        by_width = table.stream.by_width(checkpoint.layout.tied) if table.stream else None
-        name = "predicted_repaired" if table.is_repaired else "predicted"
+        ranked = [plans_of(checkpoint, each, size, self.costs) for each in table.every]
+        plan, measured = self._best_measured(session, finalists(ranked, FINALISTS))
+        name, told = self._shown(table)
+        predicted = told.predicted(self.narrowed(plan.cut, plan.width))
+        by_width = told.stream.by_width(checkpoint.layout.tied) if told.stream else None
         return self._with_notes(plan, {name: predicted}, by_width, measured)
+
+    def _shown(self, table: LossTable) -> tuple[str, LossTable]:
+        """Return the losses that are shown, with their name: where layers have sizes of their own, what
+        repair leaves, if that is known; it gives back more in some layers than in others."""
+        if self.size.is_uniform or table.repaired is None:
+            return "predicted", table
+        return "predicted_repaired", table.repaired
 
     def beside(self) -> Callable[[int], tuple[int, float]]:
         """Return the best child within the budgets as a function of its tokens: parameters, and its loss.
@@ -363,7 +375,7 @@ class Carving:
                 session = _session(self.checkpoint, self.methods, self.compute, self.progress)
                 assert session is not None
                 whole = replace(self, session=session)
-                tables.append(whole._table(session, whole._criterion()))
+                tables.append(self._shown(whole._table(session, whole._criterion()))[1])
             plan = plans_of(shaped(self.checkpoint, tokens), tables[0], self.size, self.costs)[0]
             return plan.costs["params"], -plan.worth
 
@@ -371,8 +383,7 @@ class Carving:
 
     def _table(self, session: Session, criterion: Criterion) -> LossTable:
         """Return the losses of cutting one layer alone, and of narrowing the stream where that may be."""
-        kinds, by_layer = _cuttable(self.checkpoint), not self.size.is_uniform
-        return session.table(criterion, kinds, with_stream=self._narrows, by_layer=by_layer)
+        return session.table(criterion, _cuttable(self.checkpoint), with_stream=self._narrows)
 
     def _typed(self, typing: TypePlanner) -> Carved:
         """Return the outcome of the best plan of types, beside cuts where anything may be cut."""
@@ -381,7 +392,7 @@ class Carving:
             ledger_of(self.checkpoint, progress=self.progress)  # refuses weights that are not finite
         by = Indifferent(None) if typing.keeps_all else self._criterion()
         if session is not None and typing.may_cut and self.methods.plan in BY_LOSS:
-            by = self._table(session, by)
+            _, by = self._shown(self._table(session, by))
         chosen = typing.best(by)
         plan = chosen.plan
         notes = (
@@ -428,20 +439,15 @@ class Carving:
             return self.session.importance()
         return criterion_of(name, self.checkpoint, ledger, seed=self.methods.seed)
 
-    def _best_measured(self, session: Session, plans: Sequence[Planned]) -> tuple[Planned, str]:
-        """Return the plan that loses least when it is repaired, of the best beside each width of the stream.
-
-        The table tells how to divide a loss between layers; repair gives back more of some kinds of units
-        than of others, so between widths what is left after it decides. Also what was measured, in words.
-        """
-        near = [plan for plan in plans if plan.worth >= NEAR * plans[0].worth][:FINALISTS]
+    def _best_measured(self, session: Session, near: Sequence[Planned]) -> tuple[Planned, str]:
+        """Return the plan that loses least when it is repaired, and what was measured, in words."""
         if len(near) < 2:
-            return plans[0], ""
+            return near[0], ""
         cuts = [self.narrowed(plan.cut, plan.width) for plan in near]
         losses = session.finals(cuts)
         best = min(range(len(near)), key=losses.__getitem__)
         texts = ", ".join(f"{loss:.3g} at {_width_of(cut)}" for cut, loss in zip(cuts, losses, strict=True))
-        return near[best], f"the best plans of each hidden size, repair {self.methods.repair}, lose {texts}"
+        return near[best], f"the best plans by hidden size, repair {self.methods.repair}, lose {texts}"
 
     def narrowed(self, cut: Cut, width: Width | None) -> Cut:
         """Return the cut with a stream of this width."""

@@ -195,21 +195,15 @@ class Session:
             cache.put("loss", arrays)
         return Basis("loss", **arrays)
 
-    def table(
-        self, by: Criterion, kinds: list[str], *, with_stream: bool, by_layer: bool = False
-    ) -> LossTable:
+    def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
         """Return the losses of cutting one layer alone, and of narrowing the stream if wanted.
 
-        Where layers have sizes of their own (``by_layer``) prices are of what repair leaves, if that is
-        known: it gives back more in some layers than in others. Of one size for all, they are as cut: of
-        deep cuts least squares seems to give back more of units than it does, and the stream stays too wide.
+        Foretold ones come with those of what repair leaves, if that is known.
         """
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
             tokens, basis = self._measured, self.basis if with_stream else None
-            after_repair = by_layer and self._foretells_repair
-            repaired = self.fisher if after_repair else None
-            cache = self.cache("prices", pooling, after_repair)
+            after_repair = self.foretells_repair
             table = priced_losses(
                 self.model,
                 tokens,
@@ -217,14 +211,16 @@ class Session:
                 kinds,
                 basis=basis,
                 tied=tied,
-                repaired=repaired,
+                repaired=self.fisher if after_repair else None,
                 pooling=pooling,
-                cache=cache,
+                cache=self.cache("prices of cuts", pooling, after_repair),
                 progress=self.progress,
             )
             give_back()
             few = self._loss_on(self.tokens.most(FINAL_TOKENS))
-            return replace(table, gone=bent(table.gone, partial(self._without, few)))
+            gone = bent(table.gone, partial(self._without, few))
+            left = None if table.repaired is None else replace(table.repaired, gone=gone)
+            return replace(table, gone=gone, repaired=left)
         cache = self.cache("sensitivity", pooling)
         table = measured_losses(
             self.model, self.tokens, by, kinds, pooling=pooling, cache=cache, progress=self.progress
@@ -238,7 +234,7 @@ class Session:
         return replace(table, stream=losses)
 
     @property
-    def _foretells_repair(self) -> bool:
+    def foretells_repair(self) -> bool:
         """Return whether it is known what least squares leaves.
 
         Not of an encoder: its loss is that of a sequence, whose tokens' errors add up.

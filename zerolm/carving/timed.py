@@ -146,7 +146,7 @@ def foretold(checkpoint: Checkpoint, command: Command, pace: Pace, files: FilePa
     if not by_text:
         return {OTHERS: seconds}
     seconds += PLANNED * files.planned
-    work = CarvingWork(parent, methods, narrows, FINALISTS if narrows else 0, True)
+    work = CarvingWork(parent, methods, narrows, FINALISTS, True)
     return {OTHERS: seconds} | work.seconds(pace, methods.sequences)
 
 
@@ -212,12 +212,10 @@ class TimedSession(Session):
         with self.clock.part("weighing units"):
             return super().importance()
 
-    def table(
-        self, by: Criterion, kinds: list[str], *, with_stream: bool, by_layer: bool = False
-    ) -> LossTable:
+    def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
         name = "prices" if self.methods.plan == "prices" else "measuring cuts"
         with self.clock.part(name):
-            return super().table(by, kinds, with_stream=with_stream, by_layer=by_layer)
+            return super().table(by, kinds, with_stream=with_stream)
 
     def repaired(
         self, cut: Cut, ridges: Mapping[Place, float] | None = None, types: Types | None = None

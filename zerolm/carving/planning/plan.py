@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 import numpy as np
@@ -21,6 +23,8 @@ from zerolm.spaces import CandidateTable
 from zerolm.statistics import TOLERANCE
 
 GONE: Final = (0, 0)
+NEAR: Final = 2.0
+"""A plan that is foretold to lose so many times what the best one loses is not measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,26 @@ class Planned:
     worth: float
     optimal: bool
     width: Width | None = None
+
+    @property
+    def sizes(self) -> tuple[object, ...]:
+        """The width of the stream, and of each layer that stays its KV groups and neurons."""
+        return self.width, *((kept.layer, len(kept.groups), len(kept.ffn)) for kept in self.cut.layers)
+
+
+def finalists(ranked: Sequence[Sequence[Planned]], most: int) -> list[Planned]:
+    """Return so many plans of different sizes at most: the best of each ranking, then the second of each.
+
+    Losses as cut, and those that repair leaves, rank plans otherwise: least squares gives back more of units
+    than of the stream, and of deep cuts less than it seems. Neither is right of all models, so that plans by
+    both are measured, and by what lies between. Worth is minus a loss.
+    """
+    near = [[plan for plan in plans if plan.worth >= NEAR * plans[0].worth] for plans in ranked]
+    in_turn = (plan for row in zip_longest(*near) for plan in row if plan is not None)
+    different: dict[tuple[object, ...], Planned] = {}
+    for plan in in_turn:
+        different.setdefault(plan.sizes, plan)
+    return list(different.values())[:most]
 
 
 def plan_uniform(

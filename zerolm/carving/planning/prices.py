@@ -15,7 +15,8 @@ layers a few are measured, and the others bent by these (``bent``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -131,23 +132,25 @@ class LayerPrices:
 
 
 class StreamPrices:
-    """Of widths of the stream in a basis: ``sums`` (2, widths), with a head of its own, and with a tied one.
+    """Of widths of the stream in a basis: ``sums`` (readings, 2, widths), of a head of its own and a tied one.
 
     d is what the norms no longer read. A token's are summed over all norms before they are squared: they go
     together. In the coordinates y of the basis, whose second moments are L D L^T, what the head lacks is the
     part of the dropped y that the kept ones do not foretell. Of k kept ones it is felt as the sum over i >= k
-    of (L^-1 y)_i (L^T G)_i, so that one sum from the end gives all widths. After least squares that holds
-    for what the layers read too, with second moments of what their norms ``read`` (d, d); without, all that
-    is dropped is missing there. A tied head changes the embedding too.
+    of (L^-1 y)_i (L^T G)_i, so that one sum from the end gives all widths. As cut, all that is dropped is
+    missing in what the layers read; after least squares, the second of two readings, the same holds there
+    with second moments of what their norms ``read`` (d, d). A tied head changes the embedding too.
     """
 
     def __init__(self, basis: Basis, widths: Ints, *, tied: bool, read: Floats | None = None) -> None:
         self.widths = torch.from_numpy(widths - 1)
         vectors = torch.from_numpy(basis.vectors).float()
-        self.inside = (vectors, vectors) if read is None else _innovations(basis.vectors, read)
+        self.inside = [(vectors, vectors)]
+        if read is not None:
+            self.inside.append(_innovations(basis.vectors, read))
         self.last = _innovations(basis.vectors, basis.last)
-        self.sums = np.zeros((2, len(widths)))
-        self.lost: dict[int, Tensor] = {}
+        self.sums = np.zeros((len(self.inside), 2, len(widths)))
+        self.lost: dict[int, list[Tensor]] = {}
         self.embeddings: list[tuple[Tensor, Tensor]] = []
         for width in widths.tolist() if tied else []:
             narrowing = basis.narrowing(Width(width, True))
@@ -157,19 +160,22 @@ class StreamPrices:
 
     def above(self, index: int, reading: Reading) -> None:
         """Take what the last norm reads of a batch, before its layers come."""
-        self.lost[index] = self._lost(reading, *self.last)
+        self.lost[index] = [self._lost(reading, *self.last)] * len(self.inside)
 
     def layer(self, felt: Felt, blocks: Blocks) -> None:
         for reading in readings_of(felt, blocks):
-            self.lost[felt.index] += self._lost(reading, *self.inside)
+            each = zip(self.lost[felt.index], self.inside, strict=True)
+            self.lost[felt.index] = [lost + self._lost(reading, *inside) for lost, inside in each]
         if felt.layer > 0:
             return
-        lost = self.lost.pop(felt.index)
-        self.sums[0] += squares(lost, felt.tokens)
+        changes = None
         if self.embeddings:
             maps = ((a.to(felt.below), b.to(felt.below)) for a, b in self.embeddings)
-            changes = [((felt.below @ a) * (felt.downstream @ b)).sum(-1) for a, b in maps]
-            self.sums[1] += squares(torch.stack(changes, -1) - lost, felt.tokens)
+            changes = torch.stack([((felt.below @ a) * (felt.downstream @ b)).sum(-1) for a, b in maps], -1)
+        for sums, lost in zip(self.sums, self.lost.pop(felt.index), strict=True):
+            sums[0] += squares(lost, felt.tokens)
+            if changes is not None:
+                sums[1] += squares(changes - lost, felt.tokens)
 
     def _lost(self, reading: Reading, stream: Tensor, felt: Tensor) -> Tensor:
         """Return G . (what goes) of each width, (b, t, widths)."""
@@ -208,11 +214,11 @@ def priced_losses(
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> LossTable:
-    """Return the foretold losses of cutting one layer alone, its units chosen by ``by``.
+    """Return the foretold losses of cutting one layer alone, its units chosen by ``by``; nothing is repaired.
 
     ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. With a ``basis`` also those of a narrower
-    stream, and with a head of its own where it is ``tied``. Nothing is repaired; or all by least squares,
-    where ``repaired`` says what the loss feels and ``by`` what units lose then. Whole layers are priced as
+    stream, and with a head of its own where it is ``tied``. Where ``repaired`` says what the loss feels, and
+    ``by`` what units lose after least squares, the table has these losses too. Whole layers are priced as
     cut even then. An encoder's embeddings are pooled by ``pooling``. Sums that are in the
     ``cache`` are gone on with. Raises ``ValueError`` where a gradient is not finite.
     """
@@ -228,13 +234,9 @@ def priced_losses(
         kind: [[by.choose(layer, kind, int(count)) for count in counts[:-1]] for layer in range(parent.depth)]
         for kind, counts in sizes.items()
     }
-    repaired_losses = {
-        kind: _lost(by, kind, counts, parent.depth) for kind, counts in sizes.items() if repaired
-    }
     priced: dict[str, Priced] = {
         kind: UnitPrices(kind, [_goes(kept, wholes[kind]) for kept in layers], by_sequence=by_sequence)
         for kind, layers in chosen.items()
-        if kind not in repaired_losses
     }
     priced["gone"] = LayerPrices(parent.depth, by_sequence=by_sequence)
     widths = steps(parent.hidden, STREAM_STEPS)
@@ -247,19 +249,26 @@ def priced_losses(
         for i in range(len(blocks.batches))
     )
     losses = {name: 0.5 * each.sums / count for name, each in priced.items()}
-    losses |= repaired_losses
-    stream = None
-    if basis is not None:
-        rows = {head: np.append(losses["stream"][int(head)], 0.0) for head in {False, tied}}
-        stream = StreamLosses(widths, rows)
-    return LossTable(
-        by,
-        sizes,
-        {kind: [np.append(row, 0.0) for row in losses[kind]] for kind in sizes},
-        losses["gone"],
-        stream,
-        repaired is not None,
-    )
+    heads = {False, tied}
+
+    def table(units: Mapping[str, Floats], reading: int) -> LossTable:
+        return LossTable(
+            by,
+            sizes,
+            {kind: [np.append(row, 0.0) for row in units[kind]] for kind in sizes},
+            losses["gone"],
+            StreamLosses(
+                widths, {head: np.append(losses["stream"][reading, int(head)], 0.0) for head in heads}
+            )
+            if basis is not None
+            else None,
+        )
+
+    as_cut = table(losses, 0)
+    if repaired is None:
+        return as_cut
+    left = {kind: _lost(by, kind, counts, parent.depth) for kind, counts in sizes.items()}
+    return replace(as_cut, repaired=table(left, 1))
 
 
 def bent(foretold: Floats, measure: Callable[[int], float]) -> Floats:

@@ -55,8 +55,8 @@ class LossTable(Criterion):
     ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending and the last whole, where the loss
     is 0. Between them it is interpolated geometrically, for what the last units lose is a multiple of what
     the first ones do; linearly towards 0. ``gone`` (depth,) are the losses without a layer at all. ``stream``
-    are those of a narrower stream, if it can be cut. ``is_repaired`` says that they are what least squares
-    does not give back.
+    are those of a narrower stream, if it can be cut. ``repaired`` are what least squares does not give back
+    of the same cuts, where that is known.
     """
 
     by: Criterion
@@ -64,7 +64,7 @@ class LossTable(Criterion):
     losses: dict[str, list[Floats]]
     gone: Floats
     stream: StreamLosses | None = None
-    is_repaired: bool = False
+    repaired: LossTable | None = None
 
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return self.by.choose(layer, kind, count)
@@ -77,6 +77,11 @@ class LossTable(Criterion):
 
     def narrower(self, width: Width) -> float | None:
         return None if self.stream is None else -self.stream.loss(width)
+
+    @property
+    def every(self) -> list[LossTable]:
+        """The losses as cut, and where it is known what repair leaves, these, and what lies midway."""
+        return [self] if self.repaired is None else [self, midway(self, self.repaired), self.repaired]
 
     def predicted(self, cut: Cut) -> float:
         """Return the sum of the losses of a cut's parts."""
@@ -91,6 +96,29 @@ class LossTable(Criterion):
             total -= self.worth(layer, "groups", len(kept[layer].groups))
             total -= self.worth(layer, "ffn", len(kept[layer].ffn))
         return total
+
+
+def midway(table: LossTable, other: LossTable) -> LossTable:
+    """Return the geometric mean of two tables of the same cuts, where both lose; else their mean."""
+    stream = table.stream
+    if stream is not None and other.stream is not None:
+        losses = {head: _mean_of(row, other.stream.losses[head]) for head, row in stream.losses.items()}
+        stream = replace(stream, losses=losses)
+    return replace(
+        table,
+        losses={
+            kind: [_mean_of(*pair) for pair in zip(rows, other.losses[kind], strict=True)]
+            for kind, rows in table.losses.items()
+        },
+        gone=_mean_of(table.gone, other.gone),
+        stream=stream,
+        repaired=None,
+    )
+
+
+def _mean_of(losses: Floats, others: Floats) -> Floats:
+    geometric = (losses > 0) & (others > 0)
+    return np.where(geometric, np.sqrt(np.where(geometric, losses * others, 1.0)), (losses + others) / 2)
 
 
 @dataclass(frozen=True, eq=False)

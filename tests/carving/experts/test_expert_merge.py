@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
+import zerolm
 from zerolm.carving.experts.expert_merge import Neurons, merged_experts
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.experts.masked_parent import compare_with_masked
@@ -308,6 +309,19 @@ def test_what_was_merged_is_repaired_like_what_was_not(tmp_path: Path) -> None:
     recipe.write_text(json.dumps(json.loads(recipe.read_text()) | {"merge": "ream"}))
     with pytest.raises(ValueError, match="the recipe was made with a text"):
         rebuild(recipe, folder, tmp_path / "other")
+
+
+def test_the_report_says_what_went_into_what(tmp_path: Path) -> None:
+    folder, text = spoken(tmp_path / "parent", "mixtral"), f"{tmp_path}/text.txt"
+    report = zerolm.carve(folder, tmp_path / "child", text=text, repair="none", **FLAGS)
+    assert report.experts is not None
+    assert f"; {4 * 4} others merged into them by ream" in repr(report)
+    row = report.experts.layers[0]
+    ((centre, members),) = row.merged.items()
+    assert sorted(row.kept + members) == list(range(EXPERTS))
+    assert f"{centre}: {' '.join(map(str, members))}" in report.page()
+    assert f"--recipe recipe.json --out child --text {text}" in report.page()
+    assert "the others are merged into them (ream)" in (tmp_path / "child" / "README.md").read_text()
 
 
 def test_nothing_is_merged_where_all_stay(tmp_path: Path) -> None:

@@ -33,17 +33,20 @@ from training.decoder import stream
 import zerolm
 from zerolm.carving.experts import expert_worth
 from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts
+from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.masked_parent import experts_module, masked, replaced
+from zerolm.carving.experts.masked_parent import as_child
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.networks.opener import load_model, mapped_model, stock_tokenizer
 from zerolm.networks.roles import layer_list
 from zerolm.text.tokens import Tokens, random_tokens
 
 SHARES: Final = (0.75, 0.5)
-CALIBRATIONS: Final = ("code", "English", "both", "random")
+RANDOM: Final = "random"
+CALIBRATIONS: Final = ("code", "English", "both", RANDOM)
+REPAIRED: Final = ("reap", "hope")
 ROUNDED: Final = "hope, relaxed and rounded"
 DRAWS: Final = 3
 LENGTH: Final = 256
@@ -85,15 +88,12 @@ class Mixture:
         }
 
     def of(self, fewer: FewerExperts) -> dict[str, float]:
-        """KL of the child with these experts, and these down projections, by domain."""
+        """KL of the child with these experts, changed or not, by domain."""
         _ = self.wanted  # of the parent, before its routers are masked
         with ExitStack() as stack:
             for layer in fewer.by_layer:
                 module = layer_list(self.model)[layer]
-                if fewer.repaired.get(layer):
-                    experts = experts_module(self.checkpoint, module, layer)
-                    stack.enter_context(replaced(experts, fewer.repaired[layer]))
-                stack.enter_context(masked(module, fewer, layer))
+                stack.enter_context(as_child(module, fewer, layer))
             return self.apart(self.model)
 
 
@@ -157,10 +157,21 @@ def children(mixture: Mixture, count: int) -> Iterator[tuple[str, str, list[Fewe
             kept = {layer: chosen(sums, name, count) for layer, sums in use.items()}
             plain = FewerExperts(checkpoint, kept)
             yield name, text, [plain]
-            if name in ("reap", "hope"):
-                note(f"repairing {name}, {text}")
-                matrices, _ = repaired_experts(plain, mapped_model(checkpoint), tokens)
-                yield f"{name}, repaired", text, [replace(plain, repaired=matrices)]
+            if name in REPAIRED:
+                yield f"{name}, repaired", text, [repaired(plain, tokens)]
+            if name == expert_worth.REAP and text != RANDOM:
+                note(f"merging, {text}")
+                changed, _ = merged_experts(plain, mapped_model(checkpoint), tokens)
+                merged = replace(plain, changed=changed)
+                yield "reap, merged by ream", text, [merged]
+                yield "reap, merged by ream, repaired", text, [repaired(merged, tokens)]
+
+
+def repaired(fewer: FewerExperts, tokens: Tokens) -> FewerExperts:
+    """The child with new down projections."""
+    note("repairing")
+    changed, _ = repaired_experts(fewer, mapped_model(fewer.parent), tokens)
+    return replace(fewer, changed=changed)
 
 
 def rounded(mixture: Mixture, bits: int) -> dict[str, float]:

@@ -388,6 +388,7 @@ def carve(
     keep: float | None = ...,
     keep_experts: str | None = ...,
     domains: str = ...,
+    merge: str = ...,
     expert_parallel: int | str = ...,
     keep_vocab: str | None = ...,
     keep_tokens: str | PathLike[str] | None = ...,

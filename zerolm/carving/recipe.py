@@ -17,7 +17,7 @@ from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.repair.rules import REPAIRS
-from zerolm.carving.request import MAX_TOKENS, Methods
+from zerolm.carving.request import MAX_TOKENS, NO_MERGE, REAM, Methods
 from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
@@ -91,10 +91,16 @@ class Recipe:
         """Return the experts that stay by layer, ascending; None where all do."""
         return None if self.document.get("experts") is None else _experts(self.document)
 
+    @property
+    def merge(self) -> str:
+        """Return how experts that left were merged into those that stay; ``none`` where they were not."""
+        return str(self.document.get("merge", NO_MERGE))
+
     def methods(self, text: str | None) -> Methods:
         """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
         method, tokens = self.method, self.calibration
         needed = method.repair != "none" or self.basis == "loss" or self.types is not None
+        needed = needed or self.merge != NO_MERGE
         if not needed or tokens is None:
             return Methods(criterion=method.criterion, plan=method.plan)
         if tokens["text"] is not None and text in (None, RANDOM):
@@ -233,6 +239,8 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     if space is not None:
         SIZE_SPACES[_text("space", space)].choices(checkpoint)
     _check_healing(document.get("healing", []))
+    if document.get("merge", NO_MERGE) not in (NO_MERGE, REAM):
+        raise ValueError(f"its merge is {str(document['merge'])[:MAX_NAME]!r}, not {NO_MERGE} or {REAM}")
     _check_experts(document.get("experts", []), checkpoint.layout.sizes.get("experts", 0))
     _kept(document, checkpoint.layout.vocab)  # refuses tokens that the parent has not
     whole = dimensions(checkpoint)
@@ -250,14 +258,21 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
 
 
 def with_experts(
-    recipe: Mapping[str, Any], experts: Mapping[int, Ints], gaps: Mapping[int, float] | None = None
+    recipe: Mapping[str, Any],
+    experts: Mapping[int, Ints],
+    gaps: Mapping[int, float] | None = None,
+    merge: str = NO_MERGE,
 ) -> dict[str, Any]:
-    """Return a recipe that keeps these of the experts of each layer, with the ``gaps`` of their choice."""
+    """Return a recipe that keeps these of the experts of each layer, with the ``gaps`` of their choice.
+
+    ``merge`` says how the others are merged into them.
+    """
     rows = [
         {"layer": layer, "kept": kept.tolist(), **({"gap": gaps[layer]} if gaps and layer in gaps else {})}
         for layer, kept in experts.items()
     ]
-    return {**recipe, "version": EXPERTS_VERSION, "experts": rows}
+    merging = {} if merge == NO_MERGE else {"merge": merge}
+    return {**recipe, "version": EXPERTS_VERSION, **merging, "experts": rows}
 
 
 def experts_in(recipe: Mapping[str, Any], count: int) -> dict[int, Ints]:

@@ -22,6 +22,8 @@ BY_LOSS: Final = ("prices", "measured")
 """Plans by the losses of single cuts: foretold from one backward pass, or measured one by one."""
 MEAN: Final = "mean"
 WORST: Final = "worst"
+NO_MERGE: Final = "none"
+REAM: Final = "ream"
 STORED: Final = "stored"
 USED: Final = "used"
 AUTO: Final = "auto"
@@ -69,6 +71,12 @@ class ExpertsRequest:
         "of texts of several domains: what experts are worth to all of them together, or where that is least",
         choices=(MEAN, WORST),
     )
+    merge: str = setting(
+        "text",
+        NO_MERGE,
+        "merge experts that leave into those that stay (ream), by what they do on a text, not a random one",
+        choices=(NO_MERGE, REAM),
+    )
     parallel: int = setting(
         "integer",
         1,
@@ -82,6 +90,8 @@ class ExpertsRequest:
         """Raise ``ValueError`` for what is of experts that leave, where none do."""
         if self.keep is None and self.domains != MEAN:
             raise ValueError("--domains is of experts that are kept: give --keep-experts N too")
+        if self.keep is None and self.merge != NO_MERGE:
+            raise ValueError("--merge is of experts that leave: give --keep-experts N too")
         if self.keep is None and self.parallel != 1:
             raise ValueError("--expert-parallel is of experts that are kept: give --keep-experts N too")
 

@@ -436,6 +436,7 @@ class CarvingReport(Report):
         line = f"zerolm carve {shlex.quote(self.parent)} --recipe recipe.json --out child"
         text, like = self.run.configuration.get("text"), self.run.configuration.get("like")
         by_loss = self.stream is not None and self.stream.basis == "loss"
-        if by_loss or (self.repair != "none" and (text or self.losses)):
+        merges = self.experts is not None and self.experts.merge != "none"
+        if by_loss or merges or (self.repair != "none" and (text or self.losses)):
             line += f" --text {shlex.quote(str(text)) if text else 'FILE'}"
         return line + (f" --like {like}" if like else "")

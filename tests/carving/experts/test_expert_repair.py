@@ -87,7 +87,7 @@ def test_what_is_left_is_that_of_the_stock_models_on_held_out_sequences(tmp_path
     model(input_ids=held, use_cache=False)
     with masked(layer, fewer, 0):
         model(input_ids=held, use_cache=False)
-        for expert, matrix in matrices[0].items():
+        for expert, matrix in matrices[0]["down_proj"].items():
             layer.mlp.experts.down_proj[expert] = torch.from_numpy(matrix)
         model(input_ids=held, use_cache=False)
     length = streams[0].square().mean(-1, keepdim=True).sqrt()
@@ -123,12 +123,12 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
         repaired_experts(fewer, model, tokens, cache=cache, progress=stopping_at(2))
     again, left = repaired_experts(fewer, model, tokens, cache=cache)
     assert left == pytest.approx(shares)
-    assert {layer: sorted(each) for layer, each in again.items()} == {
-        layer: sorted(each) for layer, each in whole.items()
+    assert {layer: sorted(each["down_proj"]) for layer, each in again.items()} == {
+        layer: sorted(each["down_proj"]) for layer, each in whole.items()
     }
-    for layer, matrices in whole.items():
-        for expert, matrix in matrices.items():
-            np.testing.assert_allclose(again[layer][expert], matrix, rtol=1e-4, atol=1e-6)
+    for layer, changes in whole.items():
+        for expert, matrix in changes["down_proj"].items():
+            np.testing.assert_allclose(again[layer]["down_proj"][expert], matrix, rtol=1e-4, atol=1e-6)
 
 
 def test_experts_that_are_stored_quantised_are_not_repaired(tmp_path: Path) -> None:

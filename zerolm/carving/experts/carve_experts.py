@@ -15,11 +15,13 @@ import zerolm
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_worth
 from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_domains, best_by_pairs, best_experts
-from zerolm.carving.experts.expert_count import check_alone, checked, count_of
+from zerolm.carving.experts.expert_count import check_alone, check_merge, checked, count_of
+from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_bytes, compare_with_masked
+from zerolm.carving.experts.ream import Groups
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.export.verify import Verified, fits
 from zerolm.carving.export.write_child import complete
@@ -27,7 +29,7 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import stored_bits
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import Recipe, document, versions_of, with_experts
-from zerolm.carving.request import WORST, Destination, Methods, SizeRequest
+from zerolm.carving.request import NO_MERGE, WORST, Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, widths
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of, write_shards
@@ -51,6 +53,8 @@ BY_BYTES: Final = "bytes"
 COPIED: Final = "the parent is stored quantised, so that experts are copied as they are and none is repaired"
 CHOICE_FORMAT: Final = 1
 """One more where the choice by pairs comes about in another way."""
+MERGE_FORMAT: Final = 1
+"""One more where experts are merged in another way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +75,11 @@ class ExpertCarving:
     def repair(self) -> str:
         """How the child is repaired: experts that are stored quantised are copied as they are."""
         return "none" if self.checkpoint.packed else self.methods.repair
+
+    @property
+    def merge(self) -> str:
+        """How experts that leave are merged into those that stay."""
+        return self.size.experts.merge if self.recipe is None else self.recipe.merge
 
     @cached_property
     def routing(self) -> Routing:
@@ -121,8 +130,9 @@ class ExpertCarving:
         """Return the outcome, with the child on the disk where one is wanted."""
         self._check()
         _ = self.ledger
-        fewer, left = self._repaired(self._fewer())
-        outcome = self._outcome(fewer, left)
+        fewer, groups = self._merged(self._fewer())
+        fewer, left = self._repaired(fewer)
+        outcome = self._outcome(fewer, left, groups)
         folder = self.destination.folder
         return outcome if folder is None else self._written(outcome, fewer, folder)
 
@@ -138,6 +148,8 @@ class ExpertCarving:
         self._check_domains()
         if methods.repair != "none" and methods.text is None:
             raise ValueError(f"repair {methods.repair} needs tokens: give --text FILE, or --repair none")
+        if self.merge != NO_MERGE:
+            self._check_merge()
         if self.recipe is None and expert_worth.needs_tokens(methods.criterion) and methods.text is None:
             raise ValueError(
                 f"criterion {methods.criterion} needs tokens: give --text FILE, or --criterion aimer, which "
@@ -155,6 +167,14 @@ class ExpertCarving:
                 f"tensor {embedding!r} is stored quantised, and rows of an embedding are not read so"
             )
         _ = self.routing, self._count() if self.recipe is None else None
+
+    def _check_merge(self) -> None:
+        """Refuse to merge experts that are copied as they are, or by no text."""
+        if self.checkpoint.packed:
+            raise ValueError(
+                "the parent is stored quantised, so that experts are copied as they are: give no --merge"
+            )
+        check_merge(self.methods.text)
 
     def _check_domains(self) -> None:
         """Refuse a choice by the worst of several domains, where there are none, or nothing tells it."""
@@ -235,21 +255,38 @@ class ExpertCarving:
             shares[name] = 1.0 - float(lost.sum()) / total if total else 1.0
         return shares
 
+    def _merged(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, Groups]]:
+        """Return the child that is written, merged where that is wanted, and what went into what."""
+        if self.merge == NO_MERGE or self.destination.folder is None:
+            return fewer, {}
+        session = self._of_recipe()
+        cache = session.cache("merged experts", _kept(fewer), MERGE_FORMAT)
+        changed, groups = merged_experts(
+            fewer, session.model, session.tokens, cache=cache, progress=self.progress
+        )
+        return replace(fewer, changed=changed), groups
+
+    def _of_recipe(self) -> Session:
+        """Return the session on the text, which is that of the recipe where there is one."""
+        if self.recipe is not None:
+            self.recipe.check_text(self.session.tokens.text)
+        return self.session
+
     def _repaired(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, float]]:
         """Return the child that is written, repaired where that is wanted, and the shares of error left."""
         if self.repair == "none" or self.destination.folder is None:
             return fewer, {}
-        session = self.session
-        if self.recipe is not None:
-            self.recipe.check_text(session.tokens.text)
-        kept = [(layer, kept.tolist()) for layer, kept in fewer.by_layer.items()]
-        cache = session.cache("repaired experts", kept)
-        matrices, left = repaired_experts(
+        session = self._of_recipe()
+        merging = [] if self.merge == NO_MERGE else [self.merge, MERGE_FORMAT]
+        cache = session.cache("repaired experts", _kept(fewer), *merging)
+        changed, left = repaired_experts(
             fewer, session.model, session.tokens, cache=cache, progress=self.progress
         )
-        return replace(fewer, repaired=matrices), left
+        return replace(fewer, changed=changed), left
 
-    def _outcome(self, fewer: FewerExperts, left: Mapping[int, float]) -> Carved:
+    def _outcome(
+        self, fewer: FewerExperts, left: Mapping[int, float], groups: Mapping[int, Groups]
+    ) -> Carved:
         checkpoint, methods = self.checkpoint, self.methods
         cut = Cut.whole(dimensions(checkpoint))
         costs = {
@@ -268,7 +305,7 @@ class ExpertCarving:
             None,
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
             note="" if self.repair == methods.repair else COPIED,
-            experts=self._described(fewer, left),
+            experts=self._described(fewer, left, groups),
             kept=cut,
         )
 
@@ -278,7 +315,9 @@ class ExpertCarving:
         gaps = {layer: each.gap for layer, each in self.chosen.items()}
         return {layer: gap for layer, gap in gaps.items() if gap is not None}
 
-    def _described(self, fewer: FewerExperts, left: Mapping[int, float]) -> dict[str, Any]:
+    def _described(
+        self, fewer: FewerExperts, left: Mapping[int, float], groups: Mapping[int, Groups]
+    ) -> dict[str, Any]:
         """Return what is to be said of the experts as plain JSON."""
         use, routing = self.use if self.recipe is None else {}, self.routing
         rows = [
@@ -291,6 +330,7 @@ class ExpertCarving:
                 "gap": self.chosen[layer].gap if self.chosen else None,
                 "left": left.get(layer),
                 "domains": self._stays(layer, kept),
+                "merged": {str(centre): members for centre, members in groups.get(layer, {}).items()},
             }
             for layer, kept in fewer.by_layer.items()
         ]
@@ -299,6 +339,7 @@ class ExpertCarving:
             "child": fewer.count,
             "active": routing.active,
             "groups": routing.groups,
+            "merge": self.merge,
             "layers": rows,
         }
 
@@ -307,10 +348,11 @@ class ExpertCarving:
         checkpoint, finish = self.checkpoint, self.destination.finish
         versions = versions_of("torch", "transformers")
         parent = origin_of(checkpoint.root), fingerprint(checkpoint, progress=self.progress)
-        calibration = self.session.calibration if self.use_is_of_text or fewer.repaired else None
+        calibration = self.session.calibration if self.use_is_of_text or fewer.changed else None
         if self.recipe is not None:
             calibration = None if self.recipe.calibration is None else dict(self.recipe.calibration)
-        recipe = with_experts(document(carved, *parent, calibration, {}, versions), fewer.by_layer, self.gaps)
+        plain = document(carved, *parent, calibration, {}, versions)
+        recipe = with_experts(plain, fewer.by_layer, self.gaps, self.merge)
         with new_folder(out, self.destination.force) as folder:
             place = folder / checkpoint.folder.relative_to(checkpoint.root)
             place.mkdir(parents=True, exist_ok=True)
@@ -342,6 +384,11 @@ class ExpertCarving:
             return compare_with_masked(child, fewer)
         mapped_model(child)  # the stock class has a place for each weight, and no other
         return Verified(0.0, 0.0, BY_BYTES)
+
+
+def _kept(fewer: FewerExperts) -> list[tuple[int, list[int]]]:
+    """Return the experts that stay by layer, as a key of the cache."""
+    return [(layer, kept.tolist()) for layer, kept in fewer.by_layer.items()]
 
 
 def _by_pairs(pairs: Floats, count: int, groups: int) -> ChosenExperts:

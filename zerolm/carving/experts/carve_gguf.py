@@ -19,7 +19,7 @@ from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.carving.experts.gguf_recipe import GgufRecipe, gguf_document, gguf_recipe
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.export.card import card
-from zerolm.carving.request import WORST, Destination, Methods, SizeRequest
+from zerolm.carving.request import NO_MERGE, WORST, Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.checkpoints.weight_types import BLOCKS
 from zerolm.io.files import write_json
@@ -91,6 +91,8 @@ class GgufExpertCarving:
         check_alone(self.size, self.methods, rebuilt=self.document is not None)
         if self.size.experts.domains == WORST:
             raise ValueError("--domains worst needs texts, and a gguf file of experts is not run")
+        if self.size.experts.merge != NO_MERGE:
+            raise ValueError("experts of a gguf file are not run, so that none are merged: give no --merge")
         if self.methods.repair != "none":
             raise ValueError("experts of a gguf file are copied as they are: give --repair none")
         if self.destination.form not in (None, FORMAT):

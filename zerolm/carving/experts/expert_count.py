@@ -10,7 +10,8 @@ import numpy as np
 from zerolm.architecture import Ints
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.planning.sizes import budgets_of
-from zerolm.carving.request import AUTO, Methods, SizeRequest
+from zerolm.carving.request import AUTO, RANDOM, Methods, SizeRequest
+from zerolm.settings.domains import domains_of
 
 Costs = Mapping[str, int]
 LEAST_SQUARES: Final = "least-squares"
@@ -34,6 +35,16 @@ def check_alone(size: SizeRequest, methods: Methods, *, rebuilt: bool = False) -
     if methods.repair not in ("none", LEAST_SQUARES):
         raise ValueError(
             f"--repair {methods.repair} is for other cuts: experts take {LEAST_SQUARES}, or none"
+        )
+
+
+def check_merge(text: str | None) -> None:
+    """Refuse to merge experts by anything but what they do on a text."""
+    texts = domains_of(text).values() or [text]
+    if text is None or RANDOM in texts:
+        of = "without one" if text is None else "on random tokens"
+        raise ValueError(
+            f"experts are merged by what they do on a text, not {of}: give --text FILE, or no --merge"
         )
 
 

@@ -12,6 +12,7 @@ a few tokens of great length do not decide. A matrix that is no better on held-o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,10 +21,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.carving.experts.expert_use import experts_of
-from zerolm.carving.experts.fewer_experts import FewerExperts, Matrices
-from zerolm.carving.experts.masked_parent import masked, replaced
+from zerolm.carving.experts.fewer_experts import DOWN_NAME, Changes, FewerExperts, Matrices
+from zerolm.carving.experts.masked_parent import as_child, replaced, send_on
 from zerolm.carving.repair.ridge import EVERY, RIDGES, Fit
-from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import stand_ins
@@ -47,13 +47,14 @@ def repaired_experts(
     batch: int = 8,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     progress: Progress = silent,
-) -> tuple[dict[int, Matrices], dict[int, float]]:
-    """Return new down projections by layer, and what share of each layer's squared error they leave.
+) -> tuple[dict[int, Changes], dict[int, float]]:
+    """Return what is changed by layer, and what share of each layer's squared error that leaves.
 
-    The share is that of held-out sequences. What a killed run has solved is in the ``cache``.
+    The share is that of held-out sequences. To what was changed before come new down projections. What a
+    killed run has solved is in the ``cache``.
     ``ValueError`` for experts whose inside is not known.
     """
-    walk, matrices, left = _Walk(fewer, model, tokens, batch), dict[int, Matrices](), dict[int, float]()
+    walk, changed, left = _Walk(fewer, model, tokens, batch), dict[int, Changes](), dict[int, float]()
     layers = list(fewer.by_layer)
     for layer in layers:
         progress("repairing the experts that stay", layer, fewer.parent.layout.depth)
@@ -63,10 +64,12 @@ def repaired_experts(
             row = {str(expert): matrix for expert, matrix in solved.items()} | {"left": np.array(share)}
             cache.put(f"layer-{layer}", row)
         left[layer] = float(row.pop("left"))
-        matrices[layer] = {int(expert): matrix for expert, matrix in row.items()}
+        before = fewer.changed.get(layer, {})
+        new = {int(expert): matrix for expert, matrix in row.items()}
+        changed[layer] = {**before, DOWN_NAME: before.get(DOWN_NAME, {}) | new}
         if layer != layers[-1]:
-            walk.go_on(layer, matrices[layer])
-    return matrices, left
+            walk.go_on(layer, changed[layer])
+    return changed, left
 
 
 def inside(experts: Any, expert: int, hidden: Tensor) -> Tensor:
@@ -80,19 +83,25 @@ def inside(experts: Any, expert: int, hidden: Tensor) -> Tensor:
     return gated
 
 
-def check_inside(experts: Any, family: str, seen: _Seen) -> None:
-    """Refuse experts that are not known inside: what ``inside`` says they read is not what they send."""
-    expert, hidden = int(seen.numbers[0, 0]), seen.hidden[:1]
+def check_inside(
+    experts: Any, family: str, alone: Callable[..., Tensor], hidden: Tensor, expert: int
+) -> None:
+    """Refuse experts that are not known inside: what ``inside`` says an expert reads is not what it sends.
+
+    ``alone`` is what the experts' module does, ``hidden`` (1, d) a token.
+    """
     is_usual = all(hasattr(experts, name) for name in ("is_transposed", "has_bias", "has_gate", "down_proj"))
     if is_usual:
         weight = experts.down_proj[expert]
         ours = inside(experts, expert, hidden) @ (weight if experts.is_transposed else weight.T)
         if experts.has_bias:
             ours = ours + experts.down_proj_bias[expert]
-        theirs = seen.alone(hidden, seen.numbers[:1, :1], torch.ones_like(seen.gates[:1, :1]))
+        theirs = alone(hidden, torch.full((1, 1), expert, device=hidden.device), hidden.new_ones(1, 1))
         is_usual = bool((ours - theirs).norm() <= ALONE * theirs.norm())
     if not is_usual:
-        raise ValueError(f"what experts of a {family} do inside is not known: give --repair none")
+        raise ValueError(
+            f"what experts of a {family} do inside is not known: give --repair none, and no --merge"
+        )
 
 
 class _Walk:
@@ -105,15 +114,9 @@ class _Walk:
         sizes = [len(each["input_ids"]) for each in self.blocks.batches]
         self.firsts = np.cumsum([0, *sizes])[:-1].tolist()
 
-    def go_on(self, layer: int, matrices: Matrices) -> None:
-        """Send what the child has so far through a layer with new down projections, and the parent's too."""
-        states = self.child.before(layer)  # first: embedding lets go of the layer that is held
-        module = self.blocks.layer(layer).module
-        experts = experts_of(self.fewer.parent, module, layer)
-        with replaced(experts, matrices), masked(module, self.fewer, layer):
-            for index in range(len(states)):
-                states[index] = self.blocks.call(index, layer, states[index], module)
-        self.child.layer = layer + 1
+    def go_on(self, layer: int, changes: Changes) -> None:
+        """Send what the child has so far through a layer with these changes, and the parent's too."""
+        send_on(self.child, replace(self.fewer, changed={layer: changes}), layer)
         self.parent.before(layer + 1)
 
     def solved(self, layer: int) -> tuple[Matrices, float]:
@@ -122,7 +125,11 @@ class _Walk:
         module = self.blocks.layer(layer).module
         experts: Any = experts_of(self.fewer.parent, module, layer)
         use = self._use(layer, module, experts)
-        kind = self.fewer.down_type(layer)
+        with replaced(experts, self.fewer.changed.get(layer, {})):
+            return self._swept(layer, experts, use)
+
+    def _swept(self, layer: int, experts: Any, use: _Use) -> tuple[Matrices, float]:
+        """Return the new down projections of a layer by how it is used, expert after expert."""
         before, matrices = use.error(), Matrices()
         for _ in range(SWEEPS):
             for expert in self.fewer.by_layer[layer].tolist():
@@ -134,7 +141,7 @@ class _Walk:
                 if better is None:
                     continue
                 stored = (better if experts.is_transposed else better.T).float().cpu().numpy()
-                matrices[expert] = widened(narrowed(stored, kind).reshape(-1), kind).reshape(stored.shape)
+                matrices[expert] = self.fewer.as_stored(layer, DOWN_NAME, stored)
                 new = torch.from_numpy(matrices[expert]).to(columns)
                 use.take(experts, expert, rows, (new if experts.is_transposed else new.T) - columns)
         after = use.error()
@@ -149,11 +156,12 @@ class _Walk:
             with stand_ins([experts], [seen.forward]):
                 wanted = self.blocks.call(index, layer, theirs[index], module)
                 sent = seen.out
-                with masked(module, self.fewer, layer):
+                with as_child(module, self.fewer, layer):
                     out = self.blocks.call(index, layer, ours[index], module)
             lacking = (wanted - out) / self.factor if is_alone else (sent - seen.out).reshape(out.shape)
             if not index:
-                check_inside(experts, self.fewer.parent.family.name, seen)
+                first = seen.hidden[:1], int(seen.numbers[0, 0])
+                check_inside(experts, self.fewer.parent.family.name, seen.alone, *first)
             use.add(index, seen, lacking.flatten(0, -2), wanted.flatten(0, -2))
         return use
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import torch
@@ -43,8 +43,9 @@ class ExpertSums:
         self.arrays: Arrays = {name: np.zeros(experts) for name in SINGLE}
         self.arrays |= {name: np.zeros((experts, experts)) for name in PAIRS}
 
-    def add(self, numbers: Tensor, gates: Tensor, norms: Tensor) -> None:
-        """Take in tokens by the numbers of their experts, gates and norms of outputs, (t, k) each."""
+    def add(self, numbers: Tensor, gates: Tensor, sent: Tensor) -> None:
+        """Take in tokens by the numbers of their experts, gates (t, k) and outputs (t, k, d)."""
+        norms = sent.float().norm(dim=-1)
         index, gate, norm = numbers.cpu().numpy(), *(x.double().cpu().numpy() for x in (gates, norms))
         total = gate.sum(1, keepdims=True)
         share = np.divide(gate, total, out=np.zeros_like(gate), where=total != 0)
@@ -112,7 +113,13 @@ def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Modu
     return experts
 
 
-def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Callable[..., Tensor]:
+class SumsOfSent(Protocol):
+    """Sums over what tokens are sent by their experts."""
+
+    def add(self, numbers: Tensor, gates: Tensor, sent: Tensor) -> None: ...
+
+
+def summing(experts: nn.Module, sums: SumsOfSent, masks: Iterator[Tensor]) -> Callable[..., Tensor]:
     """Return what experts send, as a function that adds to ``sums``.
 
     Each expert's output is computed once, as for a token that is sent to it alone with gate 1, and put
@@ -133,7 +140,7 @@ def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Ca
             )  # (t, k, d)
             out[here] = (sent * gates[here, :, None]).sum(1)
             used = mask[here]
-            sums.add(numbers[here][used], gates[here][used], sent[used].float().norm(dim=-1))
+            sums.add(numbers[here][used], gates[here][used], sent[used])
         return out
 
     return forward

@@ -14,7 +14,7 @@ from zerolm.carving.experts.listed_modules import renumbered
 from zerolm.carving.export.folder import configuration
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint, Outgoing, Span, TensorInfo, sliced
-from zerolm.checkpoints.dtypes import narrowed
+from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.layout import Layout, Slot
 from zerolm.checkpoints.packed import PackedTensor, packed_tensors, packing_of, quantisation_of
 from zerolm.checkpoints.writer import Chunk
@@ -24,21 +24,28 @@ AXIS: Final = "experts"
 """The label of an axis with one row for each expert: of routers, their biases, scales, matrices of all."""
 ROUTER: Final = "router"
 DOWN: Final = "experts_down"
+DOWN_NAME: Final = "down_proj"
+"""The stock classes' parameter of the down projections of all experts of a layer."""
+BOTH_NAME: Final = "gate_up_proj"
+"""That of gates and up projections, the gates first where they are stored apart."""
+HALVES: Final = {"experts_gate": 0, "experts_up": 1}
 Matrices = dict[int, NDArray[np.float32]]
-"""Down projections by the number of the expert in the parent, as the stock class has them."""
+"""One parameter of a layer's experts by the number of the expert in the parent, as the stock class has it."""
+Changes = dict[str, Matrices]
+"""New values of a layer's experts by the stock class's name of the parameter."""
 
 
 @dataclass(frozen=True, eq=False)
 class FewerExperts:
     """A checkpoint, and the numbers of the experts that stay in each layer that has any, ascending.
 
-    All layers keep as many: stock classes have one number for all. ``repaired`` are down projections by
-    layer that take the place of the parent's.
+    All layers keep as many: stock classes have one number for all. ``changed`` are by layer what takes the
+    place of the parent's: experts that others were merged into, down projections that were solved again.
     """
 
     parent: Checkpoint
     by_layer: Mapping[int, Ints]
-    repaired: Mapping[int, Matrices] = field(default_factory=dict)
+    changed: Mapping[int, Changes] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -66,14 +73,14 @@ class FewerExperts:
             place = int(kept.searchsorted(slot.expert))
             if place == len(kept) or kept[place] != slot.expert:
                 return []
-            name, matrix = _renamed(info.name, slot.expert, place), self._repaired(slot).get(slot.expert)
+            name, matrix = _renamed(info.name, slot.expert, place), self._changed(slot).get(slot.expert)
             if matrix is not None:
                 return [Outgoing(name, info.dtype, info.shape, lambda: [_stored(matrix, info)])]
             return [_whole(_renamed(part.name, slot.expert, place), part) for part in info.stored]
         if AXIS not in slot.axes:
             return [_whole(part.name, part) for part in info.stored]
         axis = slot.axes.index(AXIS)
-        if self._repaired(slot):
+        if self._changed(slot):
             shape = (len(kept), *info.shape[1:])
             return [Outgoing(info.name, info.dtype, shape, lambda: self._experts(info, slot, kept))]
         if isinstance(info, PackedTensor) and not (slot.of_experts and axis == 0):
@@ -82,21 +89,36 @@ class FewerExperts:
             )
         return [_rows(part, axis, kept) for part in info.stored]
 
-    def _repaired(self, slot: Slot) -> Matrices:
-        """Return the new down projections of the layer of a tensor by expert; none for another tensor."""
-        return self.repaired.get(slot.layer, {}) if slot.role == DOWN and slot.layer is not None else {}
+    def _changed(self, slot: Slot) -> Matrices:
+        """Return the new values of a tensor by expert, none where it is as it was.
+
+        Where gates and up projections are stored apart they are halves of one parameter of the stock class.
+        """
+        changes = {} if slot.layer is None or not slot.of_experts else self.changed.get(slot.layer, {})
+        name = slot.parameter.rpartition(".")[2]
+        half = HALVES.get(slot.role)
+        if name != BOTH_NAME or half is None:
+            return changes.get(name, {})
+        return {
+            expert: np.split(matrix, 2, slot.transposed)[half]
+            for expert, matrix in changes.get(name, {}).items()
+        }
 
     def _experts(self, info: TensorInfo, slot: Slot, kept: Ints) -> Iterable[Chunk]:
-        """Yield the down projections that stay, the new ones among them."""
+        """Yield what stays of a tensor of all experts, the new ones among them."""
+        changed = self._changed(slot)
         for expert in kept.tolist():
-            matrix, one = self._repaired(slot).get(expert), info.one(expert)
+            matrix, one = changed.get(expert), info.one(expert)
             yield Span(one.file, one.start, one.end) if matrix is None else _stored(matrix, one)
 
-    def down_type(self, layer: int) -> str:
-        """Return the type that the down projections of a layer are stored in."""
-        slots = self.parent.layout.slots.items()
-        name = next(name for name, slot in slots if slot.layer == layer and slot.role == DOWN)
-        return self.parent.tensors[name].dtype
+    def as_stored(self, layer: int, name: str, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return a value of a parameter of a layer's experts as its stored type rounds it."""
+        slots = ((stored, slot) for stored, slot in self.parent.layout.slots.items() if slot.layer == layer)
+        tensor = next(
+            stored for stored, slot in slots if slot.of_experts and slot.parameter.rpartition(".")[2] == name
+        )
+        kind = self.parent.tensors[tensor].dtype
+        return widened(narrowed(matrix, kind).reshape(-1), kind).reshape(matrix.shape)
 
     def configuration(self) -> dict[str, Any]:
         """Return the configuration of the child: the parent's, with another number of experts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from zerolm.carving.export.verify import Verified, apart, outputs, within_roundi
 from zerolm.checkpoints import Checkpoint, Outgoing, Span
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
+from zerolm.networks.stream import Stream
 
 LENGTH: Final = 64
 BLOCK: Final = 1 << 20
@@ -89,8 +90,8 @@ def parameter_of(
 def compare_with_masked(child: Checkpoint, fewer: FewerExperts, *, seed: int = 0) -> Verified:
     """Run the child and the masked parent on the same random tokens, one layer of each in memory.
 
-    Where down projections were repaired the masked parent has them too. ``ValueError`` where the two differ
-    by more than rounding.
+    What the child's experts have other than the parent's the masked parent has too. ``ValueError`` where the
+    two differ by more than rounding.
     """
     parent = fewer.parent
     length = min(LENGTH, parent.layout.sizes.get("positions", LENGTH))
@@ -101,7 +102,7 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts, *, seed: int = 0
         hidden = ours.call(0, layer, hidden)
         module = theirs.layer(layer).module
         if layer in fewer.by_layer:
-            with masked(module, fewer, layer), _repaired(module, fewer, layer):
+            with as_child(module, fewer, layer):
                 wanted = theirs.call(0, layer, wanted, module)
         else:
             wanted = theirs.call(0, layer, wanted, module)
@@ -109,18 +110,38 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts, *, seed: int = 0
 
 
 @contextmanager
-def replaced(experts: nn.Module, matrices: Mapping[int, Any]) -> Iterator[None]:
-    """Within, a module of experts has these down projections in the place of its own, by expert."""
-    before = experts.down_proj
-    assert isinstance(before, nn.Parameter)
-    whole = before.detach().clone()
-    for expert, matrix in matrices.items():
-        whole[expert] = torch.from_numpy(matrix).to(whole)
-    experts.down_proj = nn.Parameter(whole, requires_grad=False)
+def as_child(module: nn.Module, fewer: FewerExperts, layer: int) -> Iterator[None]:
+    """Within, a layer of the parent sends what the child's does: some experts gone, others changed."""
+    changes = fewer.changed.get(layer, {})
+    with ExitStack() as stack:
+        if any(changes.values()):
+            stack.enter_context(replaced(experts_module(fewer.parent, module, layer), changes))
+        stack.enter_context(masked(module, fewer, layer))
+        yield
+
+
+def send_on(stream: Stream, fewer: FewerExperts, layer: int) -> None:
+    """Send what the child has before a layer through the parent's layer as the child has it."""
+    stream.before(layer)  # first: embedding lets go of the layer that is held
+    with as_child(stream.module(layer), fewer, layer):
+        for _ in stream.through(layer):
+            pass
+
+
+@contextmanager
+def replaced(experts: nn.Module, changes: Mapping[str, Mapping[int, Any]]) -> Iterator[None]:
+    """Within, a module of experts has other values of some parameters, by their name and the expert."""
+    before = {name: experts.get_parameter(name) for name, values in changes.items() if values}
     try:
+        for name, parameter in before.items():
+            whole = parameter.detach().clone()
+            for expert, value in changes[name].items():
+                whole[expert] = torch.from_numpy(value).to(whole)
+            setattr(experts, name, nn.Parameter(whole, requires_grad=False))
         yield
     finally:
-        experts.down_proj = before
+        for name, parameter in before.items():
+            setattr(experts, name, parameter)
 
 
 def experts_module(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:
@@ -128,11 +149,6 @@ def experts_module(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.
     slots = checkpoint.layout.slots.values()
     name = next(slot.parameter for slot in slots if slot.layer == layer and slot.role == DOWN)
     return module.get_submodule(name.partition(f".{layer}.")[2].rpartition(".")[0])
-
-
-def _repaired(module: nn.Module, fewer: FewerExperts, layer: int) -> AbstractContextManager[None]:
-    matrices = fewer.repaired.get(layer)
-    return replaced(experts_module(fewer.parent, module, layer), matrices) if matrices else nullcontext()
 
 
 def compare_bytes(child: Checkpoint, outgoing: Sequence[Outgoing]) -> None:

@@ -45,7 +45,10 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
     if recipe["stream"]:
         lines += [_stream(recipe["stream"], hidden)]
     if recipe.get("experts"):
-        lines += [f"experts: {len(recipe['experts'][0]['kept'])} of each layer stay, as they were"]
+        rest = (
+            f"the others are merged into them ({recipe['merge']})" if recipe.get("merge") else "as they were"
+        )
+        lines += [f"experts: {len(recipe['experts'][0]['kept'])} of each layer stay, {rest}"]
     if kind != recipe["family"] and not is_gguf:
         lines += [f"a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}"]
     losses = ", ".join(f"{name} {loss:.4g}" for name, loss in recipe["losses"].items())

@@ -35,7 +35,7 @@ Chunk = bytes | NDArray[Any] | Span
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A tensor to write: ``chunks`` is called once, when its turn comes, and yields its bytes in order.
+    """A tensor to write: ``chunks`` is called when its turn comes, and again to compare; it yields its bytes.
 
     Arrays are written as they lie in memory, raw; ``dtype`` is the name that safetensors has for it.
     """
@@ -56,13 +56,15 @@ def write_shards(
     max_bytes: int = SHARD_BYTES,
     metadata: Mapping[str, str] | None = None,
     progress: Progress = silent,
+    written: Callable[[Path, Sequence[Outgoing]], None] | None = None,
 ) -> list[Path]:
     """Write ``model.safetensors``, or shards of at most ``max_bytes`` of data with their index.
 
     ``metadata`` is ``{"format": "pt"}`` unless given. Everything is on the disk when it returns. The folder
-    exists, and nothing in it is replaced. ``progress`` is told bytes written and bytes in all. Returns the
-    files. Raises ``DiskFull`` before anything is written where it does not fit, and ``ValueError`` when a
-    tensor's chunks are more or fewer bytes than its type and shape say.
+    exists, and nothing in it is replaced. ``progress`` is told bytes written and bytes in all, ``written``
+    each file that is on the disk, with its tensors in their order. Returns the files. Raises ``DiskFull``
+    before anything is written where it does not fit, and ``ValueError`` when a tensor's chunks are more or
+    fewer bytes than its type and shape say.
     """
     shards = _divided(tensors, max_bytes)
     total = sum(tensor.bytes for tensor in tensors)
@@ -78,6 +80,8 @@ def write_shards(
                 done += tensor.bytes
                 progress("writing the weights", done, total)
             _flush(file)
+        if written is not None:
+            written(path, shard)
     if len(shards) > 1:
         places = {
             tensor.name: path.name for path, shard in zip(paths, shards, strict=True) for tensor in shard

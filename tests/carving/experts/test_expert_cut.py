@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from contextlib import ExitStack
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,12 @@ from transformers import AutoModelForCausalLM
 from zerolm.carving.experts import carve_experts
 from zerolm.carving.experts.carve_experts import ExpertCarving
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.masked_parent import compare_bytes, compare_with_masked, masked
+from zerolm.carving.experts.masked_parent import compare_with_masked, masked
 from zerolm.carving.experts.routing import Routing
+from zerolm.carving.export.read_again import compared
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.request import Destination, Methods, SizeRequest
-from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints import Checkpoint, Outgoing, write_shards
 from zerolm.networks.roles import layer_list
 from zerolm.progress import silent
 from zerolm.settings.compute import ComputeRequest
@@ -107,20 +110,60 @@ def test_other_experts_and_other_bytes_are_seen(tmp_path: Path) -> None:
     child, parent = Checkpoint.open(tmp_path / "child"), Checkpoint.open(folder)
     kept = kept_in(tmp_path / "child")
     fewer = FewerExperts(parent, kept)
-    compare_bytes(child, fewer.outgoing())
+    file = child.shards[0].file
+    in_file = {name: place for place, name in enumerate(child.shards[0].tensors)}
+
+    def written(fewer: FewerExperts) -> list[Outgoing]:
+        return sorted(fewer.outgoing(), key=lambda tensor: in_file[tensor.name])
+
+    assert compared(file, written(fewer)) == hashlib.sha256(file.read_bytes()).hexdigest()
     other = FewerExperts(parent, {layer: np.array([0, 1, 4, 5]) for layer in kept})
     with pytest.raises(ValueError, match="differs from the carved parent"):
         compare_with_masked(child, other)
     with pytest.raises(ValueError, match="differs from what its parent has"):
-        compare_bytes(child, other.outgoing())
+        compared(file, written(other))
+    with pytest.raises(ValueError, match="tensors that were not to be written"):
+        compared(file, written(fewer)[:-1])
+    more = Outgoing("another", "F32", (1,), lambda: [b"1234"])
+    with pytest.raises(ValueError, match="'another' of the written child differs"):
+        compared(file, [*written(fewer), more])
     router = child.tensors[str(child.layout.name("router", 2))]
-    with router.file.open("r+b") as file:
-        file.seek(router.start)
-        byte = file.read(1)
-        file.seek(router.start)
-        file.write(bytes([byte[0] ^ 1]))
+    with file.open("r+b") as opened:
+        opened.seek(router.start)
+        byte = opened.read(1)
+        opened.seek(router.start)
+        opened.write(bytes([byte[0] ^ 1]))
     with pytest.raises(ValueError, match=r"gate\.weight.*differs"):
-        compare_bytes(Checkpoint.open(tmp_path / "child"), fewer.outgoing())
+        compared(file, written(fewer))
+
+
+def test_a_child_of_several_files_is_compared_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file as soon as it is there; what a disk gives back otherwise leaves no child."""
+    folder = mixture(tmp_path / "parent", "deepseek_v3")
+    sizes = partial(write_shards, max_bytes=20_000)
+    monkeypatch.setattr("zerolm.carving.experts.carve_experts.write_shards", sizes)
+    carve(folder, tmp_path / "child", **BY_CHANCE)
+    recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
+    files = sorted((tmp_path / "child").glob("model-*.safetensors"))
+    assert len(files) > 3
+    digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    assert {name: digests[name] for name in digests} == recipe["sha256"]
+
+    def spoilt(*args: Any, written: Any, **more: Any) -> list[Path]:
+        def hand_on(file: Path, tensors: Any) -> None:
+            content = bytearray(file.read_bytes())
+            content[-1] ^= 1
+            file.write_bytes(content)
+            written(file, tensors)
+
+        return sizes(*args, written=hand_on, **more)
+
+    monkeypatch.setattr("zerolm.carving.experts.carve_experts.write_shards", spoilt)
+    with pytest.raises(ValueError, match="differs from what its parent has"):
+        carve(folder, tmp_path / "other", **BY_CHANCE)
+    assert {place.name for place in tmp_path.iterdir()} == {"parent", "child"}
 
 
 @pytest.mark.parametrize("kind", GROUPED)

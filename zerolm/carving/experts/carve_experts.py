@@ -20,9 +20,10 @@ from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.masked_parent import compare_bytes, compare_with_masked
+from zerolm.carving.experts.masked_parent import compare_with_masked
 from zerolm.carving.experts.ream import Groups
 from zerolm.carving.experts.routing import Routing
+from zerolm.carving.export.read_again import ReadAgain
 from zerolm.carving.export.verify import Verified, fits
 from zerolm.carving.export.write_child import complete
 from zerolm.carving.kept_units import Cut, dimensions
@@ -357,10 +358,13 @@ class ExpertCarving:
             place = folder / checkpoint.folder.relative_to(checkpoint.root)
             place.mkdir(parents=True, exist_ok=True)
             outgoing, config = fewer.outgoing(), fewer.configuration()
-            write_shards(place, outgoing, progress=self.progress)
+            with ReadAgain() as again:
+                write_shards(place, outgoing, progress=self.progress, written=again.written)
+                self.progress("comparing the child with its parent")
+                digests = again.digests()
             write_json(place / "config.json", config)
-            more = REPORT if finish else ()
-            sha256 = complete(checkpoint, recipe, folder, str(config["model_type"]), config, more)
+            kind, more = str(config["model_type"]), REPORT if finish else ()
+            sha256 = complete(checkpoint, recipe, folder, kind, config, more, digests)
             note = self.recipe.difference(sha256, versions) if self.recipe else ""
             proof = self._verified(Checkpoint.open(folder, packed=True), fewer)
             notes = "; ".join(filter(None, [carved.note, note]))
@@ -378,8 +382,6 @@ class ExpertCarving:
 
     def _verified(self, child: Checkpoint, fewer: FewerExperts) -> Verified:
         """Return the proof: all bytes are the parent's, and so are outputs, where memory holds its layers."""
-        self.progress("comparing the child with its parent")
-        compare_bytes(child, fewer.outgoing())
         if fits(fewer.parent, self.session.compute.limit):
             return compare_with_masked(child, fewer)
         mapped_model(child)  # the stock class has a place for each weight, and no other

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from zerolm.architecture import Ints
 from zerolm.carving.experts.fewer_experts import DOWN, ROUTER, FewerExperts
 from zerolm.carving.export.verify import Verified, apart, outputs, within_rounding
-from zerolm.checkpoints import Checkpoint, Outgoing, Span
+from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.stream import Stream
@@ -149,30 +148,3 @@ def experts_module(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.
     slots = checkpoint.layout.slots.values()
     name = next(slot.parameter for slot in slots if slot.layer == layer and slot.role == DOWN)
     return module.get_submodule(name.partition(f".{layer}.")[2].rpartition(".")[0])
-
-
-def compare_bytes(child: Checkpoint, outgoing: Sequence[Outgoing]) -> None:
-    """Read a child again, and its parent; ``ValueError`` names the first tensor whose bytes differ."""
-    tensors = {part.name: part for tensor in child.tensors.values() for part in tensor.stored}
-    if set(tensors) != {tensor.name for tensor in outgoing}:
-        raise ValueError("the written child has other tensors than were to be written")
-    for tensor in outgoing:
-        info = tensors[tensor.name]
-        same = (info.dtype, info.shape) == (tensor.dtype, tensor.shape)
-        with info.file.open("rb") as file:
-            file.seek(info.start)
-            same = same and all(part == file.read(len(part)) for part in _bytes_of(tensor))
-            if not same or file.tell() != info.end:
-                raise ValueError(f"{tensor.name!r} of the written child differs from what its parent has")
-
-
-def _bytes_of(tensor: Outgoing) -> Iterator[bytes]:
-    """Yield the bytes of a tensor that is to be written."""
-    for chunk in tensor.chunks():
-        if isinstance(chunk, Span):
-            with chunk.file.open("rb") as file:
-                file.seek(chunk.start)
-                for start, end in pairwise([*range(chunk.start, chunk.end, BLOCK), chunk.end]):
-                    yield file.read(end - start)
-        else:
-            yield chunk if isinstance(chunk, bytes) else np.ascontiguousarray(chunk).tobytes()

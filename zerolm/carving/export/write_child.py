@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from zerolm.carving.export.card import SENTENCES, card
@@ -52,15 +53,17 @@ def complete(
     kind: str,
     config: Mapping[str, Any] | None,
     more: Sequence[str] = (),
+    digests: Mapping[Path, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Write what belongs to the weights of a child, which are in a folder; return their SHA-256 by file.
 
-    ``kind`` is the type of the model that was written, ``config`` its configuration, if it has any.
+    ``kind`` is the type of the model that was written, ``config`` its configuration, if it has any;
+    ``digests`` the SHA-256 of files that were read already.
     """
     form = FORMATS[recipe["written_as"]]
     place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
     weights = sorted(file for file in place.iterdir() if file.suffix != ".json")
-    sha256 = {file.relative_to(folder).as_posix(): _sha256(file) for file in weights}
+    sha256 = {file.relative_to(folder).as_posix(): digests.get(file) or _sha256(file) for file in weights}
     for name in checkpoint.other_files():
         is_licence = name.name.upper().startswith(LICENCE_FILES)
         if name.name.lower() != "readme.md" and (is_licence or not form.has_tokenizer):

@@ -132,7 +132,7 @@ class LayerPrices:
 
 
 class StreamPrices:
-    """Of widths of the stream in a basis: ``sums`` (readings, 2, widths), of a head of its own and a tied one.
+    """Of widths of the stream in a basis: ``sums`` (readings, 2, widths), its head its own or tied.
 
     d is what the norms no longer read. A token's are summed over all norms before they are squared: they go
     together. In the coordinates y of the basis, whose second moments are L D L^T, what the head lacks is the

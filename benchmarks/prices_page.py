@@ -42,7 +42,8 @@ def page(parts: Parts, names: Sequence[str], models: Sequence[str], scale: Scale
         "its layers. It needs the loss of every single cut, KL to the parent in nats a token. `--plan "
         "prices` foretells them all from two passes forward and back, `--plan measured` measures some of "
         "them one by one. Either way losses are added up, the best plan beside each width of the stream is "
-        "sought, and the best few of these (finalists) are repaired and measured.\n"
+        "sought, and the best few of these (finalists) are repaired and measured. Prices are as cut and of "
+        "what repair leaves: finalists are the best by either, and by their geometric mean.\n"
     )
     print(
         f"Tables are made on at most 64 of {scale.calibrated} calibration sequences of {LENGTH} tokens of "

@@ -23,7 +23,9 @@ def texts(folder: Path) -> dict[str, str]:
     for part in range(2):
         lines = [" ".join(f"w{(3 * i + j + part) % 50}" for i in range(16)) for j in range(6)]
         (folder / "chat" / f"{part}.txt").write_text("\n".join(lines))
-    (folder / "short.txt").write_text("\n".join(" ".join(f"w{i * j % 47}" for i in range(15)) for j in (1, 2)))
+    (folder / "short.txt").write_text(
+        "\n".join(" ".join(f"w{i * j % 47}" for i in range(15)) for j in (1, 2))
+    )
     return {"code": f"{folder}/code.txt", "chat": f"{folder}/chat", "short": f"{folder}/short.txt"}
 
 

@@ -14,13 +14,13 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.evaluation.divergence import Made
 from zerolm.carving.evaluation.evaluated import Evaluated, EvaluatedRow, evaluated_row
-from zerolm.carving.evaluation.judge import Judge, JudgeRequest
 from zerolm.carving.evaluation.masked_mixtures import (
     fewer_experts,
     lacks_experts_alone,
     masked_mixtures,
     without_experts,
 )
+from zerolm.carving.evaluation.text_judge import JudgeRequest, TextJudge
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.importance.criterion import Criterion
@@ -101,8 +101,8 @@ def evaluate(
     check_comparable(ours, theirs)
     cut = cut_of(ours, theirs)
     judging.check()
-    judge = Judge.of(theirs, judging)
-    others = Others({}, NOT_COMPARED) if cut is None else carvings(theirs, cut, progress)
+    judge = TextJudge.of(theirs, judging)
+    others = BesideChild({}, NOT_COMPARED) if cut is None else carvings(theirs, cut, progress)
     progress("opening both")
     model, reference = (put_on(open_model(one), running) for one in (ours, theirs))
     if cut is None and fewer_experts(ours, theirs):
@@ -126,7 +126,7 @@ def evaluate(
     return _evaluated(rows, judge, others.note, length)
 
 
-def _evaluated(rows: Sequence[EvaluatedRow], judge: Judge, note: str, length: int) -> Evaluated:
+def _evaluated(rows: Sequence[EvaluatedRow], judge: TextJudge, note: str, length: int) -> Evaluated:
     tokens = judge.tokens
     shortened = judge.shortened(length)
     return Evaluated(tuple(rows), len(tokens), tokens.count, note, shortened, judge.prompt_count)
@@ -199,7 +199,7 @@ def _of_file(
         request.check(of_other_tokens=True)
         return of_file_of_other_tokens(file, theirs, str(request.text), request.length, running, progress)
     cut = cut_in(file, theirs)
-    judge = Judge.of(theirs, request)
+    judge = TextJudge.of(theirs, request)
     progress("opening both")
     reference = put_on(open_model(theirs), running)
     single = of_one_type(file, theirs)
@@ -276,21 +276,21 @@ class SameSize:
 
 
 @dataclass(frozen=True)
-class Others:
-    """What stands beside a child by the names of its rows; ``note`` says what that is."""
+class BesideChild:
+    """The networks beside a child by the names of their rows; ``note`` says what they are."""
 
     rows: Mapping[str, SameSize]
     note: str
 
 
-def carvings(parent: Checkpoint, cut: Cut, progress: Progress) -> Others:
+def carvings(parent: Checkpoint, cut: Cut, progress: Progress) -> BesideChild:
     """Return random and uniform carvings of the size of a cut."""
     cuts = of_the_same_size(parent, cut, progress)
     rows = {
         name: SameSize(_params(parent, several[0]), [partial(_carved, other) for other in several])
         for name, several in cuts.items()
     }
-    return Others(rows, COMPARED)
+    return BesideChild(rows, COMPARED)
 
 
 def _carved(cut: Cut, reference: PreTrainedModel) -> PreTrainedModel:
@@ -299,11 +299,11 @@ def _carved(cut: Cut, reference: PreTrainedModel) -> PreTrainedModel:
 
 def mixtures(
     child: Checkpoint, parent: Checkpoint, reference: PreTrainedModel, tokens: Tokens, progress: Progress
-) -> Others:
+) -> BesideChild:
     """Return the parent with as many experts as a child, at random and by frequency."""
     count = fewer_experts(child, parent)
     if count is None or not lacks_experts_alone(child, parent):
-        return Others({}, NOT_COMPARED)
+        return BesideChild({}, NOT_COMPARED)
     masked = masked_mixtures(parent, count, reference, tokens, DRAW_SEEDS, progress)
     rows = {
         name: SameSize(
@@ -311,7 +311,7 @@ def mixtures(
         )
         for name, several in masked.rows.items()
     }
-    return Others(rows, "; ".join(filter(None, [MASKED, masked.note])))
+    return BesideChild(rows, "; ".join(filter(None, [MASKED, masked.note])))
 
 
 def _masked(fewer: FewerExperts, reference: PreTrainedModel) -> PreTrainedModel:

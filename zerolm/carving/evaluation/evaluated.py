@@ -13,8 +13,8 @@ Values = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What a network makes of a text: measures by name, and those of each domain, if there are several."""
+class TextMeasures:
+    """The measures of a network on a text by name, and those of each domain, if there are several."""
 
     values: Values
     domains: Mapping[str, Values] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Evaluated:
         }
 
 
-def evaluated_row(name: str, params: int, draws: Sequence[Measured]) -> EvaluatedRow:
+def evaluated_row(name: str, params: int, draws: Sequence[TextMeasures]) -> EvaluatedRow:
     """Return the mean of several draws, and how far they spread; ``ValueError`` where one is not finite."""
     columns = _columns(name, [draw.values for draw in draws])
     spread = {key: (min(column), max(column)) for key, column in columns.items()} if len(draws) > 1 else {}

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.evaluation.divergence import RUNNING, Made, embeddings
-from zerolm.carving.evaluation.evaluated import Measured
+from zerolm.carving.evaluation.evaluated import TextMeasures
 from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -47,7 +47,7 @@ class Judged:
         parent: PreTrainedModel,
         pooling: TokenPooling,
         progress: Progress = silent,
-    ) -> list[Measured]:
+    ) -> list[TextMeasures]:
         """Return the measures of the parent, then of each model.
 
         These are the mean ``cosine`` of embeddings to the parent's and the ``distance``, 1 less that; where
@@ -63,7 +63,7 @@ class Judged:
                 first, second = np.split(one, 2)
                 row["pairs"] = float(spearmans((first * second).sum(1)[None], scores[None])[0])
         return [
-            Measured(row, {name: self._beside(one, theirs, part) for name, part in parts.items()})
+            TextMeasures(row, {name: self._beside(one, theirs, part) for name, part in parts.items()})
             for row, one in zip(rows, (theirs, *ours), strict=True)
         ]
 

@@ -1,4 +1,4 @@
-"""What networks are judged by: a text or texts of several domains, sentences of encoders, and prompts."""
+"""The texts that networks are judged by: of several domains, sentences of encoders, and prompts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from zerolm.carving.evaluation.divergence import Divergence, Made, surprises_and_divergences
-from zerolm.carving.evaluation.evaluated import Measured
+from zerolm.carving.evaluation.evaluated import TextMeasures
 from zerolm.carving.evaluation.loops import Prompts, half_of, longest_of
 from zerolm.carving.evaluation.neighbours import Judged
 from zerolm.checkpoints import Checkpoint
@@ -54,8 +54,8 @@ class JudgeRequest:
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
-    """What networks are judged by, read with the parent's tokenizer: ``judged``, and its tokens by domain.
+class TextJudge:
+    """The texts that networks are judged by as the parent's tokenizer reads them, and those of each domain.
 
     ``domains`` is empty of one text. ``prompts`` are so many, 0 for none.
     """
@@ -66,7 +66,7 @@ class Judge:
     prompts: int = 0
 
     @classmethod
-    def of(cls, parent: Checkpoint, request: JudgeRequest) -> Judge:
+    def of(cls, parent: Checkpoint, request: JudgeRequest) -> TextJudge:
         """Return the judge that a request asks for; ``ValueError`` where it cannot be."""
         text, data, sizes = request.text, request.data, {"length": request.length}
         if request.loops and not is_decoder(parent):
@@ -102,7 +102,7 @@ class Judge:
 
     def measured(
         self, makers: Sequence[Made], reference: PreTrainedModel, progress: Progress
-    ) -> list[Measured]:
+    ) -> list[TextMeasures]:
         """Return what the parent, and then each network, makes of the text."""
         if not is_decoder(self.parent):
             return self.judged.measures(makers, reference, TokenPooling.of(self.parent), progress)
@@ -121,7 +121,7 @@ class Judge:
             prompts = Prompts.of(self.parent, reference, self.tokens, self.prompts)
             shares = prompts.shares([lambda: reference, *makers], progress)
             values = [row | {"loops": share} for row, share in zip(values, shares, strict=True)]
-        return [Measured(row, domains) for row, domains in zip(values, each, strict=True)]
+        return [TextMeasures(row, domains) for row, domains in zip(values, each, strict=True)]
 
     @property
     def prompt_count(self) -> int:

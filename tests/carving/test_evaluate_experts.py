@@ -49,8 +49,8 @@ def test_rows_are_children_that_are_carved_so(kind: str, tmp_path: Path) -> None
     carve(parent, tmp_path / "child", text=text, **flags)
     result = evaluate(tmp_path / "child", parent, text, **FEW)
     rows = rows_of(result)
-    assert list(rows) == ["child", "parent", "random", "frequency"]
-    assert result.note == MASKED
+    assert list(rows)[:4] == ["child", "parent", "random", "frequency"]
+    assert result.note.startswith(MASKED)
     checkpoint = Checkpoint.open(parent)
     reference, tokens = open_model(checkpoint), tokens_of(checkpoint, str(text), **FEW)
 
@@ -95,12 +95,15 @@ def test_what_lacks_more_than_experts_has_its_parent_alone_beside_it(tmp_path: P
     parent = parent_of(tmp_path, "qwen3_moe")
     word_tokenizer(mixture(tmp_path / "child", "qwen3_moe", num_experts=4, intermediate_size=32))
     result = evaluate(tmp_path / "child", parent, tmp_path / "text.txt", **FEW)
-    assert ([row.name for row in result.rows], result.note) == (["child", "parent"], NOT_COMPARED)
+    assert [row.name for row in result.rows][:2] == ["child", "parent"]
+    assert not {"random", "frequency"} & rows_of(result).keys()
+    assert result.note.startswith(NOT_COMPARED)
 
 
 def test_experts_that_are_not_called_with_gates_have_no_row_by_frequency(tmp_path: Path) -> None:
     parent = parent_of(tmp_path, "llama4_text")
     carve(parent, tmp_path / "child", keep_experts="4", criterion="random", seed=1)
     result = evaluate(tmp_path / "child", parent, tmp_path / "text.txt", **FEW)
-    assert [row.name for row in result.rows] == ["child", "parent", "random"]
+    assert [row.name for row in result.rows][:3] == ["child", "parent", "random"]
+    assert "frequency" not in rows_of(result)
     assert "no row by frequency: the gates of a llama4_text" in result.note

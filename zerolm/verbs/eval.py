@@ -53,6 +53,7 @@ BASELINES: Final = {
     "random": "a random carving of its size",
     "uniform": "a uniform carving of its size",
     "frequency": "one that keeps the experts used most",
+    "quantised parent": "the parent quantised to its bytes",
 }
 """What stands beside a child by its row, in words."""
 WITH_PARENT: Final = ("pairs", "loops")
@@ -91,8 +92,8 @@ class EvalSettings(Request):
         "Of decoders it tells perplexity and KL divergence from the parent; of encoders, on sentences, one a "
         "line, the cosine of embeddings, the order of their neighbours, and the share whose nearest is the "
         "parent's. Beside the child stand random and uniform carvings of the parent of the same size; beside "
-        "one with fewer experts the parent with as many, at random and by frequency. The data of tasks come "
-        "from the hub."
+        "one with fewer experts the parent with as many, at random and by frequency, and the parent "
+        "quantised to the child's bytes. The data of tasks come from the hub."
     )
     child: str = argument("path", REQUIRED, "the folder of a checkpoint", metavar="CHILD")
     parent: str = setting(

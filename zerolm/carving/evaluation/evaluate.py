@@ -20,6 +20,7 @@ from zerolm.carving.evaluation.masked_mixtures import (
     masked_mixtures,
     without_experts,
 )
+from zerolm.carving.evaluation.quantised_parent import quantised_parent, stored_bytes
 from zerolm.carving.evaluation.text_judge import JudgeRequest, TextJudge
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.importance.criteria import criterion_of
@@ -54,6 +55,7 @@ MASKED: Final = (
     f"(random: {len(DRAW_SEEDS)} draws, mean; frequency: those that the judged text is sent to most, which "
     "favours it)"
 )
+QUANTISED_PARENT: Final = "quantised parent"
 READ_BACK: Final = "the file's weights as they are read back"
 NOT_COMPARED: Final = (
     "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
@@ -79,8 +81,8 @@ def evaluate(
     Beside the child and the parent stand ``random``, which keeps as many KV groups and neurons of each layer
     as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. Where the child's
     stream is narrower, theirs keeps as many channels, without a rotation. Of a child with fewer experts these
-    are the parent with as many, ``random`` and by ``frequency`` on the text. Other children of the parent
-    come last, by the ends of their paths that tell them apart, with a slash. One carving is in memory at a
+    are the parent with as many, ``random`` and by ``frequency`` on the text, and the ``quantised parent``,
+    whole and in the child's bytes. Other children of the parent come last, by the ends of their paths that tell them apart, with a slash. One carving is in memory at a
     time. The text may be texts of several domains, ``code=FILE,chat=FILE``: each row has measures of each.
     Encoders may be judged by pairs of sentences with scores too, in the file ``data``; without a text its
     sentences are the text. Decoders answer ``loops`` prompts, of which it is told how many loop.
@@ -107,6 +109,7 @@ def evaluate(
     model, reference = (put_on(open_model(one), running) for one in (ours, theirs))
     if cut is None and fewer_experts(ours, theirs):
         others = mixtures(ours, theirs, reference, judge.tokens, progress)
+        others = with_quantised(others, ours, theirs, reference, progress)
     makers: list[Made] = [lambda: model]
     makers += [partial(draw, reference) for row in others.rows.values() for draw in row.draws]
     children = [opened(other, parent)[0] for other in beside]
@@ -312,6 +315,27 @@ def mixtures(
         for name, several in masked.rows.items()
     }
     return BesideChild(rows, "; ".join(filter(None, [MASKED, masked.note])))
+
+
+def with_quantised(
+    others: BesideChild, child: Checkpoint, parent: Checkpoint, reference: PreTrainedModel, progress: Progress
+) -> BesideChild:
+    """Return networks beside a child, and the parent quantised to its bytes, or a note why not that."""
+    room = stored_bytes(child)
+    try:
+        quantised = quantised_parent(parent, reference, room, progress)
+        row = SameSize(_params(parent, None), [partial(_same_always, quantised.applied(reference))])
+    except (ValueError, ModuleNotFoundError) as error:
+        return BesideChild(others.rows, f"{others.note}; no {QUANTISED_PARENT}: {error}")
+    note = (
+        f"{QUANTISED_PARENT}: {quantised.bytes:,} of the child's {room:,} bytes, without importances: "
+        f"{quantised.text} matrices"
+    )
+    return BesideChild({**others.rows, QUANTISED_PARENT: row}, f"{others.note}; {note}")
+
+
+def _same_always(model: PreTrainedModel, _: PreTrainedModel) -> PreTrainedModel:
+    return model
 
 
 def _masked(fewer: FewerExperts, reference: PreTrainedModel) -> PreTrainedModel:

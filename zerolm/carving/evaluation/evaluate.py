@@ -82,8 +82,9 @@ def evaluate(
     as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. Where the child's
     stream is narrower, theirs keeps as many channels, without a rotation. Of a child with fewer experts these
     are the parent with as many, ``random`` and by ``frequency`` on the text, and the ``quantised parent``,
-    whole and in the child's bytes. Other children of the parent come last, by the ends of their paths that tell them apart, with a slash. One carving is in memory at a
-    time. The text may be texts of several domains, ``code=FILE,chat=FILE``: each row has measures of each.
+    whole and in the child's bytes. Other children of the parent come last, by the ends of their paths that
+    tell them apart, with a slash. One carving is in memory at a time. The text may be texts of several
+    domains, ``code=FILE,chat=FILE``: each row has measures of each.
     Encoders may be judged by pairs of sentences with scores too, in the file ``data``; without a text its
     sentences are the text. Decoders answer ``loops`` prompts, of which it is told how many loop.
     ``request`` says where networks run, and how. Raises ``ValueError``, in one line, for what cannot be

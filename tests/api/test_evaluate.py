@@ -55,8 +55,8 @@ def test_texts_of_several_domains_are_told_apart(zerolm: Callable[..., Any], tmp
     assert (report.sequences, report.prompts) == (12, 2)
     child, parent = report.networks[:2]
     shares = [child.domains[name]["perplexity"] / parent.domains[name]["perplexity"] - 1 for name in texts]
-    assert f"({shares[0]:+.1%}) on code" in repr(report)
-    assert f"({shares[1]:+.1%}) on chat" in report.page()
+    assert f"({shares[0]:+z.1%}) on code" in repr(report)
+    assert f"({shares[1]:+z.1%}) on chat" in report.page()
     assert report.rows()[0]["kl_chat"] == child.domains["chat"]["kl"]
     for words in ("KL on chat", "perplexity on code", "of 2 prompts", "Looping answers"):
         assert words in report.page()

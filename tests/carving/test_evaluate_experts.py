@@ -106,4 +106,4 @@ def test_experts_that_are_not_called_with_gates_have_no_row_by_frequency(tmp_pat
     result = evaluate(tmp_path / "child", parent, tmp_path / "text.txt", **FEW)
     assert [row.name for row in result.rows][:3] == ["child", "parent", "random"]
     assert "frequency" not in rows_of(result)
-    assert "no row by frequency: the gates of a llama4_text" in result.note
+    assert "no row by frequency: experts of a llama4_text are not called" in result.note

@@ -39,7 +39,7 @@ class Measure:
 MEASURES: Final = {
     "bits": Measure("bits a byte", "Bits a byte of the text", "bits a byte", False, ",.4f"),
     "perplexity": Measure("perplexity", "Perplexity", "perplexity", False, ",.2f"),
-    "kl": Measure("KL", "Divergence from the parent", "KL in nats a token", False, ",.4f"),
+    "kl": Measure("KL", "Divergence from the parent", "KL in nats a token", False, "z,.4f"),
     "cosine": Measure("cosine", "Likeness of embeddings", "cosine to the parent's", True, ",.4f"),
     "distance": Measure("1 - cosine", "Distance of embeddings", "1 - cosine to the parent's", False, ".3g"),
     "order": Measure(
@@ -330,7 +330,7 @@ class EvaluationReport(Report):
         texts = []
         for domain in self.domains:
             ours, theirs = child.domains[domain][measure], parent.domains[domain][measure]
-            change = f" ({ours / theirs - 1:+.1%})" if theirs else ""
+            change = f" ({ours / theirs - 1:+z.1%})" if theirs else ""
             texts.append(f"{show_measure(measure, ours)}{change} on {domain}")
         return f"{MEASURES[measure].title} by domain, beside the parent's: {', '.join(texts)}."
 

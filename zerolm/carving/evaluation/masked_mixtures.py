@@ -15,13 +15,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.carving.experts.expert_choice import best_experts
-from zerolm.carving.experts.expert_use import expert_use
+from zerolm.carving.experts.expert_use import expert_use, experts_of
 from zerolm.carving.experts.expert_worth import drawn
 from zerolm.carving.experts.fewer_experts import AXIS, ROUTER, FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import MaskedLogits, parameter_of
 from zerolm.carving.experts.routing import Routing
 from zerolm.checkpoints import Checkpoint
-from zerolm.io.cache import Arrays
 from zerolm.networks.roles import layer_list
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -74,9 +73,13 @@ def masked_mixtures(
     draws = [{layer: drawn(seed, layer, routing.experts) for layer in layers} for seed in seeds]
     rows = {RANDOM: [fewer(draw) for draw in draws]}
     try:
-        use: dict[int, Arrays] = expert_use(parent, model, tokens, progress=progress)
-    except ValueError as error:
-        return MaskedMixtures(rows, f"no row by frequency: {error}")
+        experts_of(parent, layer_list(model)[layers[0]], layers[0])
+    except ValueError:
+        kind = parent.family.name
+        return MaskedMixtures(
+            rows, f"no row by frequency: experts of a {kind} are not called with their gates"
+        )
+    use = expert_use(parent, model, tokens, progress=progress)
     rows[FREQUENCY] = [fewer({layer: use[layer]["count"] for layer in layers})]
     return MaskedMixtures(rows)
 

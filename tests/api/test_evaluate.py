@@ -57,7 +57,7 @@ def test_texts_of_several_domains_are_told_apart(zerolm: Callable[..., Any], tmp
     shares = [child.domains[name]["perplexity"] / parent.domains[name]["perplexity"] - 1 for name in texts]
     assert f"({shares[0]:+z.1%}) on code" in repr(report)
     assert f"({shares[1]:+z.1%}) on chat" in report.page()
-    assert report.rows()[0]["kl_chat"] == child.domains["chat"]["kl"]
+    assert report.rows()[0]["kl_on_chat"] == child.domains["chat"]["kl"]
     for words in ("KL on chat", "perplexity on code", "of 2 prompts", "Looping answers"):
         assert words in report.page()
     document = json.loads(json.dumps(report.to_json()))
@@ -191,3 +191,13 @@ def test_a_folder_of_the_command(zerolm: Callable[..., Any], tmp_path: Path) -> 
     report = EvaluationReport.load("out")
     assert report.configuration["text"] == str(tmp_path / "text.txt")
     assert json.loads(Path("out/result.json").read_text())["kl"] == report.networks[0].kl
+
+
+def test_other_children_are_told_from_what_stands_beside_one() -> None:
+    names = ["child", "parent", "random", "quantised parent", "parent in Q5_1", "near/"]
+    rows = [{"name": name, "params": 9, "perplexity": 2.0 + n, "kl": 0.1} for n, name in enumerate(names)]
+    report = EvaluationReport.from_json({"sequences": 2, "tokens": 8, "rows": rows})
+    said = report.heading().baseline
+    assert "better than the parent quantised to its bytes (5.00)" in said
+    assert "better than the parent in Q5_1 (6.00)" in said
+    assert said.endswith("Other children of the parent: near/ 7.00.")

@@ -56,6 +56,8 @@ BASELINES: Final = {
     "quantised parent": "the parent quantised to its bytes",
 }
 """What stands beside a child by its row, in words."""
+IN_ONE_TYPE: Final = "parent in "
+"""So begins the row of a parent of one type beside a GGUF child."""
 WITH_PARENT: Final = ("pairs", "loops")
 """Measures that say little without the parent's."""
 COLOURS: Final = {"child": "blue", "parent": "green"}
@@ -85,7 +87,6 @@ class EvalSettings(Request):
             "texts of several domains, and answers that run in circles",
         ),
         ("zerolm eval child --parent PARENT --tasks hellaswag,arc_easy --limit 200", "tasks on both"),
-        ("zerolm eval child --parent PARENT --text TEXT --out lost", "the same as a page and as JSON"),
         ("zerolm eval ENCODED --parent ENCODER --text TEXT --data PAIRS.csv", "embeddings of sentences"),
     )
     notes = (
@@ -297,7 +298,7 @@ class EvaluationReport(Report):
                 low, high = one.spread.get(name, (None, None))
                 row |= {f"{name}_low": low, f"{name}_high": high}
             for domain, values in one.domains.items():
-                row |= {f"{name}_{domain}": value for name, value in values.items()}
+                row |= {f"{name}_on_{domain}": value for name, value in values.items()}
             rows.append(row)
         return rows
 
@@ -369,7 +370,7 @@ class EvaluationReport(Report):
         return " ".join(parts)
 
     def _baseline(self) -> str:
-        others = [one for one in self.networks if one.name in BASELINES]
+        others = [one for one in self.networks if beside_child(one.name)]
         if not others:
             return f"No other carving of the child's size was compared.{self._neighbours()}"
         name, child = self.measures[0], self._named("child")
@@ -377,12 +378,12 @@ class EvaluationReport(Report):
         parts = []
         for one in others:
             word = "better than" if sign * (child.value(name) - one.value(name)) > 0 else "no better than"
-            parts.append(f"{word} {BASELINES[one.name]} ({one.text(name)})")
+            parts.append(f"{word} {beside_child(one.name)} ({one.text(name)})")
         return f"By {name} the child is {' and '.join(parts)}.{self._neighbours()}"
 
     def _neighbours(self) -> str:
         """Return what other children of the parent reach, as a sentence; empty where there are none."""
-        others = [one for one in self.networks if one.name not in ("child", "parent", *BASELINES)]
+        others = [one for one in self.networks[2:] if not beside_child(one.name)]
         if not others:
             return ""
         texts = ", ".join(f"{one.name} {one.text(self.measures[0])}" for one in others)
@@ -472,6 +473,11 @@ class EvaluationReport(Report):
         head = ["task", "metric", "samples", "child", "parent"]
         title = "Tasks of lm-evaluation-harness"
         return Sheet(title, head, lines, kind="tasks", on=(PAGE, TERMINAL, NOTEBOOK))
+
+
+def beside_child(name: str) -> str:
+    """Return the network beside a child that stands in a row, in words; empty of another child."""
+    return f"the {name}" if name.startswith(IN_ONE_TYPE) else BASELINES.get(name, "")
 
 
 def show_measure(name: str, value: float) -> str:

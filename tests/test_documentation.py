@@ -246,7 +246,8 @@ def make_folder(folder: Path) -> None:
     (folder / "ATTACKED.csv").write_text("\n".join([head, *rows]))
     rows = [f"w{i},w{i * i % 64},{i % 5}" for i in range(9)]
     (folder / "PAIRS.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]))
-    (folder / "TEXT").write_text(" ".join(f"w{i * 7 % 64}" for i in range(8000)))
+    for name in ("TEXT", "CODE", "CHAT"):
+        (folder / name).write_text(" ".join(f"w{i * 7 % 64}" for i in range(8000)))
     (folder / "config.json").write_bytes((folder / "PARENT" / "config.json").read_bytes())
     (folder / "mine").mkdir()
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers
 from repeated import check_report
-from tiny import saved, word_tokenizer
+from tiny import DECODER, saved, word_tokenizer
 
 import zerolm as package
 from zerolm.verbs.eval import EvaluationReport
@@ -42,6 +43,41 @@ def test_it_saves_loads_and_repeats(name: str, zerolm: Callable[..., Any], tmp_p
     assert (table.loc["random", f"{columns[0]}_low"] <= table.loc["random", columns[0]]).all()
 
 
+def test_texts_of_several_domains_are_told_apart(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    word_tokenizer(saved(Path("other"), "llama", seed=1))
+    Path("chat").mkdir()
+    Path("chat", "a.md").write_text(" ".join(f"w{i % 7}" for i in range(200)))
+    texts = {"code": "text.txt", "chat": Path("chat")}
+    report = package.eval("other", parent="parent", **FEW | {"text": texts, "loops": 2})
+    check_report(report, zerolm, tmp_path / "out")
+    assert report.domains == ["code", "chat"]
+    assert report.measures == ["perplexity", "kl", "loops"]
+    assert (report.sequences, report.prompts) == (12, 2)
+    child, parent = report.networks[:2]
+    shares = [child.domains[name]["perplexity"] / parent.domains[name]["perplexity"] - 1 for name in texts]
+    assert f"({shares[0]:+z.1%}) on code" in repr(report)
+    assert f"({shares[1]:+z.1%}) on chat" in report.page()
+    assert report.rows()[0]["kl_on_chat"] == child.domains["chat"]["kl"]
+    for words in ("KL on chat", "perplexity on code", "of 2 prompts", "Looping answers"):
+        assert words in report.page()
+    document = json.loads(json.dumps(report.to_json()))
+    document["rows"][2]["domains"].pop("chat")
+    with pytest.raises(ValueError, match="row 'random' has other domains than the child"):
+        EvaluationReport.from_json(document)
+
+
+def test_an_encoder_is_judged_by_domain(tmp_path: Path) -> None:
+    word_tokenizer(saved(Path("other"), "bert", seed=1))
+    Path("few.txt").write_text("w1 w2\nw3 w4 w5")
+    lines = [" ".join(f"w{i * j % 61}" for i in range(10)) for j in range(9)]
+    Path("text.txt").write_text("\n".join(lines))
+    report = package.eval("other", parent="other", **FEW | {"text": "many=text.txt,few=few.txt"})
+    assert report.domains == ["many", "few"]
+    assert "1.0000 (+0.0%) on few" in repr(report)
+    assert "order on many" in report.page()
+    assert "order on few" not in report.page()
+
+
 def test_results_of_tasks_are_rows() -> None:
     row = {"task": "piqa", "metric": "acc", "samples": 8, "child": 0.5, "child_stderr": 0.1}
     row |= {"parent": 0.625, "parent_stderr": None}
@@ -60,12 +96,40 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no others": (FEW | {"beside": []}, "beside names no folder"),
     "others without a text": ({"tasks": "piqa", "beside": "other"}, "--beside compares on a text"),
     "random tokens": (FEW | {"text": "random"}, "random tokens tell nothing"),
+    "a random domain": (FEW | {"text": "code=text.txt,noise=random"}, "random tokens tell nothing"),
+    "a domain twice": (FEW | {"text": "code=text.txt,code=text.txt"}, "the domain 'code' has two texts"),
+    "a domain without a text": (FEW | {"text": "code=,chat=text.txt"}, "the domain 'code' has no text"),
+    "an empty domain": (FEW | {"text": "code=text.txt,chat=empty.txt"}, "empty.txt is empty"),
+    "a short domain": (FEW | {"text": "code=text.txt,chat=short.txt"}, "short.txt' with .* give more text"),
+    "prompts without a text": ({"tasks": "piqa", "loops": 3}, "--loops takes its prompts from a text"),
+    "fewer prompts than none": (FEW | {"loops": -1}, "loops must be an integer from 0"),
+    "prompts of an encoder": (
+        FEW | {"loops": 3, "child": "encoder", "parent": "encoder"},
+        "--loops counts answers of models that predict the next token, and a bert does not",
+    ),
+    "answers without positions": (
+        FEW | {"loops": 3, "child": "gpt2", "parent": "gpt2"},
+        "at least 32 tokens: behind prompts of 6 the model has positions for 26",
+    ),
+    "domains of a child of other tokens": (
+        FEW | {"text": "a=text.txt,b=text.txt", "child": "larger"},
+        "a child of other tokens than its parent's is judged on one text at a time",
+    ),
+    "prompts of a child of other tokens": (FEW | {"loops": 3, "child": "larger"}, "leave --loops out"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_settings_that_do_not_go_together_are_said_in_one_line(case: str) -> None:
     settings, words = WRONG[case]
+    Path("empty.txt").write_text(" ")
+    Path("short.txt").write_text("w1 w2")
+    for folder, kind in (("encoder", "bert"), ("gpt2", "gpt2")):
+        if folder in settings.values():
+            word_tokenizer(saved(Path(folder), kind))
+    if "larger" in settings.values():
+        larger = transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER | {"vocab_size": 80}))
+        larger.save_pretrained("larger")
     with pytest.raises(ValueError, match=words) as told:
         package.eval(**({"child": "parent", "parent": "parent"} | settings))
     assert "\n" not in str(told.value)
@@ -127,3 +191,13 @@ def test_a_folder_of_the_command(zerolm: Callable[..., Any], tmp_path: Path) -> 
     report = EvaluationReport.load("out")
     assert report.configuration["text"] == str(tmp_path / "text.txt")
     assert json.loads(Path("out/result.json").read_text())["kl"] == report.networks[0].kl
+
+
+def test_other_children_are_told_from_what_stands_beside_one() -> None:
+    names = ["child", "parent", "random", "quantised parent", "parent in Q5_1", "near/"]
+    rows = [{"name": name, "params": 9, "perplexity": 2.0 + n, "kl": 0.1} for n, name in enumerate(names)]
+    report = EvaluationReport.from_json({"sequences": 2, "tokens": 8, "rows": rows})
+    said = report.heading().baseline
+    assert "better than the parent quantised to its bytes (5.00)" in said
+    assert "better than the parent in Q5_1 (6.00)" in said
+    assert said.endswith("Other children of the parent: near/ 7.00.")

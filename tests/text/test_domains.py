@@ -23,6 +23,9 @@ def test_names_stand_before_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert domains_of("a=b") == {}
     with pytest.raises(ValueError, match="'code' has two texts"):
         domains_of("code=a,code=b")
+    for empty in ("code=,chat=a", "chat=a,code=", "code="):
+        with pytest.raises(ValueError, match="'code' has no text"):
+            domains_of(empty)
 
 
 def test_a_run_names_texts_wherever_it_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,16 +29,22 @@ def tokens_of(
     folders (``domains_of``), each gives as many sequences, one text after another. ``ValueError`` where the
     text or the folder's tokenizer is of no use.
     """
+    named = tokens_by_domain(checkpoint, text, sequences=sequences, length=length, seed=seed)
+    return joined(named) if domains_of(text) else named[""]
+
+
+def tokens_by_domain(
+    checkpoint: Checkpoint, text: str, *, sequences: int = SEQUENCES, length: int = LENGTH, seed: int = 0
+) -> dict[str, Tokens]:
+    """Return the tokens of each domain of a text (``tokens_of``) by its name; of one text by an empty one."""
     domains = domains_of(text)
     length = longest_line(checkpoint, length)
     if not domains:
-        return _tokens_of(checkpoint, text, read_text, sequences, length, seed)
-    return joined(
-        {
-            name: _tokens_of(checkpoint, each, whole_text, sequences, length, seed)
-            for name, each in domains.items()
-        }
-    )
+        return {"": _tokens_of(checkpoint, text, read_text, sequences, length, seed)}
+    return {
+        name: _tokens_of(checkpoint, each, whole_text, sequences, length, seed)
+        for name, each in domains.items()
+    }
 
 
 def _tokens_of(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from zerolm.architecture import Ints
 from zerolm.text.documents import Text
 from zerolm.text.encoding import around, encoded, encoded_line
 from zerolm.text.sequences import cut, spread_evenly
@@ -45,9 +46,13 @@ class Tokens:
     def spread(self, sequences: int) -> Tokens:
         """At most so many sequences, evenly from all."""
         count = min(sequences, len(self))
-        chosen = [i * len(self) // count for i in range(count)]
-        mask = None if self.mask is None else self.mask[chosen]
-        return Tokens(self.ids[chosen], mask, self.text, self.seed)
+        return self.rows([i * len(self) // count for i in range(count)])
+
+    def rows(self, chosen: Sequence[int] | Ints) -> Tokens:
+        """Return the sequences of these numbers."""
+        index = torch.as_tensor(chosen, dtype=torch.long)
+        mask = None if self.mask is None else self.mask[index]
+        return Tokens(self.ids[index], mask, self.text, self.seed)
 
     def most(self, tokens: int) -> Tokens:
         """Return as many sequences, evenly from all, as hold about so many tokens; at least one."""

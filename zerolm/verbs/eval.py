@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
@@ -38,16 +39,27 @@ class Measure:
 MEASURES: Final = {
     "bits": Measure("bits a byte", "Bits a byte of the text", "bits a byte", False, ",.4f"),
     "perplexity": Measure("perplexity", "Perplexity", "perplexity", False, ",.2f"),
-    "kl": Measure("KL", "Divergence from the parent", "KL in nats a token", False, ",.4f"),
+    "kl": Measure("KL", "Divergence from the parent", "KL in nats a token", False, "z,.4f"),
     "cosine": Measure("cosine", "Likeness of embeddings", "cosine to the parent's", True, ",.4f"),
     "distance": Measure("1 - cosine", "Distance of embeddings", "1 - cosine to the parent's", False, ".3g"),
     "order": Measure(
         "order", "Order of neighbours", "Spearman of similarities with the parent's", True, ",.4f"
     ),
     "nearest": Measure("nearest", "Nearest neighbours", "share with the parent's nearest", True, ",.4f"),
+    "loops": Measure("loops", "Looping answers", "share of answers that loop", False, ".1%"),
     "pairs": Measure("pairs", "Pairs with scores", "Spearman of similarities with scores", True, ",.4f"),
 }
-BASELINES: Final = ("random", "uniform")
+BASELINES: Final = {
+    "random": "a random carving of its size",
+    "uniform": "a uniform carving of its size",
+    "frequency": "one that keeps the experts used most",
+    "quantised parent": "the parent quantised to its bytes",
+}
+"""What stands beside a child by its row, in words."""
+IN_ONE_TYPE: Final = "parent in "
+"""So begins the row of a parent of one type beside a GGUF child."""
+WITH_PARENT: Final = ("pairs", "loops")
+"""Measures that say little without the parent's."""
 COLOURS: Final = {"child": "blue", "parent": "green"}
 
 
@@ -56,7 +68,8 @@ class EvalSettings(Request):
     """Return what a child has lost beside its parent, and beside other carvings of its size.
 
     On a ``text`` these are perplexity and divergence from the parent, and of encoders how near embeddings are
-    to the parent's and whether they have the same neighbours; on ``data``, pairs of sentences, how well they
+    to the parent's and whether they have the same neighbours, for each domain where there are several; with
+    ``loops`` the share of greedy answers that run in circles; on ``data``, pairs of sentences, how well they
     order as people did; on ``tasks`` the metrics of lm-evaluation-harness. One of them must be given. Raises
     ``ValueError``, in one line, for what cannot be compared, and ``ModuleNotFoundError`` for an extra that is
     not installed.
@@ -69,15 +82,19 @@ class EvalSettings(Request):
             "zerolm eval healed --parent PARENT --beside repaired,child --text TEXT",
             "what repairing and healing gave back",
         ),
+        (
+            "zerolm eval child --parent PARENT --text code=CODE,chat=CHAT --loops 64",
+            "texts of several domains, and answers that run in circles",
+        ),
         ("zerolm eval child --parent PARENT --tasks hellaswag,arc_easy --limit 200", "tasks on both"),
-        ("zerolm eval child --parent PARENT --text TEXT --out lost", "the same as a page and as JSON"),
         ("zerolm eval ENCODED --parent ENCODER --text TEXT --data PAIRS.csv", "embeddings of sentences"),
     )
     notes = (
         "Of decoders it tells perplexity and KL divergence from the parent; of encoders, on sentences, one a "
         "line, the cosine of embeddings, the order of their neighbours, and the share whose nearest is the "
-        "parent's. Beside the child stand random and uniform carvings of the parent of the same size. The "
-        "data of tasks come from the hub."
+        "parent's. Beside the child stand random and uniform carvings of the parent of the same size; beside "
+        "one with fewer experts the parent with as many, at random and by frequency, and the parent "
+        "quantised to the child's bytes. The data of tasks come from the hub."
     )
     child: str = argument("path", REQUIRED, "the folder of a checkpoint", metavar="CHILD")
     parent: str = setting(
@@ -87,7 +104,12 @@ class EvalSettings(Request):
         "paths", None, "other children of that parent, as before healing", metavar="DIR,..."
     )
     like: str | None = like()
-    text: str | None = setting("path", None, "text that neither of them has been fitted to", group="Text")
+    text: str | None = setting(
+        "texts",
+        None,
+        "text that neither of them has been fitted to, or texts of several domains: code=FILE,chat=FOLDER",
+        group="Text",
+    )
     data: str | None = setting(
         "path",
         None,
@@ -96,6 +118,13 @@ class EvalSettings(Request):
     )
     sequences: int = defaults.sequences()
     length: int = defaults.length()
+    loops: int = setting(
+        "integer",
+        0,
+        "of decoders, so many prompts from the text are answered greedily, and answers that loop are counted",
+        low=0,
+        high=1 << 20,
+    )
     tasks: tuple[str, ...] | None = setting(
         "paths",
         None,
@@ -126,6 +155,7 @@ class EvalSettings(Request):
                 sequences=self.sequences,
                 length=self.length,
                 beside=self.beside or (),
+                loops=self.loops,
                 request=self.running,
                 progress=progress,
             )
@@ -143,6 +173,8 @@ class EvalSettings(Request):
             raise ValueError("beside names no folder; leave it out, or name one")
         if self.beside and self.text is None and self.data is None:
             raise ValueError("--beside compares on a text: give --text FILE too")
+        if self.loops and self.text is None:
+            raise ValueError("--loops takes its prompts from a text: give --text FILE too")
         if self.limit is not None and not self.tasks:
             raise ValueError("--limit is of samples of tasks: give --tasks TASKS too")
 
@@ -152,6 +184,7 @@ class JudgedNetwork:
     """A network: its parameters, and its ``perplexity`` and ``kl``, or the measures of its embeddings.
 
     ``spread`` holds the smallest and the largest of several draws, of which the measures are the means.
+    ``domains`` are measures by the domain of the text, where it has several.
     """
 
     name: str
@@ -163,8 +196,10 @@ class JudgedNetwork:
     distance: float | None = None
     order: float | None = None
     nearest: float | None = None
+    loops: float | None = None
     pairs: float | None = None
     spread: dict[str, tuple[float, float]] = field(default_factory=dict)
+    domains: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def value(self, measure: str) -> float:
         """Return a measure."""
@@ -198,7 +233,8 @@ class EvaluationReport(Report):
     """The losses of a child on a text and on tasks, beside its parent and carvings of its size.
 
     ``networks``, the ``rows`` of the JSON, are empty without a text, ``tasks`` without tasks. The measures
-    of the child stand beside ``parent_perplexity``. ``shortened`` says why sequences are shorter than asked.
+    of the child stand beside ``parent_perplexity``. ``shortened`` says why sequences are shorter than asked;
+    ``prompts`` were answered.
     """
 
     command: ClassVar[str] = "eval"
@@ -212,11 +248,13 @@ class EvaluationReport(Report):
     distance: float | None = None
     order: float | None = None
     nearest: float | None = None
+    loops: float | None = None
     pairs: float | None = None
     parent_perplexity: float | None = None
     networks: list[JudgedNetwork] = field(default_factory=list)
     note: str = ""
     shortened: str = ""
+    prompts: int | None = None
     tasks: list[TaskRow] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -228,12 +266,15 @@ class EvaluationReport(Report):
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         report = super().from_json(document)
         names = [one.name for one in report.networks]
+        of_child = {name: set(values) for one in report.networks[:1] for name, values in one.domains.items()}
         if names and names[:2] != ["child", "parent"]:
             raise ValueError(f"rows must begin with child and parent, not with {', '.join(names[:2])}")
         for one in report.networks:
             lacking = next((name for name in report.measures if getattr(one, name) is None), None)
             if lacking or not report.measures:
                 raise ValueError(f"row {one.name!r:.80} has no {lacking or 'measure'}")
+            if {name: set(values) for name, values in one.domains.items()} != of_child:
+                raise ValueError(f"row {one.name!r:.80} has other domains than the child, or measures")
         return report
 
     @property
@@ -256,6 +297,8 @@ class EvaluationReport(Report):
             for name in self.measures:
                 low, high = one.spread.get(name, (None, None))
                 row |= {f"{name}_low": low, f"{name}_high": high}
+            for domain, values in one.domains.items():
+                row |= {f"{name}_on_{domain}": value for name, value in values.items()}
             rows.append(row)
         return rows
 
@@ -265,9 +308,10 @@ class EvaluationReport(Report):
             child, parent = self._named("child"), self._named("parent")
             texts = [f"{MEASURES[name].head} {child.text(name)}" for name in self.measures]
             for place, name in enumerate(self.measures):
-                if place == 0 or name == "pairs":
+                if place == 0 or name in WITH_PARENT:
                     texts[place] += f" (parent {parent.text(name)})"
             lines.append(f"{self._size()}: {', '.join(texts)}")
+            lines += [self._by_domain()] if self.domains else []
         if self.tasks:
             lines.append(self._below())
         return lines
@@ -275,6 +319,21 @@ class EvaluationReport(Report):
     def _below(self) -> str:
         lower = sum(row.child < row.parent for row in self.tasks)
         return f"Of {len(self.tasks)} task metrics the child's is below the parent's in {lower}."
+
+    @property
+    def domains(self) -> list[str]:
+        """Return the names of the domains of the text; none where it has one."""
+        return [name for one in self.networks[:1] for name in one.domains]
+
+    def _by_domain(self) -> str:
+        """Return what the child has lost on each domain by the first measure, as a sentence."""
+        measure, child, parent = self.measures[0], self._named("child"), self._named("parent")
+        texts = []
+        for domain in self.domains:
+            ours, theirs = child.domains[domain][measure], parent.domains[domain][measure]
+            change = f" ({ours / theirs - 1:+z.1%})" if theirs else ""
+            texts.append(f"{show_measure(measure, ours)}{change} on {domain}")
+        return f"{MEASURES[measure].title} by domain, beside the parent's: {', '.join(texts)}."
 
     def _named(self, name: str) -> JudgedNetwork:
         return next(one for one in self.networks if one.name == name)
@@ -305,12 +364,13 @@ class EvaluationReport(Report):
             share = child.params / parent.params if parent.params else 1.0
             values = " and ".join(f"{MEASURES[name].unit} {child.text(name)}" for name in self.measures)
             parts.append(f"With {share:.1%} of the parent's parameters the child reaches {values}.")
+            parts += [self._by_domain()] if self.domains else []
         if self.tasks:
             parts.append(self._below())
         return " ".join(parts)
 
     def _baseline(self) -> str:
-        others = [one for one in self.networks if one.name in BASELINES]
+        others = [one for one in self.networks if beside_child(one.name)]
         if not others:
             return f"No other carving of the child's size was compared.{self._neighbours()}"
         name, child = self.measures[0], self._named("child")
@@ -318,12 +378,12 @@ class EvaluationReport(Report):
         parts = []
         for one in others:
             word = "better than" if sign * (child.value(name) - one.value(name)) > 0 else "no better than"
-            parts.append(f"{word} a {one.name} carving of its size ({one.text(name)})")
+            parts.append(f"{word} {beside_child(one.name)} ({one.text(name)})")
         return f"By {name} the child is {' and '.join(parts)}.{self._neighbours()}"
 
     def _neighbours(self) -> str:
         """Return what other children of the parent reach, as a sentence; empty where there are none."""
-        others = [one for one in self.networks if one.name not in ("child", "parent", *BASELINES)]
+        others = [one for one in self.networks[2:] if not beside_child(one.name)]
         if not others:
             return ""
         texts = ", ".join(f"{one.name} {one.text(self.measures[0])}" for one in others)
@@ -332,8 +392,15 @@ class EvaluationReport(Report):
     def _trust(self) -> str:
         parts = []
         if self.networks:
-            parts.append(f"One text of {self.tokens:,} tokens, no interval: another may say otherwise.")
+            texts = "One text of each domain, in all" if self.domains else "One text of"
+            parts.append(f"{texts} {self.tokens:,} tokens, no interval: another may say otherwise.")
             parts.append("If the child was fitted to this text, the numbers flatter it.")
+        if self.prompts:
+            error = 0.5 / math.sqrt(self.prompts)
+            parts.append(
+                f"Shares of looping answers are of {self.prompts} prompts: their standard error is up to "
+                f"{error:.1%}."
+            )
         if any(one.spread for one in self.networks):
             parts.append("Random carvings show the range of their draws.")
         if self.tasks:
@@ -348,6 +415,7 @@ class EvaluationReport(Report):
         return [
             *charts,
             *([self._table()] if self.networks else []),
+            *([self._domains_sheet()] if self.domains else []),
             *([self._tasks_sheet()] if self.tasks else []),
         ]
 
@@ -377,6 +445,17 @@ class EvaluationReport(Report):
         on = (PAGE, TERMINAL, NOTEBOOK)
         return Sheet("All numbers", head, lines, [units, self.note], kind="evaluation", on=on)
 
+    def _domains_sheet(self) -> Sheet:
+        """Return the measures of each network by domain."""
+        of_child = self.networks[0].domains
+        places = [(name, domain) for name in self.measures for domain in of_child if name in of_child[domain]]
+        lines: list[Row] = [
+            [one.name, *(show_measure(name, one.domains[domain][name]) for name, domain in places)]
+            for one in self.networks
+        ]
+        head = ["network", *(f"{MEASURES[name].head} on {domain}" for name, domain in places)]
+        return Sheet("By domain", head, lines, kind="evaluation", on=(PAGE, TERMINAL, NOTEBOOK))
+
     def _tasks_sheet(self) -> Sheet:
         def measured(value: float, error: float | None) -> Cell:
             return Cell(f"{value:.4f}", note="" if error is None else f"± {error:.4f}")
@@ -394,6 +473,11 @@ class EvaluationReport(Report):
         head = ["task", "metric", "samples", "child", "parent"]
         title = "Tasks of lm-evaluation-harness"
         return Sheet(title, head, lines, kind="tasks", on=(PAGE, TERMINAL, NOTEBOOK))
+
+
+def beside_child(name: str) -> str:
+    """Return the network beside a child that stands in a row, in words; empty of another child."""
+    return f"the {name}" if name.startswith(IN_ONE_TYPE) else BASELINES.get(name, "")
 
 
 def show_measure(name: str, value: float) -> str:

@@ -195,6 +195,10 @@ def test_a_file_is_evaluated_beside_its_parent_in_one_type(text: str, tmp_path: 
         assert list(rows) == ["child", "parent", "parent in Q5_1"]
         assert rows["parent"].values["kl"] == pytest.approx(0.0, abs=1e-6)
         assert rows["child"].values["kl"] == pytest.approx(carved.losses["as_read_back"], rel=0.05)
+    twice = evaluate(out, parent, f"a={text},b={text}", sequences=8, length=16, loops=1)
+    for row, alone in zip(twice.rows, result.rows, strict=True):
+        assert row.domains["a"] == row.domains["b"] == pytest.approx(alone.values)
+        assert row.values["loops"] in (0.0, 1.0)
     with pytest.raises(ValueError, match="is GGUF, which is compared with its parent alone"):
         opened(out, parent)
     (out / "another.gguf").write_bytes(next(out.glob("*.gguf")).read_bytes())

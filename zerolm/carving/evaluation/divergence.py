@@ -54,7 +54,23 @@ def perplexities_and_kls(
 
     The first token of each is given, not predicted. The parent runs once, each model is made once a batch.
     """
-    sums, count = np.zeros((1 + len(models), 2)), 0  # nats of surprise and of divergence
+    sums, count = surprises_and_divergences(models, parent, tokens, batch=batch, progress=progress)
+    return [Divergence.of(row, count) for row in sums]
+
+
+def surprises_and_divergences(
+    models: Sequence[Made],
+    parent: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    batch: int = 8,
+    progress: Progress = silent,
+) -> tuple[Floats, int]:
+    """Return nats of surprise and of divergence, (1 + models, 2), summed over so many predicted tokens.
+
+    The first row is the parent's.
+    """
+    sums, count = np.zeros((1 + len(models), 2)), 0
     batches = tokens.batches(batch)
     for number, inputs in enumerate(batches):
         progress(RUNNING, number, len(batches))
@@ -64,7 +80,7 @@ def perplexities_and_kls(
             ours = _log_probabilities(make(), inputs)[:, :-1]
             sums[place] += surprise_and_divergence(ours, theirs, inputs)
         count += int(_mask(inputs)[:, 1:].sum())
-    return [Divergence.of(row, count) for row in sums]
+    return sums, count
 
 
 def surprise_and_divergence(ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor]) -> Floats:

@@ -1,9 +1,9 @@
-"""A child beside its parent and beside random and uniform carvings of the same size."""
+"""A child beside its parent, and beside others of its size: carvings, or mixtures of as many experts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -12,9 +12,17 @@ from typing import Final
 import numpy as np
 from transformers import PreTrainedModel
 
-from zerolm.carving.evaluation.divergence import Made, perplexities_and_kls
-from zerolm.carving.evaluation.evaluated import Evaluated, evaluated_row
-from zerolm.carving.evaluation.neighbours import Judged
+from zerolm.carving.evaluation.divergence import Made
+from zerolm.carving.evaluation.evaluated import Evaluated, EvaluatedRow, evaluated_row
+from zerolm.carving.evaluation.masked_mixtures import (
+    fewer_experts,
+    lacks_experts_alone,
+    masked_mixtures,
+    without_experts,
+)
+from zerolm.carving.evaluation.quantised_parent import quantised_parent, stored_bytes
+from zerolm.carving.evaluation.text_judge import JudgeRequest, TextJudge
+from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
@@ -31,20 +39,23 @@ from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
 from zerolm.networks.compute import Compute, compute, put_on
 from zerolm.networks.opener import is_decoder, open_model
-from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, RunningRequest
-from zerolm.text.calibration import longest_line, sentence_tokens, tokens_of
-from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
-from zerolm.text.pairs import read_pairs
-from zerolm.text.tokens import Tokens, some
+from zerolm.text.defaults import LENGTH, SEQUENCES
+from zerolm.text.tokens import Tokens
 
 DRAW_SEEDS: Final = (0, 1, 2)
-ROWS: Final = ("child", "parent", "random", "uniform")
+ROWS: Final = ("child", "parent", "random", "uniform", "frequency")
 COMPARED: Final = (
     "random, uniform: same size and layers as the child, no repair, no rotation "
     f"(random: {len(DRAW_SEEDS)} draws, mean)"
 )
+MASKED: Final = (
+    "random, frequency: the parent with as many experts as the child, no repair "
+    f"(random: {len(DRAW_SEEDS)} draws, mean; frequency: those that the judged text is sent to most, which "
+    "favours it)"
+)
+QUANTISED_PARENT: Final = "quantised parent"
 READ_BACK: Final = "the file's weights as they are read back"
 NOT_COMPARED: Final = (
     "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
@@ -61,6 +72,7 @@ def evaluate(
     sequences: int = SEQUENCES,
     length: int = LENGTH,
     beside: Sequence[str | Path] = (),
+    loops: int = 0,
     request: RunningRequest = USUALLY,
     progress: Progress = silent,
 ) -> Evaluated:
@@ -68,53 +80,60 @@ def evaluate(
 
     Beside the child and the parent stand ``random``, which keeps as many KV groups and neurons of each layer
     as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. Where the child's
-    stream is narrower, theirs keeps as many channels, without a rotation. Other children of the parent come
-    last, by the ends of their paths that tell them apart, with a slash. One carving is in memory at a time.
+    stream is narrower, theirs keeps as many channels, without a rotation. Of a child with fewer experts these
+    are the parent with as many, ``random`` and by ``frequency`` on the text, and the ``quantised parent``,
+    whole and in the child's bytes. Other children of the parent come last, by the ends of their paths that
+    tell them apart, with a slash. One carving is in memory at a time. The text may be texts of several
+    domains, ``code=FILE,chat=FILE``: each row has measures of each.
     Encoders may be judged by pairs of sentences with scores too, in the file ``data``; without a text its
-    sentences are the text.
+    sentences are the text. Decoders answer ``loops`` prompts, of which it is told how many loop.
     ``request`` says where networks run, and how. Raises ``ValueError``, in one line, for what cannot be
     compared.
     """
     running = compute(request)
+    judging = JudgeRequest(None if text is None else str(text), data, sequences, length, loops)
     file = gguf_file(child)
     if file is not None:
-        return _of_file(
-            file, parent, text, data, sequences=sequences, length=length, running=running, progress=progress
-        )
+        return _of_file(file, parent, judging, running, progress)
     ours, theirs = opened_alone(child, parent)
     if ours.layout.vocab != theirs.layout.vocab and data is None and not beside and text is not None:
         from zerolm.carving.evaluation.other_vocabulary import of_other_tokens
 
+        judging.check(of_other_tokens=True)
         return of_other_tokens(ours, theirs, str(text), length, running, progress)
     check_comparable(ours, theirs)
     cut = cut_of(ours, theirs)
-    if str(text) == RANDOM:
-        raise ValueError("random tokens tell nothing of what a model is worth: give a text")
-    judged_by = _judged_by(theirs, text, data, sequences=sequences, length=length)
-    tokens = judged_by.tokens
-    cuts: dict[str, list[Cut]] = {}
-    if cut is not None:
-        cuts = of_the_same_size(theirs, cut, progress)
+    judging.check()
+    judge = TextJudge.of(theirs, judging)
+    others = BesideChild({}, NOT_COMPARED) if cut is None else carvings(theirs, cut, progress)
     progress("opening both")
     model, reference = (put_on(open_model(one), running) for one in (ours, theirs))
+    if cut is None and fewer_experts(ours, theirs):
+        others = mixtures(ours, theirs, reference, judge.tokens, progress)
+        others = with_quantised(others, ours, theirs, reference, progress)
     makers: list[Made] = [lambda: model]
-    makers += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
+    makers += [partial(draw, reference) for row in others.rows.values() for draw in row.draws]
     children = [opened(other, parent)[0] for other in beside]
     neighbours = list({other.root.resolve(): other for other in children}.values())
     makers += [partial(_same, put_on(open_model(other), running)) for other in neighbours]
-    judged = iter(_judged(makers, reference, judged_by, theirs, progress))
-    params = partial(_params, theirs)
-    parent_row = evaluated_row("parent", params(None), [next(judged)])
-    child_row = evaluated_row("child", params(cut) if cut else _params(ours, None), [next(judged)])
-    others = (
-        evaluated_row(name, params(draws[0]), [next(judged) for _ in draws]) for name, draws in cuts.items()
-    )
-    rows = (child_row, parent_row, *others)
+    judged = iter(judge.measured(makers, reference, progress))
+    parent_row = evaluated_row("parent", _params(theirs, None), [next(judged)])
+    params = _params(ours, None) if cut is None else _params(theirs, cut)
+    rows = [evaluated_row("child", params, [next(judged)]), parent_row]
+    rows += [
+        evaluated_row(name, row.params, [next(judged) for _ in row.draws])
+        for name, row in others.rows.items()
+    ]
     names = names_of([other.root.resolve() for other in neighbours])
     named = zip(names, neighbours, strict=True)
-    rows += tuple(evaluated_row(name, _params(other, None), [next(judged)]) for name, other in named)
-    note = COMPARED if cuts else NOT_COMPARED
-    return Evaluated(rows, len(tokens), tokens.count, note, _shortened(theirs, tokens, length))
+    rows += [evaluated_row(name, _params(other, None), [next(judged)]) for name, other in named]
+    return _evaluated(rows, judge, others.note, length)
+
+
+def _evaluated(rows: Sequence[EvaluatedRow], judge: TextJudge, note: str, length: int) -> Evaluated:
+    tokens = judge.tokens
+    shortened = judge.shortened(length)
+    return Evaluated(tuple(rows), len(tokens), tokens.count, note, shortened, judge.prompt_count)
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
@@ -132,48 +151,8 @@ def names_of(folders: Sequence[Path]) -> list[str]:
     return [f"{name(folder)}/" for folder in folders]
 
 
-def _shortened(parent: Checkpoint, tokens: Tokens, length: int) -> str:
-    """Return why the sequences are shorter than they were to be; empty where they are not.
-
-    Lines of a text are of all lengths: those of an encoder are shorter only where a length was chosen.
-    """
-    longest, most = tokens.ids.shape[1], longest_line(parent, length)
-    if most < length and (most == parent.layout.sizes.get("positions") or length != LENGTH):
-        why = "has no more positions" if most == parent.layout.sizes.get("positions") else "reads no more"
-        return f"sequences have at most {most:,} tokens, not {length:,}: the model {why}"
-    if longest < length and length != LENGTH:
-        return f"sequences have at most {longest:,} tokens, not {length:,}: no line of the text is longer"
-    return ""
-
-
 def _same(model: PreTrainedModel) -> PreTrainedModel:
     return model
-
-
-def _judged_by(
-    parent: Checkpoint, text: str | Path | None, data: str | Path | None, *, sequences: int, length: int
-) -> Judged:
-    """Return the tokens that networks are judged by; ``ValueError`` where there are none."""
-    if data is None:
-        return Judged(tokens_of(parent, str(text), sequences=sequences, length=length))
-    if is_decoder(parent):
-        raise ValueError(f"pairs judge encoders, and a {parent.family.name} is none: leave --data out")
-    pairs = read_pairs(Path(data))
-    both = sentence_tokens(parent, [*pairs.first, *pairs.second], length=length)
-    if text is None:
-        tokens = sentence_tokens(parent, some(pairs.sentences, sequences), length=length)
-    else:
-        tokens = tokens_of(parent, str(text), sequences=sequences, length=length)
-    return Judged(tokens, both, pairs.scores)
-
-
-def _judged(
-    makers: Sequence[Made], reference: PreTrainedModel, by: Judged, parent: Checkpoint, progress: Progress
-) -> list[dict[str, float]]:
-    """Return the measures of the parent and then of each network on the tokens."""
-    if is_decoder(parent):
-        return [asdict(row) for row in perplexities_and_kls(makers, reference, by.tokens, progress=progress)]
-    return by.measures(makers, reference, TokenPooling.of(parent), progress)
 
 
 def _params(checkpoint: Checkpoint, cut: Cut | None) -> int:
@@ -202,15 +181,7 @@ def opened_alone(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Che
 
 
 def _of_file(
-    file: Path,
-    parent: str | Path,
-    text: str | Path | None,
-    data: str | Path | None,
-    *,
-    sequences: int,
-    length: int,
-    running: Compute,
-    progress: Progress,
+    file: Path, parent: str | Path, request: JudgeRequest, running: Compute, progress: Progress
 ) -> Evaluated:
     """Return what a GGUF child has lost, beside its parent rounded to one type of as few bytes.
 
@@ -221,8 +192,7 @@ def _of_file(
 
     theirs = Checkpoint.open(parent)
     ledger_of(theirs)  # refuses weights that are not finite
-    if (text is None and data is None) or str(text) == RANDOM:
-        raise ValueError("random tokens tell nothing of what a model is worth: give a text")
+    request.check()
     if rows_in(file) not in (None, theirs.layout.vocab):
         from zerolm.carving.evaluation.other_vocabulary import of_file_of_other_tokens
 
@@ -230,23 +200,23 @@ def _of_file(
             raise ValueError(
                 "a gguf file of an encoder with other tokens than its parent's is not compared; a folder is"
             )
-        return of_file_of_other_tokens(file, theirs, str(text), length, running, progress)
+        request.check(of_other_tokens=True)
+        return of_file_of_other_tokens(file, theirs, str(request.text), request.length, running, progress)
     cut = cut_in(file, theirs)
-    judged_by = _judged_by(theirs, text, data, sequences=sequences, length=length)
-    tokens = judged_by.tokens
+    judge = TextJudge.of(theirs, request)
     progress("opening both")
     reference = put_on(open_model(theirs), running)
     single = of_one_type(file, theirs)
     makers = [partial(_same, put_on(network_in(file, theirs), running))]
     makers += [partial(single.applied, reference)] if single else []
-    ours = _judged(makers, reference, judged_by, theirs, progress)
+    ours = judge.measured(makers, reference, progress)
     rows = [
         evaluated_row("child", _params(theirs, cut), [ours[1]]),
         evaluated_row("parent", _params(theirs, None), [ours[0]]),
     ]
     rows += [evaluated_row(single.name, _params(theirs, None), [ours[2]])] if single else []
     note = READ_BACK + (f"; {single.name}: the parent with all matrices of this type" if single else "")
-    return Evaluated(tuple(rows), len(tokens), tokens.count, note, _shortened(theirs, tokens, length))
+    return _evaluated(rows, judge, note, request.length)
 
 
 def check_comparable(ours: Checkpoint, theirs: Checkpoint) -> None:
@@ -267,9 +237,12 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     """Return a cut with the sizes of the child: that of its recipe, else one as its configuration tells.
 
     A narrower stream keeps the channels of most energy, for the recipe tells no more than its width. None
-    where the child has no recipe of this parent, and layers that went or sizes that no cut gives it. Raises
+    where it has fewer experts, and where it has no recipe of this parent, and layers that went or sizes that
+    no cut gives it. Raises
     ``ValueError`` where the recipe is that of another child.
     """
+    if fewer_experts(child, parent):
+        return None
     whole, sizes = dimensions(parent), dimensions(child)
     file = child.root / "recipe.json"
     weights = fingerprint(parent) if file.is_file() else ""
@@ -296,6 +269,78 @@ def _made_for(recipe: Path) -> object:
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"recipe {str(recipe)!r} cannot be used: {error}") from None
     return document.get("parent_weights") if isinstance(document, dict) else None
+
+
+@dataclass(frozen=True)
+class SameSize:
+    """Networks of one row, each made of the parent when its turn comes, with ``params`` parameters."""
+
+    params: int
+    draws: list[Callable[[PreTrainedModel], PreTrainedModel]]
+
+
+@dataclass(frozen=True)
+class BesideChild:
+    """The networks beside a child by the names of their rows; ``note`` says what they are."""
+
+    rows: Mapping[str, SameSize]
+    note: str
+
+
+def carvings(parent: Checkpoint, cut: Cut, progress: Progress) -> BesideChild:
+    """Return random and uniform carvings of the size of a cut."""
+    cuts = of_the_same_size(parent, cut, progress)
+    rows = {
+        name: SameSize(_params(parent, several[0]), [partial(_carved, other) for other in several])
+        for name, several in cuts.items()
+    }
+    return BesideChild(rows, COMPARED)
+
+
+def _carved(cut: Cut, reference: PreTrainedModel) -> PreTrainedModel:
+    return apply_in_memory(reference, cut)
+
+
+def mixtures(
+    child: Checkpoint, parent: Checkpoint, reference: PreTrainedModel, tokens: Tokens, progress: Progress
+) -> BesideChild:
+    """Return the parent with as many experts as a child, at random and by frequency."""
+    count = fewer_experts(child, parent)
+    if count is None or not lacks_experts_alone(child, parent):
+        return BesideChild({}, NOT_COMPARED)
+    masked = masked_mixtures(parent, count, reference, tokens, DRAW_SEEDS, progress)
+    rows = {
+        name: SameSize(
+            costs_of(several[0].shaped(), CostModel())["params"], [partial(_masked, each) for each in several]
+        )
+        for name, several in masked.rows.items()
+    }
+    return BesideChild(rows, "; ".join(filter(None, [MASKED, masked.note])))
+
+
+def with_quantised(
+    others: BesideChild, child: Checkpoint, parent: Checkpoint, reference: PreTrainedModel, progress: Progress
+) -> BesideChild:
+    """Return networks beside a child, and the parent quantised to its bytes, or a note why not that."""
+    room = stored_bytes(child)
+    try:
+        quantised = quantised_parent(parent, reference, room, progress)
+        row = SameSize(_params(parent, None), [partial(_same_always, quantised.applied(reference))])
+    except (ValueError, ModuleNotFoundError) as error:
+        return BesideChild(others.rows, f"{others.note}; no {QUANTISED_PARENT}: {error}")
+    note = (
+        f"{QUANTISED_PARENT}: {quantised.bytes:,} of the child's {room:,} bytes, without importances: "
+        f"{quantised.text} matrices"
+    )
+    return BesideChild({**others.rows, QUANTISED_PARENT: row}, f"{others.note}; {note}")
+
+
+def _same_always(model: PreTrainedModel, _: PreTrainedModel) -> PreTrainedModel:
+    return model
+
+
+def _masked(fewer: FewerExperts, reference: PreTrainedModel) -> PreTrainedModel:
+    return without_experts(reference, fewer)
 
 
 def of_the_same_size(parent: Checkpoint, cut: Cut, progress: Progress = silent) -> dict[str, list[Cut]]:

@@ -9,21 +9,34 @@ from typing import Any
 
 import numpy as np
 
+Values = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class TextMeasures:
+    """The measures of a network on a text by name, and those of each domain, if there are several."""
+
+    values: Values
+    domains: Mapping[str, Values] = field(default_factory=dict)
+
 
 @dataclass(frozen=True)
 class EvaluatedRow:
     """A network: its parameters and its ``perplexity`` and ``kl``, or what its embeddings are worth.
 
-    ``spread`` holds the smallest and the largest of several draws, of which ``values`` are the means.
+    ``spread`` holds the smallest and the largest of several draws, of which ``values`` are the means, and so
+    are those of ``domains``, by their names.
     """
 
     name: str
     params: int
     values: dict[str, float]
     spread: dict[str, tuple[float, float]] = field(default_factory=dict)
+    domains: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        more = {"spread": self.spread} if self.spread else {}
+        more: dict[str, Any] = {"spread": self.spread} if self.spread else {}
+        more |= {"domains": self.domains} if self.domains else {}
         return {"name": self.name, "params": self.params, **self.values, **more}
 
 
@@ -32,6 +45,7 @@ class Evaluated:
     """``rows``: the child, the parent, carvings of the child's size; ``note`` says what these are.
 
     ``shortened`` says why sequences are shorter than they were to be; it is empty where they are not.
+    ``prompts`` were answered.
     """
 
     rows: tuple[EvaluatedRow, ...]
@@ -39,6 +53,7 @@ class Evaluated:
     tokens: int
     note: str
     shortened: str = ""
+    prompts: int = 0
 
     def to_json(self) -> dict[str, Any]:
         child, parent = (row.values for row in self.rows[:2])
@@ -52,14 +67,26 @@ class Evaluated:
             "rows": [row.to_json() for row in self.rows],
             "note": self.note,
             **shortened,
+            **({"prompts": self.prompts} if self.prompts else {}),
         }
 
 
-def evaluated_row(name: str, params: int, draws: Sequence[Mapping[str, float]]) -> EvaluatedRow:
+def evaluated_row(name: str, params: int, draws: Sequence[TextMeasures]) -> EvaluatedRow:
     """Return the mean of several draws, and how far they spread; ``ValueError`` where one is not finite."""
+    columns = _columns(name, [draw.values for draw in draws])
+    spread = {key: (min(column), max(column)) for key, column in columns.items()} if len(draws) > 1 else {}
+    each = {domain: [draw.domains[domain] for draw in draws] for domain in draws[0].domains}
+    domains = {domain: _means(_columns(name, values)) for domain, values in each.items()}
+    return EvaluatedRow(name, params, _means(columns), spread, domains)
+
+
+def _columns(name: str, draws: Sequence[Values]) -> dict[str, list[float]]:
     columns = {key: [draw[key] for draw in draws] for key in draws[0]}
     for key, column in columns.items():
         if not np.isfinite(column).all():
             raise ValueError(f"what the {name} makes of the text is not finite: its {key} is {column[0]}")
-    spread = {key: (min(column), max(column)) for key, column in columns.items()} if len(draws) > 1 else {}
-    return EvaluatedRow(name, params, {key: fmean(column) for key, column in columns.items()}, spread)
+    return columns
+
+
+def _means(columns: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    return {key: fmean(column) for key, column in columns.items()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.evaluation.divergence import RUNNING, Made, embeddings
+from zerolm.carving.evaluation.evaluated import TextMeasures
 from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -31,12 +32,14 @@ SHORTEST: Final = 1e-30
 class Judged:
     """Sentences that networks are judged by: their ``tokens``, and pairs of others with their scores, if any.
 
-    ``pairs`` holds the first sentences of all pairs, and then the second ones.
+    ``domains`` are the numbers of sentences of each domain, one after another, none of one text. ``pairs``
+    holds the first sentences of all pairs, and then the second ones.
     """
 
     tokens: Tokens
     pairs: Tokens | None = None
     scores: tuple[float, ...] = ()
+    domains: Mapping[str, int] = field(default_factory=dict)
 
     def measures(
         self,
@@ -44,25 +47,39 @@ class Judged:
         parent: PreTrainedModel,
         pooling: TokenPooling,
         progress: Progress = silent,
-    ) -> list[dict[str, float]]:
+    ) -> list[TextMeasures]:
         """Return the measures of the parent, then of each model.
 
         These are the mean ``cosine`` of embeddings to the parent's and the ``distance``, 1 less that; where
         there are sentences enough, ``order`` and ``nearest`` (``neighbourhood``); and with pairs Spearman's
-        rho of the similarity within each with its score.
+        rho of the similarity within each with its score. Neighbours of a domain are of that domain.
         """
         theirs, *ours = embedded(models, parent, self.tokens, pooling, progress)
-        rows, distinct = [beside(one, theirs) for one in (theirs, *ours)], distinct_rows(self.tokens)
-        if len(distinct) >= LEAST:
-            for row, one in zip(rows, (theirs, *ours), strict=True):
-                order, nearest = neighbourhood(one[distinct], theirs[distinct])
-                row |= {"order": order, "nearest": nearest}
+        every, parts = np.arange(len(self.tokens)), self._parts()
+        rows = [self._beside(one, theirs, every) for one in (theirs, *ours)]
         if self.pairs is not None:
             scores = np.array(self.scores)
             for row, one in zip(rows, embedded(models, parent, self.pairs, pooling, progress), strict=True):
                 first, second = np.split(one, 2)
                 row["pairs"] = float(spearmans((first * second).sum(1)[None], scores[None])[0])
-        return rows
+        return [
+            TextMeasures(row, {name: self._beside(one, theirs, part) for name, part in parts.items()})
+            for row, one in zip(rows, (theirs, *ours), strict=True)
+        ]
+
+    def _parts(self) -> dict[str, Ints]:
+        """Return the numbers of the sentences of each domain."""
+        ends = np.cumsum(list(self.domains.values()), dtype=np.int64).tolist()
+        counted = zip(self.domains.items(), ends, strict=True)
+        return {name: np.arange(end - count, end) for (name, count), end in counted}
+
+    def _beside(self, ours: Floats, theirs: Floats, part: Ints) -> dict[str, float]:
+        """Return the measures of embeddings (n, d) of some sentences beside the parent's."""
+        row, distinct = beside(ours[part], theirs[part]), part[distinct_rows(self.tokens.rows(part))]
+        if len(distinct) >= LEAST:
+            order, nearest = neighbourhood(ours[distinct], theirs[distinct])
+            row |= {"order": order, "nearest": nearest}
+        return row
 
 
 def embedded(

@@ -19,7 +19,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from zerolm.carving.evaluation.divergence import embeddings
-from zerolm.carving.evaluation.evaluated import Evaluated, evaluated_row
+from zerolm.carving.evaluation.evaluated import Evaluated, TextMeasures, evaluated_row
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import read_recipe
@@ -125,8 +125,8 @@ def _beside(
     both = compared(ours, theirs, text, length, progress)
     params = costs_of(ours.checkpoint, CostModel(), cut), costs_of(theirs.checkpoint, CostModel())
     rows = (
-        evaluated_row("child", params[0]["params"], [both.child]),
-        evaluated_row("parent", params[1]["params"], [both.parent]),
+        evaluated_row("child", params[0]["params"], [TextMeasures(both.child)]),
+        evaluated_row("parent", params[1]["params"], [TextMeasures(both.parent)]),
     )
     return Evaluated(rows, both.stretches, both.tokens, both.note)
 

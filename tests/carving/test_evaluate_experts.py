@@ -1,0 +1,109 @@
+"""Beside a child with fewer experts: the parent with as many, which are children carved so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from carvings import carve
+from divergences import perplexity_and_kl
+from saved_mixtures import mixture
+from tiny import word_tokenizer
+
+from zerolm.carving.evaluation.evaluate import DRAW_SEEDS, MASKED, NOT_COMPARED, Evaluated, evaluate
+from zerolm.carving.evaluation.masked_mixtures import all_masked, without_experts
+from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import open_model
+from zerolm.text.calibration import tokens_of
+
+FEW: dict[str, Any] = {"sequences": 6, "length": 12}
+KINDS = ("qwen3_moe", "deepseek_v3", "gpt_oss", "granitemoe")
+
+
+def parent_of(folder: Path, kind: str) -> Path:
+    """A mixture whose experts matter, and a text."""
+    parent = mixture(folder / "parent", kind)
+    network = open_model(Checkpoint.open(parent))
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            if name.endswith("down_proj"):
+                weight.mul_(30.0)
+    network.save_pretrained(parent)
+    word_tokenizer(parent)
+    (folder / "text.txt").write_text(" ".join(f"w{(i * i + 7 * i) % 61}" for i in range(300)))
+    return parent
+
+
+def rows_of(result: Evaluated) -> dict[str, Any]:
+    return {row.name: row for row in result.rows}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_children_that_are_carved_so(kind: str, tmp_path: Path) -> None:
+    parent, text = parent_of(tmp_path, kind), tmp_path / "text.txt"
+    flags: dict[str, Any] = {"keep_experts": "4", "repair": "none", **FEW}
+    carve(parent, tmp_path / "child", text=text, **flags)
+    result = evaluate(tmp_path / "child", parent, text, **FEW)
+    rows = rows_of(result)
+    assert list(rows)[:4] == ["child", "parent", "random", "frequency"]
+    assert result.note.startswith(MASKED)
+    checkpoint = Checkpoint.open(parent)
+    reference, tokens = open_model(checkpoint), tokens_of(checkpoint, str(text), **FEW)
+
+    def judged(name: str, **more: Any) -> dict[str, float]:
+        carve(parent, tmp_path / name, **flags | more)
+        return vars(perplexity_and_kl(open_model(Checkpoint.open(tmp_path / name)), reference, tokens))
+
+    draws = [judged(f"random{seed}", criterion="random", seed=seed) for seed in DRAW_SEEDS]
+    for measure in ("perplexity", "kl"):
+        several = [draw[measure] for draw in draws]
+        assert rows["random"].values[measure] == pytest.approx(np.mean(several), rel=1e-4)
+        assert rows["random"].spread[measure] == pytest.approx((min(several), max(several)), rel=1e-4)
+        assert min(several) < 0.999 * max(several)
+    frequent = judged("frequent", criterion="frequency", text=text)
+    assert rows["frequency"].values == pytest.approx(frequent, rel=1e-4)
+    assert rows["frequency"].values["kl"] != pytest.approx(rows["random"].values["kl"], rel=1e-3)
+    assert rows["parent"].values == vars(perplexity_and_kl(reference, reference, tokens))
+    child = open_model(Checkpoint.open(tmp_path / "child"))
+    assert rows["child"].values == vars(perplexity_and_kl(child, reference, tokens))
+    sizes = [sum(tensor.numel() for tensor in one.state_dict().values()) for one in (child, reference)]
+    assert {rows[name].params for name in ("child", "random", "frequency")} == {rows["child"].params}
+    assert rows["parent"].params - rows["child"].params == sizes[1] - sizes[0]
+
+
+def test_the_parent_is_as_it_was_behind_a_masked_one(tmp_path: Path) -> None:
+    parent = Checkpoint.open(parent_of(tmp_path, "deepseek_v3"))
+    model = open_model(parent)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    ids = torch.arange(10)[None]
+    wanted = model(input_ids=ids).logits
+    fewer = FewerExperts(parent, {layer: np.array([0, 1, 4, 5]) for layer in expert_layers(parent)})
+    alone = without_experts(model, fewer)
+    assert not torch.equal(alone(input_ids=ids).logits, wanted)
+    assert torch.equal(model(input_ids=ids).logits, wanted)
+    with pytest.raises(ValueError, match="does not use all its routers"), all_masked(model, fewer):
+        pass
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_what_lacks_more_than_experts_has_its_parent_alone_beside_it(tmp_path: Path) -> None:
+    parent = parent_of(tmp_path, "qwen3_moe")
+    word_tokenizer(mixture(tmp_path / "child", "qwen3_moe", num_experts=4, intermediate_size=32))
+    result = evaluate(tmp_path / "child", parent, tmp_path / "text.txt", **FEW)
+    assert [row.name for row in result.rows][:2] == ["child", "parent"]
+    assert not {"random", "frequency"} & rows_of(result).keys()
+    assert result.note.startswith(NOT_COMPARED)
+
+
+def test_experts_that_are_not_called_with_gates_have_no_row_by_frequency(tmp_path: Path) -> None:
+    parent = parent_of(tmp_path, "llama4_text")
+    carve(parent, tmp_path / "child", keep_experts="4", criterion="random", seed=1)
+    result = evaluate(tmp_path / "child", parent, tmp_path / "text.txt", **FEW)
+    assert [row.name for row in result.rows][:3] == ["child", "parent", "random"]
+    assert "frequency" not in rows_of(result)
+    assert "no row by frequency: experts of a llama4_text are not called" in result.note

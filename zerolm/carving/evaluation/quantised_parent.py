@@ -1,0 +1,163 @@
+"""The parent of a mixture quantised to its child's bytes: the types of its matrices that err least in all."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats
+from zerolm.carving.bits.kernels import rounded
+from zerolm.carving.bits.options import All, Options, least_bytes, least_loss
+from zerolm.carving.bits.prices import rows_of_weights, spread_rows
+from zerolm.carving.experts.fewer_experts import ROUTER
+from zerolm.checkpoints import Checkpoint, TensorInfo
+from zerolm.checkpoints.weight_types import BY_NAME, QUANTISED, WeightType, from_largest
+from zerolm.networks.mapped import parameters
+from zerolm.networks.roles import body_of
+from zerolm.progress import Progress, silent
+
+ROWS: Final = 256
+WEIGHTS: Final = 1 << 16
+"""Rows of a matrix whose errors are measured, evenly spread, and so many weights of long ones."""
+PLAIN: Final = 4
+"""Bytes of a number that is in no matrix, as GGUF files have it, and of a router's."""
+
+
+@dataclass(frozen=True)
+class TypedMatrix:
+    """A parameter of all its rows, stacked ones of experts too, and the type that it is stored in."""
+
+    rows: int
+    columns: int
+    stored: WeightType
+
+    def size(self, kind: WeightType) -> int:
+        """Return its bytes in a type."""
+        return self.rows * kind.size(self.columns)
+
+    @property
+    def candidates(self) -> list[WeightType]:
+        """Return the types that it may have, from the largest: as stored, or smaller without importances."""
+        smaller = [BY_NAME["F16"], *(kind for kind in QUANTISED if not kind.needs_importances)]
+        able = {kind for kind in smaller if kind.bits < self.stored.bits and kind.holds(self.columns)}
+        return list(from_largest({self.stored, *able}))
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedParent:
+    """The types of a parent's matrices by the names of its parameters, and the ``bytes`` of all weights."""
+
+    matrices: Mapping[str, TypedMatrix]
+    types: Mapping[str, WeightType]
+    bytes: int
+
+    def applied(self, parent: PreTrainedModel) -> PreTrainedModel:
+        """Return a copy of the parent with its matrices as they are read back."""
+        model = copy.deepcopy(parent)
+        for name, weight in model.named_parameters():
+            kind = self.types.get(name)
+            if kind is not None and kind != self.matrices[name].stored:
+                weight.data.copy_(_rounded(weight, kind))
+        return model
+
+    @property
+    def text(self) -> str:
+        """Return how many matrices have which type, from the largest type."""
+        counts = Counter(self.types.values())
+        return ", ".join(f"{kind.name} {counts[kind]}" for kind in from_largest(counts))
+
+
+def quantised_parent(
+    parent: Checkpoint, model: PreTrainedModel, room: int, progress: Progress = silent
+) -> QuantisedParent:
+    """Return the parent in ``room`` bytes, with the types whose relative errors add up to the least.
+
+    Errors are of weights alone, each matrix's beside its own squares; all experts of a layer have one type
+    for each of their matrices. What is no matrix counts as float32. ``ValueError`` where no types are few
+    bytes enough, ``ModuleNotFoundError`` where llama.cpp is not there to make them.
+    """
+    matrices = matrices_of(parent, model)
+    plain = _plain_bytes(parent, matrices)
+    weights, tables = dict(model.named_parameters()), list[Options]()
+    for number, (name, matrix) in enumerate(matrices.items()):
+        progress("weighing types of the parent's matrices", number, len(matrices))
+        kinds = matrix.candidates
+        sizes = np.array([matrix.size(kind) for kind in kinds], np.int64)
+        tables.append(Options(name, sizes, _errors(weights[name], matrix, kinds)))
+    best = least_loss(All(tuple(tables)), room - plain)
+    if best is None:
+        least = least_bytes(All(tuple(tables))) + plain
+        raise ValueError(f"it has {least:,} bytes at least, the child {room:,}")
+    types = {name: matrices[name].candidates[row] for name, row in best.picks.items()}
+    return QuantisedParent(matrices, types, best.bytes + plain)
+
+
+def matrices_of(parent: Checkpoint, model: PreTrainedModel) -> dict[str, TypedMatrix]:
+    """Return the matrices of a model that may have types, by their names; routers have none."""
+    weights, stored = dict(model.named_parameters()), _stored(parent, model)
+    matrices = dict[str, TypedMatrix]()
+    for name, infos in stored.items():
+        weight, slot = weights.get(name), parent.layout.slots[infos[0].name]
+        if weight is None or not slot.is_matrix or slot.role == ROUTER or weight.dim() not in (2, 3):
+            continue
+        columns = weight.shape[-1]
+        kind = BY_NAME.get(infos[0].dtype)
+        if kind is not None:
+            matrices[name] = TypedMatrix(weight.numel() // columns, columns, kind)
+    return matrices
+
+
+def _stored(parent: Checkpoint, model: PreTrainedModel) -> dict[str, list[TensorInfo]]:
+    """Return the tensors that each parameter is stored in."""
+    stored, body = dict[str, list[TensorInfo]](), body_of(model)
+    prefix = "".join(f"{name}." for name, part in model.named_children() if part is body)
+    for name, places in parameters(parent, prefix).items():
+        for place in places:
+            stored.setdefault(place, []).append(parent.tensors[name])
+    return stored
+
+
+def _plain_bytes(parent: Checkpoint, matrices: Mapping[str, TypedMatrix]) -> int:
+    """Return the bytes of all that is in none of these matrices; carried tensors count as they are stored."""
+    carried = parent.layout.carried
+    numbers = sum(parent.tensors[name].count for name in parameters(parent))
+    inside = sum(matrix.rows * matrix.columns for matrix in matrices.values())
+    return PLAIN * (numbers - inside) + sum(_bytes(parent.tensors[name]) for name in carried)
+
+
+def stored_bytes(checkpoint: Checkpoint) -> int:
+    """Return the bytes of all weights of a checkpoint as they are stored."""
+    return sum(_bytes(info) for info in checkpoint.tensors.values())
+
+
+def _bytes(info: TensorInfo) -> int:
+    return info.end - info.start
+
+
+def _errors(weight: Tensor, matrix: TypedMatrix, kinds: list[WeightType]) -> Floats:
+    """Return the squared error of some rows in each type by their squares; 0 as stored."""
+    flat = weight.detach().reshape(matrix.rows, matrix.columns)
+    taken = spread_rows(matrix.rows, rows_of_weights(ROWS, matrix.columns, WEIGHTS))
+    some = flat[torch.as_tensor(taken, device=flat.device)].float().cpu().numpy()
+    squares = max(float(np.square(some, dtype=np.float64).sum()), 1e-300)
+    errors = [
+        0.0 if kind == matrix.stored
+        else float(np.square(rounded(some, kind, None) - some, dtype=np.float64).sum()) / squares
+        for kind in kinds
+    ]  # fmt: skip
+    return np.array(errors)
+
+
+def _rounded(weight: Tensor, kind: WeightType) -> Tensor:
+    """Return a parameter as it is read back from a type."""
+    values = weight.detach().float().cpu().numpy()
+    read = rounded(values.reshape(-1, values.shape[-1]), kind, None, torch.get_num_threads())
+    return torch.from_numpy(read.reshape(values.shape))

@@ -343,13 +343,13 @@ class Carving:
         table = self._table(session, criterion)
         ranked = [plans_of(checkpoint, each, size, self.costs) for each in table.every]
         plan, measured = self._best_measured(session, finalists(ranked, FINALISTS))
-        name, told = self._shown(table)
-        predicted = told.predicted(self.narrowed(plan.cut, plan.width))
-        by_width = told.stream.by_width(checkpoint.layout.tied) if told.stream else None
+        name, losses = self._shown(table)
+        predicted = losses.predicted(self.narrowed(plan.cut, plan.width))
+        by_width = losses.stream.by_width(checkpoint.layout.tied) if losses.stream else None
         return self._with_notes(plan, {name: predicted}, by_width, measured)
 
     def _shown(self, table: LossTable) -> tuple[str, LossTable]:
-        """Return the losses that are shown, with their name: where layers have sizes of their own, what
+        """Return the losses that are losses, with their name: where layers have sizes of their own, what
         repair leaves, if that is known; it gives back more in some layers than in others."""
         if self.size.is_uniform or table.repaired is None:
             return "predicted", table

@@ -210,7 +210,7 @@ class Neurons:
         return np.take(value, new, axis)
 
     def weights(self, expert: int) -> Floats:
-        """Return the rows of gate and up projection and the column of the down projection, (m, 3 d)."""
+        """Return rows of gates and ups beside columns of the down projection: (m, 3 d), ungated (m, 2 d)."""
         before, down = self.value(self.before, expert), self.value(DOWN_NAME, expert)
         before, down = (before.T, down) if self.experts.is_transposed else (before, down.T)
         return np.concatenate([*(before[places] for places in self.places), down], 1)

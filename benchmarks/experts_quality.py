@@ -1,21 +1,22 @@
 """Which experts of a trained mixture leave, by what: KL to the parent on unseen code and English.
 
     python benchmarks/train_models.py MODELS --only moe --minutes 60
-    python benchmarks/experts_quality.py MODELS/moe [--heal TOKENS] > benchmarks/experts_quality.md
+    python benchmarks/experts_quality.py MODELS/moe
 
 Children are the parent whose routers cannot choose what has gone, which are the same networks. Calibration
-texts are documents that the parent was trained on, judged are documents that it never saw.
+texts are documents that the parent was trained on, judged are documents that it never saw. Rows that were
+measured are kept in ``benchmarks/experts_quality``; the page is ``benchmarks/experts_quality.md``.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
+import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -24,21 +25,26 @@ import numpy as np
 import torch
 from corpus import sources
 from expert_pairs import relaxed
+from parts import Parts
 from small_text import divided
-from timing import machine, note
+from timing import machine
 from torch import Tensor
 from torch.nn import functional
 from training.decoder import stream
 
 import zerolm
+from zerolm.carving.bits.kernels import rounded
+from zerolm.carving.evaluation.quantised_parent import matrices_of, quantised_parent
 from zerolm.carving.experts import expert_worth
 from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts
 from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import expert_use
-from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
+from zerolm.carving.experts.fewer_experts import ROUTER, FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import as_child
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.weight_types import BY_NAME
+from zerolm.io.cache import Arrays
 from zerolm.networks.opener import load_model, mapped_model, stock_tokenizer
 from zerolm.networks.roles import layer_list
 from zerolm.text.tokens import Tokens, random_tokens
@@ -50,11 +56,17 @@ REPAIRED: Final = ("reap", "hope")
 ROUNDED: Final = "hope, relaxed and rounded"
 DRAWS: Final = 3
 LENGTH: Final = 256
-SEQUENCES: Final = 128
+SEQUENCES: Final = 64
 JUDGED: Final = 24
-GROUP: Final = 32
+STORED: Final = 2
+"""Bytes of a weight in children that are not quantised."""
+QUANTISED: Final = "Q4_K"
+HEALED: Final = 1_000_000
+"""Tokens that children are healed on."""
 TEXT: Final = 2_000_000
 """Characters of a calibration text at most."""
+PARTS: Final = Path(__file__).parent / "experts_quality" / "parts.jsonl"
+PAGE: Final = Path(__file__).parent / "experts_quality.md"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +76,14 @@ class Mixture:
     checkpoint: Checkpoint
     calibrations: Mapping[str, Tokens]
     unseen: Mapping[str, Tensor]
+    uses: dict[str, dict[int, Arrays]] = field(default_factory=dict)
+
+    def use(self, text: str) -> dict[int, Arrays]:
+        """What the tokens of a calibration make the experts of each layer do."""
+        if text not in self.uses:
+            tokens = self.calibrations[text]
+            self.uses[text] = expert_use(self.checkpoint, mapped_model(self.checkpoint), tokens)
+        return self.uses[text]
 
     @cached_property
     def model(self) -> Any:
@@ -95,6 +115,24 @@ class Mixture:
                 module = layer_list(self.model)[layer]
                 stack.enter_context(as_child(module, fewer, layer))
             return self.apart(self.model)
+
+    def quantised(self, fewer: FewerExperts) -> dict[str, float]:
+        """KL of such a child with all matrices in one type, by domain."""
+        model, kind = load_model(self.checkpoint.folder, decoder=True), BY_NAME[QUANTISED]
+        names = matrices_of(self.checkpoint, model)
+        with ExitStack() as stack:
+            for layer in fewer.by_layer:
+                stack.enter_context(as_child(layer_list(model)[layer], fewer, layer))
+            for name, weight in model.named_parameters():
+                if name in names:
+                    rows = weight.detach().numpy().reshape(-1, weight.shape[-1])
+                    weight.data = torch.from_numpy(rounded(rows, kind, None)).reshape(weight.shape)
+            return self.apart(model)
+
+    def within(self, room: int) -> dict[str, float]:
+        """KL of the parent with types of matrices that err least within so many bytes, by domain."""
+        types = quantised_parent(self.checkpoint, self.model, room)
+        return self.apart(types.applied(self.model)) | {"bytes": types.bytes}
 
 
 @torch.no_grad()
@@ -139,55 +177,46 @@ def chosen(sums: Any, name: str, count: int) -> Any:
     return best_experts(worth(sums), count)
 
 
-def children(mixture: Mixture, count: int) -> Iterator[tuple[str, str, list[FewerExperts]]]:
-    """Criterion, calibration and children with so many experts a layer; of random ones several."""
-    checkpoint, layers = mixture.checkpoint, expert_layers(mixture.checkpoint)
-    ledger, experts = ledger_of(checkpoint), checkpoint.layout.sizes["experts"]
+def fewer_of(mixture: Mixture, count: int, name: str, text: str, seed: int = 0) -> FewerExperts:
+    """The child with so many experts a layer, chosen by a criterion on a text, unchanged."""
+    checkpoint = mixture.checkpoint
 
-    def fewer(worths: Any) -> FewerExperts:
-        return FewerExperts(checkpoint, {layer: best_experts(worths(layer), count) for layer in layers})
+    def kept(layer: int) -> Any:
+        if text:
+            return chosen(mixture.use(text)[layer], name, count)
+        if name == RANDOM:
+            worth = expert_worth.drawn(seed, layer, checkpoint.layout.sizes["experts"])
+        else:
+            worth = expert_worth.by_weights(checkpoint, layer, ledger_of(checkpoint))
+        return best_experts(worth, count)
 
-    yield "random", "", [fewer(lambda n, s=seed: expert_worth.drawn(s, n, experts)) for seed in range(DRAWS)]
-    yield "aimer", "", [fewer(lambda layer: expert_worth.by_weights(checkpoint, layer, ledger))]
-    names = [name for name in expert_worth.EXPERT_CRITERIA if expert_worth.needs_tokens(name)]
-    for text in CALIBRATIONS:
-        tokens = mixture.calibrations[text]
-        use = expert_use(checkpoint, mapped_model(checkpoint), tokens)
-        for name in [*names, ROUNDED]:
-            kept = {layer: chosen(sums, name, count) for layer, sums in use.items()}
-            plain = FewerExperts(checkpoint, kept)
-            yield name, text, [plain]
-            if name in REPAIRED:
-                yield f"{name}, repaired", text, [repaired(plain, tokens)]
-            if name == expert_worth.REAP and text != RANDOM:
-                note(f"merging, {text}")
-                changed, _ = merged_experts(plain, mapped_model(checkpoint), tokens)
-                merged = replace(plain, changed=changed)
-                yield "reap, merged by ream", text, [merged]
-                yield "reap, merged by ream, repaired", text, [repaired(merged, tokens)]
+    return FewerExperts(checkpoint, {layer: kept(layer) for layer in expert_layers(checkpoint)})
 
 
-def repaired(fewer: FewerExperts, tokens: Tokens) -> FewerExperts:
-    """The child with new down projections."""
-    note("repairing")
-    changed, _ = repaired_experts(fewer, mapped_model(fewer.parent), tokens)
-    return replace(fewer, changed=changed)
+def changed(mixture: Mixture, fewer: FewerExperts, text: str, ways: str) -> FewerExperts:
+    """The child merged, repaired, or both, on a text."""
+    tokens, checkpoint = mixture.calibrations[text], mixture.checkpoint
+    if "merged" in ways:
+        fewer = replace(fewer, changed=merged_experts(fewer, mapped_model(checkpoint), tokens)[0])
+    if "repaired" in ways:
+        fewer = replace(fewer, changed=repaired_experts(fewer, mapped_model(checkpoint), tokens)[0])
+    return fewer
 
 
-def rounded(mixture: Mixture, bits: int) -> dict[str, float]:
-    """KL of the parent with all matrices rounded to nearest, in groups with a scale of 16 bits each."""
-    model = load_model(mixture.checkpoint.folder, decoder=True)
-    most = 2 ** (bits - 1) - 1
-    for weight in model.parameters():
-        if weight.ndim > 1 and weight.shape[-1] % GROUP == 0:
-            groups = weight.data.unflatten(-1, (-1, GROUP))
-            scale = groups.abs().amax(-1, keepdim=True).clamp(min=1e-12) / most
-            weight.data = ((groups / scale).round() * scale).flatten(-2)
-    return mixture.apart(model)
+def by_chance(mixture: Mixture, count: int) -> dict[str, float]:
+    """Mean KL of children whose experts are drawn, by domain."""
+    draws = [mixture.of(fewer_of(mixture, count, RANDOM, "", seed)) for seed in range(DRAWS)]
+    return {name: float(np.mean([each[name] for each in draws])) for name in draws[0]}
 
 
-def healed(mixture: Mixture, count: int, tokens: int) -> Iterator[tuple[str, dict[str, float]]]:
-    """KL of children by HOPE on both texts, repaired and then healed, all of them or routers alone."""
+def child(mixture: Mixture, count: int, name: str, text: str, ways: str) -> dict[str, float]:
+    """KL of a child by domain."""
+    fewer = fewer_of(mixture, count, name, text)
+    return mixture.of(changed(mixture, fewer, text, ways) if ways else fewer)
+
+
+def healed(mixture: Mixture, count: int, only: Mapping[str, str]) -> dict[str, float]:
+    """KL of the child by HOPE on both texts, repaired and then healed, all of it or routers alone."""
     trained, _ = divided()
     with tempfile.TemporaryDirectory() as work:
         place = Path(work)
@@ -195,70 +224,114 @@ def healed(mixture: Mixture, count: int, tokens: int) -> Iterator[tuple[str, dic
         for name, side in zip(("code", "English"), trained, strict=True):
             files.append(place / f"{name}.txt")
             files[-1].write_text("\n".join(sources(file for _, file in side))[:TEXT], encoding="utf-8")
-        both = place / "both.txt"
-        both.write_text("".join(file.read_text("utf-8")[: TEXT // 2] for file in files), encoding="utf-8")
-        parent = str(mixture.checkpoint.folder)
-        flags: dict[str, Any] = {"criterion": "hope", "repair": "least-squares", "sequences": SEQUENCES}
-        zerolm.carve(parent, keep_experts=str(count), text=str(both), out=str(place / "child"), **flags)
-        for name, only in (("healed", {}), ("routers healed", {"only": "router"})):
-            out = place / name
-            zerolm.heal(
-                str(place / "child"), parent=parent, text=[str(file) for file in files], tokens=tokens,
-                out=str(out), **only,
-            )  # fmt: skip
-            yield name, mixture.apart(load_model(out, decoder=True))
+        both, parent = ",".join(f"{file.stem}={file}" for file in files), str(mixture.checkpoint.folder)
+        flags: dict[str, Any] = {"criterion": "hope", "repair": "least-squares", "sequences": SEQUENCES // 2}
+        zerolm.carve(parent, keep_experts=str(count), text=both, out=str(place / "child"), **flags)
+        zerolm.heal(
+            str(place / "child"), parent=parent, text=[str(file) for file in files], tokens=HEALED,
+            out=str(place / "healed"), **only,
+        )  # fmt: skip
+        return mixture.apart(load_model(place / "healed", decoder=True))
 
 
-def table(mixture: Mixture, share: float, heal: int | None) -> list[str]:
-    """The rows of one share of the experts."""
-    experts = mixture.checkpoint.layout.sizes["experts"]
-    count = int(share * experts)
-    lines = [
-        f"## {count} of {experts} experts stay\n",
-        "| by | calibrated on | KL on code | KL on English |",
-        "|---|---|---:|---:|",
+def bytes_of(mixture: Mixture, count: int) -> tuple[int, int]:
+    """The bytes of a child as stored, and quantised: matrices in one type, routers and others as float32."""
+    first = {layer: np.arange(count) for layer in expert_layers(mixture.checkpoint)}
+    shaped = FewerExperts(mixture.checkpoint, first).shaped()
+    kind, slots, stored, quantised = BY_NAME[QUANTISED], shaped.layout.slots, 0, 0
+    for name, info in shaped.tensors.items():
+        stored += STORED * info.count
+        is_plain = len(info.shape) == 1 or slots[name].role == ROUTER
+        quantised += 4 * info.count if is_plain else info.count // info.shape[-1] * kind.size(info.shape[-1])
+    return stored, quantised
+
+
+Row = tuple[str, str, Callable[[], dict[str, float]]]
+
+
+def rows(mixture: Mixture, count: int) -> list[Row]:
+    """What is measured with so many experts a layer: by what they are chosen, on what text, and how."""
+    makes: list[Row] = [
+        (RANDOM, "", partial(by_chance, mixture, count)),
+        ("aimer", "", partial(child, mixture, count, "aimer", "", "")),
+    ]
+    names = [name for name in expert_worth.EXPERT_CRITERIA if expert_worth.needs_tokens(name)]
+    for text in CALIBRATIONS:
+        for name in [*names, ROUNDED]:
+            every = ["", "repaired"] if name in REPAIRED else [""]
+            if name == expert_worth.REAP and text != RANDOM:
+                every += ["merged", "merged, repaired"]
+            for ways in every:
+                label = ", ".join(filter(None, [name, ways.replace("merged", "merged by ream")]))
+                makes.append((label, text, partial(child, mixture, count, name, text, ways)))
+    for label, only in (("healed", {}), ("routers healed", {"only": "router"})):
+        makes.append((f"hope, repaired, {label}", "both", partial(healed, mixture, count, only)))
+
+    def small() -> dict[str, float]:
+        fewer = changed(mixture, fewer_of(mixture, count, "hope", "both"), "both", "repaired")
+        return mixture.quantised(fewer)
+
+    stored, quantised = bytes_of(mixture, count)
+    return [
+        *makes,
+        ("none leave, quantised to the children's bytes", "", partial(mixture.within, stored)),
+        (f"hope, repaired, in {QUANTISED}", "both", small),
+        (
+            f"none leave, quantised to the bytes of {QUANTISED} children",
+            "",
+            partial(mixture.within, quantised),
+        ),
     ]
 
-    def row(name: str, text: str, apart: list[dict[str, float]]) -> None:
-        code, english = (float(np.mean([each[domain] for each in apart])) for domain in ("code", "English"))
-        lines.append(f"| {name} | {text} | {code:.4g} | {english:.4g} |")
-        note(lines[-1])
 
-    for name, text, each in children(mixture, count):
-        row(name, text, [mixture.of(child) for child in each])
-    if heal is not None:
-        for name, apart in healed(mixture, count, heal):
-            row(f"hope, repaired, {name} on {heal:,} tokens", "both", [apart])
-    first = {layer: np.arange(count) for layer in expert_layers(mixture.checkpoint)}
-    left = FewerExperts(mixture.checkpoint, first).shaped().tensors.values()
-    part = sum(info.count for info in left) / sum(t.count for t in mixture.checkpoint.tensors.values())
-    bits = max(2, min(8, int(16 * part - 16 / GROUP)))
-    row(f"none leave; rounded to {bits} bits, groups of {GROUP}", "", [rounded(mixture, bits)])
-    lines.append(f"\nThe children have {part:.1%} of the parent's bytes; the last row has at most as many.\n")
-    return lines
-
-
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path)
-    parser.add_argument("--heal", type=int, metavar="TOKENS", help="also heal children on so many tokens")
-    parser.add_argument("--sequences", type=int, default=SEQUENCES, help="of calibration")
-    asked = parser.parse_args()
-    mixture = opened(asked.model)
-    few = {name: tokens.spread(asked.sequences) for name, tokens in mixture.calibrations.items()}
-    mixture = replace(mixture, calibrations=few)
-    count = mixture.calibrations["both"].count
+    parser.add_argument("--only", action="append", help="measure only rows with this in their names")
+    parser.add_argument("--without", help="measure no rows with this in their names")
+    wish = parser.parse_args()
+    mixture, stored = opened(wish.model), Parts(PARTS)
+    digest = hashlib.sha256((wish.model / "model.safetensors").read_bytes()).hexdigest()
+    if stored.measured("model", lambda: digest) != digest:
+        raise SystemExit(f"{PARTS} is of another mixture: remove it, and all is measured again")
+    experts = mixture.checkpoint.layout.sizes["experts"]
     lines = [
         "# Experts of a trained mixture\n",
         f"Written by `python benchmarks/experts_quality.py`. Machine: {machine()}, torch {version('torch')}.",
         f"KL to the parent in nats a token, on {JUDGED} sequences of {LENGTH} tokens of documents that were "
-        f"never trained on; calibrated on {count:,} tokens. Random experts are the mean of {DRAWS} draws.\n",
+        f"never trained on; calibrated on {mixture.calibrations['both'].count:,} tokens. Random experts are "
+        f"the mean of {DRAWS} draws. Healed on {HEALED:,} tokens. A parent of which none leave is quantised "
+        "by types of llama.cpp whose errors of weights are the least within the bytes; children have "
+        f"{8 * STORED} bits a weight but where a type is told.\n",
+        *card_of(wish.model),
     ]
     for share in SHARES:
-        lines += table(mixture, share, asked.heal)
-    print("\n".join(lines))
-    return 0
+        count = int(share * experts)
+        lines += [
+            f"## {count} of {experts} experts stay\n",
+            "| by | calibrated on | KL on code | KL on English |",
+            "|---|---|---:|---:|",
+        ]
+        for label, text, measure in rows(mixture, count):
+            name = f"{count}: {label}, {text}"
+            wanted = wish.only is None or any(word in name for word in wish.only)
+            if wanted and not (wish.without and wish.without in name):
+                stored.measured(name, measure)
+            apart = stored.stored(name)
+            cells = [f"{apart[domain]:.4g}" if apart else "-" for domain in ("code", "English")]
+            lines.append(f"| {label} | {text} | {' | '.join(cells)} |")
+        part = (
+            bytes_of(mixture, count)[0] / STORED / sum(t.count for t in mixture.checkpoint.tensors.values())
+        )
+        lines.append(f"\nThe children have {part:.1%} of the parent's bytes.\n")
+    PAGE.write_text("\n".join(lines), encoding="utf-8")
+
+
+def card_of(folder: Path) -> list[str]:
+    """The table of the parent's card: its type, its training, how well it predicts."""
+    lines = (folder / "README.md").read_text(encoding="utf-8").splitlines()
+    return [*(line for line in lines if line.startswith("|")), ""]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

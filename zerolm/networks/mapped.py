@@ -94,12 +94,18 @@ def assembled(weight: Tensor) -> Tensor:
 def _experts(parts: Sequence[TensorInfo], experts: int) -> Tensor:
     """Return a parameter (experts, rows, columns) from its parts (rows, columns).
 
-    The parts of an expert follow one another: all gates, then all up projections.
+    The parts of an expert follow one another: all gates, then all up projections. One expert is read
+    at a time.
     """
-    tensors = [mapped_tensor(info) for info in parts]
-    by_expert = [torch.cat(tensors[expert::experts]) for expert in range(experts)]
-    released(tensors)
-    return torch.stack(by_expert)
+    whole = torch.empty(0)
+    for expert in range(experts):
+        tensors = [mapped_tensor(info) for info in parts[expert::experts]]
+        if not expert:
+            rows = sum(len(tensor) for tensor in tensors)
+            whole = tensors[0].new_empty(experts, rows, *tensors[0].shape[1:])
+        torch.cat(tensors, out=whole[expert])
+        released(tensors)
+    return whole
 
 
 def in_memory(module: M) -> M:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,17 @@ from carvings import carve
 from safetensors.torch import load_file
 from saved_mixtures import mixture
 from stopped import Stopped, stopping_at
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
+from zerolm.carving.experts.expert_merge import merged_experts
+from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA, by_weights
+from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.io.cache import ArrayCache
+from zerolm.networks.compute import Compute
 from zerolm.networks.opener import mapped_model
 from zerolm.text.tokens import Tokens
 
@@ -114,6 +120,39 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
             np.testing.assert_allclose(again[layer][name], values, rtol=1e-6)
     model.forward = None  # type: ignore[assignment, method-assign]
     assert expert_use(checkpoint, model, text, cache=cache).keys() == whole.keys()
+
+
+def used(fewer: FewerExperts, model: Any) -> None:
+    expert_use(fewer.parent, model, tokens())
+
+
+def repaired(fewer: FewerExperts, model: Any) -> None:
+    repaired_experts(fewer, model, tokens())
+
+
+def merged(fewer: FewerExperts, model: Any) -> None:
+    merged_experts(fewer, model, tokens())
+
+
+@pytest.mark.parametrize("work", [used, repaired, merged])
+def test_one_layer_is_in_memory_at_a_time(
+    work: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a layer is put together, nobody holds another one any more."""
+    checkpoint = Checkpoint.open(mixture(tmp_path / "parent", "qwen3_moe"))
+    fewer = FewerExperts(checkpoint, {layer: np.arange(4) for layer in expert_layers(checkpoint)})
+    alone, held = Compute.placed, list[tuple[nn.Module, weakref.ref[nn.Module]]]()
+
+    def placed(compute: Compute, module: nn.Module, *others: Any, **more: Any) -> nn.Module:
+        assert [layer for layer, part in held if layer is not module and part() is not None] == []
+        whole = alone(compute, module, *others, **more)
+        if whole is not module:
+            held.extend((module, weakref.ref(part)) for part in whole.modules())
+        return whole
+
+    monkeypatch.setattr(Compute, "placed", placed)
+    work(fewer, mapped_model(checkpoint))
+    assert len({id(layer) for layer, _ in held}) == len(fewer.by_layer) > 1
 
 
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss"])

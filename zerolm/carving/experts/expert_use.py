@@ -83,23 +83,27 @@ def expert_use(
     if len(use) == len(layers):
         return use
     stream = Stream(Blocks(model, tokens.batches(batch)))
-    blocks = stream.blocks
     _resume(stream, cache, layers[len(use)])
     for layer in layers[len(use) :]:
         progress("sending tokens through the experts", layer, checkpoint.layout.depth)
-        stream.before(layer)
-        sums = ExpertSums(checkpoint.layout.sizes[AXIS])
-        experts = experts_of(checkpoint, blocks.layer(layer).module, layer)
-        masks = iter([blocks.tokens(index).reshape(-1) for index in range(len(blocks.batches))])
-        with stand_ins([experts], [summing(experts, sums, masks)]):
-            for _ in stream.through(layer):
-                pass
-        cache.put(f"layer-{layer}", sums.arrays)
-        use[layer] = sums.arrays
+        use[layer] = _sums(checkpoint, stream, layer)
+        cache.put(f"layer-{layer}", use[layer])
         if layer != layers[-1]:
             _keep(stream, cache)
     cache.put(STATES, {})
     return use
+
+
+def _sums(checkpoint: Checkpoint, stream: Stream, layer: int) -> Arrays:
+    """Return the sums of a layer, through which the stream is sent; nothing holds the layer then."""
+    stream.before(layer)
+    sums, blocks = ExpertSums(checkpoint.layout.sizes[AXIS]), stream.blocks
+    experts = experts_of(checkpoint, blocks.layer(layer).module, layer)
+    masks = iter([blocks.tokens(index).reshape(-1) for index in range(len(blocks.batches))])
+    with stand_ins([experts], [summing(experts, sums, masks)]):
+        for _ in stream.through(layer):
+            pass
+    return sums.arrays
 
 
 def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:

@@ -27,6 +27,7 @@ from zerolm.carving.evaluation.evaluate import (
     names_of,
     uniform,
 )
+from zerolm.carving.evaluation.quantised_parent import quantised_parent
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.planning.sizes import costs_of
@@ -65,11 +66,34 @@ def perplexities(folder: Path, cut: Cut) -> dict[str, float]:
     return vars(perplexity_and_kl(apply_in_memory(reference, cut), reference, tokens))
 
 
+def test_the_quantised_parent_has_no_more_bytes_than_the_child(tmp_path: Path) -> None:
+    """And it is the parent whose matrices are read back from the types that are named."""
+    parent = parent_of(tmp_path)
+    carve(parent, tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
+    result = found(tmp_path)
+    opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
+    reference, tokens = open_model(opened[1]), tokens_of(opened[1], str(tmp_path / "text.txt"), **FEW)
+    room = sum(info.end - info.start for info in opened[0].tensors.values())
+    quantised = quantised_parent(opened[1], reference, room)
+    assert quantised.bytes <= room
+    assert f"{quantised.bytes:,} of the child's {room:,} bytes" in result.note
+    assert quantised.text in result.note
+    alone = vars(perplexity_and_kl(quantised.applied(reference), reference, tokens))
+    assert values(result, "quantised parent") == alone
+    assert result.rows[-1].params == result.rows[1].params
+
+
+def test_a_child_of_as_many_bytes_stands_beside_no_quantised_parent(tmp_path: Path) -> None:
+    parent = parent_of(tmp_path)
+    shutil.copytree(parent, tmp_path / "child")
+    assert "quantised parent" not in {row.name for row in found(tmp_path).rows}
+
+
 def test_rows_are_what_each_network_is_judged_alone(tmp_path: Path) -> None:
     parent = parent_of(tmp_path)
     carved = carve(parent, tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
     result = found(tmp_path)
-    assert [row.name for row in result.rows] == ["child", "parent", "random", "uniform"]
+    assert [row.name for row in result.rows] == ["child", "parent", "random", "uniform", "quantised parent"]
     opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
     child, reference = map(open_model, opened)
     tokens = tokens_of(opened[1], str(tmp_path / "text.txt"), **FEW)
@@ -156,8 +180,9 @@ def test_carvings_keep_the_layers_of_a_child_that_lacks_some(tmp_path: Path) -> 
     assert values(result, "uniform") == pytest.approx(perplexities(tmp_path, wanted), rel=1e-6)
     (tmp_path / "child" / "recipe.json").unlink()
     alone = found(tmp_path)
-    assert ([row.name for row in alone.rows], alone.note) == (["child", "parent"], NOT_COMPARED)
-    assert alone.rows == result.rows[:2]
+    assert [row.name for row in alone.rows] == ["child", "parent", "quantised parent"]
+    assert alone.note.startswith(NOT_COMPARED)
+    assert alone.rows == (*result.rows[:2], result.rows[-1])
 
 
 def test_without_a_recipe_of_this_parent_the_configuration_tells(tmp_path: Path) -> None:
@@ -335,7 +360,8 @@ def test_a_narrower_stream_without_a_recipe_stands_beside_its_parent_alone(tmp_p
     wanted = found(tmp_path)
     (tmp_path / "child" / "recipe.json").unlink()
     alone = found(tmp_path)
-    assert (alone.rows, alone.note) == (wanted.rows[:2], NOT_COMPARED)
+    assert alone.rows == (*wanted.rows[:2], wanted.rows[-1])
+    assert alone.note.startswith(NOT_COMPARED)
 
 
 PARTS = st.lists(st.sampled_from(["a", "b", "child", "parent"]), min_size=1, max_size=3)

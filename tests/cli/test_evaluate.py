@@ -57,7 +57,8 @@ def test_the_table_shows_what_json_holds(zerolm: Zerolm) -> None:
     assert (child["name"], child["perplexity"], child["kl"]) == ("child", found["perplexity"], found["kl"])
     assert (parent["perplexity"], parent["kl"]) == (found["parent_perplexity"], 0.0)
     for row, line in zip(found["rows"], lines, strict=False):
-        name, _, perplexity, kl, *spread = line.split()
+        name, rest = line.strip()[: len(row["name"])], line.strip()[len(row["name"]) :]
+        _, perplexity, kl, *spread = rest.split()
         assert (name, perplexity, kl) == (row["name"], f"{row['perplexity']:,.2f}", f"{row['kl']:.4f}")
         assert bool(spread) == ("spread" in row) == (name == "random")
         assert line.index(kl) + len(kl) == head.index("KL") + 2  # below its head
@@ -72,7 +73,7 @@ def test_children_of_one_name_are_told_apart(zerolm: Zerolm) -> None:
     beside = ("--beside", "a/child,b/child,a/child/../child,b/aloneb,child", "--json")
     names = [row["name"] for row in json.loads(ran(zerolm, *FEW, *beside))["rows"]]
     here = Path.cwd().name
-    assert names[4:] == ["a/child/", "b/child/", "aloneb/", f"{here}/child/"]
+    assert names[4:] == ["quantised parent", "a/child/", "b/child/", "aloneb/", f"{here}/child/"]
     assert len(set(names)) == len(names)
 
 

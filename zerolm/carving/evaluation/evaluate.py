@@ -45,7 +45,8 @@ from zerolm.text.defaults import LENGTH, SEQUENCES
 from zerolm.text.tokens import Tokens
 
 DRAW_SEEDS: Final = (0, 1, 2)
-ROWS: Final = ("child", "parent", "random", "uniform", "frequency")
+QUANTISED_PARENT: Final = "quantised parent"
+ROWS: Final = ("child", "parent", "random", "uniform", "frequency", QUANTISED_PARENT)
 COMPARED: Final = (
     "random, uniform: same size and layers as the child, no repair, no rotation "
     f"(random: {len(DRAW_SEEDS)} draws, mean)"
@@ -55,7 +56,6 @@ MASKED: Final = (
     f"(random: {len(DRAW_SEEDS)} draws, mean; frequency: those that the judged text is sent to most, which "
     "favours it)"
 )
-QUANTISED_PARENT: Final = "quantised parent"
 READ_BACK: Final = "the file's weights as they are read back"
 NOT_COMPARED: Final = (
     "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
@@ -81,10 +81,10 @@ def evaluate(
     Beside the child and the parent stand ``random``, which keeps as many KV groups and neurons of each layer
     as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. Where the child's
     stream is narrower, theirs keeps as many channels, without a rotation. Of a child with fewer experts these
-    are the parent with as many, ``random`` and by ``frequency`` on the text, and the ``quantised parent``,
-    whole and in the child's bytes. Other children of the parent come last, by the ends of their paths that
-    tell them apart, with a slash. One carving is in memory at a time. The text may be texts of several
-    domains, ``code=FILE,chat=FILE``: each row has measures of each.
+    are the parent with as many, ``random`` and by ``frequency`` on the text. Beside a child of fewer bytes
+    stands the ``quantised parent``, whole and in as many. Other children of the parent come last, by the ends
+    of their paths that tell them apart, with a slash. One carving is in memory at a time. The text may be
+    texts of several domains, ``code=FILE,chat=FILE``: each row has measures of each.
     Encoders may be judged by pairs of sentences with scores too, in the file ``data``; without a text its
     sentences are the text. Decoders answer ``loops`` prompts, of which it is told how many loop.
     ``request`` says where networks run, and how. Raises ``ValueError``, in one line, for what cannot be
@@ -110,6 +110,7 @@ def evaluate(
     model, reference = (put_on(open_model(one), running) for one in (ours, theirs))
     if cut is None and fewer_experts(ours, theirs):
         others = mixtures(ours, theirs, reference, judge.tokens, progress)
+    if stored_bytes(ours) < stored_bytes(theirs):
         others = with_quantised(others, ours, theirs, reference, progress)
     makers: list[Made] = [lambda: model]
     makers += [partial(draw, reference) for row in others.rows.values() for draw in row.draws]
@@ -237,9 +238,8 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     """Return a cut with the sizes of the child: that of its recipe, else one as its configuration tells.
 
     A narrower stream keeps the channels of most energy, for the recipe tells no more than its width. None
-    where it has fewer experts, and where it has no recipe of this parent, and layers that went or sizes that
-    no cut gives it. Raises
-    ``ValueError`` where the recipe is that of another child.
+    where it has fewer experts, or no recipe of this parent, and layers that went or sizes that no cut gives
+    it. Raises ``ValueError`` where the recipe is that of another child.
     """
     if fewer_experts(child, parent):
         return None

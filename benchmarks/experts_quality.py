@@ -52,7 +52,7 @@ from zerolm.text.tokens import Tokens, random_tokens
 SHARES: Final = (0.75, 0.5)
 RANDOM: Final = "random"
 CALIBRATIONS: Final = ("code", "English", "both", RANDOM)
-REPAIRED: Final = ("reap", "hope")
+REPAIRED: Final = ("reap", "frequency", "hope", "hope_moments")
 ROUNDED: Final = "hope, relaxed and rounded"
 DRAWS: Final = 3
 LENGTH: Final = 256

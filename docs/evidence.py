@@ -203,7 +203,7 @@ def facts() -> dict[str, str]:
             key = f"{kind.split()[0]}_{benchmark}"
             numbers[f"best_{key}"], numbers[f"best_{key}_tau"] = best.score, plain(best.tau)
             numbers[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
-    numbers |= _calibration() | _carving() | _width() | _bits() | _healing() | _vocabulary()
+    numbers |= _calibration() | _carving() | _width() | _bits() | _healing() | _vocabulary() | _experts()
     return numbers | _llama_small() | _llama_pairs() | _blocks() | _subnets()
 
 
@@ -279,6 +279,34 @@ def _healing() -> dict[str, str]:
     minutes = round(int(seconds.replace(",", "")) / 60)
     share = f"{100 * float(left):.0f}%"
     return {"healed_tokens": tokens, "healed_left": share, "healed_minutes": str(minutes)}
+
+
+def _experts() -> dict[str, str]:
+    """Return what half of the experts of a trained mixture lose, on unseen code and English, by method."""
+    names = {
+        "random": ("random", ""),
+        "reap": ("reap", "both"),
+        "frequency": ("frequency", "both"),
+        "hope": ("hope", "both"),
+        "moments": ("hope_moments", "both"),
+        "merged": ("reap, merged by ream", "both"),
+        "repaired": ("reap, repaired", "both"),
+        "merged_repaired": ("reap, merged by ream, repaired", "both"),
+        "frequency_repaired": ("frequency, repaired", "both"),
+        "hope_repaired": ("hope, repaired", "both"),
+        "moments_repaired": ("hope_moments, repaired", "both"),
+        "one_sided": ("reap, repaired", "code"),
+        "in_q4_k": ("hope, repaired, in Q4_K", "both"),
+        "none_leave": ("none leave, quantised to the bytes of that", ""),
+    }
+    numbers = {}
+    for count, key in ((8, ""), (12, "_12")):
+        head = f"{count} of 16 experts stay"
+        rows = {(row[0], row[1]): row[2:] for row in _table(_part("experts_quality", head))}
+        for name, row in names.items():
+            for text, value in zip(("code", "english"), rows[row], strict=True):
+                numbers[f"experts_{name}{key}_{text}"] = f"{float(value):.3f}"
+    return numbers
 
 
 def _subnets() -> dict[str, str]:

@@ -87,6 +87,16 @@ QUESTIONS = (
         "subnets",
     ),
     (
+        "What is lost when half of the experts of a mixture leave, and is that worth it?",
+        "KL on unseen code of a mixture of 16 trained here: **{experts_repaired_code}** by REAP, repaired; "
+        "not repaired {experts_reap_code}, by frequency {experts_frequency_code}, by chance "
+        "{experts_random_code}. "
+        "Chosen and repaired on code alone it loses {experts_one_sided_english} on English. In as many bytes "
+        "as such a child has in `Q4_K`, which loses {experts_in_q4_k_code}, the whole parent in fewer bits "
+        "loses {experts_none_leave_code}.",
+        "experts_quality",
+    ),
+    (
         "How does carving compare with Torch-Pruning (group magnitude; FFN alone, same repair)?",
         "{ffn_75} against {rival_ffn_75} with 0.75 of the FFN, {ffn_50} against {rival_ffn_50} with 0.5.",
         "carving",
@@ -104,7 +114,12 @@ QUESTIONS = (
 
 def tables() -> dict[str, str]:
     """Return every table by its name."""
-    return {"evidence": evidence(), "best_proxies": best_proxies(), "leaderboard_summary": summary()}
+    return {
+        "evidence": evidence(),
+        "best_proxies": best_proxies(),
+        "leaderboard_summary": summary(),
+        "experts_criteria": by_criteria(),
+    }
 
 
 def evidence() -> str:
@@ -143,4 +158,22 @@ def summary() -> str:
             f"| {name} | {plain(geo.tau)} | {plain(counted.tau)} | [{plain(low)}, {plain(high)}] | "
             f"{plain(geo.in_budgets)} | {plain(counted.in_budgets)} | {geo.mark or 'shown'} |"
         )
+    return "\n".join(lines)
+
+
+def by_criteria() -> str:
+    """Return what a mixture loses with fewer experts, on code and English, by what chose them."""
+    rows = {
+        "chance": "random", "`reap`": "reap", "`frequency`": "frequency", "`hope`": "hope",
+        "`hope_moments`": "moments", "`reap`, repaired": "repaired",
+        "`frequency`, repaired": "frequency_repaired", "`hope`, repaired": "hope_repaired",
+        "`hope_moments`, repaired": "moments_repaired",
+    }  # fmt: skip
+    lines = ["| by | 12 stay | 8 stay |", "|---|---|---|"]
+    for text, name in rows.items():
+        cells = (
+            ", ".join(facts()[f"experts_{name}{key}_{side}"] for side in ("code", "english"))
+            for key in ("_12", "")
+        )
+        lines.append(f"| {text} | {' | '.join(cells)} |")
     return "\n".join(lines)

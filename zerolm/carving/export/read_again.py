@@ -17,16 +17,18 @@ from zerolm.checkpoints.headers import read_shard
 
 BLOCK: Final = 1 << 20
 """Bytes that are compared at a time."""
+FILES: Final = 2
+"""Files that are read at a time: the sums of one take longer than the writing of the next."""
 
 
 class ReadAgain:
-    """Compares each file with what was to be written into it, in a thread of its own.
+    """Compares each file with what was to be written into it, in threads of its own.
 
-    So that a file is read while the memory of the system still holds it, and nothing waits for it.
+    So a file is read while the memory of the system still holds it, and writing does not wait for that.
     """
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1)
+        self._threads = ThreadPoolExecutor(FILES)
         self._files: dict[Path, Future[str]] = {}
 
     def __enter__(self) -> Self:
@@ -35,11 +37,11 @@ class ReadAgain:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._thread.shutdown(cancel_futures=True)
+        self._threads.shutdown(cancel_futures=True)
 
     def written(self, file: Path, tensors: Sequence[Outgoing]) -> None:
         """Take a file that has these tensors, in their order."""
-        self._files[file] = self._thread.submit(compared, file, tensors)
+        self._files[file] = self._threads.submit(compared, file, tensors)
 
     def digests(self) -> dict[Path, str]:
         """Return the SHA-256 of all files; ``ValueError`` names the first tensor that differs."""

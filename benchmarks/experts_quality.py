@@ -53,6 +53,8 @@ SHARES: Final = (0.75, 0.5)
 RANDOM: Final = "random"
 CALIBRATIONS: Final = ("code", "English", "both", RANDOM)
 REPAIRED: Final = ("reap", "frequency", "hope", "hope_moments")
+SMALL: Final = ("hope", "hope_moments")
+"""Criteria of children that are quantised, too."""
 ROUNDED: Final = "hope, relaxed and rounded"
 DRAWS: Final = 3
 LENGTH: Final = 256
@@ -267,21 +269,16 @@ def rows(mixture: Mixture, count: int) -> list[Row]:
     for label, only in (("healed", {}), ("routers healed", {"only": "router"})):
         makes.append((f"hope, repaired, {label}", "both", partial(healed, mixture, count, only)))
 
-    def small() -> dict[str, float]:
-        fewer = changed(mixture, fewer_of(mixture, count, "hope", "both"), "both", "repaired")
-        return mixture.quantised(fewer)
+    def small(name: str) -> dict[str, float]:
+        return mixture.quantised(changed(mixture, fewer_of(mixture, count, name, "both"), "both", "repaired"))
 
     stored, quantised = bytes_of(mixture, count)
-    return [
-        *makes,
-        ("none leave, quantised to the children's bytes", "", partial(mixture.within, stored)),
-        (f"hope, repaired, in {QUANTISED}", "both", small),
-        (
-            f"none leave, quantised to the bytes of {QUANTISED} children",
-            "",
-            partial(mixture.within, quantised),
-        ),
-    ]
+    alone = partial(mixture.within, stored), partial(mixture.within, quantised)
+    makes.append(("none leave, quantised to the children's bytes", "", alone[0]))
+    for name in SMALL:
+        makes.append((f"{name}, repaired, in {QUANTISED}", "both", partial(small, name)))
+    makes.append((f"none leave, quantised to the bytes of {QUANTISED} children", "", alone[1]))
+    return makes
 
 
 def main() -> None:

@@ -295,9 +295,10 @@ def _experts() -> dict[str, str]:
         "frequency_repaired": ("frequency, repaired", "both"),
         "hope_repaired": ("hope, repaired", "both"),
         "moments_repaired": ("hope_moments, repaired", "both"),
-        "one_sided": ("reap, repaired", "code"),
-        "in_q4_k": ("hope, repaired, in Q4_K", "both"),
-        "none_leave": ("none leave, quantised to the bytes of that", ""),
+        "one_sided": ("hope_moments, repaired", "code"),
+        "by_chance": ("hope_moments, repaired", "random"),
+        "in_q4_k": ("hope_moments, repaired, in Q4_K", "both"),
+        "none_leave": ("none leave, quantised to the bytes of Q4_K children", ""),
     }
     numbers = {}
     for count, key in ((8, ""), (12, "_12")):

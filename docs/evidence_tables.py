@@ -88,9 +88,9 @@ QUESTIONS = (
     ),
     (
         "What is lost when half of the experts of a mixture leave, and is that worth it?",
-        "KL on unseen code of a mixture of 16 trained here: **{experts_repaired_code}** by REAP, repaired; "
-        "not repaired {experts_reap_code}, by frequency {experts_frequency_code}, by chance "
-        "{experts_random_code}. "
+        "KL on unseen code of a mixture of 16 trained here: **{experts_moments_repaired_code}** by "
+        "moments of pairs, repaired; by REAP {experts_repaired_code}, not repaired {experts_reap_code}, by "
+        "chance {experts_random_code}. "
         "Chosen and repaired on code alone it loses {experts_one_sided_english} on English. In as many bytes "
         "as such a child has in `Q4_K`, which loses {experts_in_q4_k_code}, the whole parent in fewer bits "
         "loses {experts_none_leave_code}.",

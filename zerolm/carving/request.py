@@ -380,6 +380,17 @@ class Methods(MethodRequest):
             raise ValueError(f"{name} needs tokens: give --text FILE, or --text random, which needs no data")
 
 
+def _usual_of_experts(experts: ExpertsRequest, text: str | None) -> str:
+    """Return the criterion of experts where none is named: by pairs on a text, as lost least where measured.
+
+    Worths of single experts are compared across domains, and merging is published with them.
+    """
+    if text is None:
+        return "aimer"
+    alone = text == RANDOM or experts.domains != MEAN or experts.merge != NO_MERGE
+    return "reap" if alone else "hope_moments"
+
+
 def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
     """Return the methods of a request; what it leaves open is as its text allows.
 
@@ -387,7 +398,7 @@ def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
     """
     usual = {"criterion": "capacity", "plan": "weights", "repair": "none"}
     if size.experts.keep is not None:
-        usual["criterion"] = "aimer" if request.text is None else "reap"
+        usual["criterion"] = _usual_of_experts(size.experts, request.text)
         usual["repair"] = "none" if request.text in (None, RANDOM) else "least-squares"
     elif request.text is not None:
         plan = "weights" if size.is_fixed else "prices"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -297,6 +298,7 @@ def _experts() -> dict[str, str]:
         "moments_repaired": ("hope_moments, repaired", "both"),
         "one_sided": ("hope_moments, repaired", "code"),
         "by_chance": ("hope_moments, repaired", "random"),
+        "healed": ("hope, repaired, healed", "both"),
         "in_q4_k": ("hope_moments, repaired, in Q4_K", "both"),
         "none_leave": ("none leave, quantised to the bytes of Q4_K children", ""),
     }
@@ -306,7 +308,8 @@ def _experts() -> dict[str, str]:
         rows = {(row[0], row[1]): row[2:] for row in _table(_part("experts_quality", head))}
         for name, row in names.items():
             for text, value in zip(("code", "english"), rows[row], strict=True):
-                numbers[f"experts_{name}{key}_{text}"] = f"{float(value):.3f}"
+                measured = not math.isnan(_number(value))
+                numbers |= {f"experts_{name}{key}_{text}": f"{float(value):.3f}"} if measured else {}
     return numbers
 
 

@@ -210,11 +210,12 @@ def plans(parts: Parts, scale: Scale) -> None:
         ("budget", "by prices", "KL", "by measuring", "KL", "by grid", "KL", "prices / the better"),
         rows,
     )
-    older = sorted(
-        {plan["entered"] for plan in parts.values() if isinstance(plan, dict) and "entered" in plan}
-    )
+    grids = {budget: parts.get(f"plan {budget}, grid", {}) for budget in every}
+    entered = {budget: grid["entered"] for budget, grid in grids.items() if "entered" in grid}
     print("What follows a table, in seconds: finalists repaired and measured, and the whole of the grid.")
-    print("".join(f"Grids are entered {how}.\n" for how in older))
+    for how in sorted(set(entered.values())):
+        print(f"Grids of {', '.join(b for b in every if entered.get(b) == how)} are entered {how}.")
+    print()
     rows = []
     for budget in every:
         row = [budget]

@@ -119,7 +119,7 @@ def test_a_child_is_judged_as_its_sentences_are_alone(inside: str, tmp_path: Pat
     assert reference["order"] == pytest.approx(1.0)
     assert child["distance"] > 0
     assert child["order"] < 1
-    assert [set(row) for row in others] == [set(child)] * 2
+    assert [set(row) for row in others] == [set(child)] * 3
 
 
 def test_pairs_alone_are_the_text(tmp_path: Path) -> None:

@@ -230,8 +230,15 @@ def _check_outside(place: Path, parent: Path) -> None:
 def _session(
     checkpoint: Checkpoint, methods: Methods, compute: ComputeRequest, progress: Progress
 ) -> Session | None:
-    """Return what runs the parent on tokens; None where no method needs any."""
+    """Return what runs the parent on tokens; None where no method needs any.
+
+    ``ValueError`` for a device that is not here, also where nothing runs.
+    """
     if methods.text is None:
+        if compute != ANYWHERE:
+            from zerolm.networks.compute import compute as checked
+
+            checked(compute)
         return None
     from zerolm.carving.session import Session
 

@@ -298,6 +298,7 @@ def _experts() -> dict[str, str]:
         "moments_repaired": ("hope_moments, repaired", "both"),
         "one_sided": ("hope_moments, repaired", "code"),
         "by_chance": ("hope_moments, repaired", "random"),
+        "routers_healed": ("hope, repaired, routers healed", "both"),
         "healed": ("hope, repaired, healed", "both"),
         "in_q4_k": ("hope_moments, repaired, in Q4_K", "both"),
         "none_leave": ("none leave, quantised to the bytes of Q4_K children", ""),

@@ -16,7 +16,7 @@ from zerolm.carving.recipe import Recipe
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.mapped import parameters
 from zerolm.networks.opener import open_model
-from zerolm.networks.roles import body_of
+from zerolm.networks.roles import body_prefix
 from zerolm.training.randomness import set_dropout
 
 
@@ -64,8 +64,7 @@ class Compact:
     def _parameters(self) -> Iterator[tuple[str, list[str], bool]]:
         """Yield each tensor of the child, the network's parameters that it holds, and whether it has all."""
         weights = {name for name, _ in self.model.named_parameters()}
-        body = body_of(self.model)
-        prefix = "".join(f"{name}." for name, part in self.model.named_children() if part is body)
+        prefix = body_prefix(self.model)
         for stored, roles in parameters(self.checkpoint).items():
             names = [name for role in roles for name in {role: 0, f"{prefix}{role}": 0} if name in weights]
             yield stored, names, len(names) == len(roles)

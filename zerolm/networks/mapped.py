@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from zerolm.checkpoints import Checkpoint, Part, TensorInfo
 from zerolm.checkpoints.packed import PackedTensor
 from zerolm.checkpoints.packed_values import dequantised
-from zerolm.networks.roles import body_of
+from zerolm.networks.roles import body_prefix
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -40,8 +40,7 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
     """
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     buffers = {name: buffer.shape for name, buffer in model.named_buffers()}
-    body = body_of(model)
-    prefix = "".join(f"{name}." for name, part in model.named_children() if part is body)
+    prefix = body_prefix(model)
     parts: dict[str, list[TensorInfo]] = {}
     for stored, names in parameters(checkpoint, prefix).items():
         slot, info = checkpoint.layout.slots[stored], checkpoint.tensors[stored]

@@ -134,6 +134,12 @@ def body_of(model: PreTrainedModel) -> PreTrainedModel:
     return cast(PreTrainedModel, next(parts))
 
 
+def body_prefix(model: PreTrainedModel) -> str:
+    """Return what the names of the body's parameters begin with in a model: nothing where it is the model."""
+    body = body_of(model)
+    return "".join(f"{name}." for name, part in model.named_children() if part is body)
+
+
 def layer_list(model: PreTrainedModel) -> nn.ModuleList:
     """Return the list that holds a model's layers."""
     layers = body_of(model).get_submodule(places_of(model).modules.layers)

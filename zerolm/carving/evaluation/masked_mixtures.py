@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
 
-import numpy as np
-import torch
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.carving.experts.expert_choice import best_experts
 from zerolm.carving.experts.expert_use import expert_use, experts_of
 from zerolm.carving.experts.expert_worth import drawn
-from zerolm.carving.experts.fewer_experts import AXIS, ROUTER, FewerExperts, expert_layers
-from zerolm.carving.experts.masked_parent import MaskedLogits, parameter_of
+from zerolm.carving.experts.fewer_experts import AXIS, FewerExperts, expert_layers
+from zerolm.carving.experts.masked_parent import routers_masked
 from zerolm.carving.experts.routing import Routing
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.roles import layer_list
@@ -103,23 +100,8 @@ def all_masked(model: PreTrainedModel, fewer: FewerExperts) -> Iterator[None]:
 
     ``ValueError`` where a router is not met.
     """
-    parent, routers, biases = fewer.parent, list[tuple[Tensor, Any]](), list[tuple[Tensor, Tensor]]()
-    for layer, kept in fewer.by_layer.items():
-        module = layer_list(model)[layer]
-        gone = np.setdiff1d(np.arange(parent.layout.sizes[AXIS]), kept)
-        weight, bias = (parameter_of(module, parent, role, layer) for role in (ROUTER, "router_bias"))
-        if weight is None:
-            raise ValueError(f"the stock class has no router where layer {layer} stores one")
-        routers.append((weight, gone))
-        if bias is not None:
-            biases.append((bias, bias.detach().clone()))
-            bias.detach()[..., torch.from_numpy(gone).to(bias.device)] = -torch.inf
-    mode = MaskedLogits(routers)
-    try:
-        with mode:
-            yield
-    finally:
-        for bias, before in biases:
-            bias.detach().copy_(before)
-    if len(mode.met) < len(routers):
-        raise ValueError(f"the stock class of a {parent.family.name} does not use all its routers")
+    modules = {layer: layer_list(model)[layer] for layer in fewer.by_layer}
+    with routers_masked(modules, fewer) as mode:
+        yield
+    if len(mode.met) < len(modules):
+        raise ValueError(f"the stock class of a {fewer.parent.family.name} does not use all its routers")

@@ -21,7 +21,7 @@ from zerolm.carving.experts.fewer_experts import ROUTER
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.weight_types import BY_NAME, QUANTISED, WeightType, from_largest
 from zerolm.networks.mapped import parameters
-from zerolm.networks.roles import body_of
+from zerolm.networks.roles import body_prefix
 from zerolm.progress import Progress, silent
 
 ROWS: Final = 256
@@ -117,9 +117,8 @@ def matrices_of(parent: Checkpoint, model: PreTrainedModel) -> dict[str, TypedMa
 
 def _stored(parent: Checkpoint, model: PreTrainedModel) -> dict[str, list[TensorInfo]]:
     """Return the tensors that each parameter is stored in."""
-    stored, body = dict[str, list[TensorInfo]](), body_of(model)
-    prefix = "".join(f"{name}." for name, part in model.named_children() if part is body)
-    for name, places in parameters(parent, prefix).items():
+    stored = dict[str, list[TensorInfo]]()
+    for name, places in parameters(parent, body_prefix(model)).items():
         for place in places:
             stored.setdefault(place, []).append(parent.tensors[name])
     return stored

@@ -21,8 +21,6 @@ from zerolm.networks.opener import mapped_model
 from zerolm.networks.stream import Stream
 
 LENGTH: Final = 64
-BLOCK: Final = 1 << 20
-"""Bytes compared at a time."""
 
 
 class MaskedLogits(TorchFunctionMode):
@@ -48,28 +46,42 @@ class MaskedLogits(TorchFunctionMode):
 def masked(module: nn.Module, fewer: FewerExperts, layer: int, prefix: str = "") -> Iterator[None]:
     """Within, the router of a layer cannot choose the experts that have gone.
 
-    ``module`` holds the layer's parameters below ``prefix``. Logits are minus infinity, and so are biases,
-    which a router may add to what it chooses by alone. ``ValueError`` where no such product is met.
+    ``module`` holds the layer's parameters below ``prefix``. ``ValueError`` where no such product is met.
     """
-    layout, sizes = fewer.parent.layout, fewer.parent.layout.sizes
-    gone = np.setdiff1d(np.arange(sizes["experts"]), fewer.by_layer[layer])
-    weight, bias = (
-        parameter_of(module, fewer.parent, role, layer, prefix) for role in (ROUTER, "router_bias")
-    )
-    if weight is None:
-        raise ValueError(f"the stock class has no router where {layout.name(ROUTER, layer)!r} is stored")
-    before = None if bias is None else bias.detach().clone()
-    mode = MaskedLogits([(weight, gone)])
-    try:
-        if bias is not None:
-            bias.detach()[..., torch.from_numpy(gone)] = -torch.inf
-        with mode:
-            yield
-    finally:
-        if bias is not None and before is not None:
-            bias.detach().copy_(before)
+    with routers_masked({layer: module}, fewer, prefix) as mode:
+        yield
     if not mode.met:
-        raise ValueError(f"the stock class does not use {layout.name(ROUTER, layer)!r} as a router")
+        name = fewer.parent.layout.name(ROUTER, layer)
+        raise ValueError(f"the stock class does not use {name!r} as a router")
+
+
+@contextmanager
+def routers_masked(
+    modules: Mapping[int, nn.Module], fewer: FewerExperts, prefix: str = ""
+) -> Iterator[MaskedLogits]:
+    """Within, routers of these layers cannot choose the experts that have gone; it tells which were met.
+
+    Logits are minus infinity, and so are biases, which a router may add to what it chooses by alone.
+    """
+    layout, routers, biases = fewer.parent.layout, list[tuple[Tensor, Ints]](), list[tuple[Tensor, Tensor]]()
+    try:
+        for layer, module in modules.items():
+            gone = np.setdiff1d(np.arange(layout.sizes["experts"]), fewer.by_layer[layer])
+            weight, bias = (
+                parameter_of(module, fewer.parent, role, layer, prefix) for role in (ROUTER, "router_bias")
+            )
+            if weight is None:
+                name = layout.name(ROUTER, layer)
+                raise ValueError(f"the stock class has no router where {name!r} is stored")
+            routers.append((weight, gone))
+            if bias is not None:
+                biases.append((bias, bias.detach().clone()))
+                bias.detach()[..., torch.from_numpy(gone).to(bias.device)] = -torch.inf
+        with MaskedLogits(routers) as mode:
+            yield mode
+    finally:
+        for bias, before in biases:
+            bias.detach().copy_(before)
 
 
 def parameter_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -309,8 +308,8 @@ def _experts() -> dict[str, str]:
         rows = {(row[0], row[1]): row[2:] for row in _table(_part("experts_quality", head))}
         for name, row in names.items():
             for text, value in zip(("code", "english"), rows[row], strict=True):
-                measured = not math.isnan(_number(value))
-                numbers |= {f"experts_{name}{key}_{text}": f"{float(value):.3f}"} if measured else {}
+                if value != "-":
+                    numbers[f"experts_{name}{key}_{text}"] = f"{float(value):.3f}"
     return numbers
 
 

@@ -93,8 +93,8 @@ class EvalSettings(Request):
         "Of decoders it tells perplexity and KL divergence from the parent; of encoders, on sentences, one a "
         "line, the cosine of embeddings, the order of their neighbours, and the share whose nearest is the "
         "parent's. Beside the child stand random and uniform carvings of the parent of the same size; beside "
-        "one with fewer experts the parent with as many, at random and by frequency, and the parent "
-        "quantised to the child's bytes. The data of tasks come from the hub."
+        "one with fewer experts the parent with as many, at random and by frequency; beside any of fewer "
+        "bytes the parent quantised to them. The data of tasks come from the hub."
     )
     child: str = argument("path", REQUIRED, "the folder of a checkpoint", metavar="CHILD")
     parent: str = setting(

@@ -398,9 +398,11 @@ class Carving:
         if typing.keeps_all:
             ledger_of(self.checkpoint, progress=self.progress)  # refuses weights that are not finite
         by = Indifferent(None) if typing.keeps_all else self._criterion()
+        tables: list[Criterion] = [by]
         if session is not None and typing.may_cut and self.methods.plan in BY_LOSS:
-            _, by = self._shown(self._table(session, by))
-        chosen = typing.best(by)
+            table = self._table(session, by)
+            tables = [*(table.every if self._shown(table)[1] is table else reversed(table.every))]
+        chosen = typing.best(tables)
         plan = chosen.plan
         notes = (
             _time_note(self.methods),

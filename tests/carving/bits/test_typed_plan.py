@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from typed_models import fused_parent, some_words, typed_parent
@@ -18,6 +19,7 @@ from zerolm.architecture import Ints
 from zerolm.carving.bits.felt import felt_matrices
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.plan import Within, plain_bytes, typed_plans
+from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.prices import ATTENTION, FFN, TypePrices, as_importances
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
 from zerolm.carving.export.child_tensors import Child
@@ -25,11 +27,13 @@ from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import LossTable
-from zerolm.carving.request import SizeRequest
+from zerolm.carving.request import Methods, SizeRequest
+from zerolm.carving.session import Session
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.networks.opener import open_model
+from zerolm.progress import silent
 from zerolm.solvers.problem import Budgets
 from zerolm.text.calibration import tokens_of
 
@@ -206,3 +210,35 @@ def test_other_budgets_hold_beside_the_bytes(prices: TypePrices) -> None:
     assert loose.loss <= plan.loss
     with pytest.raises(ValueError, match="within max_weight_bytes alone: leave max_kv_bytes out"):
         typed_plans(prices, by, SizeRequest.of(budgets=budgets, shape="per-layer"), within)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    folder = tmp_path_factory.mktemp("planned")
+    parent = typed_parent(folder / "parent", torch.float32, tie_word_embeddings=False)
+    methods = Methods(
+        "surgeon", "prices", str(some_words(folder / "text.txt")), 8, 16, repair="least-squares"
+    )
+    return Session(Checkpoint.open(parent), methods, silent)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2])
+def test_the_best_by_each_table_are_measured_and_told_by_the_first(session: Session, share: float) -> None:
+    whole = sum(4 * one.count for one in session.checkpoint.tensors.values())
+    size = SizeRequest.of(budgets={"max_weight_bytes": int(share * whole)})
+    tables = session.table(session.importance(), ["groups", "ffn"], with_stream=True).every
+    assert len(tables) == 3
+
+    def planner() -> TypePlanner:
+        return TypePlanner(session.checkpoint, size, session, StoredCosts(), silent)
+
+    alone = [planner().foretold(by)[0] for by in tables]
+    chosen = planner().best(tables)
+    told = {round(each.predicted, 9) for each in chosen.beside}
+    for plan, by in zip(alone, tables, strict=True):
+        cut = planner().narrowed(plan)
+        assert round(plan.loss - by.predicted(cut) + tables[0].predicted(cut), 9) in told
+    measured = [each.measured for each in chosen.beside if not each.name.endswith(" everywhere")]
+    ours = next(each.measured for each in chosen.beside if each.predicted == chosen.plan.loss)
+    assert ours is not None
+    assert ours <= min(filter(None, measured))

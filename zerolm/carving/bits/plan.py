@@ -17,6 +17,7 @@ from zerolm.carving.bits.prices import ATTENTION, FFN, RolePrices, TypePrices, r
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.planning.part_costs import Choices, part_costs
+from zerolm.carving.planning.plan import sizes_of
 from zerolm.carving.planning.sensitivity import LossTable
 from zerolm.carving.planning.sizes import choices, widths
 from zerolm.carving.request import SizeRequest
@@ -53,6 +54,16 @@ class TypedPlan:
     def is_whole(self) -> bool:
         """Whether nothing is cut, the stream neither."""
         return self.cut.is_whole and self.width is None
+
+    @property
+    def worth(self) -> float:
+        """What it is ranked by."""
+        return -self.loss
+
+    @property
+    def sizes(self) -> tuple[object, ...]:
+        """The sizes of what it keeps, whatever the types."""
+        return sizes_of(self.cut, self.width)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
 from zerolm.carving.export.gguf.file_tensors import check_types
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.planning.plan import finalists
+from zerolm.carving.planning.sensitivity import LossTable
 from zerolm.carving.planning.sizes import widths
 from zerolm.carving.pruning import Repaired
 from zerolm.carving.request import SizeRequest
@@ -98,17 +101,21 @@ class TypePlanner:
         self.budget = int(size.budgets["max_weight_bytes"])
         others = {name: value for name, value in size.budgets.items() if name != "max_weight_bytes"}
         self.within = Within(self.budget, Budgets.of(others), costs)
+        self._prices: TypePrices | None = None
 
     def foretold(self, by: Criterion) -> list[TypedPlan]:
         """Return the best plans beside each width, the best first; ``ValueError`` where there is none."""
         return typed_plans(self.prices(by), by, self.size, self.within)
 
-    def best(self, by: Criterion) -> Chosen:
+    def best(self, tables: Sequence[Criterion]) -> Chosen:
         """Return the plan that loses least when it is read back, of the best foretold and types alone.
 
-        Without tokens the first foretold. ``ValueError`` where nothing keeps the budgets.
+        Each of ``tables`` ranks plans; what they lose is told by the first. Without tokens the first
+        foretold. ``ValueError`` where nothing keeps the budgets.
         """
-        plans = self.foretold(by)[:FINALISTS]
+        ranked = [self.foretold(by) for by in tables]
+        owner = {id(plan): by for by, plans in zip(tables, ranked, strict=True) for plan in plans}
+        plans = [self._told(plan, owner[id(plan)], tables[0]) for plan in finalists(ranked, FINALISTS)]
         if self.session is None:
             return Chosen(plans[0], [])
         allowed = len(plans)
@@ -125,10 +132,20 @@ class TypePlanner:
         ]
         return Chosen(plans[best], [*rows, *self._single()])
 
+    def _told(self, plan: TypedPlan, by: Criterion, other: Criterion) -> TypedPlan:
+        """Return a plan by one table with what it loses by another."""
+        if not isinstance(by, LossTable) or not isinstance(other, LossTable):
+            return plan
+        cut = self.narrowed(plan)
+        return replace(plan, loss=plan.loss - by.predicted(cut) + other.predicted(cut))
+
     def prices(self, by: Criterion) -> TypePrices:
         """Return what types lose beside all widths that ``by`` can tell of."""
         hidden = self.checkpoint.layout.hidden
         wanted = {width.hidden if width else hidden for width in widths(self.checkpoint, by, self.size)}
+        every = tuple(sorted(wanted | {hidden}))
+        if self._prices is not None and self._prices.hidden == every:
+            return self._prices
         felt, session = None, self.session
         directions, cache = None, ArrayCache()
         if session is not None:
@@ -140,11 +157,17 @@ class TypePlanner:
             self.checkpoint,
             self.types,
             felt,
-            tuple(sorted(wanted | {hidden})),
+            every,
             directions,
             self.progress,
             cache,
         )
+        return self._prices
+
+    @property
+    def _ready(self) -> TypePrices:
+        """The prices that plans were made by."""
+        assert self._prices is not None
         return self._prices
 
     @property
@@ -205,7 +228,7 @@ class TypePlanner:
             return None
         whole = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1})
         try:
-            return typed_plans(self._prices, Indifferent(None), whole, self.within)[0]
+            return typed_plans(self._ready, Indifferent(None), whole, self.within)[0]
         except ValueError:
             return None
 
@@ -228,7 +251,7 @@ class TypePlanner:
 
     def candidates(self, name: str) -> tuple[WeightType, ...]:
         """Return the types that a tensor of the parent may take."""
-        return self._prices.candidates(name)
+        return self._ready.candidates(name)
 
     def _single(self) -> list[EqualBytes]:
         """Return what the best single type loses that the whole parent fits the bytes with, if any does."""

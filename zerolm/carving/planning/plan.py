@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -42,11 +42,29 @@ class Planned:
 
     @property
     def sizes(self) -> tuple[object, ...]:
-        """The width of the stream, and of each layer that stays its KV groups and neurons."""
-        return self.width, *((kept.layer, len(kept.groups), len(kept.ffn)) for kept in self.cut.layers)
+        """The sizes of what it keeps."""
+        return sizes_of(self.cut, self.width)
 
 
-def finalists(ranked: Sequence[Sequence[Planned]], most: int) -> list[Planned]:
+class Ranked(Protocol):
+    """A plan that others are ranked with: what it is worth, and the sizes of what it keeps."""
+
+    @property
+    def worth(self) -> float: ...
+
+    @property
+    def sizes(self) -> tuple[object, ...]: ...
+
+
+R = TypeVar("R", bound=Ranked)
+
+
+def sizes_of(cut: Cut, width: Width | None) -> tuple[object, ...]:
+    """Return the width of the stream, and of each layer that stays its KV groups and neurons."""
+    return width, *((kept.layer, len(kept.groups), len(kept.ffn)) for kept in cut.layers)
+
+
+def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:
     """Return so many plans of different sizes at most: the best of each ranking, then the second of each.
 
     Losses as cut, and those that repair leaves, rank plans otherwise: least squares gives back more of units
@@ -55,7 +73,7 @@ def finalists(ranked: Sequence[Sequence[Planned]], most: int) -> list[Planned]:
     """
     near = [[plan for plan in plans if plan.worth >= NEAR * plans[0].worth] for plans in ranked]
     in_turn = (plan for row in zip_longest(*near) for plan in row if plan is not None)
-    different: dict[tuple[object, ...], Planned] = {}
+    different: dict[tuple[object, ...], R] = {}
     for plan in in_turn:
         different.setdefault(plan.sizes, plan)
     return list(different.values())[:most]

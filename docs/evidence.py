@@ -270,6 +270,15 @@ def _bits() -> dict[str, str]:
     for name, key in (("Q4_K everywhere", "q4_k"), ("Q4_K_M llama.cpp's mix", "q4_k_m")):
         whole, alone = (f"{float(rows[name][column]):.4f}" for column in (3, 6))
         numbers |= {f"encoder_{key}": whole, f"encoder_{key}_alone": alone}
+    return numbers | _bits_large()
+
+
+def _bits_large() -> dict[str, str]:
+    """Return what types of a large checkpoint take, and llama.cpp's quantiser beside it."""
+    numbers = {}
+    for row, key in (("zerolm carve", "large_types"), ("llama_model_quantize", "large_quantiser")):
+        seconds, memory = _find("bits_large", rf"\| `{row}` \| ([0-9.]+) \| [^|]* \| ([0-9,]+) MB \|")
+        numbers |= {f"{key}_seconds": seconds, f"{key}_gb": f"{int(memory.replace(',', '')) / 1000:.1f}"}
     return numbers
 
 

@@ -55,6 +55,12 @@ SHARD_BYTES: Final = 2_000_000_000
 KILLED_AT: Final = 0.5
 """The share of the seconds of a whole run after which one is killed."""
 PAUSE: Final = 0.01
+CACHES: Final = Path("/proc/sys/vm/drop_caches")
+"""What is written here makes Linux forget what it has read of files."""
+
+
+COLD: Final = "Each job begins with no file in memory, and ends when all is on the disk."
+WARM: Final = "The system could not be told to forget files, so that some were in memory when a job began."
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,13 @@ def mixture(folder: Path, layers: int) -> Checkpoint:
 
 
 def run(command: Sequence[str], cache: Path, until: float | None = None) -> Measured:
-    """Run a process and look at its memory; with ``until`` it is killed after so many seconds."""
+    """Run a process and look at its memory; with ``until`` it is killed after so many seconds.
+
+    Nothing of its files is in memory when it begins, where the system can be told to forget them.
+    """
     os.sync()
+    if os.access(CACHES, os.W_OK):
+        CACHES.write_text("3")
     environment = {**os.environ, "ZEROLM_CACHE": str(cache)}
     start, anonymous, resident = time.monotonic(), 0, 0
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
@@ -157,6 +168,7 @@ def by_weights(work: Path, layers: int) -> list[str]:
         f"## By weights alone, {layers} layers, {size / 1e9:.1f} GB to {kept / 1e9:.1f} GB\n",
         *table(rows),
         "",
+        f"{COLD if os.access(CACHES, os.W_OK) else WARM} "
         f"A run that was killed with SIGKILL after {KILLED_AT:.0%} of these seconds, started again, wrote "
         f"{same} bytes. The second row has {speed:.2f} of the speed of `cp`.\n",
     ]

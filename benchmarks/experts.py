@@ -180,13 +180,20 @@ def by_tokens(work: Path, layers: int) -> list[str]:
     size = sum(shard.size for shard in mixture(parent, layers).shards)
     flags = ("--text", "random", "--sequences", "32", "--length", "512")
     taken = run(carving(parent, child, *flags), cache)
+    narrow = run(carving(parent, child, *flags, "--dtype", "bfloat16", "--force"), cache)
     again = run(carving(parent, child, *flags, "--criterion", "gate_mass", "--force"), cache)
     layer = 128 * 3 * 2048 * 768 * 2
     return [
         f"## By 16,384 random tokens, {layers} layers, {size / 1e9:.1f} GB\n",
-        *table([("carve, REAP", taken), ("carve again, gate mass, from the sums in the cache", again)]),
+        *table(
+            [
+                ("carve, REAP", taken),
+                ("carve, REAP, products in bfloat16", narrow),
+                ("carve again, gate mass, from the sums in the cache", again),
+            ]
+        ),
         "",
-        f"The experts of one layer have {layer / 1e9:.2f} GB as stored, twice that as computed.\n",
+        f"The experts of one layer have {layer / 1e9:.2f} GB as stored, twice that in float32.\n",
     ]
 
 

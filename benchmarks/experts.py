@@ -55,6 +55,12 @@ SHARD_BYTES: Final = 2_000_000_000
 KILLED_AT: Final = 0.5
 """The share of the seconds of a whole run after which one is killed."""
 PAUSE: Final = 0.01
+CACHES: Final = Path("/proc/sys/vm/drop_caches")
+"""What is written here makes Linux forget what it has read of files."""
+
+
+COLD: Final = "Each job begins with no file in memory, and ends when all is on the disk."
+WARM: Final = "The system could not be told to forget files, so that some were in memory when a job began."
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,13 @@ def mixture(folder: Path, layers: int) -> Checkpoint:
 
 
 def run(command: Sequence[str], cache: Path, until: float | None = None) -> Measured:
-    """Run a process and look at its memory; with ``until`` it is killed after so many seconds."""
+    """Run a process and look at its memory; with ``until`` it is killed after so many seconds.
+
+    Nothing of its files is in memory when it begins, where the system can be told to forget them.
+    """
     os.sync()
+    if os.access(CACHES, os.W_OK):
+        CACHES.write_text("3")
     environment = {**os.environ, "ZEROLM_CACHE": str(cache)}
     start, anonymous, resident = time.monotonic(), 0, 0
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
@@ -157,6 +168,7 @@ def by_weights(work: Path, layers: int) -> list[str]:
         f"## By weights alone, {layers} layers, {size / 1e9:.1f} GB to {kept / 1e9:.1f} GB\n",
         *table(rows),
         "",
+        f"{COLD if os.access(CACHES, os.W_OK) else WARM} "
         f"A run that was killed with SIGKILL after {KILLED_AT:.0%} of these seconds, started again, wrote "
         f"{same} bytes. The second row has {speed:.2f} of the speed of `cp`.\n",
     ]
@@ -168,13 +180,20 @@ def by_tokens(work: Path, layers: int) -> list[str]:
     size = sum(shard.size for shard in mixture(parent, layers).shards)
     flags = ("--text", "random", "--sequences", "32", "--length", "512")
     taken = run(carving(parent, child, *flags), cache)
+    narrow = run(carving(parent, child, *flags, "--dtype", "bfloat16", "--force"), cache)
     again = run(carving(parent, child, *flags, "--criterion", "gate_mass", "--force"), cache)
     layer = 128 * 3 * 2048 * 768 * 2
     return [
         f"## By 16,384 random tokens, {layers} layers, {size / 1e9:.1f} GB\n",
-        *table([("carve, REAP", taken), ("carve again, gate mass, from the sums in the cache", again)]),
+        *table(
+            [
+                ("carve, REAP", taken),
+                ("carve, REAP, products in bfloat16", narrow),
+                ("carve again, gate mass, from the sums in the cache", again),
+            ]
+        ),
         "",
-        f"The experts of one layer have {layer / 1e9:.2f} GB as stored, twice that as computed.\n",
+        f"The experts of one layer have {layer / 1e9:.2f} GB as stored, twice that in float32.\n",
     ]
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from zerolm.checkpoints.headers import Shard
 from zerolm.checkpoints.identity import state_of
 from zerolm.checkpoints.matrix_sums import Sums, Totals
-from zerolm.io.files import cache_folder, replacing
+from zerolm.io.files import cache_folder, replacing, sha256_of
 
 SUMS_VERSION: Final = "2"
 SUM_TYPES: Final = {"squares": "f8", "absolute": "f8", "largest": "f4", "smallest": "f4"}
@@ -35,8 +35,7 @@ class ShardRecord:
 
 def content_of(shard: Shard) -> str:
     """Return the SHA-256 of a shard's file."""
-    with shard.file.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(shard.file)
 
 
 def record_path(shard: Shard, wanted: Mapping[str, bool]) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -56,15 +57,15 @@ def write_shards(
     max_bytes: int = SHARD_BYTES,
     metadata: Mapping[str, str] | None = None,
     progress: Progress = silent,
-    written: Callable[[Path, Sequence[Outgoing]], None] | None = None,
+    written: Callable[[Path, Outgoing], None] | None = None,
 ) -> list[Path]:
     """Write ``model.safetensors``, or shards of at most ``max_bytes`` of data with their index.
 
-    ``metadata`` is ``{"format": "pt"}`` unless given. Everything is on the disk when it returns. The folder
-    exists, and nothing in it is replaced. ``progress`` is told bytes written and bytes in all, ``written``
-    each file that is on the disk, with its tensors in their order. Returns the files. Raises ``DiskFull``
-    before anything is written where it does not fit, and ``ValueError`` when a tensor's chunks are more or
-    fewer bytes than its type and shape say.
+    ``metadata`` is ``{"format": "pt"}`` unless given. Everything is on the disk when it returns; a file gets
+    there while the next is written. The folder exists, and nothing in it is replaced. ``progress`` is told
+    bytes written and bytes in all, ``written`` each tensor with its file as soon as it can be read there, in
+    their order. Returns the files. Raises ``DiskFull`` before anything is written where it does not fit, and
+    ``ValueError`` when a tensor's chunks are more or fewer bytes than its type and shape say.
     """
     shards = _divided(tensors, max_bytes)
     total = sum(tensor.bytes for tensor in tensors)
@@ -72,16 +73,21 @@ def write_shards(
     names = [f"model-{n:05d}-of-{len(shards):05d}.safetensors" for n in range(1, len(shards) + 1)]
     paths = [folder / name for name in (names if len(shards) > 1 else [SINGLE])]
     done = 0
-    for path, shard in zip(paths, shards, strict=True):
-        with path.open("xb") as file:
-            file.write(_header(shard, metadata or {"format": "pt"}))
-            for tensor in shard:
-                _write(file, tensor)
-                done += tensor.bytes
-                progress("writing the weights", done, total)
-            _flush(file)
-        if written is not None:
-            written(path, shard)
+    with ThreadPoolExecutor(1) as behind:
+        settled: list[Future[None]] = []
+        for path, shard in zip(paths, shards, strict=True):
+            with path.open("xb") as file:
+                file.write(_header(shard, metadata or {"format": "pt"}))
+                for tensor in shard:
+                    _write(file, tensor)
+                    done += tensor.bytes
+                    progress("writing the weights", done, total)
+                    if written is not None:
+                        file.flush()
+                        written(path, tensor)
+            settled.append(behind.submit(_settle, path))
+        for each in settled:
+            each.result()
     if len(shards) > 1:
         places = {
             tensor.name: path.name for path, shard in zip(paths, shards, strict=True) for tensor in shard
@@ -90,7 +96,7 @@ def write_shards(
         paths.append(folder / INDEX)
         with paths[-1].open("xb") as file:
             file.write(json.dumps(index, indent=2).encode() + b"\n")
-            _flush(file)
+        _settle(paths[-1])
     _flush_folder(folder)
     return paths
 
@@ -162,9 +168,10 @@ def copy_span(span: Span, target: BinaryIO) -> None:
             at += len(block)
 
 
-def _flush(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+def _settle(path: Path) -> None:
+    """Return when a file is on the disk."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
 
 
 def _flush_folder(folder: Path) -> None:

@@ -70,8 +70,9 @@ class Compute:
         """
         moved: dict[int, Any] = {}
         for stored in used:
-            weight = assembled(stored) if is_in_parts(stored) else stored
-            dtype = torch.float32 if wide or weight.dim() < 2 else self.products
+            dtype = torch.float32 if wide or stored.dim() < 2 else self.products
+            here = dtype if self.device.type == "cpu" else None  # what is sent elsewhere is sent as stored
+            weight = assembled(stored, here) if is_in_parts(stored) else stored
             if weight is not stored or (weight.dtype, weight.device) != (dtype, self.device):
                 moved[id(stored)] = nn.Parameter(weight.to(self.device, dtype), requires_grad=False)
         moved |= {id(x): x.to(self.device) for x in module.buffers() if x.device != self.device}

@@ -84,14 +84,22 @@ def is_in_parts(weight: Tensor) -> bool:
     return _PARTS in weight.__dict__
 
 
-def assembled(weight: Tensor) -> Tensor:
-    """Return a parameter from the tensors that it is stored in: in memory as stored, or dequantised."""
-    make: Callable[[], Tensor] = weight.__dict__[_PARTS]
-    return make()
+def assembled(weight: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a parameter from the tensors that it is stored in: in memory, as stored or dequantised.
+
+    With ``dtype`` in that type: nothing else holds it in the stored one then, but for an expert at a time.
+    """
+    make: Callable[[torch.dtype | None], Tensor] = weight.__dict__[_PARTS]
+    return make(dtype)
 
 
-def _experts(parts: Sequence[TensorInfo], experts: int) -> Tensor:
-    """Return a parameter (experts, rows, columns) from its parts (rows, columns).
+def _in(values: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """Return values in this type, or as they are."""
+    return values if dtype is None else values.to(dtype)
+
+
+def _experts(parts: Sequence[TensorInfo], experts: int, dtype: torch.dtype | None) -> Tensor:
+    """Return a parameter (experts, rows, columns) from its parts (rows, columns), in this type.
 
     The parts of an expert follow one another: all gates, then all up projections. One expert is read
     at a time.
@@ -101,8 +109,8 @@ def _experts(parts: Sequence[TensorInfo], experts: int) -> Tensor:
         tensors = [mapped_tensor(info) for info in parts[expert::experts]]
         if not expert:
             rows = sum(len(tensor) for tensor in tensors)
-            whole = tensors[0].new_empty(experts, rows, *tensors[0].shape[1:])
-        torch.cat(tensors, out=whole[expert])
+            whole = tensors[0].new_empty(experts, rows, *tensors[0].shape[1:], dtype=dtype)
+        whole[expert] = torch.cat(tensors)
         released(tensors)
     return whole
 
@@ -140,7 +148,7 @@ def _give(
 ) -> None:
     """Give a model a view of a stored tensor as this parameter; of one that is packed, when it is used."""
     if isinstance(info, PackedTensor):
-        model.get_parameter(name).__dict__[_PARTS] = lambda: view(mapped_tensor(info))
+        model.get_parameter(name).__dict__[_PARTS] = lambda dtype: view(_in(mapped_tensor(info), dtype))
     else:
         put(model, name, view(mapped_tensor(info)))
 

@@ -24,7 +24,7 @@ from zerolm.carving.experts.carve_experts import ExpertCarving
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_with_masked, masked
 from zerolm.carving.experts.routing import Routing
-from zerolm.carving.export.read_again import compared
+from zerolm.carving.export.read_again import ReadAgain
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.request import Destination, Methods, SizeRequest
 from zerolm.checkpoints import Checkpoint, Outgoing, write_shards
@@ -104,6 +104,13 @@ def test_what_stays_has_the_parents_bytes(kind: str, tmp_path: Path) -> None:
     assert compared
 
 
+def compare(file: Path, tensors: list[Outgoing]) -> dict[Path, str]:
+    with ReadAgain() as again:
+        for tensor in tensors:
+            again.written(file, tensor)
+        return again.digests()
+
+
 def test_other_experts_and_other_bytes_are_seen(tmp_path: Path) -> None:
     folder = mixture(tmp_path / "parent", "deepseek_v3")
     carve(folder, tmp_path / "child", **BY_CHANCE)
@@ -116,17 +123,18 @@ def test_other_experts_and_other_bytes_are_seen(tmp_path: Path) -> None:
     def written(fewer: FewerExperts) -> list[Outgoing]:
         return sorted(fewer.outgoing(), key=lambda tensor: in_file[tensor.name])
 
-    assert compared(file, written(fewer)) == hashlib.sha256(file.read_bytes()).hexdigest()
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert compare(file, written(fewer)) == {file: digest}
     other = FewerExperts(parent, {layer: np.array([0, 1, 4, 5]) for layer in kept})
     with pytest.raises(ValueError, match="differs from the carved parent"):
         compare_with_masked(child, other)
     with pytest.raises(ValueError, match="differs from what its parent has"):
-        compared(file, written(other))
+        compare(file, written(other))
     with pytest.raises(ValueError, match="tensors that were not to be written"):
-        compared(file, written(fewer)[:-1])
+        compare(file, written(fewer)[:-1])
     more = Outgoing("another", "F32", (1,), lambda: [b"1234"])
     with pytest.raises(ValueError, match="'another' of the written child differs"):
-        compared(file, [*written(fewer), more])
+        compare(file, [*written(fewer), more])
     router = child.tensors[str(child.layout.name("router", 2))]
     with file.open("r+b") as opened:
         opened.seek(router.start)
@@ -134,13 +142,13 @@ def test_other_experts_and_other_bytes_are_seen(tmp_path: Path) -> None:
         opened.seek(router.start)
         opened.write(bytes([byte[0] ^ 1]))
     with pytest.raises(ValueError, match=r"gate\.weight.*differs"):
-        compared(file, written(fewer))
+        compare(file, written(fewer))
 
 
 def test_a_child_of_several_files_is_compared_while_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each file as soon as it is there; what a disk gives back otherwise leaves no child."""
+    """Each tensor as soon as it is there; what a disk gives back otherwise leaves no child."""
     folder = mixture(tmp_path / "parent", "deepseek_v3")
     sizes = partial(write_shards, max_bytes=20_000)
     monkeypatch.setattr("zerolm.carving.experts.carve_experts.write_shards", sizes)
@@ -152,11 +160,13 @@ def test_a_child_of_several_files_is_compared_while_it_is_written(
     assert {name: digests[name] for name in digests} == recipe["sha256"]
 
     def spoilt(*args: Any, written: Any, **more: Any) -> list[Path]:
-        def hand_on(file: Path, tensors: Any) -> None:
-            content = bytearray(file.read_bytes())
-            content[-1] ^= 1
-            file.write_bytes(content)
-            written(file, tensors)
+        def hand_on(file: Path, tensor: Outgoing) -> None:
+            with file.open("r+b") as opened:
+                opened.seek(-1, 2)
+                byte = opened.read(1)
+                opened.seek(-1, 2)
+                opened.write(bytes([byte[0] ^ 1]))
+            written(file, tensor)
 
         return sizes(*args, written=hand_on, **more)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from zerolm.carving.recipe import (
     with_experts,
 )
 from zerolm.carving.result import Carved
-from zerolm.io.files import parse_json, read_text
+from zerolm.io.files import parse_json, read_text, sha256_of
 
 HEADER: Final = "parent_header"
 """The SHA-256 of all of the parent's file that is before its tensors."""
@@ -78,9 +77,3 @@ def gguf_recipe(
         "files": sorted([file.name, "README.md", "recipe.json", *more]),
     }  # fmt: skip
     return with_experts(recipe, fewer.by_layer)
-
-
-def sha256_of(file: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

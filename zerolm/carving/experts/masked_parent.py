@@ -99,7 +99,7 @@ def parameter_of(
 
 @torch.no_grad()
 def compare_with_masked(child: Checkpoint, fewer: FewerExperts, *, seed: int = 0) -> Verified:
-    """Run the child and the masked parent on the same random tokens, one layer of each in memory.
+    """Run the child and the masked parent on the same random tokens, one layer of either in memory.
 
     What the child's experts have other than the parent's the masked parent has too. ``ValueError`` where the
     two differ by more than rounding.
@@ -111,12 +111,15 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts, *, seed: int = 0
     hidden, wanted = ours.embed(0), theirs.embed(0)
     for layer in range(parent.layout.depth):
         hidden = ours.call(0, layer, hidden)
+        ours.let_go()
         module = theirs.layer(layer).module
         if layer in fewer.by_layer:
             with as_child(module, fewer, layer):
                 wanted = theirs.call(0, layer, wanted, module)
         else:
             wanted = theirs.call(0, layer, wanted, module)
+        del module
+        theirs.let_go()
     return within_rounding(apart(*(outputs(b.finish(0, h)) for b, h in ((ours, hidden), (theirs, wanted)))))
 
 

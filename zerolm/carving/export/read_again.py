@@ -1,35 +1,33 @@
-"""Files of weights read again as soon as they are on the disk, while the next one is written."""
+"""Files of weights read again behind the writing of them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import BinaryIO, Final, Self
 
 import numpy as np
 
 from zerolm.checkpoints import Outgoing, Span
 from zerolm.checkpoints.headers import read_shard
 
-BLOCK: Final = 1 << 20
-"""Bytes that are compared at a time."""
-FILES: Final = 2
-"""Files that are read at a time: the sums of one take longer than the writing of the next."""
+BLOCK: Final = 1 << 18
+"""Bytes that are compared at a time: so many stay in the cache of a processor."""
 
 
 class ReadAgain:
-    """Compares each file with what was to be written into it, in threads of its own.
+    """Compares each tensor with what was to be written, and sums up the files, in a thread of its own.
 
-    So a file is read while the memory of the system still holds it, and writing does not wait for that.
+    So they are read while the memory of the system still holds them, and writing does not wait for that.
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(FILES)
-        self._files: dict[Path, Future[str]] = {}
+        self._thread = ThreadPoolExecutor(1)
+        self._files: dict[Path, FileAgain] = {}
+        self._done: list[Future[None]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -37,43 +35,85 @@ class ReadAgain:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._threads.shutdown(cancel_futures=True)
+        self._thread.shutdown(cancel_futures=True)
+        for file in self._files.values():
+            file.opened.close()
 
-    def written(self, file: Path, tensors: Sequence[Outgoing]) -> None:
-        """Take a file that has these tensors, in their order."""
-        self._files[file] = self._threads.submit(compared, file, tensors)
+    def written(self, file: Path, tensor: Outgoing) -> None:
+        """Take the next tensor of a file, which can be read there."""
+        if file not in self._files:
+            self._files[file] = FileAgain(file)
+        self._done.append(self._thread.submit(self._files[file].next, tensor))
 
     def digests(self) -> dict[Path, str]:
-        """Return the SHA-256 of all files; ``ValueError`` names the first tensor that differs."""
-        return {file: digest.result() for file, digest in self._files.items()}
+        """Return the SHA-256 of all files, which are complete; ``ValueError`` names what differs."""
+        for each in self._done:
+            each.result()
+        return {path: file.digest() for path, file in self._files.items()}
 
 
-def compared(file: Path, tensors: Sequence[Outgoing]) -> str:
-    """Return the SHA-256 of a safetensors file; ``ValueError`` names a tensor that is not as it should be."""
-    inside, whole = read_shard(file).tensors, hashlib.sha256()
-    if list(inside) != [tensor.name for tensor in tensors if tensor.name in inside]:
-        raise ValueError(f"{file.name!r} of the written child has tensors that were not to be written")
-    with file.open("rb") as opened:
-        whole.update(opened.read(min((each.start for each in inside.values()), default=-1)))
-        for tensor in tensors:
-            info = inside.get(tensor.name)
-            same = info is not None and (info.dtype, info.shape) == (tensor.dtype, tensor.shape)
-            for part in bytes_of(tensor) if same else ():
-                ours = opened.read(len(part))
-                whole.update(ours)
-                same = same and ours == part
-            if info is None or not same or opened.tell() != info.end:
+class FileAgain:
+    """A safetensors file that is read tensor by tensor beside what was to be written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.opened: BinaryIO = path.open("rb", buffering=0)
+        self.sum = hashlib.sha256()
+        self.tensors: list[Outgoing] = []
+        self.start = 0
+        """Where the bytes of the first tensor begin."""
+
+    def next(self, tensor: Outgoing) -> None:
+        """Compare the bytes of the next tensor; ``ValueError`` where they differ."""
+        if not self.tensors:
+            length = self.opened.read(8)
+            header = self.opened.read(int.from_bytes(length, "little"))
+            self.start = len(length) + len(header)
+            self.sum.update(length + header)
+        self.tensors.append(tensor)
+        for part in parts_of(tensor):
+            ours = bytearray(len(part))
+            if filled(self.opened, ours) < len(ours) or ours != part:
                 raise ValueError(f"{tensor.name!r} of the written child differs from what its parent has")
-    return whole.hexdigest()
+            self.sum.update(ours)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the file; ``ValueError`` where it has other tensors than those compared."""
+        inside, start = dict(read_shard(self.path).tensors), self.start
+        for tensor in self.tensors:
+            info = inside.pop(tensor.name, None)
+            wanted = tensor.dtype, tensor.shape, start, start + tensor.bytes
+            if info is None or (info.dtype, info.shape, info.start, info.end) != wanted:
+                raise ValueError(f"{tensor.name!r} of the written child differs from what its parent has")
+            start += tensor.bytes
+        if inside or self.opened.read(1):
+            raise ValueError(
+                f"{self.path.name!r} of the written child has tensors that were not to be written"
+            )
+        return self.sum.hexdigest()
 
 
-def bytes_of(tensor: Outgoing) -> Iterator[bytes]:
-    """Yield the bytes of a tensor that is to be written."""
+def parts_of(tensor: Outgoing) -> Iterator[bytes | bytearray]:
+    """Yield the bytes of a tensor that is to be written, some at a time."""
     for chunk in tensor.chunks():
         if isinstance(chunk, Span):
-            with chunk.file.open("rb") as file:
+            with chunk.file.open("rb", buffering=0) as file:
                 file.seek(chunk.start)
-                for start, end in pairwise([*range(chunk.start, chunk.end, BLOCK), chunk.end]):
-                    yield file.read(end - start)
+                left = chunk.end - chunk.start
+                while left:
+                    part = bytearray(min(BLOCK, left))
+                    if filled(file, part) < len(part):
+                        raise ValueError(f"{str(chunk.file)!r} was cut off while it was read")
+                    left -= len(part)
+                    yield part
         else:
             yield chunk if isinstance(chunk, bytes) else np.ascontiguousarray(chunk).tobytes()
+
+
+def filled(file: BinaryIO, part: bytearray) -> int:
+    """Return how many bytes of a file were read into a part: fewer than it has where the file ends."""
+    read = 0
+    with memoryview(part) as view:
+        while read < len(part) and (more := file.readinto(view[read:])):  # type: ignore[attr-defined]
+            read += more
+    return read

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from zerolm.carving.export.folder import REMOTE, without_code
 from zerolm.carving.export.formats import FORMATS
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import read_object
-from zerolm.io.files import write_json
+from zerolm.io.files import sha256_of, write_json
 from zerolm.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def complete(
     form = FORMATS[recipe["written_as"]]
     place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
     weights = sorted(file for file in place.iterdir() if file.suffix != ".json")
-    sha256 = {file.relative_to(folder).as_posix(): digests.get(file) or _sha256(file) for file in weights}
+    sha256 = {file.relative_to(folder).as_posix(): digests.get(file) or sha256_of(file) for file in weights}
     for name in checkpoint.other_files():
         is_licence = name.name.upper().startswith(LICENCE_FILES)
         if name.name.lower() != "readme.md" and (is_licence or not form.has_tokenizer):
@@ -92,8 +91,3 @@ def _copy(source: Path, name: Path, folder: Path) -> None:
         write_json(place, without_code(read_object(source, str(name))))
     else:
         shutil.copyfile(source / name, place)
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from zerolm.architecture import Ints
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.io.cache import ArrayCache
+from zerolm.io.files import sha256_of
 from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
 from zerolm.progress import Progress, silent
 from zerolm.text.documents import documents
@@ -44,7 +45,7 @@ def token_counts_of(files: TokenizerFiles, source: str, progress: Progress = sil
         for pieces in _batches(_texts(source), by_line):
             add(counts, tokenizer, pieces)
         return counts
-    key = hashlib.sha256(tokenizer.to_str().encode()).hexdigest(), _digest(file), rows, by_line
+    key = hashlib.sha256(tokenizer.to_str().encode()).hexdigest(), sha256_of(file), rows, by_line
     cache = ArrayCache.of("token counts", COUNTS_VERSION, *key)
     stored = (cache.get("counts") or {}).get("counts")
     if stored is not None and stored.shape == (rows,):
@@ -139,8 +140,3 @@ def _around(files: TokenizerFiles) -> Iterator[str]:
     yield from (text for text in templates if isinstance(text, str))
     prompts = files.prompts
     yield from (text for text in prompts if text)
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,14 +13,27 @@ import numpy as np
 
 import zerolm
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.experts import expert_worth
+from zerolm.carving.experts import expert_worth, neuron_worth
 from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_domains, best_by_pairs, best_experts
-from zerolm.carving.experts.expert_count import check_alone, check_merge, checked, count_of
+from zerolm.carving.experts.expert_count import (
+    check_alone,
+    check_joint,
+    check_merge,
+    checked,
+    count_of,
+    counts_of,
+    largest_within,
+    limits_of,
+    most_within,
+)
 from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
-from zerolm.carving.experts.expert_use import expert_use
-from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
+from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
+from zerolm.carving.experts.expert_width import ExpertWidth, to_hex
+from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
+from zerolm.carving.experts.joint_plan import least_lost
 from zerolm.carving.experts.masked_parent import compare_with_masked
+from zerolm.carving.experts.neuron_worth import best_neurons, lost
 from zerolm.carving.experts.ream import Groups
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.export.read_again import ReadAgain
@@ -30,7 +43,7 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import stored_bits
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import Recipe, document, versions_of, with_experts
-from zerolm.carving.request import NO_MERGE, WORST, Destination, Methods, SizeRequest
+from zerolm.carving.request import AUTO, NO_MERGE, WORST, Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, widths
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of, write_shards
@@ -125,7 +138,14 @@ class ExpertCarving:
         if session.tokens.ids.shape[1] < 2:
             raise ValueError("the text has one token a sequence; two at least are needed")
         cache = session.cache("experts")
-        return expert_use(self.checkpoint, session.model, session.tokens, cache=cache, progress=self.progress)
+        return expert_use(
+            self.checkpoint,
+            session.model,
+            session.tokens,
+            neurons=self.size.experts.ffn is not None,
+            cache=cache,
+            progress=self.progress,
+        )
 
     def carved(self) -> Carved:
         """Return the outcome, with the child on the disk where one is wanted."""
@@ -167,7 +187,11 @@ class ExpertCarving:
             raise ValueError(
                 f"tensor {embedding!r} is stored quantised, and rows of an embedding are not read so"
             )
-        _ = self.routing, self._count() if self.recipe is None else None
+        _ = self.routing
+        if self.recipe is None:
+            check_joint(self.size, methods)
+            _ = self.width
+            _ = self.plan if not self._is_joint else None
 
     def _check_merge(self) -> None:
         """Refuse to merge experts that are copied as they are, or by no text."""
@@ -189,33 +213,93 @@ class ExpertCarving:
                 f"--domains worst is by the worth of single experts, not by pairs as {name}: give reap"
             )
 
-    def _count(self) -> int:
-        """Return how many experts a layer keeps: as many as asked, or the most within the budgets."""
+    @cached_property
+    def width(self) -> ExpertWidth | None:
+        """The neurons that experts may keep; None where all of them stay."""
+        is_asked = self.size.experts.ffn is not None if self.recipe is None else self.recipe.has_neurons
+        return ExpertWidth.of(self.checkpoint, self.size) if is_asked else None
+
+    @property
+    def _is_joint(self) -> bool:
+        return self.size.experts.keep == self.size.experts.ffn == AUTO
+
+    @cached_property
+    def plan(self) -> tuple[int, int | None]:
+        """How many experts a layer keeps, and how many neurons each (None: all): as asked, or within budgets."""
+        experts, width = self.size.experts, self.width
         whole = costs_of(self.checkpoint, self.costs)
-        return count_of(
-            self.size, self.routing, whole, lambda count: costs_of(self._first(count).shaped(), self.costs)
+        if width is None:
+            return count_of(self.size, self.routing, whole, lambda count: self._costs(count, None)), None
+        counts = counts_of(self.size, self.routing)
+        if experts.ffn != AUTO:
+            neurons, _ = width.size(str(experts.ffn))
+            count = count_of(self.size, self.routing, whole, lambda count: self._costs(count, neurons))
+            return count, neurons
+        limits = limits_of(self.size, whole)
+        if experts.keep != AUTO:
+            units = f"neurons of each of {counts[0]} experts a layer"
+            most = most_within(limits, width.possible, partial(self._costs, counts[0]), units)
+            return counts[0], most
+        most_within(
+            limits, counts, lambda count: self._costs(count, width.possible[0])
+        )  # refuses what is none
+        planned = least_lost(
+            counts,
+            lambda count: largest_within(limits, width.possible, partial(self._costs, count)),
+            lambda count: sum(each.loss or 0.0 for each in self._chosen(count).values()),
+            self._lost_by_neurons,
+        )
+        return planned.experts, planned.neurons
+
+    def _lost_by_neurons(self, count: int, neurons: int) -> float:
+        """Return the worths of neurons that leave of the experts that stay, if so many of both do."""
+        return sum(
+            float(lost(self._neuron_worth(layer)[each.kept])[:, neurons].sum())
+            for layer, each in self._chosen(count).items()
         )
 
-    def _first(self, count: int) -> FewerExperts:
-        """Return a child with the first experts of each layer, to be counted."""
-        return FewerExperts(
-            self.checkpoint, {layer: np.arange(count) for layer in expert_layers(self.checkpoint)}
+    def _costs(self, count: int, neurons: int | None) -> dict[str, int]:
+        """Return the costs of a child with so many experts a layer, and neurons of each."""
+        layers = expert_layers(self.checkpoint)
+        first = {layer: np.arange(count) for layer in layers}
+        narrow = (
+            {} if neurons is None else {layer: np.tile(np.arange(neurons), (count, 1)) for layer in layers}
         )
+        return costs_of(FewerExperts(self.checkpoint, first, neurons=narrow).shaped(), self.costs)
 
     def _fewer(self) -> FewerExperts:
         """Return the child with the best experts of each layer, or with those of the recipe."""
         if self.recipe is not None and self.recipe.experts is not None:
+            kept = checked(self.recipe.experts, expert_layers(self.checkpoint), self.routing)
+            if self.width is None:
+                return FewerExperts(self.checkpoint, kept)
             return FewerExperts(
-                self.checkpoint, checked(self.recipe.experts, expert_layers(self.checkpoint), self.routing)
+                self.checkpoint, kept, neurons=self.width.checked(self.recipe.neurons(self.width.whole))
             )
-        return FewerExperts(self.checkpoint, {layer: each.kept for layer, each in self.chosen.items()})
+        return FewerExperts(
+            self.checkpoint,
+            {layer: each.kept for layer, each in self.chosen.items()},
+            neurons=self._neurons(),
+        )
+
+    def _neurons(self) -> dict[int, Ints]:
+        """Return the best neurons of each expert that stays, by layer; empty where all stay."""
+        count = self.plan[1]
+        if self.width is None or count in (None, self.width.whole):
+            return {}
+        return {
+            layer: best_neurons(self._neuron_worth(layer)[each.kept], count or 0)
+            for layer, each in self.chosen.items()
+        }
 
     @cached_property
     def chosen(self) -> dict[int, ChosenExperts]:
         """The experts of each layer, chosen by the criterion; empty where a recipe names them."""
-        if self.recipe is not None:
-            return {}
-        count, groups, depth = self._count(), self.routing.groups, self.checkpoint.layout.depth
+        return {} if self.recipe is not None else self._chosen(self.plan[0])
+
+    def _chosen(self, count: int) -> dict[int, ChosenExperts]:
+        """Return so many experts of each layer, chosen by the criterion."""
+        groups, depth = self.routing.groups, self.checkpoint.layout.depth
         chosen = dict[int, ChosenExperts]()
         for layer in expert_layers(self.checkpoint):
             if self.size.experts.domains == WORST:
@@ -227,6 +311,17 @@ class ExpertCarving:
             else:
                 chosen[layer] = ChosenExperts(best_experts(self._worth(layer), count, groups))
         return chosen
+
+    def _neuron_worth(self, layer: int) -> Floats:
+        """Return the worth (e, m) of the neurons of the experts of a layer."""
+        name = self.methods.criterion
+        if expert_worth.needs_tokens(name):
+            return self.use[layer][OF_NEURONS]
+        if name == expert_worth.RANDOM:
+            sizes = self.checkpoint.layout.sizes
+            return neuron_worth.drawn(self.methods.seed, layer, sizes[AXIS], sizes[NEURONS])
+        self.progress("weighing neurons by their weights", layer, self.checkpoint.layout.depth)
+        return neuron_worth.by_weights(self.checkpoint, layer, self.ledger)
 
     def _worth(self, layer: int) -> Floats:
         name = self.methods.criterion
@@ -279,7 +374,7 @@ class ExpertCarving:
             return fewer, {}
         session = self._of_recipe()
         merging = [] if self.merge == NO_MERGE else [self.merge, MERGE_FORMAT]
-        cache = session.cache("repaired experts", _kept(fewer), *merging)
+        cache = session.cache("repaired experts", _kept(fewer), *merging, *_in_hex(fewer).items())
         changed, left = repaired_experts(
             fewer, session.model, session.tokens, cache=cache, progress=self.progress
         )
@@ -305,10 +400,15 @@ class ExpertCarving:
             widths(cut),
             None,
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
-            note="" if self.repair == methods.repair else COPIED,
+            note="; ".join(filter(None, ["" if self.repair == methods.repair else COPIED, self._rounding()])),
             experts=self._described(fewer, left, groups),
             kept=cut,
         )
+
+    def _rounding(self) -> str:
+        """Return what is to be said of a share of neurons that was rounded; empty where none was."""
+        text = self.size.experts.ffn
+        return "" if self.width is None or text in (None, AUTO) else self.width.size(str(text))[1]
 
     @property
     def gaps(self) -> dict[int, float]:
@@ -320,7 +420,7 @@ class ExpertCarving:
         self, fewer: FewerExperts, left: Mapping[int, float], groups: Mapping[int, Groups]
     ) -> dict[str, Any]:
         """Return what is to be said of the experts as plain JSON."""
-        use, routing = self.use if self.recipe is None else {}, self.routing
+        use, routing, neurons = self.use if self.recipe is None else {}, self.routing, _in_hex(fewer)
         rows = [
             {
                 "layer": layer,
@@ -332,6 +432,7 @@ class ExpertCarving:
                 "left": left.get(layer),
                 "domains": self._stays(layer, kept),
                 "merged": {str(centre): members for centre, members in groups.get(layer, {}).items()},
+                **({"neurons": self._narrow(fewer, layer, neurons[layer])} if neurons else {}),
             }
             for layer, kept in fewer.by_layer.items()
         ]
@@ -341,8 +442,16 @@ class ExpertCarving:
             "active": routing.active,
             "groups": routing.groups,
             "merge": self.merge,
+            **({"ffn": {"parent": self.width.whole, "child": fewer.width}} if self.width else {}),
             "layers": rows,
         }
+
+    def _narrow(self, fewer: FewerExperts, layer: int, kept: list[str]) -> dict[str, Any]:
+        """Return which neurons of a layer's experts stay, and what tokens tell that the others lose."""
+        if not self.use_is_of_text:
+            return {"kept": kept, "loss": None}
+        worth = self._neuron_worth(layer)[fewer.by_layer[layer]]
+        return {"kept": kept, "loss": float(lost(worth)[:, fewer.width].sum())}
 
     def _written(self, carved: Carved, fewer: FewerExperts, out: Path) -> Carved:
         """Write the child into a new folder, compared with its parent before the folder gets its name."""
@@ -353,7 +462,7 @@ class ExpertCarving:
         if self.recipe is not None:
             calibration = None if self.recipe.calibration is None else dict(self.recipe.calibration)
         plain = document(carved, *parent, calibration, {}, versions)
-        recipe = with_experts(plain, fewer.by_layer, self.gaps, self.merge)
+        recipe = with_experts(plain, fewer.by_layer, self.gaps, self.merge, _in_hex(fewer))
         with new_folder(out, self.destination.force) as folder:
             place = folder / checkpoint.folder.relative_to(checkpoint.root)
             place.mkdir(parents=True, exist_ok=True)
@@ -391,6 +500,12 @@ class ExpertCarving:
 def _kept(fewer: FewerExperts) -> list[tuple[int, list[int]]]:
     """Return the experts that stay by layer, as a key of the cache."""
     return [(layer, kept.tolist()) for layer, kept in fewer.by_layer.items()]
+
+
+def _in_hex(fewer: FewerExperts) -> dict[int, list[str]]:
+    """Return the neurons that stay of each expert by layer, as hexadecimal digits; empty where all do."""
+    whole = fewer.parent.layout.sizes.get(NEURONS, 0)
+    return {layer: [to_hex(kept, whole) for kept in rows] for layer, rows in fewer.neurons.items()}
 
 
 def _by_pairs(pairs: Floats, count: int, groups: int) -> ChosenExperts:

@@ -101,7 +101,7 @@ class Recipe:
         return any("neurons" in row for row in self.document.get("experts") or [])
 
     def neurons(self, whole: int) -> dict[int, Ints]:
-        """Return the neurons (e, n) that stay of experts of ``whole`` neurons, by layer; empty where all do."""
+        """Return the neurons (e, n) that stay of experts of ``whole`` ones, by layer; empty where all do."""
         return _neurons(self.document, whole)
 
     @property

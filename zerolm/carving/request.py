@@ -56,7 +56,7 @@ class KeptShares:
 
 @dataclass(frozen=True)
 class ExpertsRequest:
-    """The experts that each layer of a mixture keeps, and the neurons that each of them does; None for all."""
+    """The experts that each layer of a mixture keeps, and the neurons that each of these does; None: all."""
 
     keep: str | None = setting(
         "text",
@@ -100,7 +100,7 @@ class ExpertsRequest:
         return self.keep is not None or self.ffn is not None
 
     def check(self) -> None:
-        """Raise ``ValueError`` for what is of experts that leave, where none do, or for what leaves otherwise."""
+        """Raise ``ValueError`` for what is of experts that leave where none do, or goes with no neurons."""
         if self.keep is None and self.domains != MEAN:
             raise ValueError("--domains is of experts that are kept: give --keep-experts N too")
         if self.keep is None and self.merge != NO_MERGE:
@@ -109,8 +109,7 @@ class ExpertsRequest:
             raise ValueError("--expert-parallel is of experts that are kept: give --keep-experts N too")
         if self.ffn is not None and self.merge != NO_MERGE:
             raise ValueError(
-                "experts are merged neuron by neuron, so that none of these leave: give no --keep-expert-ffn, "
-                "or no --merge"
+                "experts are merged neuron by neuron, so that all of these stay: give no --keep-expert-ffn"
             )
 
 

@@ -91,7 +91,7 @@ class GgufExpertCarving:
         check_alone(self.size, self.methods, rebuilt=self.document is not None)
         if self.size.experts.ffn is not None:
             raise ValueError(
-                "blocks of a gguf file hold several neurons, so that all of them stay: give no --keep-expert-ffn"
+                "a gguf file stores neurons in blocks of several, so that all stay: give no --keep-expert-ffn"
             )
         if self.size.experts.domains == WORST:
             raise ValueError("--domains worst needs texts, and a gguf file of experts is not run")

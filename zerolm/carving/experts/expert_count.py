@@ -45,7 +45,7 @@ def check_joint(size: SizeRequest, methods: Methods) -> None:
     """Refuse to plan experts and neurons together by what does not foretell what both lose in one unit."""
     if size.experts.keep == size.experts.ffn == AUTO and methods.criterion != expert_worth.SUMMED:
         raise ValueError(
-            f"experts and neurons are planned together by what both lose on a text, which {methods.criterion} "
+            f"experts and neurons are planned together by what both lose, which {methods.criterion} "
             f"does not tell: give --criterion {expert_worth.SUMMED} and --text, or one of both numbers"
         )
 
@@ -98,7 +98,7 @@ def limits_of(size: SizeRequest, parent: Costs) -> dict[str, int]:
 
 
 def largest_within(limits: Costs, counts: Sequence[int], costs: Callable[[int], Costs]) -> int | None:
-    """Return the largest of ``counts`` (ascending), whose costs do not fall, within limits; None without one."""
+    """Return the largest of ``counts`` (ascending) within limits, None without one; costs do not fall."""
 
     def is_over(count: int) -> bool:
         child = costs(count)
@@ -111,7 +111,7 @@ def largest_within(limits: Costs, counts: Sequence[int], costs: Callable[[int], 
 def most_within(
     limits: Costs, counts: Sequence[int], costs: Callable[[int], Costs], units: str = "experts a layer"
 ) -> int:
-    """Return the largest of ``counts`` of these ``units`` within limits; ``ValueError`` says what the least costs."""
+    """Return the largest of ``counts`` of ``units`` within limits; ``ValueError`` tells the least costs."""
     most = largest_within(limits, counts, costs)
     if most is not None:
         return most

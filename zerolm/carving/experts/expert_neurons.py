@@ -84,7 +84,7 @@ class NeuronSums:
             check_inside(self.experts, self.family, self.alone, hidden[:1], int(numbers[0, 0]), cure)
             shape = self.experts.down_proj.shape
             self.sums = np.zeros((shape[0], shape[1 if self.experts.is_transposed else 2]))
-        for expert in numbers.unique().tolist():
+        for expert in np.unique(numbers.cpu().numpy()).tolist():
             sent = numbers == expert  # (t, k)
             rows = sent.any(1)
             gate = (gates * sent)[rows].sum(1, keepdim=True).double()

@@ -73,7 +73,7 @@ def expert_use(
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     progress: Progress = silent,
 ) -> dict[int, Arrays]:
-    """Return the sums (``ExpertSums``) of each layer with experts, with those of their ``neurons`` where wanted.
+    """Return the sums (``ExpertSums``) of each layer with experts, and of their ``neurons`` where wanted.
 
     One layer is in memory at a time. What a killed run has done is in the cache, the hidden states behind
     its last layer among them; what it has without neurons is done again for them. ``ValueError`` for experts

@@ -1,4 +1,4 @@
-"""How many neurons each expert has, and may keep: one number for all of them, in a field of the configuration."""
+"""How many neurons each expert has, and may keep: one number for all, in a field of the configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEX: Final = "0123456789abcdef"
 
 @dataclass(frozen=True)
 class ExpertWidth:
-    """The neurons of an expert of the parent (``whole``), and the ``possible`` numbers that may stay, ascending.
+    """The neurons of an expert of the parent (``whole``), and the numbers ``possible``, ascending.
 
     Stock classes multiply all experts at once, by rows of a multiple of eight numbers.
     """
@@ -89,8 +89,8 @@ class ExpertWidth:
         if share:
             return near, f"{text} of {self.whole} neurons of an expert is {exact.normalize():f}: {near} stay"
         raise ValueError(
-            f"--keep-expert-ffn {text}: an expert has {self.whole} neurons, of which a multiple of {self.step} "
-            f"stays, and what shared experts have; the nearest that can be is {near}"
+            f"--keep-expert-ffn {text}: an expert has {self.whole} neurons, of which a multiple of "
+            f"{self.step} may stay, where shared experts are no wider then; the nearest that can be is {near}"
         )
 
 

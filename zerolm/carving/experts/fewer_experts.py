@@ -46,8 +46,8 @@ class FewerExperts:
 
     All layers keep as many: stock classes have one number for all. ``changed`` are by layer what takes the
     place of the parent's: experts that others were merged into, down projections that were solved again.
-    ``neurons`` are by layer those (e, n) that stay of each expert that stays, ascending; all where it is empty.
-    What has changed has all neurons of the parent.
+    ``neurons`` are by layer those (e, n) that stay of each such expert, ascending; all where it is
+    empty. What has changed has all neurons of the parent.
     """
 
     parent: Checkpoint
@@ -111,7 +111,7 @@ class FewerExperts:
         return [_rows(part, axis, kept) for part in info.stored]
 
     def _narrow(self, slot: Slot) -> tuple[int, Ints] | None:
-        """Return the axis of an expert's tensor that gets shorter, and the places (p, m) of all neurons along it.
+        """Return the axis along which an expert's tensor gets shorter, and where neurons lie on it, (p, m).
 
         Each neuron has p places: two where gates and up projections are fused. None where nothing leaves.
         """
@@ -224,7 +224,7 @@ def with_neurons(checkpoint: Checkpoint, config: Mapping[str, Any], count: int) 
 
 
 def neuron_places(checkpoint: Checkpoint, label: str) -> Ints | None:
-    """Return where the neurons of an expert lie along an axis, (p, m): with gates in it p is two; else None."""
+    """Return where the neurons of an expert lie along an axis, (p, m), p 2 with gates in it; else None."""
     size = checkpoint.layout.sizes.get(NEURONS, 0)
     labels, axis = label.split("+"), checkpoint.family.config.axes.get(label)
     if all(one == NEURONS for one in labels):  # one after the other

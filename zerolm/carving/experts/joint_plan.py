@@ -32,8 +32,8 @@ def least_lost(
 
     ``counts`` are the numbers of experts that may stay, ascending; ``most`` tells the most neurons of so many
     experts within the budgets, None where there are none. More neurons lose no more, so that no other number
-    has to be tried; fewer experts lose no less, so that none are tried once these alone lose as much as the best
-    plan. ``ValueError`` where no plan is within the budgets.
+    has to be tried; fewer experts lose no less, so that none are tried once these alone lose as much as the
+    best plan. ``ValueError`` where no plan is within the budgets.
     """
     best: ExpertPlan | None = None
     for count in reversed(counts):

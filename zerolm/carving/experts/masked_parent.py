@@ -160,7 +160,7 @@ def replaced(experts: nn.Module, changes: Mapping[str, Mapping[int, Any]]) -> It
 
 @contextmanager
 def silenced(experts: nn.Module, fewer: FewerExperts, layer: int) -> Iterator[None]:
-    """Within, nothing is sent by the neurons that have gone of the experts that stay: their columns are zero."""
+    """Within, neurons that have gone of the experts that stay send nothing: their columns are zero."""
     before = experts.get_parameter(DOWN_NAME)
     down = before.detach().clone()
     axis = 0 if getattr(experts, "is_transposed", False) else 1

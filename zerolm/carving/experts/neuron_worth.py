@@ -16,8 +16,8 @@ def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
 
     It bounds what a neuron of a gated expert adds for a token of length one. Unlike a sum of squares, as the
     capacity of dense neurons is, it stays when up is multiplied and down divided by a number, which changes
-    nothing of the network. Biases do not count. Matrices are read one at a time; the ``ledger`` has the sums of
-    those that are tensors of their own.
+    nothing of the network. Biases do not count. Matrices are read one at a time; the ``ledger`` has the sums
+    of those that are tensors of their own.
     """
     layout = checkpoint.layout
     worth = np.ones((layout.sizes[AXIS], layout.sizes[NEURONS]))
@@ -58,7 +58,7 @@ def best_neurons(worth: Floats, count: int) -> Ints:
 
 
 def lost(worth: Floats) -> Floats:
-    """Return what each expert loses (e, m + 1) with so many neurons: the sum of the least worths of the rest."""
+    """Return what each expert loses (e, m + 1) with so many neurons: the sum of the least worths."""
     least = np.cumsum(np.sort(worth, axis=1), axis=1)
     sums = np.concatenate([np.zeros((len(worth), 1)), least], axis=1)
     return sums[:, ::-1]

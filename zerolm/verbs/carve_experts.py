@@ -89,7 +89,7 @@ class ChildExperts:
         )
 
     def _neurons(self, criterion: str) -> str:
-        """Return how many neurons of each expert stay, and what is foretold to be lost; empty where all do."""
+        """Return how many neurons of each expert stay, and what is foretold to be lost; else empty."""
         if self.ffn is None:
             return ""
         losses = [row.lost_by_neurons for row in self.layers if row.lost_by_neurons is not None]

@@ -58,7 +58,7 @@ class ExpertRow:
 
     @property
     def lost_by_neurons(self) -> float | None:
-        """What neurons that leave are foretold to lose; None where none do, or nothing tells it."""
+        """The foretold loss of neurons that leave; None where none do, or nothing tells it."""
         return None if self.neurons is None else self.neurons.loss
 
 

@@ -24,6 +24,7 @@ from zerolm.carving.experts.expert_width import from_hex, to_hex
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import masked
 from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.cli import main
 from zerolm.networks.roles import layer_list
 
 FILE = "model.safetensors"
@@ -258,3 +259,22 @@ def test_digits_say_which_neurons_stay(whole: int, data: st.DataObject) -> None:
     text = to_hex(np.array(kept), whole)
     assert from_hex(text, whole).tolist() == kept
     assert bin(int(text, 16)).count("1") == len(kept)
+
+
+def test_the_report_says_what_stays_and_what_is_foretold_to_be_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = mixture(tmp_path / "parent", "mixtral"), str(tmp_path / "child")
+    flags = ["--text", "random", "--criterion", "hope_moments", "--sequences", "8", "--length", "24"]
+    budget = ["--keep-experts", "auto", "--keep-expert-ffn", "auto", "--max-params", "0.6x", "--out", out]
+    capsys.readouterr()
+    assert main(["carve", str(folder), *flags, *budget, "-q"]) == 0
+    text = capsys.readouterr().out
+    result = json.loads((tmp_path / "child" / "result.json").read_text())
+    rows = result["experts"]["layers"]
+    by_experts, by_neurons = sum(row["loss"] for row in rows), sum(row["neurons"]["loss"] for row in rows)
+    assert result["experts"]["ffn"] == {"parent": 40, "child": 24}
+    assert "; 24 of 40 neurons of each stay, " in text
+    assert f"foretold to be lost: {by_experts:.3g} by experts, {by_neurons:.3g} by neurons" in text
+    assert "ffn 24" in text.splitlines()[0]
+    assert "lost by neurons" in (tmp_path / "child" / "report.html").read_text()

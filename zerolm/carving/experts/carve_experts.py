@@ -82,7 +82,7 @@ class ExpertCarving:
 
     @cached_property
     def staying(self) -> StayingExperts:
-        """What the request lets stay."""
+        """The experts and neurons that the request lets stay."""
         return StayingExperts(
             self.checkpoint, self.size, self.methods, self.costs, self.compute, self.progress
         )

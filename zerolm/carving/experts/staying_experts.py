@@ -150,7 +150,7 @@ class StayingExperts:
 
     @cached_property
     def _lost(self) -> dict[int, Floats]:
-        """What each expert (e, m + 1) of a layer is foretold to lose with so many neurons, by tokens."""
+        """The loss of each expert (e, m + 1) of a layer with so many neurons, as tokens foretell it."""
         return {layer: lost(sums[OF_NEURONS]) for layer, sums in self.use.items()}
 
     def neuron_loss(self, layer: int) -> float | None:
@@ -190,7 +190,7 @@ class StayingExperts:
 
     @cached_property
     def _choices(self) -> dict[int, dict[int, ChosenExperts]]:
-        """What was chosen so far, by the number of experts that stay."""
+        """The choices made so far, by the number of experts that stay."""
         return {}
 
     def _chosen(self, count: int) -> dict[int, ChosenExperts]:

@@ -371,8 +371,8 @@ def main() -> None:
         f"never trained on; calibrated on {mixture.calibrations['both'].count:,} tokens. Random experts are "
         f"the mean of {DRAWS} draws. Healed on {HEALED:,} tokens. A parent of which none leave is quantised "
         "by types of llama.cpp whose errors of weights are the least within the bytes; children have "
-        f"{8 * STORED} bits a weight but where a type is told. Narrower experts have as many neurons in all as "
-        "the experts of a heading; their routers have more rows.\n",
+        f"{8 * STORED} bits a weight but where a type is told. Narrower experts have as many neurons in all "
+        "as the experts of a heading; their routers have more rows.\n",
         *card_of(wish.model),
     ]
     for share in SHARES:

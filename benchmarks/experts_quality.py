@@ -334,16 +334,14 @@ def rows(mixture: Mixture, count: int) -> list[Row]:
     def small(name: str) -> dict[str, float]:
         return mixture.quantised(changed(mixture, fewer_of(mixture, count, name, "both"), "both", "repaired"))
 
-    narrower = Narrower(mixture, count, "both")
-    for label, by, text in (
-        ("neurons alone, drawn", RANDOM, ""),
-        ("neurons alone, by weights", "weights", ""),
-        ("neurons alone", "text", "both"),
-        ("hope_moments and neurons", "both", "both"),
-    ):
-        for ways in ("", "repaired") if text else ("",):
-            name = ", ".join(filter(None, [label, ways]))
-            makes.append((name, text, partial(narrower.measured, by, ways)))
+    for by in (RANDOM, "weights"):
+        label = f"neurons alone, {'drawn' if by == RANDOM else 'by weights'}"
+        makes.append((label, "", partial(Narrower(mixture, count, "").measured, by, "")))
+    for text in ("both", "code", RANDOM):
+        for label, by in (("neurons alone", "text"), ("hope_moments and neurons", "both")):
+            for ways in ("", "repaired"):
+                measure = partial(Narrower(mixture, count, text).measured, by, ways)
+                makes.append((", ".join(filter(None, [label, ways])), text, measure))
     stored, quantised = bytes_of(mixture, count)
     alone = partial(mixture.within, stored), partial(mixture.within, quantised)
     makes.append(("none leave, quantised to the children's bytes", "", alone[0]))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from zerolm.statistics import TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,46 @@ class ExpertPlan:
     @property
     def lost(self) -> float:
         return self.by_experts + self.by_neurons
+
+
+@dataclass(frozen=True)
+class CornerCosts:
+    """The costs of children with so many experts and neurons of each, from those with the least and most.
+
+    ``corners`` are by (experts, neurons). All costs are linear in each of both: tensors of an expert have a
+    row or a column for each neuron, routers a row for each expert, and a token meets as many as before.
+    """
+
+    experts: tuple[int, int]
+    neurons: tuple[int, int]
+    corners: Mapping[tuple[int, int], Mapping[str, int]]
+
+    @classmethod
+    def of(
+        cls, counts: Sequence[int], widths: Sequence[int], costs: Callable[[int, int], Mapping[str, int]]
+    ) -> CornerCosts:
+        """Return the costs within these numbers, ascending, of which four are computed."""
+        experts, neurons = (counts[0], counts[-1]), (widths[0], widths[-1])
+        return cls(experts, neurons, {(e, n): costs(e, n) for e in set(experts) for n in set(neurons)})
+
+    def __call__(self, experts: int, neurons: int) -> dict[str, int]:
+        """Return the costs by name."""
+
+        def beside(count: int, name: str) -> int:
+            first, last = (self.corners[count, width][name] for width in self.neurons)
+            return _between(neurons, self.neurons, first, last)
+
+        least, most = self.experts
+        names = next(iter(self.corners.values()))
+        return {
+            name: _between(experts, self.experts, beside(least, name), beside(most, name)) for name in names
+        }
+
+
+def _between(place: int, ends: tuple[int, int], first: int, last: int) -> int:
+    """Return the value at a place of a line through whole numbers at its ends, where it is whole."""
+    start, stop = ends
+    return first if start == stop else first + (last - first) * (place - start) // (stop - start)
 
 
 def least_lost(
@@ -44,7 +86,7 @@ def least_lost(
         if best is not None and alone >= best.lost:
             break
         plan = ExpertPlan(count, neurons, alone, by_neurons(count, neurons))
-        if best is None or plan.lost < best.lost:
+        if best is None or plan.lost < best.lost * (1 - TOLERANCE):
             best = plan
     if best is None or not np.isfinite(best.lost):
         raise ValueError("no number of experts and of their neurons is within the budgets")

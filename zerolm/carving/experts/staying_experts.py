@@ -23,7 +23,7 @@ from zerolm.carving.experts.expert_count import (
 from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
 from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
-from zerolm.carving.experts.joint_plan import least_lost
+from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
 from zerolm.carving.experts.neuron_worth import best_neurons, lost
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.planning.sizes import costs_of
@@ -126,20 +126,19 @@ class StayingExperts:
         whole = costs_of(self.checkpoint, self.costs)
         if width is None:
             return count_of(self.size, self.routing, whole, lambda count: self._costs(count, None)), None
-        counts = counts_of(self.size, self.routing)
+        counts, limits = counts_of(self.size, self.routing), limits_of(self.size, whole)
         if experts.ffn != AUTO:
             neurons, _ = width.size(str(experts.ffn))
-            count = count_of(self.size, self.routing, whole, lambda count: self._costs(count, neurons))
-            return count, neurons
-        limits = limits_of(self.size, whole)
+            costs = CornerCosts.of(counts, [neurons], self._costs)
+            return count_of(self.size, self.routing, whole, lambda count: costs(count, neurons)), neurons
+        costs = CornerCosts.of(counts, width.possible, self._costs)
         if experts.keep != AUTO:
             units = f"neurons of each of {counts[0]} experts a layer"
-            most = most_within(limits, width.possible, partial(self._costs, counts[0]), units)
-            return counts[0], most
-        most_within(limits, counts, lambda count: self._costs(count, width.possible[0]))  # else refused
+            return counts[0], most_within(limits, width.possible, partial(costs, counts[0]), units)
+        most_within(limits, counts, lambda count: costs(count, width.possible[0]))  # else refused
         planned = least_lost(
             counts,
-            lambda count: largest_within(limits, width.possible, partial(self._costs, count)),
+            lambda count: largest_within(limits, width.possible, partial(costs, count)),
             lambda count: sum(each.loss or 0.0 for each in self._chosen(count).values()),
             lambda count, neurons: sum(
                 float(self._lost[layer][each.kept, neurons].sum())

@@ -64,7 +64,11 @@ def by_hooks(folder: Path, ids: torch.Tensor) -> dict[int, torch.Tensor]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sums_of_neurons_are_those_of_hooks_on_the_stock_model(kind: str, tmp_path: Path) -> None:
+def test_sums_of_neurons_are_those_of_hooks_on_the_stock_model(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few tokens at a time, too."""
+    monkeypatch.setattr("zerolm.carving.experts.expert_neurons.AT_ONCE", 200)
     folder, text = mixture(tmp_path / "parent", kind), tokens()
     checkpoint = Checkpoint.open(folder)
     use = expert_use(checkpoint, mapped_model(checkpoint), text, batch=4, neurons=True)

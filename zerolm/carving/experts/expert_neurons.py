@@ -12,6 +12,8 @@ from torch import Tensor
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts.fewer_experts import BOTH_NAME, DOWN_NAME
 
+AT_ONCE: Final = 1 << 24
+"""Numbers that experts send, within or without, at a time (64 MiB)."""
 UP_NAME: Final = "up_proj"
 BIAS: Final = "_bias"
 APART: Final = 1e-3
@@ -84,12 +86,13 @@ class NeuronSums:
             check_inside(self.experts, self.family, self.alone, hidden[:1], int(numbers[0, 0]), cure)
             shape = self.experts.down_proj.shape
             self.sums = np.zeros((shape[0], shape[1 if self.experts.is_transposed else 2]))
+        step = max(1, AT_ONCE // self.sums.shape[1])
         for expert in np.unique(numbers.cpu().numpy()).tolist():
             sent = numbers == expert  # (t, k)
-            rows = sent.any(1)
-            gate = (gates * sent)[rows].sum(1, keepdim=True).double()
-            squares = (gate * inside(self.experts, expert, hidden[rows])).square().sum(0)
-            self.sums[expert] += squares.cpu().numpy()
+            for rows in sent.any(1).nonzero()[:, 0].split(step):
+                gate = (gates * sent)[rows].sum(1, keepdim=True).double()
+                squares = (gate * inside(self.experts, expert, hidden[rows])).square().sum(0)
+                self.sums[expert] += squares.cpu().numpy()
 
 
 class Neurons:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from zerolm.carving.experts.expert_neurons import NeuronSums
+from zerolm.carving.experts.expert_neurons import AT_ONCE, NeuronSums
 from zerolm.carving.experts.fewer_experts import AXIS, expert_layers
 from zerolm.carving.experts.masked_parent import experts_module
 from zerolm.checkpoints import Checkpoint
@@ -22,8 +22,6 @@ from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
-AT_ONCE: Final = 1 << 24
-"""Numbers that experts send at a time (64 MiB)."""
 SINGLE: Final = ("count", "gate", "share", "norm", "square", "gate_norm", "share_norm", "gate_square")
 PAIRS: Final = ("together", "product")
 OF_NEURONS: Final = "neurons"

@@ -134,8 +134,7 @@ class ExpertCarving:
         _ = self.staying.routing
         if self.recipe is None:
             check_joint(self.size, methods)
-            _ = self.staying.width
-            _ = self.staying.plan if not self.staying.is_joint else None
+            self.staying.check()
 
     def _check_merge(self) -> None:
         """Refuse to merge experts that are copied as they are, or by no text."""

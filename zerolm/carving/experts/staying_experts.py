@@ -114,31 +114,45 @@ class StayingExperts:
         """The neurons that experts may keep; None where all of them stay."""
         return None if self.size.experts.ffn is None else ExpertWidth.of(self.checkpoint, self.size)
 
-    @property
-    def is_joint(self) -> bool:
-        """Whether experts and neurons are planned together."""
-        return self.size.experts.keep == self.size.experts.ffn == AUTO
+    def check(self) -> None:
+        """Refuse before any work sizes that cannot be."""
+        if self.size.experts.keep == self.size.experts.ffn == AUTO and self.width is not None:
+            counts, limits = counts_of(self.size, self.routing), limits_of(self.size, self._whole)
+            least = self.width.possible[0]
+            most_within(limits, counts, lambda count: self._corners(count, least))
+        else:
+            _ = self.plan
+
+    @cached_property
+    def _whole(self) -> dict[str, int]:
+        """The costs of the parent."""
+        return costs_of(self.checkpoint, self.costs)
+
+    @cached_property
+    def _corners(self) -> CornerCosts:
+        """The costs of all numbers of experts and neurons that may stay."""
+        assert self.width is not None
+        return CornerCosts.of(counts_of(self.size, self.routing), self.width.possible, self._costs)
 
     @cached_property
     def plan(self) -> tuple[int, int | None]:
         """How many experts a layer keeps, and neurons each (None: all): as asked, or within budgets."""
         experts, width = self.size.experts, self.width
-        whole = costs_of(self.checkpoint, self.costs)
         if width is None:
-            return count_of(self.size, self.routing, whole, lambda count: self._costs(count, None)), None
-        counts, limits = counts_of(self.size, self.routing), limits_of(self.size, whole)
+            return self._count(None), None
         if experts.ffn != AUTO:
             neurons, _ = width.size(str(experts.ffn))
-            costs = CornerCosts.of(counts, [neurons], self._costs)
-            return count_of(self.size, self.routing, whole, lambda count: costs(count, neurons)), neurons
-        costs = CornerCosts.of(counts, width.possible, self._costs)
+            return self._count(neurons), neurons
+        counts, limits = counts_of(self.size, self.routing), limits_of(self.size, self._whole)
         if experts.keep != AUTO:
-            units = f"neurons of each of {counts[0]} experts a layer"
-            return counts[0], most_within(limits, width.possible, partial(costs, counts[0]), units)
-        most_within(limits, counts, lambda count: costs(count, width.possible[0]))  # else refused
+            units, costs = (
+                f"neurons of each of {counts[0]} experts a layer",
+                partial(self._corners, counts[0]),
+            )
+            return counts[0], most_within(limits, width.possible, costs, units)
         planned = least_lost(
             counts,
-            lambda count: largest_within(limits, width.possible, partial(costs, count)),
+            lambda count: largest_within(limits, width.possible, partial(self._corners, count)),
             lambda count: sum(each.loss or 0.0 for each in self._chosen(count).values()),
             lambda count, neurons: sum(
                 float(self._lost[layer][each.kept, neurons].sum())
@@ -146,6 +160,10 @@ class StayingExperts:
             ),
         )
         return planned.experts, planned.neurons
+
+    def _count(self, neurons: int | None) -> int:
+        """Return how many experts a layer keeps with so many neurons each: as asked, or the most."""
+        return count_of(self.size, self.routing, self._whole, lambda count: self._costs(count, neurons))
 
     @cached_property
     def _lost(self) -> dict[int, Floats]:

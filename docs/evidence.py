@@ -313,6 +313,11 @@ def _experts() -> dict[str, str]:
         head = f"{count} of 16 experts stay"
         table = _table(_part("experts_quality", head))
         rows = {(row[0].partition(":")[0], row[1]): row[2:] for row in table}
+        joint = next(row[0] for row in table if (row[0].partition(":")[0], row[1]) == names["together"])
+        sizes = re.findall(r"\d+", joint.partition(":")[2])
+        numbers |= dict(
+            zip((f"experts_together{key}_count", f"experts_together{key}_width"), sizes, strict=True)
+        )
         for name, row in names.items():
             for text, value in zip(("code", "english"), rows[row], strict=True):
                 if value != "-":

@@ -35,13 +35,16 @@ from training.decoder import stream
 import zerolm
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.evaluation.quantised_parent import matrices_of, quantised_parent
-from zerolm.carving.experts import expert_worth
+from zerolm.carving.experts import expert_worth, neuron_worth
 from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts
 from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
-from zerolm.carving.experts.expert_use import expert_use
-from zerolm.carving.experts.fewer_experts import ROUTER, FewerExperts, expert_layers
+from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
+from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, ROUTER, FewerExperts, expert_layers
+from zerolm.carving.experts.joint_plan import least_lost
 from zerolm.carving.experts.masked_parent import as_child
+from zerolm.carving.experts.neuron_worth import best_neurons
+from zerolm.carving.planning.sizes import EXPERTS_MULTIPLE
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.io.cache import Arrays
@@ -84,7 +87,7 @@ class Mixture:
         """What the tokens of a calibration make the experts of each layer do."""
         if text not in self.uses:
             tokens = self.calibrations[text]
-            self.uses[text] = expert_use(self.checkpoint, mapped_model(self.checkpoint), tokens)
+            self.uses[text] = expert_use(self.checkpoint, mapped_model(self.checkpoint), tokens, neurons=True)
         return self.uses[text]
 
     @cached_property
@@ -236,6 +239,65 @@ def healed(mixture: Mixture, count: int, only: Mapping[str, str]) -> dict[str, f
         return mixture.apart(load_model(place / "healed", decoder=True))
 
 
+@dataclass(frozen=True)
+class Narrower:
+    """Children whose experts are narrower: as many neurons in all as ``count`` whole experts a layer have."""
+
+    mixture: Mixture
+    count: int
+    text: str
+
+    @property
+    def whole(self) -> int:
+        return self.mixture.checkpoint.layout.sizes[NEURONS]
+
+    def most(self, experts: int) -> int:
+        """The neurons of each of so many experts."""
+        return min(self.whole, self.count * self.whole // experts // EXPERTS_MULTIPLE * EXPERTS_MULTIPLE)
+
+    def narrowed(self, kept: Mapping[int, Any], worth: Callable[[int], Any]) -> FewerExperts:
+        """The child with these experts, and the neurons of most worth (e, m) by layer of each of them."""
+        width = self.most(len(next(iter(kept.values()))))
+        neurons = {layer: best_neurons(worth(layer)[each], width) for layer, each in kept.items()}
+        return FewerExperts(self.mixture.checkpoint, kept, neurons=neurons)
+
+    def alone(self, by: str) -> FewerExperts:
+        """The child with all experts, neurons chosen by chance, by weights, or by the text."""
+        checkpoint, sizes = self.mixture.checkpoint, self.mixture.checkpoint.layout.sizes
+        worths: dict[str, Callable[[int], Any]] = {
+            RANDOM: lambda layer: neuron_worth.drawn(0, layer, sizes[AXIS], self.whole),
+            "weights": lambda layer: neuron_worth.by_weights(checkpoint, layer, ledger_of(checkpoint)),
+            "text": lambda layer: self.mixture.use(self.text)[layer][OF_NEURONS],
+        }
+        every = {layer: np.arange(sizes[AXIS]) for layer in expert_layers(checkpoint)}
+        return self.narrowed(every, worths[by])
+
+    def together(self) -> FewerExperts:
+        """The child with as many experts and neurons as lose least of both on the text."""
+        use, kept = self.mixture.use(self.text), dict[int, dict[int, Any]]()
+
+        def by_experts(experts: int) -> float:
+            chosen = {layer: best_by_pairs(sums["product"], experts) for layer, sums in use.items()}
+            kept[experts] = {layer: each.kept for layer, each in chosen.items()}
+            return sum(each.loss or 0.0 for each in chosen.values())
+
+        def by_neurons(experts: int, width: int) -> float:
+            return sum(
+                neuron_worth.lost(use[layer][OF_NEURONS])[each, width].sum()
+                for layer, each in kept[experts].items()
+            )
+
+        counts = range(1, self.mixture.checkpoint.layout.sizes[AXIS] + 1)
+        plan = least_lost([c for c in counts if c >= self.count], self.most, by_experts, by_neurons)
+        return self.narrowed(kept[plan.experts], lambda layer: use[layer][OF_NEURONS])
+
+    def measured(self, by: str, ways: str) -> dict[str, float]:
+        """KL of such a child by domain, and how many stay of both."""
+        fewer = self.together() if by == "both" else self.alone(by)
+        fewer = changed(self.mixture, fewer, self.text, ways)
+        return self.mixture.of(fewer) | {"experts": fewer.count, "neurons": fewer.width}
+
+
 def bytes_of(mixture: Mixture, count: int) -> tuple[int, int]:
     """The bytes of a child as stored, and quantised: matrices in one type, routers and others as float32."""
     first = {layer: np.arange(count) for layer in expert_layers(mixture.checkpoint)}
@@ -272,6 +334,14 @@ def rows(mixture: Mixture, count: int) -> list[Row]:
     def small(name: str) -> dict[str, float]:
         return mixture.quantised(changed(mixture, fewer_of(mixture, count, name, "both"), "both", "repaired"))
 
+    for by in (RANDOM, "weights"):
+        label = f"neurons alone, {'drawn' if by == RANDOM else 'by weights'}"
+        makes.append((label, "", partial(Narrower(mixture, count, "").measured, by, "")))
+    for text in ("both", "code", RANDOM):
+        for label, by in (("neurons alone", "text"), ("hope_moments and neurons", "both")):
+            for ways in ("", "repaired"):
+                measure = partial(Narrower(mixture, count, text).measured, by, ways)
+                makes.append((", ".join(filter(None, [label, ways])), text, measure))
     stored, quantised = bytes_of(mixture, count)
     alone = partial(mixture.within, stored), partial(mixture.within, quantised)
     makes.append(("none leave, quantised to the children's bytes", "", alone[0]))
@@ -299,7 +369,8 @@ def main() -> None:
         f"never trained on; calibrated on {mixture.calibrations['both'].count:,} tokens. Random experts are "
         f"the mean of {DRAWS} draws. Healed on {HEALED:,} tokens. A parent of which none leave is quantised "
         "by types of llama.cpp whose errors of weights are the least within the bytes; children have "
-        f"{8 * STORED} bits a weight but where a type is told.\n",
+        f"{8 * STORED} bits a weight but where a type is told. Narrower experts have as many neurons in all "
+        "as the experts of a heading; their routers have more rows.\n",
         *card_of(wish.model),
     ]
     for share in SHARES:
@@ -316,6 +387,8 @@ def main() -> None:
                 stored.measured(name, measure)
             apart = stored.stored(name)
             cells = [f"{apart[domain]:.4g}" if apart else "-" for domain in ("code", "English")]
+            if apart and "neurons" in apart:
+                label += f": {apart['experts']} experts of {apart['neurons']} neurons"
             lines.append(f"| {label} | {text} | {' | '.join(cells)} |")
         part = (
             bytes_of(mixture, count)[0] / STORED / sum(t.count for t in mixture.checkpoint.tensors.values())

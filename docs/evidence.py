@@ -309,12 +309,24 @@ def _experts() -> dict[str, str]:
         "routers_healed": ("hope, repaired, routers healed", "both"),
         "healed": ("hope, repaired, healed", "both"),
         "in_q4_k": ("hope_moments, repaired, in Q4_K", "both"),
+        "narrow_drawn": ("neurons alone, drawn", ""),
+        "narrow_by_weights": ("neurons alone, by weights", ""),
+        "narrow_plain": ("neurons alone", "both"),
+        "narrow": ("neurons alone, repaired", "both"),
+        "narrow_one_sided": ("neurons alone, repaired", "code"),
+        "together": ("hope_moments and neurons, repaired", "both"),
         "none_leave": ("none leave, quantised to the bytes of Q4_K children", ""),
     }
     numbers = {}
     for count, key in ((8, ""), (12, "_12")):
         head = f"{count} of 16 experts stay"
-        rows = {(row[0], row[1]): row[2:] for row in _table(_part("experts_quality", head))}
+        table = _table(_part("experts_quality", head))
+        rows = {(row[0].partition(":")[0], row[1]): row[2:] for row in table}
+        joint = next(row[0] for row in table if (row[0].partition(":")[0], row[1]) == names["together"])
+        sizes = re.findall(r"\d+", joint.partition(":")[2])
+        numbers |= dict(
+            zip((f"experts_together{key}_count", f"experts_together{key}_width"), sizes, strict=True)
+        )
         for name, row in names.items():
             for text, value in zip(("code", "english"), rows[row], strict=True):
                 if value != "-":

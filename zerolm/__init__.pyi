@@ -387,6 +387,7 @@ def carve(
     keep_hidden: float | None = ...,
     keep: float | None = ...,
     keep_experts: str | None = ...,
+    keep_expert_ffn: str | None = ...,
     domains: str = ...,
     merge: str = ...,
     expert_parallel: int | str = ...,

@@ -13,7 +13,7 @@ from divergences import perplexity_and_kl
 from saved_mixtures import mixture
 from tiny import word_tokenizer
 
-from zerolm.carving.evaluation.evaluate import DRAW_SEEDS, MASKED, NOT_COMPARED, Evaluated, evaluate
+from zerolm.carving.evaluation.evaluate import DRAW_SEEDS, MASKED, NARROWER, NOT_COMPARED, Evaluated, evaluate
 from zerolm.carving.evaluation.masked_mixtures import all_masked, without_experts
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.checkpoints import Checkpoint
@@ -98,6 +98,15 @@ def test_what_lacks_more_than_experts_has_its_parent_alone_beside_it(tmp_path: P
     assert [row.name for row in result.rows][:2] == ["child", "parent"]
     assert not {"random", "frequency"} & rows_of(result).keys()
     assert result.note.startswith(NOT_COMPARED)
+
+
+@pytest.mark.parametrize("experts", ["4", "1.0"])
+def test_what_lacks_neurons_of_experts_has_its_parent_alone_beside_it(experts: str, tmp_path: Path) -> None:
+    parent = parent_of(tmp_path, "qwen3_moe")
+    carve(parent, tmp_path / "child", keep_experts=experts, keep_expert_ffn="16", criterion="random")
+    result = evaluate(tmp_path / "child", parent, tmp_path / "text.txt", **FEW)
+    assert not {"random", "uniform", "frequency"} & rows_of(result).keys()
+    assert result.note.startswith(NARROWER)
 
 
 def test_experts_that_are_not_called_with_gates_have_no_row_by_frequency(tmp_path: Path) -> None:

@@ -209,6 +209,14 @@ def test_a_child_is_its_parent_without_what_was_cut(
     assert float((child - wanted).abs().max() / wanted.abs().max()) <= 1e-5
     ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "child", parent.folder))
     assert all(torch.equal(ours[name], theirs[name]) for name in parent.layout.carried)
+    narrow: dict[str, Any] = {"keep_experts": "4", "keep_expert_ffn": "8", "criterion": "random"}
+    if kind == "llama4":
+        with pytest.raises(ValueError, match="have their width in common with"):
+            carve(parent.folder, tmp_path / "narrower", **narrow)
+        return
+    carved = carve(parent.folder, tmp_path / "narrower", **narrow)
+    assert carved.verified is not None
+    assert carved.verified["by"] == "outputs"
 
 
 @torch.no_grad()
@@ -234,6 +242,18 @@ def test_experts_stored_as_inputs_and_outputs_are_turned(tmp_path: Path) -> None
     ours, theirs = (sent(opened(tmp_path / f"{form}_child", "qwen3_vl_moe")) for form in ("plain", "turned"))
     # a turned matrix is summed in another order
     assert float((ours - theirs).abs().max() / theirs.abs().max()) <= 1e-5
+    narrower = []
+    for form in ("plain", "turned"):
+        flags: dict[str, Any] = {"keep_experts": "4", "keep_expert_ffn": "8", "criterion": "reap", **TOKENS}
+        carved = carve(tmp_path / form, tmp_path / f"{form}_narrow", repair="least-squares", **flags)
+        assert carved.verified is not None
+        assert carved.verified["by"] == "outputs"
+        narrower.append(load_file(tmp_path / f"{form}_narrow" / "model.safetensors"))
+    for name, value in narrower[0].items():
+        turned = narrower[1][name]
+        is_turned = "experts" in name
+        assert torch.equal(value, turned.mT if is_turned else turned) or "down_proj" in name
+        assert value.shape == (turned.mT if is_turned else turned).shape
 
 
 def test_the_stream_stays(parent: Checkpoint, tmp_path: Path) -> None:
@@ -280,3 +300,11 @@ def test_a_child_with_fewer_experts_is_its_parent_that_cannot_choose_them(
     assert float((child - sent(network)).abs().max() / wanted.abs().max()) > 1e-3
     ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "child", parent.folder))
     assert all(torch.equal(ours[name], theirs[name]) for name in parent.layout.carried)
+    narrow: dict[str, Any] = {"keep_experts": "4", "keep_expert_ffn": "8", "criterion": "random"}
+    if kind == "llama4":
+        with pytest.raises(ValueError, match="have their width in common with"):
+            carve(parent.folder, tmp_path / "narrower", **narrow)
+        return
+    carved = carve(parent.folder, tmp_path / "narrower", **narrow)
+    assert carved.verified is not None
+    assert carved.verified["by"] == "outputs"

@@ -76,14 +76,14 @@ def carve(
     one line, for what cannot be done; nothing is written then.
     """
     size.experts.check()
-    file = gguf_file(parent) if size.experts.keep is not None else None
+    file = gguf_file(parent) if size.experts.are_cut else None
     if file is not None:
         from zerolm.carving.experts.carve_gguf import GgufExpertCarving
 
         return GgufExpertCarving(file, size, methods, destination, progress).carved()
-    checkpoint = _opened(parent, destination, packed=size.experts.keep is not None)
+    checkpoint = _opened(parent, destination, packed=size.experts.are_cut)
     costs = costs or StoredCosts()
-    if size.experts.keep is not None:
+    if size.experts.are_cut:
         from zerolm.carving.experts.carve_experts import ExpertCarving
 
         compute.check()

@@ -12,7 +12,9 @@ import numpy as np
 
 import zerolm
 from zerolm.architecture import MAX_VOCAB, Ints
+from zerolm.carving.experts.expert_width import layer_from_hex
 from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
+from zerolm.carving.experts.fewer_experts import NEURONS
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
@@ -33,10 +35,12 @@ RECIPE_VERSION: Final = 6
 width of the stream. Those of a child with all the tokens of its parent are of an earlier version."""
 EXPERTS_VERSION: Final = 7
 """Of recipes that keep some experts of each layer."""
+NEURONS_VERSION: Final = 8
+"""Of recipes that keep some neurons of each expert, which earlier versions of zerolm do not cut."""
 TYPED_VERSION: Final = 5
 UNTYPED_VERSION: Final = 4
 """Of recipes without types of weights, which earlier versions of zerolm read as well."""
-READABLE: Final = (3, UNTYPED_VERSION, TYPED_VERSION, RECIPE_VERSION, EXPERTS_VERSION)
+READABLE: Final = (3, UNTYPED_VERSION, TYPED_VERSION, RECIPE_VERSION, EXPERTS_VERSION, NEURONS_VERSION)
 MAX_RECIPE_BYTES: Final = 64 << 20
 MAX_NAME: Final = 80
 Place = tuple[int, str]
@@ -90,6 +94,15 @@ class Recipe:
     def experts(self) -> dict[int, Ints] | None:
         """Return the experts that stay by layer, ascending; None where all do."""
         return None if self.document.get("experts") is None else _experts(self.document)
+
+    @property
+    def has_neurons(self) -> bool:
+        """Return whether some neurons of experts leave."""
+        return any("neurons" in row for row in self.document.get("experts") or [])
+
+    def neurons(self, whole: int) -> dict[int, Ints]:
+        """Return the neurons (e, n) that stay of experts of ``whole`` ones, by layer; empty where all do."""
+        return _neurons(self.document, whole)
 
     @property
     def merge(self) -> str:
@@ -242,6 +255,7 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     if document.get("merge", NO_MERGE) not in (NO_MERGE, REAM):
         raise ValueError(f"its merge is {str(document['merge'])[:MAX_NAME]!r}, not {NO_MERGE} or {REAM}")
     _check_experts(document.get("experts", []), checkpoint.layout.sizes.get("experts", 0))
+    _neurons(document, checkpoint.layout.sizes.get(NEURONS, 0))  # refuses neurons that experts have not
     _kept(document, checkpoint.layout.vocab)  # refuses tokens that the parent has not
     whole = dimensions(checkpoint)
     return Recipe(
@@ -262,17 +276,25 @@ def with_experts(
     experts: Mapping[int, Ints],
     gaps: Mapping[int, float] | None = None,
     merge: str = NO_MERGE,
+    neurons: Mapping[int, list[str]] | None = None,
 ) -> dict[str, Any]:
     """Return a recipe that keeps these of the experts of each layer, with the ``gaps`` of their choice.
 
-    ``merge`` says how the others are merged into them.
+    ``merge`` says how the others are merged into them, ``neurons`` by layer which stay of each, as ``to_hex``
+    writes them; None where all do.
     """
     rows = [
-        {"layer": layer, "kept": kept.tolist(), **({"gap": gaps[layer]} if gaps and layer in gaps else {})}
+        {
+            "layer": layer,
+            "kept": kept.tolist(),
+            **({"neurons": neurons[layer]} if neurons else {}),
+            **({"gap": gaps[layer]} if gaps and layer in gaps else {}),
+        }
         for layer, kept in experts.items()
     ]
     merging = {} if merge == NO_MERGE else {"merge": merge}
-    return {**recipe, "version": EXPERTS_VERSION, **merging, "experts": rows}
+    version = NEURONS_VERSION if neurons else EXPERTS_VERSION
+    return {**recipe, "version": version, **merging, "experts": rows}
 
 
 def experts_in(recipe: Mapping[str, Any], count: int) -> dict[int, Ints]:
@@ -283,6 +305,13 @@ def experts_in(recipe: Mapping[str, Any], count: int) -> dict[int, Ints]:
 
 def _experts(recipe: Mapping[str, Any]) -> dict[int, Ints]:
     return {row["layer"]: np.array(row["kept"], np.int64) for row in recipe["experts"]}
+
+
+def _neurons(recipe: Mapping[str, Any], whole: int) -> dict[int, Ints]:
+    rows = recipe["experts"] if recipe.get("experts") else []
+    if not any("neurons" in row for row in rows):
+        return {}
+    return {row["layer"]: layer_from_hex(row, whole) for row in rows}
 
 
 def _check_experts(rows: Any, count: int) -> None:

@@ -56,13 +56,21 @@ class KeptShares:
 
 @dataclass(frozen=True)
 class ExpertsRequest:
-    """The experts that each layer of a mixture keeps; None for all of them."""
+    """The experts that each layer of a mixture keeps, and the neurons that each of these does; None: all."""
 
     keep: str | None = setting(
         "text",
         None,
         "experts of each layer to keep: a number, a share (0.5), or auto (the most within the budgets)",
         name="keep_experts",
+        metavar="N",
+    )
+    ffn: str | None = setting(
+        "text",
+        None,
+        "neurons of each expert to keep: a number, a share (0.75), or auto (within the budgets; beside "
+        "--keep-experts auto what loses least of both)",
+        name="keep_expert_ffn",
         metavar="N",
     )
     domains: str = setting(
@@ -86,14 +94,23 @@ class ExpertsRequest:
         high=1 << 16,
     )
 
+    @property
+    def are_cut(self) -> bool:
+        """Return whether experts, or neurons of them, may leave."""
+        return self.keep is not None or self.ffn is not None
+
     def check(self) -> None:
-        """Raise ``ValueError`` for what is of experts that leave, where none do."""
+        """Raise ``ValueError`` for what is of experts that leave where none do, or goes with no neurons."""
         if self.keep is None and self.domains != MEAN:
             raise ValueError("--domains is of experts that are kept: give --keep-experts N too")
         if self.keep is None and self.merge != NO_MERGE:
             raise ValueError("--merge is of experts that leave: give --keep-experts N too")
         if self.keep is None and self.parallel != 1:
             raise ValueError("--expert-parallel is of experts that are kept: give --keep-experts N too")
+        if self.ffn is not None and self.merge != NO_MERGE:
+            raise ValueError(
+                "experts are merged neuron by neuron, so that all of these stay: give no --keep-expert-ffn"
+            )
 
 
 @dataclass(frozen=True)
@@ -397,7 +414,7 @@ def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
     Where shares say all sizes, nothing is measured to plan them.
     """
     usual = {"criterion": "capacity", "plan": "weights", "repair": "none"}
-    if size.experts.keep is not None:
+    if size.experts.are_cut:
         usual["criterion"] = _usual_of_experts(size.experts, request.text)
         usual["repair"] = "none" if request.text in (None, RANDOM) else "least-squares"
     elif request.text is not None:

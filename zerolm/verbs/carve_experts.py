@@ -9,6 +9,28 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, Sheet
 
 ALWAYS: Final = ("layer", "of the tokens", "of the gates", "experts that stay")
 """Columns that each report has."""
+SUMMED: Final = "hope_moments"
+"""The criterion that foretells of experts what tokens foretell of neurons: lengths summed over tokens."""
+
+
+@dataclass(frozen=True)
+class NeuronRow:
+    """The neurons of a layer's experts that stay, of each as hexadecimal digits, the first the highest bit.
+
+    ``loss`` is what the others are foretold to lose on the text, a squared length summed over its tokens; it
+    is None where tokens do not tell it.
+    """
+
+    kept: list[str]
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class ChildWidth:
+    """The neurons of an expert of the ``parent`` and of the ``child``."""
+
+    parent: int
+    child: int
 
 
 @dataclass(frozen=True)
@@ -19,7 +41,8 @@ class ExpertRow:
     leave, and another choice would lose less by a share of ``gap`` at most; else both are None.
     ``left`` is the share of the layer's squared error on held-out sequences that repair leaves, None without.
     ``domains`` are shares of the worth of all experts that stay, by the text's domain, where it has several.
-    ``merged`` are, by expert that stays, those that were merged into it.
+    ``merged`` are, by expert that stays, those that were merged into it. ``neurons`` tells of those that
+    stay, None where all do.
     """
 
     layer: int
@@ -31,17 +54,27 @@ class ExpertRow:
     left: float | None = None
     domains: dict[str, float] = field(default_factory=dict)
     merged: dict[str, list[int]] = field(default_factory=dict)
+    neurons: NeuronRow | None = None
+
+    @property
+    def lost_by_neurons(self) -> float | None:
+        """The foretold loss of neurons that leave; None where none do, or nothing tells it."""
+        return None if self.neurons is None else self.neurons.loss
 
 
 @dataclass(frozen=True)
 class ChildExperts:
-    """The experts of a layer of the ``parent`` and of the ``child``; a token meets ``active`` of them."""
+    """The experts of a layer of the ``parent`` and of the ``child``; a token meets ``active`` of them.
+
+    ``ffn`` are their neurons, None where those are not asked for.
+    """
 
     parent: int
     child: int
     active: int
     groups: int = 1
     merge: str = "none"
+    ffn: ChildWidth | None = None
     layers: list[ExpertRow] = field(default_factory=list)
 
     def line(self, criterion: str) -> str:
@@ -51,9 +84,20 @@ class ChildExperts:
         groups = f", equal in {self.groups} groups" if self.groups > 1 else ""
         return (
             f"experts {self.child} of {self.parent} in {len(self.layers)} layers{groups} "
-            f"({self.active} active), chosen by {criterion}{share}{self._proof()}"
+            f"({self.active} active), chosen by {criterion}{share}{self._proof()}{self._neurons(criterion)}"
             f"{self._merging()}{self._repair()}{self._domains()}"
         )
+
+    def _neurons(self, criterion: str) -> str:
+        """Return how many neurons of each expert stay, and what is foretold to be lost; else empty."""
+        if self.ffn is None:
+            return ""
+        losses = [row.lost_by_neurons for row in self.layers if row.lost_by_neurons is not None]
+        pairs = [row.loss for row in self.layers if row.loss is not None and criterion == SUMMED]
+        parts = [f"{sum(pairs):.3g} by experts"] if pairs else []
+        parts += [f"{sum(losses):.3g} by neurons"] if losses else []
+        lost = f", foretold to be lost: {', '.join(parts)}" if parts else ""
+        return f"; {self.ffn.child} of {self.ffn.parent} neurons of each stay{lost}"
 
     def _domains(self) -> str:
         """Return what stays by domain; empty where the text has one."""
@@ -90,6 +134,7 @@ class ChildExperts:
             ("of the tokens", [_cell(row.tokens, ".1%") for row in self.layers]),
             ("of the gates", [_cell(row.gates, ".1%") for row in self.layers]),
             ("lost by pairs", [_cell(row.loss, ".4g") for row in self.layers]),
+            ("lost by neurons", [_cell(row.lost_by_neurons, ".4g") for row in self.layers]),
             ("gap", [_cell(row.gap, ".2g") for row in self.layers]),
             ("error that repair leaves", [_cell(row.left, ".1%") for row in self.layers]),
             *(

@@ -10,6 +10,7 @@ from tiny_families import saved
 
 from zerolm.cli import main
 
+ON_TOKENS = ["--text", "random", "--criterion", "hope_moments", "--sequences", "4", "--length", "12"]
 WRONG = {
     "fewer than a token meets": (["--keep-experts", "1"], "the nearest that can be is 2"),
     "more than there are": (["--keep-experts", "9"], "a layer has 8 experts; the nearest that can be is 8"),
@@ -62,6 +63,50 @@ WRONG = {
     "a plan": (["--keep-experts", "4", "--text", "random", "--plan", "prices"], "--plan is for other cuts"),
     "another format": (["--keep-experts", "4", "--format", "gguf"], "give --format hf"),
     "devices alone": (["--expert-parallel", "2"], "--expert-parallel is of experts"),
+    "neurons that are no multiple": (
+        ["--keep-expert-ffn", "12"],
+        "a multiple of 8 may stay, where shared experts are no wider then; the nearest that can be is 16",
+    ),
+    "more neurons than there are": (["--keep-expert-ffn", "32"], "the nearest that can be is 24"),
+    "no neurons": (["--keep-expert-ffn", "0"], "the nearest that can be is 8"),
+    "a share of neurons above one": (["--keep-expert-ffn", "1.5"], "must lie in 0 to 1"),
+    "no number of neurons": (
+        ["--keep-expert-ffn", "half"],
+        "a number of neurons, a share such as 0.75, or auto",
+    ),
+    "neurons that no steps leave": (
+        ["--keep-expert-ffn", "16", "--multiple-of", "5"],
+        "a multiple of 40 may stay",
+    ),
+    "neurons and another cut": (
+        ["--keep-expert-ffn", "8", "--keep-heads", ".5"],
+        "--keep-heads cannot stand beside --keep-expert-ffn",
+    ),
+    "neurons and a budget": (["--keep-expert-ffn", "8", "--max-params", ".5x"], "--max-params cannot stand"),
+    "neurons without budgets": (
+        ["--keep-expert-ffn", "auto"],
+        "--keep-expert-ffn auto chooses within budgets",
+    ),
+    "a merge of narrower experts": (
+        ["--keep-experts", "4", "--keep-expert-ffn", "8", "--text", "a.txt", "--merge", "ream"],
+        "experts are merged neuron by neuron",
+    ),
+    "both planned without a text": (
+        ["--keep-experts", "auto", "--keep-expert-ffn", "auto", "--max-params", ".8x"],
+        "which aimer does not tell: give --criterion hope_moments",
+    ),
+    "both planned by means": (
+        ["--keep-experts", "auto", "--keep-expert-ffn", "auto", "--max-params", ".8x", "--text", "random"],
+        "which reap does not tell",
+    ),
+    "both within too little": (
+        ["--keep-experts", "auto", "--keep-expert-ffn", "auto", "--max-params", ".1x", *ON_TOKENS],
+        "max_params 14654 would have to be at least 69648, with 2 experts a layer",
+    ),
+    "neurons within too little": (
+        ["--keep-expert-ffn", "auto", "--max-params", ".1x"],
+        "would have to be at least 91248, with 8 neurons of each of 8 experts a layer",
+    ),
     "one token": (
         ["--keep-experts", "4", "--text", "random", "--sequences", "1", "--length", "1"],
         "length",

@@ -19,14 +19,14 @@ from saved_mixtures import mixture
 from tiny_mixtures import MIXTURES
 from transformers import AutoModelForCausalLM
 
-from zerolm.carving.experts import carve_experts
-from zerolm.carving.experts.carve_experts import ExpertCarving
+from zerolm.carving.experts import staying_experts
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_with_masked, masked
 from zerolm.carving.experts.routing import Routing
+from zerolm.carving.experts.staying_experts import StayingExperts
 from zerolm.carving.export.read_again import ReadAgain
 from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.request import Destination, Methods, SizeRequest
+from zerolm.carving.request import Methods, SizeRequest
 from zerolm.checkpoints import Checkpoint, Outgoing, write_shards
 from zerolm.networks.roles import layer_list
 from zerolm.progress import silent
@@ -221,9 +221,7 @@ def test_by_pairs_no_other_experts_lose_less(
     carved = carve(folder, tmp_path / "child", keep_experts="4", **tokens)
     checkpoint = Checkpoint.open(folder)
     methods = Methods(criterion=criterion, text="random", sequences=4, length=12)
-    use = ExpertCarving(
-        "", checkpoint, SizeRequest(), methods, Destination(), StoredCosts(), ComputeRequest(), silent
-    ).use
+    use = StayingExperts(checkpoint, SizeRequest(), methods, StoredCosts(), ComputeRequest(), silent).use
     groups, kept = Routing.of(checkpoint).groups, kept_in(tmp_path / "child")
     assert carved.optimal is True
     assert carved.experts is not None
@@ -242,7 +240,7 @@ def test_by_pairs_no_other_experts_lose_less(
         assert (row["loss"], row["gap"]) == (pytest.approx(least, rel=1e-7), 0)
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     assert [each["gap"] for each in recipe["experts"]] == [0] * len(kept)
-    monkeypatch.setattr(carve_experts, "best_by_pairs", None)
+    monkeypatch.setattr(staying_experts, "best_by_pairs", None)
     again = carve(folder, keep_experts="4", **tokens)  # from the cache
     assert again.experts == carved.experts
     rebuild(tmp_path / "child" / "recipe.json", folder, tmp_path / "again")

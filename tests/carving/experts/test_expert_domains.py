@@ -13,9 +13,9 @@ from carvings import carve, rebuild
 from saved_mixtures import mixture
 from tiny import word_tokenizer
 
-from zerolm.carving.experts.carve_experts import ExpertCarving
+from zerolm.carving.experts.staying_experts import StayingExperts
 from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.request import Destination, ExpertsRequest, Methods, SizeRequest
+from zerolm.carving.request import ExpertsRequest, Methods, SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.progress import silent
 from zerolm.settings.compute import ComputeRequest
@@ -36,11 +36,10 @@ def parent(tmp_path: Path) -> Path:
     return folder
 
 
-def carving(parent: Path, text: str, domains: str = "mean", criterion: str = "reap") -> ExpertCarving:
-    size = SizeRequest(experts=ExpertsRequest("4", domains))
+def carving(parent: Path, text: str, domains: str = "mean", criterion: str = "reap") -> StayingExperts:
+    size = SizeRequest(experts=ExpertsRequest("4", domains=domains))
     methods = Methods(criterion=criterion, text=text, sequences=10, length=12)
-    rest = Destination(), StoredCosts(), ComputeRequest(), silent
-    return ExpertCarving("", Checkpoint.open(parent), size, methods, *rest)
+    return StayingExperts(Checkpoint.open(parent), size, methods, StoredCosts(), ComputeRequest(), silent)
 
 
 def test_sums_of_domains_are_kept_apart_and_add_up(parent: Path, tmp_path: Path) -> None:

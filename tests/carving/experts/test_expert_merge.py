@@ -24,7 +24,8 @@ from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
 import zerolm
-from zerolm.carving.experts.expert_merge import Neurons, merged_experts
+from zerolm.carving.experts.expert_merge import merged_experts
+from zerolm.carving.experts.expert_neurons import Neurons
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.experts.masked_parent import compare_with_masked
 from zerolm.carving.experts.ream import COMPONENTS, grouped, main_components, matched, shares, similarity

@@ -294,6 +294,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "a text": (["--format", "gguf", "--text", "random"], "is not run: give --criterion aimer or random"),
     "a merge": (["--format", "gguf", "--merge", "ream"], "so that none are merged: give no --merge"),
     "another cut": (["--format", "gguf", "--keep-heads", ".5"], "--keep-heads cannot stand beside"),
+    "neurons": (["--format", "gguf", "--keep-expert-ffn", "8"], "in blocks of several, so that all stay"),
     "too few": (["--format", "gguf", "--keep-experts", "1"], "the nearest that can be is 2"),
 }
 

@@ -16,6 +16,7 @@ from zerolm.carving.evaluation.divergence import Made
 from zerolm.carving.evaluation.evaluated import Evaluated, EvaluatedRow, evaluated_row
 from zerolm.carving.evaluation.masked_mixtures import (
     fewer_experts,
+    has_narrower_experts,
     lacks_experts_alone,
     masked_mixtures,
     without_experts,
@@ -62,6 +63,8 @@ NOT_COMPARED: Final = (
     "does not tell what it keeps of each layer"
 )
 
+NARROWER: Final = "no other carvings beside it: neurons of its experts left, and none are drawn"
+
 
 def evaluate(
     child: str | Path,
@@ -105,7 +108,7 @@ def evaluate(
     cut = cut_of(ours, theirs)
     judging.check()
     judge = TextJudge.of(theirs, judging)
-    others = BesideChild({}, NOT_COMPARED) if cut is None else carvings(theirs, cut, progress)
+    others = BesideChild({}, _not_compared(ours, theirs)) if cut is None else carvings(theirs, cut, progress)
     progress("opening both")
     model, reference = (put_on(open_model(one), running) for one in (ours, theirs))
     if cut is None and fewer_experts(ours, theirs):
@@ -238,10 +241,10 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     """Return a cut with the sizes of the child: that of its recipe, else one as its configuration tells.
 
     A narrower stream keeps the channels of most energy, for the recipe tells no more than its width. None
-    where it has fewer experts, or no recipe of this parent, and layers that went or sizes that no cut gives
-    it. Raises ``ValueError`` where the recipe is that of another child.
+    where it has fewer or narrower experts, or no recipe of this parent, and layers that went or sizes that no
+    cut gives it. Raises ``ValueError`` where the recipe is that of another child.
     """
-    if fewer_experts(child, parent):
+    if fewer_experts(child, parent) or has_narrower_experts(child, parent):
         return None
     whole, sizes = dimensions(parent), dimensions(child)
     file = child.root / "recipe.json"
@@ -307,7 +310,7 @@ def mixtures(
     """Return the parent with as many experts as a child, at random and by frequency."""
     count = fewer_experts(child, parent)
     if count is None or not lacks_experts_alone(child, parent):
-        return BesideChild({}, NOT_COMPARED)
+        return BesideChild({}, _not_compared(child, parent))
     masked = masked_mixtures(parent, count, reference, tokens, DRAW_SEEDS, progress)
     rows = {
         name: SameSize(
@@ -316,6 +319,11 @@ def mixtures(
         for name, several in masked.rows.items()
     }
     return BesideChild(rows, "; ".join(filter(None, [MASKED, masked.note])))
+
+
+def _not_compared(child: Checkpoint, parent: Checkpoint) -> str:
+    """Return why no carvings are beside a child."""
+    return NARROWER if has_narrower_experts(child, parent) else NOT_COMPARED
 
 
 def with_quantised(

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
-import zerolm
-from zerolm.architecture import Floats, Ints
+from zerolm.architecture import Ints
 from zerolm.carving.experts import expert_worth
-from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_domains, best_by_pairs, best_experts
-from zerolm.carving.experts.expert_count import check_alone, check_merge, checked, count_of
+from zerolm.carving.experts.expert_choice import ChosenExperts
+from zerolm.carving.experts.expert_count import (
+    check_alone,
+    check_joint,
+    check_merge,
+    checked,
+)
 from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
-from zerolm.carving.experts.expert_use import expert_use
-from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
+from zerolm.carving.experts.expert_width import ExpertWidth, to_hex
+from zerolm.carving.experts.fewer_experts import NEURONS, FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_with_masked
 from zerolm.carving.experts.ream import Groups
-from zerolm.carving.experts.routing import Routing
+from zerolm.carving.experts.staying_experts import StayingExperts
 from zerolm.carving.export.read_again import ReadAgain
 from zerolm.carving.export.verify import Verified, fits
 from zerolm.carving.export.write_child import complete
@@ -33,14 +34,13 @@ from zerolm.carving.recipe import Recipe, document, versions_of, with_experts
 from zerolm.carving.request import NO_MERGE, WORST, Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, widths
 from zerolm.carving.session import Session
-from zerolm.checkpoints import Checkpoint, ledger_of, write_shards
+from zerolm.checkpoints import Checkpoint, write_shards
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
-from zerolm.checkpoints.ledger import Ledger
 from zerolm.checkpoints.origin import origin_of
 from zerolm.checkpoints.packed import PackedTensor
 from zerolm.costs import CostModel
 from zerolm.families.config import CoreSizes
-from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.io.cache import Arrays
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, new_folder
 from zerolm.networks.opener import mapped_model
@@ -52,8 +52,6 @@ from zerolm.settings.domains import domains_of
 FORMAT: Final = "hf"
 BY_BYTES: Final = "bytes"
 COPIED: Final = "the parent is stored quantised, so that experts are copied as they are and none is repaired"
-CHOICE_FORMAT: Final = 1
-"""One more where the choice by pairs comes about in another way."""
 MERGE_FORMAT: Final = 1
 """One more where experts are merged in another way."""
 
@@ -83,54 +81,20 @@ class ExpertCarving:
         return self.size.experts.merge if self.recipe is None else self.recipe.merge
 
     @cached_property
-    def routing(self) -> Routing:
-        return Routing.of(self.checkpoint)
+    def staying(self) -> StayingExperts:
+        """The experts and neurons that the request lets stay."""
+        return StayingExperts(
+            self.checkpoint, self.size, self.methods, self.costs, self.compute, self.progress
+        )
 
-    @cached_property
-    def ledger(self) -> Ledger:
-        """The sums of all weights, which are finite."""
-        return ledger_of(self.checkpoint, progress=self.progress)
-
-    @cached_property
+    @property
     def session(self) -> Session:
-        return Session(self.checkpoint, self.methods, self.progress, self.compute)
-
-    @cached_property
-    def use(self) -> dict[int, Arrays]:
-        """The sums of the pass over all texts by layer; empty where no tokens are read."""
-        return {
-            layer: {
-                name: sum((use[layer][name] for use in self.uses.values()), np.zeros(())) for name in sums
-            }
-            for layer, sums in next(iter(self.uses.values()), {}).items()
-        }
-
-    @cached_property
-    def uses(self) -> dict[str, dict[int, Arrays]]:
-        """The sums of the pass over each text, by its domain, by layer; empty where no tokens are read."""
-        text = self.methods.text
-        if text is None or not expert_worth.needs_tokens(self.methods.criterion):
-            return {}
-        several = {name: f"{name}={one}" for name, one in domains_of(text).items()}
-        return {name: self._use(self._session(one)) for name, one in several.items()} or {
-            "": self._use(self.session)
-        }
-
-    def _session(self, text: str) -> Session:
-        """Return a session on one of several texts."""
-        return Session(self.checkpoint, replace(self.methods, text=text), self.progress, self.compute)
-
-    def _use(self, session: Session) -> dict[int, Arrays]:
-        """Return the sums of the pass over the text of a session, by layer."""
-        if session.tokens.ids.shape[1] < 2:
-            raise ValueError("the text has one token a sequence; two at least are needed")
-        cache = session.cache("experts")
-        return expert_use(self.checkpoint, session.model, session.tokens, cache=cache, progress=self.progress)
+        return self.staying.session
 
     def carved(self) -> Carved:
         """Return the outcome, with the child on the disk where one is wanted."""
         self._check()
-        _ = self.ledger
+        _ = self.staying.ledger
         fewer, groups = self._merged(self._fewer())
         fewer, left = self._repaired(fewer)
         outcome = self._outcome(fewer, left, groups)
@@ -167,7 +131,10 @@ class ExpertCarving:
             raise ValueError(
                 f"tensor {embedding!r} is stored quantised, and rows of an embedding are not read so"
             )
-        _ = self.routing, self._count() if self.recipe is None else None
+        _ = self.staying.routing
+        if self.recipe is None:
+            check_joint(self.size, methods)
+            self.staying.check()
 
     def _check_merge(self) -> None:
         """Refuse to merge experts that are copied as they are, or by no text."""
@@ -189,72 +156,17 @@ class ExpertCarving:
                 f"--domains worst is by the worth of single experts, not by pairs as {name}: give reap"
             )
 
-    def _count(self) -> int:
-        """Return how many experts a layer keeps: as many as asked, or the most within the budgets."""
-        whole = costs_of(self.checkpoint, self.costs)
-        return count_of(
-            self.size, self.routing, whole, lambda count: costs_of(self._first(count).shaped(), self.costs)
-        )
-
-    def _first(self, count: int) -> FewerExperts:
-        """Return a child with the first experts of each layer, to be counted."""
-        return FewerExperts(
-            self.checkpoint, {layer: np.arange(count) for layer in expert_layers(self.checkpoint)}
-        )
-
     def _fewer(self) -> FewerExperts:
         """Return the child with the best experts of each layer, or with those of the recipe."""
-        if self.recipe is not None and self.recipe.experts is not None:
-            return FewerExperts(
-                self.checkpoint, checked(self.recipe.experts, expert_layers(self.checkpoint), self.routing)
-            )
-        return FewerExperts(self.checkpoint, {layer: each.kept for layer, each in self.chosen.items()})
-
-    @cached_property
-    def chosen(self) -> dict[int, ChosenExperts]:
-        """The experts of each layer, chosen by the criterion; empty where a recipe names them."""
-        if self.recipe is not None:
-            return {}
-        count, groups, depth = self._count(), self.routing.groups, self.checkpoint.layout.depth
-        chosen = dict[int, ChosenExperts]()
-        for layer in expert_layers(self.checkpoint):
-            if self.size.experts.domains == WORST:
-                worths = np.array([self._by_sums(use[layer]) for use in self.uses.values()])
-                chosen[layer] = best_by_domains(worths, count, groups)
-            elif expert_worth.is_of_pairs(self.methods.criterion):
-                self.progress("choosing experts by their pairs", layer, depth)
-                chosen[layer] = _by_pairs(self._worth(layer), count, groups)
-            else:
-                chosen[layer] = ChosenExperts(best_experts(self._worth(layer), count, groups))
-        return chosen
-
-    def _worth(self, layer: int) -> Floats:
-        name = self.methods.criterion
-        if expert_worth.needs_tokens(name):
-            return self._by_sums(self.use[layer])
-        if name == expert_worth.RANDOM:
-            return expert_worth.drawn(self.methods.seed, layer, self.routing.experts)
-        self.progress("weighing experts by their weights", layer, self.checkpoint.layout.depth)
-        return expert_worth.by_weights(self.checkpoint, layer, self.ledger)
-
-    def _by_sums(self, sums: Arrays) -> Floats:
-        """Return the worth of experts, or what their pairs lose, by the sums of a layer."""
-        by_sums = expert_worth.EXPERT_CRITERIA[self.methods.criterion]
-        assert by_sums is not None
-        return by_sums(sums)
-
-    def _stays(self, layer: int, kept: Ints) -> dict[str, float]:
-        """Return by domain what share of the worth of all experts stays; by pairs what leaves is not lost."""
-        if self.recipe is not None or len(domains_of(self.methods.text)) < 2:
-            return {}
-        shares = {}
-        for name, use in self.uses.items():
-            worth = self._by_sums(use[layer])
-            gone = np.setdiff1d(np.arange(len(worth)), kept)
-            lost = worth[np.ix_(gone, gone)] if worth.ndim > 1 else worth[gone]
-            total = float(worth.sum())
-            shares[name] = 1.0 - float(lost.sum()) / total if total else 1.0
-        return shares
+        recipe = self.recipe
+        if recipe is None or recipe.experts is None:
+            return self.staying.fewer
+        kept = checked(recipe.experts, expert_layers(self.checkpoint), self.staying.routing)
+        neurons: Mapping[int, Ints] = {}
+        if recipe.has_neurons:
+            width = ExpertWidth.of(self.checkpoint, self.size)
+            neurons = width.checked(recipe.neurons(width.whole))
+        return FewerExperts(self.checkpoint, kept, neurons=neurons)
 
     def _merged(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, Groups]]:
         """Return the child that is written, merged where that is wanted, and what went into what."""
@@ -279,7 +191,7 @@ class ExpertCarving:
             return fewer, {}
         session = self._of_recipe()
         merging = [] if self.merge == NO_MERGE else [self.merge, MERGE_FORMAT]
-        cache = session.cache("repaired experts", _kept(fewer), *merging)
+        cache = session.cache("repaired experts", _kept(fewer), *merging, *_in_hex(fewer).items())
         changed, left = repaired_experts(
             fewer, session.model, session.tokens, cache=cache, progress=self.progress
         )
@@ -290,57 +202,69 @@ class ExpertCarving:
     ) -> Carved:
         checkpoint, methods = self.checkpoint, self.methods
         cut = Cut.whole(dimensions(checkpoint))
-        costs = {
-            "parent": costs_of(checkpoint, self.costs),
-            "child": costs_of(fewer.shaped(), self.costs),
-        }
+        child = fewer.shaped()
+        costs = {"parent": costs_of(checkpoint, self.costs), "child": costs_of(child, self.costs)}
         return Carved(
             self.name,
             checkpoint.family.name,
             CarvingMethod(methods.criterion, self.repair, "weights", self.size.layer_shape, FORMAT, None),
             costs,
             stored_bits(checkpoint, self.costs),
-            None if self.recipe else not any(each.gap for each in self.chosen.values()),
+            None if self.recipe else not any(self._gaps.values()),
             {},
-            widths(cut),
+            widths(Cut.whole(dimensions(child))),
             None,
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
-            note="" if self.repair == methods.repair else COPIED,
+            note="; ".join(
+                filter(None, ["" if self.repair == methods.repair else COPIED, self.staying.rounding()])
+            ),
             experts=self._described(fewer, left, groups),
             kept=cut,
         )
 
     @property
-    def gaps(self) -> dict[int, float]:
+    def _gaps(self) -> dict[int, float]:
         """The gap of the choice of each layer, where pairs told it."""
-        gaps = {layer: each.gap for layer, each in self.chosen.items()}
+        gaps = {layer: each.gap for layer, each in self._chosen.items()}
         return {layer: gap for layer, gap in gaps.items() if gap is not None}
+
+    @property
+    def _chosen(self) -> dict[int, ChosenExperts]:
+        """The choice of each layer; empty where a recipe names the experts."""
+        return {} if self.recipe is not None else self.staying.chosen
 
     def _described(
         self, fewer: FewerExperts, left: Mapping[int, float], groups: Mapping[int, Groups]
     ) -> dict[str, Any]:
         """Return what is to be said of the experts as plain JSON."""
-        use, routing = self.use if self.recipe is None else {}, self.routing
+        staying, chosen, is_chosen = self.staying, self._chosen, self.recipe is None
+        use, routing, neurons = staying.use if is_chosen else {}, staying.routing, _in_hex(fewer)
         rows = [
             {
                 "layer": layer,
                 "kept": kept.tolist(),
                 "tokens": _share(use.get(layer), "count", kept),
                 "gates": _share(use.get(layer), "gate", kept),
-                "loss": self.chosen[layer].loss if self.chosen else None,
-                "gap": self.chosen[layer].gap if self.chosen else None,
+                "loss": chosen[layer].loss if chosen else None,
+                "gap": chosen[layer].gap if chosen else None,
                 "left": left.get(layer),
-                "domains": self._stays(layer, kept),
+                "domains": staying.stays(layer, kept) if is_chosen else {},
                 "merged": {str(centre): members for centre, members in groups.get(layer, {}).items()},
             }
             for layer, kept in fewer.by_layer.items()
         ]
+        for row, layer in zip(rows, fewer.by_layer, strict=True):
+            if neurons:
+                loss = staying.neuron_loss(layer) if is_chosen else None
+                row["neurons"] = {"kept": neurons[layer], "loss": loss}
+        whole = self.checkpoint.layout.sizes.get(NEURONS, 0)
         return {
             "parent": routing.experts,
             "child": fewer.count,
             "active": routing.active,
             "groups": routing.groups,
             "merge": self.merge,
+            **({"ffn": {"parent": whole, "child": fewer.width}} if neurons or self.size.experts.ffn else {}),
             "layers": rows,
         }
 
@@ -349,11 +273,12 @@ class ExpertCarving:
         checkpoint, finish = self.checkpoint, self.destination.finish
         versions = versions_of("torch", "transformers")
         parent = origin_of(checkpoint.root), fingerprint(checkpoint, progress=self.progress)
-        calibration = self.session.calibration if self.use_is_of_text or fewer.changed else None
+        by_text = self.recipe is None and self.staying.are_told_by_tokens
+        calibration = self.session.calibration if by_text or fewer.changed else None
         if self.recipe is not None:
             calibration = None if self.recipe.calibration is None else dict(self.recipe.calibration)
         plain = document(carved, *parent, calibration, {}, versions)
-        recipe = with_experts(plain, fewer.by_layer, self.gaps, self.merge)
+        recipe = with_experts(plain, fewer.by_layer, self._gaps, self.merge, _in_hex(fewer))
         with new_folder(out, self.destination.force) as folder:
             place = folder / checkpoint.folder.relative_to(checkpoint.root)
             place.mkdir(parents=True, exist_ok=True)
@@ -375,11 +300,6 @@ class ExpertCarving:
                 check_unchanged(shard)  # else the child is of two parents, and its recipe names one
         return carved
 
-    @property
-    def use_is_of_text(self) -> bool:
-        """Return whether tokens told which experts stay."""
-        return self.recipe is None and expert_worth.needs_tokens(self.methods.criterion)
-
     def _verified(self, child: Checkpoint, fewer: FewerExperts) -> Verified:
         """Return the proof: all bytes are the parent's, and so are outputs, where memory holds its layers."""
         if fits(fewer.parent, self.session.compute.limit):
@@ -393,16 +313,10 @@ def _kept(fewer: FewerExperts) -> list[tuple[int, list[int]]]:
     return [(layer, kept.tolist()) for layer, kept in fewer.by_layer.items()]
 
 
-def _by_pairs(pairs: Floats, count: int, groups: int) -> ChosenExperts:
-    """Return the choice by pairs (e, e), from the cache where it was made before."""
-    key = hashlib.sha256(np.ascontiguousarray(pairs).tobytes()).hexdigest()
-    cache = ArrayCache.of("experts by pairs", CHOICE_FORMAT, zerolm.__version__, key, count, groups)
-    row = cache.get("chosen")
-    if row is None:
-        chosen = best_by_pairs(pairs, count, groups)
-        row = {"kept": chosen.kept, "loss": np.array(chosen.loss), "gap": np.array(chosen.gap)}
-        cache.put("chosen", row)
-    return ChosenExperts(row["kept"], float(row["loss"]), float(row["gap"]))
+def _in_hex(fewer: FewerExperts) -> dict[int, list[str]]:
+    """Return the neurons that stay of each expert by layer, as hexadecimal digits; empty where all do."""
+    whole = fewer.parent.layout.sizes.get(NEURONS, 0)
+    return {layer: [to_hex(kept, whole) for kept in rows] for layer, rows in fewer.neurons.items()}
 
 
 def _share(sums: Arrays | None, name: str, kept: Ints) -> float | None:

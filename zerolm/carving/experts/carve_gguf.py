@@ -89,6 +89,10 @@ class GgufExpertCarving:
                 )
             check_new(out, self.destination.force)
         check_alone(self.size, self.methods, rebuilt=self.document is not None)
+        if self.size.experts.ffn is not None:
+            raise ValueError(
+                "a gguf file stores neurons in blocks of several, so that all stay: give no --keep-expert-ffn"
+            )
         if self.size.experts.domains == WORST:
             raise ValueError("--domains worst needs texts, and a gguf file of experts is not run")
         if self.size.experts.merge != NO_MERGE:

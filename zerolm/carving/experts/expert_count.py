@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from zerolm.architecture import Ints
+from zerolm.carving.experts import expert_worth
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.planning.sizes import budgets_of
 from zerolm.carving.request import AUTO, RANDOM, Methods, SizeRequest
@@ -21,20 +23,30 @@ def check_alone(size: SizeRequest, methods: Methods, *, rebuilt: bool = False) -
     """Refuse what cannot stand beside experts; a child that is ``rebuilt`` has the size of its recipe."""
     others = [f"--keep-{name}" for name in size.keep] + (["--space"] if size.space else [])
     others += ["--keep-vocab"] if size.vocabulary.cuts else []
-    if size.experts.keep != AUTO and not rebuilt:
+    if AUTO not in (size.experts.keep, size.experts.ffn) and not rebuilt:
         others += [f"--{name.replace('_', '-')}" for name in size.budgets]
     if others:
         raise ValueError(
-            f"experts are taken out alone: {others[0]} cannot stand beside --keep-experts; "
+            f"experts are taken out alone: {others[0]} cannot stand beside {_flag(size)}; "
             "carve the child again"
         )
-    if size.experts.keep == AUTO and not size.budgets:
-        raise ValueError("--keep-experts auto chooses within budgets: give one such as --max-params 0.7x")
+    if not size.budgets and AUTO in (size.experts.keep, size.experts.ffn):
+        flag = "--keep-experts" if size.experts.keep == AUTO else "--keep-expert-ffn"
+        raise ValueError(f"{flag} auto chooses within budgets: give one such as --max-params 0.7x")
     if methods.plan != "weights":
         raise ValueError("which experts go is told by their criterion: --plan is for other cuts")
     if methods.repair not in ("none", LEAST_SQUARES):
         raise ValueError(
             f"--repair {methods.repair} is for other cuts: experts take {LEAST_SQUARES}, or none"
+        )
+
+
+def check_joint(size: SizeRequest, methods: Methods) -> None:
+    """Refuse to plan experts and neurons together by what does not foretell what both lose in one unit."""
+    if size.experts.keep == size.experts.ffn == AUTO and methods.criterion != expert_worth.SUMMED:
+        raise ValueError(
+            f"experts and neurons are planned together by what both lose, which {methods.criterion} "
+            f"does not tell: give --criterion {expert_worth.SUMMED} and --text, or one of both numbers"
         )
 
 
@@ -48,28 +60,65 @@ def check_merge(text: str | None) -> None:
         )
 
 
+def _flag(size: SizeRequest) -> str:
+    return "--keep-experts" if size.experts.keep is not None else "--keep-expert-ffn"
+
+
 def count_of(size: SizeRequest, routing: Routing, parent: Costs, costs: Callable[[int], Costs]) -> int:
     """Return how many experts a layer keeps: as many as asked, or the most within the budgets.
 
     ``costs`` are those of a child with so many. ``ValueError`` where none can be.
     """
+    counts = counts_of(size, routing)
+    return counts[0] if size.experts.keep != AUTO else most_within(limits_of(size, parent), counts, costs)
+
+
+def counts_of(size: SizeRequest, routing: Routing) -> list[int]:
+    """Return the numbers of experts, ascending, that a request lets a layer keep; one where it says it.
+
+    All stay where it is of neurons alone. So they do by the share 1 beside neurons, where a token is sent to
+    more than one, so that it cannot be a number.
+    """
     request, parallel = size.experts, size.experts.parallel
     if routing.experts % parallel:
         raise ValueError(f"--expert-parallel {parallel} does not divide the {routing.experts} experts")
-    if request.keep != AUTO:
-        return routing.size(str(request.keep), parallel)
+    if request.keep is None or (request.keep == "1" and request.ffn is not None and routing.active > 1):
+        return [routing.experts]
+    return routing.possible(parallel) if request.keep == AUTO else [routing.size(str(request.keep), parallel)]
+
+
+def limits_of(size: SizeRequest, parent: Costs) -> dict[str, int]:
+    """Return budgets by the names of costs; ``ValueError`` for one that is not known of this parent."""
     limits = budgets_of(size.budgets, parent)
-    unknown = next((name for name in limits if name.removeprefix("max_") not in parent), None)
+    named = {name.removeprefix("max_"): limit for name, limit in limits.items()}
+    unknown = next((name for name in named if name not in parent), None)
     if unknown is not None:
-        raise ValueError(f"{unknown} is not known of this parent; {', '.join(parent)} are")
-    for count in reversed(routing.possible(parallel)):
+        raise ValueError(f"max_{unknown} is not known of this parent; {', '.join(parent)} are")
+    return named
+
+
+def largest_within(limits: Costs, counts: Sequence[int], costs: Callable[[int], Costs]) -> int | None:
+    """Return the largest of ``counts`` (ascending) within limits, None without one; costs do not fall."""
+
+    def is_over(count: int) -> bool:
         child = costs(count)
-        over = [name for name, limit in limits.items() if child[name.removeprefix("max_")] > limit]
-        if not over:
-            return count
-    least = child[over[0].removeprefix("max_")]
+        return any(child[name] > limit for name, limit in limits.items())
+
+    fitting = bisect_left(counts, True, key=is_over)
+    return counts[fitting - 1] if fitting else None
+
+
+def most_within(
+    limits: Costs, counts: Sequence[int], costs: Callable[[int], Costs], units: str = "experts a layer"
+) -> int:
+    """Return the largest of ``counts`` of ``units`` within limits; ``ValueError`` tells the least costs."""
+    most = largest_within(limits, counts, costs)
+    if most is not None:
+        return most
+    child = costs(counts[0])
+    name = next(name for name, limit in limits.items() if child[name] > limit)
     raise ValueError(
-        f"{over[0]} {limits[over[0]]} would have to be at least {least}, with {count} experts a layer"
+        f"max_{name} {limits[name]} would have to be at least {child[name]}, with {counts[0]} {units}"
     )
 
 

@@ -22,14 +22,12 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
-from zerolm.architecture import Floats, Ints
-from zerolm.carving.experts.expert_repair import check_inside, inside
+from zerolm.architecture import Ints
+from zerolm.carving.experts.expert_neurons import Neurons, check_inside
 from zerolm.carving.experts.expert_use import ExpertSums, experts_of, summing
 from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA, REAP
 from zerolm.carving.experts.fewer_experts import (
     AXIS,
-    BOTH_NAME,
-    DOWN_NAME,
     ROUTER,
     Changes,
     FewerExperts,
@@ -45,8 +43,6 @@ from zerolm.text.tokens import Tokens
 
 SAMPLED: Final = 4096
 """Tokens at most, spread evenly over the text, on which neurons are compared."""
-UP_NAME: Final = "up_proj"
-BIAS: Final = "_bias"
 
 
 def merged_experts(
@@ -175,67 +171,6 @@ class LayerSeen:
         tokens = hidden[met] if met.any() else hidden
         ours, theirs = (inner.active(expert, tokens) for expert in (centre, member))
         return matched(ours, theirs, inner.weights(centre), inner.weights(member))
-
-
-class Neurons:
-    """The neurons of the experts of a stock module: what each of them is made of, whatever the order.
-
-    ``places`` (p, m) are the p outputs of the matrix before that each of the m neurons has: with a gate two.
-    """
-
-    def __init__(self, experts: Any, family: str) -> None:
-        self.experts = experts
-        self.before = BOTH_NAME if experts.has_gate else UP_NAME
-        self.names = [self.before, DOWN_NAME]
-        self.names += [name + BIAS for name in self.names] if experts.has_bias else []
-        size = experts.down_proj.shape[1 if experts.is_transposed else 2]
-        self.places = _places(experts, size, family) if experts.has_gate else np.arange(size)[None]
-
-    def value(self, name: str, expert: int) -> Floats:
-        """Return a parameter of an expert as the stock class has it."""
-        value: Floats = self.experts.get_parameter(name)[expert].detach().double().cpu().numpy()
-        return value
-
-    def ordered(self, name: str, expert: int, order: Ints) -> Floats:
-        """Return a parameter of an expert whose neurons (m,) come in this order."""
-        value = self.value(name, expert)
-        if name == DOWN_NAME + BIAS:
-            return value
-        is_down = name == DOWN_NAME
-        new = order
-        if not is_down:
-            new = np.empty(self.places.size, np.int64)
-            new[self.places] = self.places[:, order]
-        axis = 0 if value.ndim == 1 or is_down == self.experts.is_transposed else 1
-        return np.take(value, new, axis)
-
-    def weights(self, expert: int) -> Floats:
-        """Return rows of gates and ups beside columns of the down projection: (m, 3 d), ungated (m, 2 d)."""
-        before, down = self.value(self.before, expert), self.value(DOWN_NAME, expert)
-        before, down = (before.T, down) if self.experts.is_transposed else (before, down.T)
-        return np.concatenate([*(before[places] for places in self.places), down], 1)
-
-    @torch.no_grad()
-    def active(self, expert: int, tokens: Tensor) -> Floats:
-        """Return what the neurons of an expert send for tokens (t, d), as (m, t)."""
-        sent: Floats = inside(self.experts, expert, tokens).double().cpu().numpy().T
-        return sent
-
-
-def _places(experts: Any, size: int, family: str) -> Ints:
-    """Return where gates and ups lie, (2, m): one after the other, or in turn, as the stock class takes them.
-
-    ``ValueError`` where neither is so.
-    """
-    drawn = torch.randn(4, 2 * size, generator=torch.Generator().manual_seed(0)).to(experts.down_proj)
-    moved = np.roll(np.arange(size), 1)
-    numbers = np.arange(2 * size)
-    for places in (numbers.reshape(2, size), numbers.reshape(size, 2).T):
-        new = np.empty_like(numbers)
-        new[places] = places[:, moved]
-        if torch.allclose(experts._apply_gate(drawn)[:, moved], experts._apply_gate(drawn[:, new])):
-            return places
-    raise ValueError(f"what experts of a {family} do inside is not known: no --merge")
 
 
 @contextmanager

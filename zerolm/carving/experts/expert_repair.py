@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from zerolm.carving.experts.expert_neurons import check_inside, inside
 from zerolm.carving.experts.expert_use import experts_of
 from zerolm.carving.experts.fewer_experts import DOWN_NAME, Changes, FewerExperts, Matrices
 from zerolm.carving.experts.masked_parent import as_child, replaced, send_on
@@ -37,6 +38,9 @@ SWEEPS: Final = 2
 """How often each expert is solved."""
 ALONE: Final = 1e-3
 """How far, as a share, what a layer adds may be off what its experts send, for no norm to be between."""
+
+Kept = Tensor | slice
+"""The neurons of an expert that stay, or all."""
 
 
 def repaired_experts(
@@ -72,38 +76,6 @@ def repaired_experts(
     return changed, left
 
 
-def inside(experts: Any, expert: int, hidden: Tensor) -> Tensor:
-    """Return what the down projection of an expert reads (n, k) for hidden states (n, d)."""
-    weight = (experts.gate_up_proj if experts.has_gate else experts.up_proj)[expert]
-    read = hidden @ (weight if experts.is_transposed else weight.T)
-    if experts.has_bias:
-        read = read + (experts.gate_up_proj_bias if experts.has_gate else experts.up_proj_bias)[expert]
-    gated = experts._apply_gate(read) if experts.has_gate else experts.act_fn(read)
-    assert isinstance(gated, Tensor)
-    return gated
-
-
-def check_inside(
-    experts: Any, family: str, alone: Callable[..., Tensor], hidden: Tensor, expert: int
-) -> None:
-    """Refuse experts that are not known inside: what ``inside`` says an expert reads is not what it sends.
-
-    ``alone`` is what the experts' module does, ``hidden`` (1, d) a token.
-    """
-    is_usual = all(hasattr(experts, name) for name in ("is_transposed", "has_bias", "has_gate", "down_proj"))
-    if is_usual:
-        weight = experts.down_proj[expert]
-        ours = inside(experts, expert, hidden) @ (weight if experts.is_transposed else weight.T)
-        if experts.has_bias:
-            ours = ours + experts.down_proj_bias[expert]
-        theirs = alone(hidden, torch.full((1, 1), expert, device=hidden.device), hidden.new_ones(1, 1))
-        is_usual = bool((ours - theirs).norm() <= ALONE * theirs.norm())
-    if not is_usual:
-        raise ValueError(
-            f"what experts of a {family} do inside is not known: give --repair none, and no --merge"
-        )
-
-
 class _Walk:
     """The parent and the masked parent, layer after layer: two hidden states of all tokens, and one layer."""
 
@@ -135,15 +107,21 @@ class _Walk:
             for expert in self.fewer.by_layer[layer].tolist():
                 parents = experts.down_proj[expert].detach().float()
                 weight = torch.from_numpy(matrices[expert]).to(parents) if expert in matrices else parents
-                columns = (weight if experts.is_transposed else weight.T).double()  # (k, d)
-                fit, rows = use.fit(experts, expert, columns)
+                whole = (weight if experts.is_transposed else weight.T).double()  # (k, d)
+                kept = self.fewer.neurons_of(layer, expert)
+                neurons = slice(None) if kept is None else torch.from_numpy(kept).to(whole.device)
+                columns = whole[neurons]
+                fit, rows = use.fit(experts, expert, columns, neurons)
                 better = _better(fit, columns)
                 if better is None:
                     continue
-                stored = (better if experts.is_transposed else better.T).float().cpu().numpy()
+                solved = torch.zeros_like(whole)
+                solved[neurons] = better.to(whole)
+                stored = (solved if experts.is_transposed else solved.T).float().cpu().numpy()
                 matrices[expert] = self.fewer.as_stored(layer, DOWN_NAME, stored)
                 new = torch.from_numpy(matrices[expert]).to(columns)
-                use.take(experts, expert, rows, (new if experts.is_transposed else new.T) - columns)
+                change = (new if experts.is_transposed else new.T)[neurons] - columns
+                use.take(experts, expert, rows, change, neurons)
         after = use.error()
         return matrices, after / before if before else 1.0
 
@@ -224,8 +202,11 @@ class _Use:
         rows = sent.any(1).nonzero()[:, 0]
         return rows, (gates * sent)[rows].sum(1, keepdim=True).float()
 
-    def fit(self, experts: Any, expert: int, columns: Tensor) -> tuple[Fit, list[Tensor]]:
-        """Return the moments of an expert of these columns (k, d), and the tokens of each batch."""
+    def fit(self, experts: Any, expert: int, columns: Tensor, neurons: Kept) -> tuple[Fit, list[Tensor]]:
+        """Return the moments of an expert of these columns (k, d), and the tokens of each batch.
+
+        The columns are those of the ``neurons`` (k,) that stay.
+        """
         fit = Fit.empty(*columns.shape, bias=False, device=self.walk.blocks.compute.sums)
         taken = []
         for index in range(len(self.hidden)):
@@ -233,7 +214,7 @@ class _Use:
             taken.append(rows)
             if not len(rows):
                 continue
-            read = gates * inside(experts, expert, self.hidden[index][rows]).float()
+            read = gates * inside(experts, expert, self.hidden[index][rows])[:, neurons].float()
             wanted = self.lacking[index][rows] + read @ columns.to(read)
             scale = self.weights[index][rows]
             read, wanted = scale * read, scale * wanted
@@ -242,12 +223,12 @@ class _Use:
                     moments.add(read[some], wanted[some])
         return fit, taken
 
-    def take(self, experts: Any, expert: int, taken: list[Tensor], change: Tensor) -> None:
-        """Take what an expert sends more, by a change (k, d) of its columns, from what is lacking."""
+    def take(self, experts: Any, expert: int, taken: list[Tensor], change: Tensor, neurons: Kept) -> None:
+        """Take what an expert sends more, by a change (k, d) of some of its columns, from what is lacking."""
         for index, rows in enumerate(taken):
             if len(rows):
                 _, gates = self._rows(index, expert)
-                read = gates * inside(experts, expert, self.hidden[index][rows]).float()
+                read = gates * inside(experts, expert, self.hidden[index][rows])[:, neurons].float()
                 lacking = self.lacking[index]
                 lacking[rows] -= read @ change.to(read)
                 self.lacking[index] = lacking

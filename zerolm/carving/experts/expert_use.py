@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from zerolm.carving.experts.expert_neurons import AT_ONCE, NeuronSums
 from zerolm.carving.experts.fewer_experts import AXIS, expert_layers
 from zerolm.carving.experts.masked_parent import experts_module
 from zerolm.checkpoints import Checkpoint
@@ -21,10 +22,10 @@ from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
-AT_ONCE: Final = 1 << 24
-"""Numbers that experts send at a time (64 MiB)."""
 SINGLE: Final = ("count", "gate", "share", "norm", "square", "gate_norm", "share_norm", "gate_square")
 PAIRS: Final = ("together", "product")
+OF_NEURONS: Final = "neurons"
+"""The sums of each neuron of each expert (``NeuronSums``), beside those of experts."""
 STATES: Final = "states"
 ARGUMENTS: Final = 3
 """What modules of experts are called with: hidden states, the numbers of experts, their gates."""
@@ -66,18 +67,20 @@ def expert_use(
     tokens: Tokens,
     *,
     batch: int = 8,
+    neurons: bool = False,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     progress: Progress = silent,
 ) -> dict[int, Arrays]:
-    """Return the sums (``ExpertSums``) of each layer with experts.
+    """Return the sums (``ExpertSums``) of each layer with experts, and of their ``neurons`` where wanted.
 
     One layer is in memory at a time. What a killed run has done is in the cache, the hidden states behind
-    its last layer among them. ``ValueError`` for experts that are not called with their gates.
+    its last layer among them; what it has without neurons is done again for them. ``ValueError`` for experts
+    that are not called with their gates.
     """
     layers, use = expert_layers(checkpoint), dict[int, Arrays]()
     for layer in layers:
         row = cache.get(f"layer-{layer}")
-        if row is None:
+        if row is None or (neurons and OF_NEURONS not in row):
             break
         use[layer] = row
     if len(use) == len(layers):
@@ -86,7 +89,7 @@ def expert_use(
     _resume(stream, cache, layers[len(use)])
     for layer in layers[len(use) :]:
         progress("sending tokens through the experts", layer, checkpoint.layout.depth)
-        use[layer] = _sums(checkpoint, stream, layer)
+        use[layer] = _sums(checkpoint, stream, layer, neurons)
         cache.put(f"layer-{layer}", use[layer])
         if layer != layers[-1]:
             _keep(stream, cache)
@@ -94,16 +97,24 @@ def expert_use(
     return use
 
 
-def _sums(checkpoint: Checkpoint, stream: Stream, layer: int) -> Arrays:
+def _sums(checkpoint: Checkpoint, stream: Stream, layer: int, neurons: bool) -> Arrays:
     """Return the sums of a layer, through which the stream is sent; nothing holds the layer then."""
     stream.before(layer)
     sums, blocks = ExpertSums(checkpoint.layout.sizes[AXIS]), stream.blocks
     experts = experts_of(checkpoint, blocks.layer(layer).module, layer)
-    masks = iter([blocks.tokens(index).reshape(-1) for index in range(len(blocks.batches))])
-    with stand_ins([experts], [summing(experts, sums, masks)]):
+    masks = [blocks.tokens(index).reshape(-1) for index in range(len(blocks.batches))]
+    inner, left = NeuronSums(experts, checkpoint.family.name), iter(masks)
+    each = summing(experts, sums, iter(masks))
+
+    def forward(hidden: Tensor, numbers: Tensor, gates: Tensor) -> Tensor:
+        mask = next(left)
+        inner.add(hidden[mask], numbers[mask], gates[mask])
+        return each(hidden, numbers, gates)
+
+    with stand_ins([experts], [forward if neurons else each]):
         for _ in stream.through(layer):
             pass
-    return sums.arrays
+    return sums.arrays | ({OF_NEURONS: inner.worth} if neurons else {})
 
 
 def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:

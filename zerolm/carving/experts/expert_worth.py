@@ -21,6 +21,8 @@ Worth = Callable[[Arrays], Floats]
 AIMER: Final = "aimer"
 RANDOM: Final = "random"
 REAP: Final = "reap"
+SUMMED: Final = "hope_moments"
+"""The criterion whose losses are squared lengths summed over tokens, as the worths of neurons are."""
 TOKENS: Final = "tokens"
 PAIRS: Final = "pairs"
 
@@ -55,7 +57,7 @@ for _name, _worth, _source in (
     EXPERT_CRITERIA.add(Entry(_name, _worth, _source, (TOKENS,)))
 for _name, _worth, _source in (
     ("hope", _together, "mean product of what two experts send to a token that meets both"),
-    ("hope_moments", _total("product"), "sum of that product over all tokens: positive semidefinite"),
+    (SUMMED, _total("product"), "sum of that product over all tokens: positive semidefinite"),
 ):
     EXPERT_CRITERIA.add(Entry(_name, _worth, _source, (TOKENS, PAIRS)))
 EXPERT_CRITERIA.add(Entry(AIMER, None, "how unevenly the weights are spread: even ones go first"))

@@ -22,6 +22,11 @@ from zerolm.families.values import part_at
 
 AXIS: Final = "experts"
 """The label of an axis with one row for each expert: of routers, their biases, scales, matrices of all."""
+NEURONS: Final = "expert_ffn"
+"""The label of an axis with one row, or one for each part of its units, for each neuron of an expert."""
+SHARED: Final = "shared"
+OF_SHARED: Final = "shared*expert_ffn"
+"""How wide shared experts are where the configuration counts them by the width of the others."""
 ROUTER: Final = "router"
 DOWN: Final = "experts_down"
 DOWN_NAME: Final = "down_proj"
@@ -41,16 +46,30 @@ class FewerExperts:
 
     All layers keep as many: stock classes have one number for all. ``changed`` are by layer what takes the
     place of the parent's: experts that others were merged into, down projections that were solved again.
+    ``neurons`` are by layer those (e, n) that stay of each such expert, ascending; all where it is
+    empty. What has changed has all neurons of the parent.
     """
 
     parent: Checkpoint
     by_layer: Mapping[int, Ints]
     changed: Mapping[int, Changes] = field(default_factory=dict)
+    neurons: Mapping[int, Ints] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
         """How many experts a layer keeps."""
         return len(next(iter(self.by_layer.values())))
+
+    @property
+    def width(self) -> int:
+        """How many neurons an expert keeps."""
+        kept = next(iter(self.neurons.values()), None)
+        return self.parent.layout.sizes.get(NEURONS, 0) if kept is None else kept.shape[1]
+
+    def neurons_of(self, layer: int, expert: int) -> Ints | None:
+        """Return the neurons (n,) that stay of an expert that stays; None where all do."""
+        kept = self.neurons.get(layer)
+        return None if kept is None else kept[int(self.by_layer[layer].searchsorted(expert))]
 
     def outgoing(self) -> list[Outgoing]:
         """Return the child's tensors in the order of the parent's files, read when their turn comes.
@@ -73,21 +92,34 @@ class FewerExperts:
             place = int(kept.searchsorted(slot.expert))
             if place == len(kept) or kept[place] != slot.expert:
                 return []
-            name, matrix = _renamed(info.name, slot.expert, place), self._changed(slot).get(slot.expert)
-            if matrix is not None:
-                return [Outgoing(name, info.dtype, info.shape, lambda: [_stored(matrix, info)])]
-            return [_whole(_renamed(part.name, slot.expert, place), part) for part in info.stored]
+            expert, narrow = slot.expert, self._narrow(slot)
+            name = _renamed(info.name, expert, place)
+            if narrow is None and expert not in self._changed(slot):
+                return [_whole(_renamed(part.name, expert, place), part) for part in info.stored]
+            shape = _resized(info.shape, narrow, self.width)
+            return [Outgoing(name, info.dtype, shape, lambda: self._expert(info, slot, expert))]
         if AXIS not in slot.axes:
             return [_whole(part.name, part) for part in info.stored]
-        axis = slot.axes.index(AXIS)
-        if self._changed(slot):
-            shape = (len(kept), *info.shape[1:])
+        axis, narrow = slot.axes.index(AXIS), self._narrow(slot)
+        if self._changed(slot) or narrow is not None:
+            shape = (len(kept), *_resized(info.shape[1:], narrow, self.width))
             return [Outgoing(info.name, info.dtype, shape, lambda: self._experts(info, slot, kept))]
         if isinstance(info, PackedTensor) and not (slot.of_experts and axis == 0):
             raise ValueError(
                 f"tensor {info.name!r} is stored in {info.dtype}, whose blocks hold rows of several experts"
             )
         return [_rows(part, axis, kept) for part in info.stored]
+
+    def _narrow(self, slot: Slot) -> tuple[int, Ints] | None:
+        """Return the axis along which an expert's tensor gets shorter, and where neurons lie on it, (p, m).
+
+        Each neuron has p places: two where gates and up projections are fused. None where nothing leaves.
+        """
+        if not self.neurons or not slot.of_experts:
+            return None
+        axes = slot.axes[1:] if slot.expert is None else slot.axes
+        every = (neuron_places(self.parent, label) for label in axes)
+        return next(((axis, places) for axis, places in enumerate(every) if places is not None), None)
 
     def _changed(self, slot: Slot) -> Matrices:
         """Return the new values of a tensor by expert, none where it is as it was.
@@ -106,10 +138,23 @@ class FewerExperts:
 
     def _experts(self, info: TensorInfo, slot: Slot, kept: Ints) -> Iterable[Chunk]:
         """Yield what stays of a tensor of all experts, the new ones among them."""
-        changed = self._changed(slot)
         for expert in kept.tolist():
-            matrix, one = changed.get(expert), info.one(expert)
+            yield from self._expert(info.one(expert), slot, expert)
+
+    def _expert(self, one: TensorInfo, slot: Slot, expert: int) -> Iterable[Chunk]:
+        """Yield what stays of the tensor of one expert, new or as it was."""
+        matrix, narrow = self._changed(slot).get(expert), self._narrow(slot)
+        if narrow is None:
             yield Span(one.file, one.start, one.end) if matrix is None else _stored(matrix, one)
+            return
+        axis, places = narrow
+        neurons = self.neurons_of(slot.layer or 0, expert)
+        rows = np.sort(places[:, neurons].reshape(-1))
+        if matrix is None:
+            yield from sliced(one, {axis: rows})
+        else:
+            turned = matrix if matrix.shape == one.shape else matrix.T
+            yield narrowed(turned.take(rows, axis), one.dtype)
 
     def as_stored(self, layer: int, name: str, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a value of a parameter of a layer's experts as its stored type rounds it."""
@@ -130,6 +175,8 @@ class FewerExperts:
         if described.field:
             part[described.field] = self.count
         part |= {name: self.count for name in described.also if name in part}
+        if self.neurons:
+            part = with_neurons(parent, part, self.width)
         return renumbered(part if at is None else config | {at: part}, self.by_layer)
 
     def shaped(self) -> Checkpoint:
@@ -148,6 +195,43 @@ class FewerExperts:
             tensors = packed_tensors(packing_of(quantisation), tensors)
         layout = Layout.of(parent.family, config, tensors)
         return replace(parent, config=config, layout=layout, tensors=tensors, shards=())
+
+
+def with_neurons(checkpoint: Checkpoint, config: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Return a configuration whose experts have so many neurons, and whose shared ones are as wide as before.
+
+    Where shared experts are counted by the width of the others there are more of them then, in one matrix as
+    before. ``ValueError`` where that is no whole number, or no field says the width.
+    """
+    layout, sizes = checkpoint.layout, checkpoint.family.config.sizes
+    described = sizes[NEURONS]
+    if not described.field:  # as wide as another
+        described = sizes.get(str(described.default), described)
+    if not described.field:
+        raise ValueError(f"no field of a {checkpoint.family.name} says how wide its experts are")
+    changed = {described.field: count} | {name: count for name in described.also if name in config}
+    shared = layout.sizes.get(SHARED, 0)
+    if shared and sizes["shared_ffn"].default == OF_SHARED:
+        number, rest = divmod(shared * layout.sizes[NEURONS], count)
+        if rest:
+            raise ValueError(
+                f"shared experts are {shared * layout.sizes[NEURONS]} wide, a multiple of the width of the "
+                f"others, and {count} does not divide it"
+            )
+        names = (sizes[SHARED].field, *(name for name in sizes[SHARED].also if name in config))
+        changed |= {str(name): number for name in names}
+    return {**config, **changed}
+
+
+def neuron_places(checkpoint: Checkpoint, label: str) -> Ints | None:
+    """Return where the neurons of an expert lie along an axis, (p, m), p 2 with gates in it; else None."""
+    size = checkpoint.layout.sizes.get(NEURONS, 0)
+    labels, axis = label.split("+"), checkpoint.family.config.axes.get(label)
+    if all(one == NEURONS for one in labels):  # one after the other
+        return np.arange(len(labels) * size).reshape(len(labels), size)
+    if axis is not None and axis.each == NEURONS:  # in turn
+        return np.arange(checkpoint.layout.sizes[label]).reshape(size, -1).T
+    return None
 
 
 def expert_layers(checkpoint: Checkpoint) -> list[int]:
@@ -176,6 +260,14 @@ def _stored(matrix: NDArray[np.float32], info: TensorInfo) -> Chunk:
     """Return a matrix as a stored one is: of its type, and turned where that is."""
     shape = info.shape[-2:]
     return narrowed(matrix if matrix.shape == shape else matrix.T, info.dtype)
+
+
+def _resized(shape: tuple[int, ...], narrow: tuple[int, Ints] | None, width: int) -> tuple[int, ...]:
+    """Return the shape of an expert's tensor with fewer neurons along an axis."""
+    if narrow is None:
+        return shape
+    axis, places = narrow
+    return (*shape[:axis], len(places) * width, *shape[axis + 1 :])
 
 
 def _whole(name: str, info: TensorInfo) -> Outgoing:

@@ -1,4 +1,5 @@
-"""The proof: a child sends what its parent does whose routers cannot choose the experts that have gone."""
+"""The proof: a child sends what its parent does that can neither choose experts that have gone, nor send what
+neurons that have gone would."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts.fewer_experts import DOWN, ROUTER, FewerExperts
+from zerolm.carving.experts.fewer_experts import DOWN, DOWN_NAME, ROUTER, FewerExperts
 from zerolm.carving.export.verify import Verified, apart, outputs, within_rounding
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
@@ -125,11 +126,13 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts, *, seed: int = 0
 
 @contextmanager
 def as_child(module: nn.Module, fewer: FewerExperts, layer: int) -> Iterator[None]:
-    """Within, a layer of the parent sends what the child's does: some experts gone, others changed."""
+    """Within, a layer of the parent sends what the child's does: experts gone, others changed or narrower."""
     changes = fewer.changed.get(layer, {})
     with ExitStack() as stack:
         if any(changes.values()):
             stack.enter_context(replaced(experts_module(fewer.parent, module, layer), changes))
+        if fewer.neurons:
+            stack.enter_context(silenced(experts_module(fewer.parent, module, layer), fewer, layer))
         stack.enter_context(masked(module, fewer, layer))
         yield
 
@@ -156,6 +159,22 @@ def replaced(experts: nn.Module, changes: Mapping[str, Mapping[int, Any]]) -> It
     finally:
         for name, parameter in before.items():
             setattr(experts, name, parameter)
+
+
+@contextmanager
+def silenced(experts: nn.Module, fewer: FewerExperts, layer: int) -> Iterator[None]:
+    """Within, neurons that have gone of the experts that stay send nothing: their columns are zero."""
+    before = experts.get_parameter(DOWN_NAME)
+    down = before.detach().clone()
+    axis = 0 if getattr(experts, "is_transposed", False) else 1
+    for expert, kept in zip(fewer.by_layer[layer].tolist(), fewer.neurons[layer], strict=True):
+        gone = np.setdiff1d(np.arange(down[expert].shape[axis]), kept)
+        down[expert].index_fill_(axis, torch.from_numpy(gone).to(down.device), 0.0)
+    try:
+        setattr(experts, DOWN_NAME, nn.Parameter(down, requires_grad=False))
+        yield
+    finally:
+        setattr(experts, DOWN_NAME, before)
 
 
 def experts_module(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:

@@ -49,6 +49,8 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
             f"the others are merged into them ({recipe['merge']})" if recipe.get("merge") else "as they were"
         )
         lines += [f"experts: {len(recipe['experts'][0]['kept'])} of each layer stay, {rest}"]
+        for text in recipe["experts"][0].get("neurons", [])[:1]:
+            lines += [f"neurons: {int(text, 16).bit_count()} of each expert stay"]
     if kind != recipe["family"] and not is_gguf:
         lines += [f"a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}"]
     losses = ", ".join(f"{name} {loss:.4g}" for name, loss in recipe["losses"].items())

@@ -1,0 +1,300 @@
+"""The worth of neurons of experts, and how many of both stay within budgets, against plain computations."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from carvings import carve
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from saved_mixtures import mixture
+from transformers import AutoModelForCausalLM
+
+from zerolm.carving.experts.expert_use import expert_use
+from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
+from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
+from zerolm.carving.experts.neuron_worth import best_neurons, by_weights, lost
+from zerolm.carving.planning.part_costs import StoredCosts
+from zerolm.carving.planning.sizes import costs_of
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.io.cache import ArrayCache
+from zerolm.networks.opener import mapped_model
+from zerolm.text.calibration import tokens_of
+from zerolm.text.tokens import Tokens
+
+KINDS = ["qwen3_moe", "qwen2_moe", "mixtral", "gpt_oss", "deepseek_v3", "olmoe", "gemma4_text"]
+FILE = "model.safetensors"
+
+
+def tokens() -> Tokens:
+    return Tokens(torch.randint(64, (6, 12), generator=torch.Generator().manual_seed(0)), seed=0)
+
+
+@torch.no_grad()
+def by_hooks(folder: Path, ids: torch.Tensor) -> dict[int, torch.Tensor]:
+    """Return for each neuron the squared length of what it adds, summed over tokens: vector by vector."""
+    model: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
+    seen: dict[int, tuple[Any, ...]] = {}
+    for name, module in model.named_modules():
+        if name.endswith(".experts") and hasattr(module, "down_proj"):
+            layer = int(name.split("layers.")[1].split(".")[0])
+            module.register_forward_pre_hook(lambda m, a, layer=layer: seen.update({layer: (m, *a)}))
+    model(input_ids=ids, use_cache=False)
+    sums = {}
+    for layer, (experts, x, index, gates) in seen.items():
+        rows = []
+        for expert, (up, down) in enumerate(zip(experts.gate_up_proj, experts.down_proj, strict=True)):
+            if hasattr(experts, "gate_up_proj_bias"):
+                h, columns = experts._apply_gate(x @ up + experts.gate_up_proj_bias[expert]), down
+            else:
+                gate, rest = (x @ up.T).chunk(2, -1)
+                h, columns = experts.act_fn(gate) * rest, down.T
+            g = (gates * (index == expert)).sum(1)
+            sent = g[:, None, None] * h[:, :, None] * columns  # (t, m, d)
+            rows.append(sent.double().square().sum((0, 2)))
+        sums[layer] = torch.stack(rows)
+    return sums
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_of_neurons_are_those_of_hooks_on_the_stock_model(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few tokens at a time, too."""
+    monkeypatch.setattr("zerolm.carving.experts.expert_neurons.AT_ONCE", 200)
+    folder, text = mixture(tmp_path / "parent", kind), tokens()
+    checkpoint = Checkpoint.open(folder)
+    use = expert_use(checkpoint, mapped_model(checkpoint), text, batch=4, neurons=True)
+    twin = by_hooks(folder, text.ids)
+    assert use.keys() == twin.keys()
+    for layer, sums in use.items():
+        wanted = twin[layer].numpy()
+        np.testing.assert_allclose(sums["neurons"], wanted, rtol=1e-5, atol=1e-7 * wanted.max())
+
+
+def test_sums_that_were_kept_without_neurons_are_not_taken_for_those_with_them(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(mixture(tmp_path / "parent", "mixtral"))
+    cache, model = ArrayCache(tmp_path / "cache"), mapped_model(checkpoint)
+    plain = expert_use(checkpoint, model, tokens(), cache=cache)
+    assert all("neurons" not in sums for sums in plain.values())
+    more = expert_use(checkpoint, model, tokens(), neurons=True, cache=cache)
+    model.forward = None  # type: ignore[assignment, method-assign]
+    for neurons in (True, False):  # both from the cache now
+        again = expert_use(checkpoint, model, tokens(), neurons=neurons, cache=cache)
+        for layer, sums in again.items():
+            np.testing.assert_array_equal(sums["neurons"], more[layer]["neurons"])
+            for name, values in plain[layer].items():
+                np.testing.assert_allclose(sums[name], values, rtol=1e-6)
+
+
+def test_the_neurons_of_most_worth_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each expert its own, by the sums of the pass over the text."""
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    folder = mixture(tmp_path / "parent", "qwen3_moe")
+    text: dict[str, Any] = {"text": "random", "sequences": 6, "length": 12}
+    flags: dict[str, Any] = {"criterion": "hope_moments", **text}
+    carved = carve(folder, tmp_path / "child", keep_experts="4", keep_expert_ffn="16", **flags)
+    twin = by_hooks(folder, tokens_of(Checkpoint.open(folder), **text).ids)
+    assert carved.experts is not None
+    recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
+    for row, told in zip(recipe["experts"], carved.experts["layers"], strict=True):
+        gone = 0.0
+        for expert, digits in zip(row["kept"], row["neurons"], strict=True):
+            worth = twin[row["layer"]][expert].numpy()
+            stays = np.array([bit == "1" for bit in f"{int(digits, 16):024b}"])
+            assert stays.sum() == 16
+            assert worth[stays].min() >= worth[~stays].max()
+            gone += worth[~stays].sum()
+        assert told["neurons"]["loss"] == pytest.approx(gone, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "granitemoe", "nemotron_h"])
+def test_by_weights_a_neuron_is_worth_the_product_of_its_lengths(kind: str, tmp_path: Path) -> None:
+    folder = mixture(tmp_path / "parent", kind)
+    checkpoint, stored = Checkpoint.open(folder), load_file(folder / FILE)
+    layer, ledger = 2, ledger_of(checkpoint)
+    worth = by_weights(checkpoint, layer, ledger)
+    for expert in range(8):
+        if kind in ("gpt_oss", "granitemoe"):
+            inside = [
+                value for name, value in stored.items() if f"layers.{layer}." in name and value.ndim == 3
+            ]
+            up, down = sorted((value[expert].double() for value in inside), key=lambda x: -x.numel())
+            rows, columns = (up.T, down) if kind == "gpt_oss" else (up, down.T)
+            both = (rows[::2], rows[1::2]) if kind == "gpt_oss" else rows.chunk(2)
+        else:
+            named = {
+                name.split(".")[-2]: value.double()
+                for name, value in stored.items()
+                if f"layers.{layer}." in name and f"experts.{expert}." in name
+            }
+            columns = named.pop("down_proj").T
+            both = tuple(named.values())
+        product = columns.norm(dim=1)
+        for part in both:
+            product = product * part.norm(dim=1)
+        np.testing.assert_allclose(worth[expert], product.numpy(), rtol=1e-5)
+
+
+def test_scales_that_change_nothing_of_the_network_change_no_worth(tmp_path: Path) -> None:
+    """Up times 4 and down by 4 is the same network."""
+    folder = mixture(tmp_path / "parent", "olmoe")
+    checkpoint = Checkpoint.open(folder)
+    before = by_weights(checkpoint, 1, ledger_of(checkpoint))
+    stored = load_file(folder / FILE)
+    for name, value in stored.items():
+        value *= 4.0 if "up_proj" in name else 0.25 if "down_proj" in name else 1.0
+    save_file(stored, folder / FILE, {"format": "pt"})
+    checkpoint = Checkpoint.open(folder)
+    np.testing.assert_allclose(by_weights(checkpoint, 1, ledger_of(checkpoint)), before, rtol=1e-6)
+
+
+@given(st.integers(1, 4), st.integers(1, 6), st.data())
+def test_what_stays_and_what_is_lost_are_all_that_there_is(
+    experts: int, size: int, data: st.DataObject
+) -> None:
+    count = data.draw(st.integers(0, size))
+    values = st.lists(st.integers(0, 9), min_size=experts * size, max_size=experts * size)
+    worth = np.array(data.draw(values), float).reshape(experts, size)
+    kept, gone = best_neurons(worth, count), lost(worth)[:, count]
+    assert kept.shape == (experts, count)
+    for row, numbers, loss in zip(worth, kept, gone, strict=True):
+        least = min(sum(row[list(left)]) for left in combinations(range(size), size - count))
+        assert loss == least == row.sum() - row[numbers].sum()
+        assert (np.diff(numbers) > 0).all()
+
+
+def test_a_worth_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="no number"):
+        best_neurons(np.array([[1.0, np.nan]]), 1)
+
+
+@given(st.data())
+def test_the_joint_plan_loses_least_of_all_pairs(data: st.DataObject) -> None:
+    """Fewer experts lose no less, more neurons of as many experts no more; costs rise with both."""
+    counts, widths = 5, 4
+    steps = st.lists(st.integers(0, 5), min_size=counts, max_size=counts)
+    alone = np.cumsum(data.draw(steps))[::-1]  # by the number of experts, falling
+    rows = [
+        np.cumsum(data.draw(st.lists(st.integers(0, 9), min_size=widths, max_size=widths)))[::-1]
+        for _ in range(counts)
+    ]
+    limit = data.draw(st.integers(0, 25))
+
+    def fits(count: int, width: int) -> bool:
+        return (count + 1) * (width + 1) <= limit
+
+    def most(count: int) -> int | None:
+        return max((width for width in range(widths) if fits(count, width)), default=None)
+
+    pairs = [pair for pair in product(range(counts), range(widths)) if fits(*pair)]
+    if not pairs:
+        with pytest.raises(ValueError, match="within the budgets"):
+            least_lost(range(counts), most, lambda c: float(alone[c]), lambda c, w: float(rows[c][w]))
+        return
+    plan = least_lost(range(counts), most, lambda c: float(alone[c]), lambda c, w: float(rows[c][w]))
+    assert fits(plan.experts, plan.neurons)
+    assert plan.lost == alone[plan.experts] + rows[plan.experts][plan.neurons]
+    assert plan.lost == min(alone[count] + rows[count][width] for count, width in pairs)
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "deepseek_v3", "nemotron_h", "gemma4_text"])
+def test_costs_between_corners_are_those_of_the_child(kind: str, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(mixture(tmp_path / "parent", kind))
+    layers, whole = expert_layers(checkpoint), checkpoint.layout.sizes["expert_ffn"]
+
+    def costs(count: int, width: int) -> dict[str, int]:
+        kept = {layer: np.arange(count) for layer in layers}
+        neurons = {layer: np.tile(np.arange(width), (count, 1)) for layer in layers}
+        return costs_of(FewerExperts(checkpoint, kept, neurons=neurons).shaped(), StoredCosts())
+
+    counts, widths = range(2, 9, 2), range(8, whole + 1, 8)
+    between = CornerCosts.of(counts, widths, costs)
+    assert len(between.corners) == 4
+    for count, width in product(counts, widths):
+        assert between(count, width) == costs(count, width)
+    assert CornerCosts.of([4], [16], costs)(4, 16) == costs(4, 16)
+
+
+@pytest.mark.parametrize("kind", ["mixtral", "deepseek_v3"])
+@pytest.mark.parametrize(
+    "budget", [{"max_params": "0.7x"}, {"max_params": "0.8x", "max_active_params": "0.95x"}]
+)
+def test_both_are_planned_as_by_trying_all(
+    kind: str, budget: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All numbers of experts and neurons, all choices of experts, on the sums of the pass."""
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    folder = mixture(tmp_path / "parent", kind)
+    flags: dict[str, Any] = {"text": "random", "sequences": 6, "length": 12, "criterion": "hope_moments"}
+    carved = carve(folder, keep_experts="auto", keep_expert_ffn="auto", budgets=budget, **flags)
+    checkpoint = Checkpoint.open(folder)
+    calibration = tokens_of(checkpoint, "random", sequences=6, length=12)
+    use = expert_use(checkpoint, mapped_model(checkpoint), calibration, neurons=True)
+    whole, layers = checkpoint.layout.sizes["expert_ffn"], expert_layers(checkpoint)
+    parent = costs_of(checkpoint, StoredCosts())
+    best: tuple[float, int, int] | None = None
+    for count in range(8, 1, -1) if kind == "mixtral" else (8, 6, 4):
+        chosen, alone = {}, 0.0
+        for layer in layers:
+            pairs = use[layer]["product"]
+            sets = [
+                list(gone)
+                for gone in combinations(range(8), 8 - count)
+                if kind == "mixtral" or 2 * sum(expert < 4 for expert in gone) == 8 - count
+            ]
+            losses = [pairs[np.ix_(gone, gone)].sum() for gone in sets]
+            gone = sets[int(np.argmin(losses))]
+            alone += min(losses)
+            chosen[layer] = np.setdiff1d(np.arange(8), gone)
+        for width in range(whole, 7, -8):
+            neurons = {layer: np.tile(np.arange(width), (count, 1)) for layer in layers}
+            child = costs_of(FewerExperts(checkpoint, chosen, neurons=neurons).shaped(), StoredCosts())
+            names = {name.removeprefix("max_"): float(share[:-1]) for name, share in budget.items()}
+            if any(child[name] > share * parent[name] for name, share in names.items()):
+                continue
+            more = sum(
+                np.sort(use[layer]["neurons"][chosen[layer]], axis=1)[:, : whole - width].sum()
+                for layer in layers
+            )
+            if best is None or alone + more < best[0] * (1 - 1e-9):
+                best = (alone + more, count, width)
+    assert best is not None
+    assert carved.experts is not None
+    assert (carved.experts["child"], carved.experts["ffn"]["child"]) == best[1:]
+    told = sum(row["loss"] + row.get("neurons", {}).get("loss", 0.0) for row in carved.experts["layers"])
+    assert told == pytest.approx(best[0], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{"keep_experts": "6", "keep_expert_ffn": "auto"}, {"keep_experts": "auto", "keep_expert_ffn": "32"}],
+)
+def test_with_one_number_the_other_is_the_most_within_the_budget(
+    sizes: dict[str, str], tmp_path: Path
+) -> None:
+    folder = mixture(tmp_path / "parent", "mixtral")
+    checkpoint = Checkpoint.open(folder)
+    carved = carve(folder, **sizes, criterion="aimer", budgets={"max_params": "0.6x"})
+    assert carved.experts is not None
+    count, width = carved.experts["child"], carved.experts["ffn"]["child"]
+    assert str(count if sizes["keep_experts"] != "auto" else width) in sizes.values()
+
+    def params(count: int, width: int) -> int:
+        layers = expert_layers(checkpoint)
+        neurons = {layer: np.tile(np.arange(width), (count, 1)) for layer in layers}
+        kept = {layer: np.arange(count) for layer in layers}
+        return sum(tensor.bytes // 4 for tensor in FewerExperts(checkpoint, kept, neurons=neurons).outgoing())
+
+    limit = 0.6 * carved.costs["parent"]["params"]
+    more = params(count, width + 8) if sizes["keep_experts"] == "6" else params(count + 1, width)
+    assert carved.costs["child"]["params"] == params(count, width) <= limit < more
+    with pytest.raises(ValueError, match="max_params 10 would have to be at least"):
+        carve(folder, **sizes, criterion="aimer", budgets={"max_params": 10})

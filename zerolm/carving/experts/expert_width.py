@@ -1,0 +1,143 @@
+"""How many neurons each expert has, and may keep: one number for all, in a field of the configuration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+
+from zerolm.architecture import Ints
+from zerolm.carving.experts.fewer_experts import NEURONS, expert_layers, with_neurons
+from zerolm.carving.planning.sizes import EXPERTS_MULTIPLE
+from zerolm.carving.request import SizeRequest
+from zerolm.checkpoints import Checkpoint
+from zerolm.families.config import sizes_of
+from zerolm.families.values import part_at
+from zerolm.settings.units import parse_amount, parse_share
+
+HEX: Final = "0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class ExpertWidth:
+    """The neurons of an expert of the parent (``whole``), and the numbers ``possible``, ascending.
+
+    Stock classes multiply all experts at once, by rows of a multiple of eight numbers.
+    """
+
+    whole: int
+    step: int
+    possible: tuple[int, ...]
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, request: SizeRequest) -> ExpertWidth:
+        """Return the width of a checkpoint's experts; ``ValueError`` where that alone cannot be another."""
+        family, whole = checkpoint.family, checkpoint.layout.sizes.get(NEURONS, 0)
+        if not family.has_experts or not whole or not expert_layers(checkpoint):
+            raise ValueError(f"a {family.name} like this one has no experts whose neurons could leave")
+        if checkpoint.packed:
+            raise ValueError(
+                "the parent is stored quantised, in blocks of several neurons: give no --keep-expert-ffn"
+            )
+        step = math.lcm(EXPERTS_MULTIPLE, request.multiple_of or 1, request.tensor_parallel)
+        slots = checkpoint.layout.slots.items()
+        others = {
+            label: name
+            for name, slot in slots
+            if not slot.of_experts
+            for axis in slot.axes
+            for label in axis.split("+")
+        }
+        faults = {count: _fault(checkpoint, count, others) for count in range(step, whole, step)}
+        if faults and all(faults.values()):
+            raise ValueError(next(iter(faults.values())))
+        possible = [count for count, fault in faults.items() if not fault]
+        return cls(whole, step, (*possible, whole))
+
+    def checked(self, neurons: Mapping[int, Ints]) -> Mapping[int, Ints]:
+        """Return the neurons (e, n) by layer of a recipe; ``ValueError`` where they do not fit the parent."""
+        sizes = {rows.shape[1] for rows in neurons.values()}
+        if len(sizes) != 1 or not sizes <= {*self.possible}:
+            raise ValueError("the recipe keeps other numbers of neurons than experts of its parent can have")
+        return neurons
+
+    def size(self, text: str) -> tuple[int, str]:
+        """Return how many neurons ``512``, ``0.75`` or ``0.75x`` keep, and what is to be said of rounding.
+
+        A share is rounded to the nearest number that can be, of two the larger; ``ValueError`` for a number
+        that cannot be.
+        """
+        share = parse_share(text) or parse_share(f"{text}x" if "." in text else None)
+        try:
+            exact = (
+                Decimal(share[:-1]) * self.whole if share else Decimal(parse_amount("keep_expert_ffn", text))
+            )
+        except ValueError:
+            raise ValueError(
+                "--keep-expert-ffn takes a number of neurons, a share such as 0.75, or auto, not "
+                f"{text[:40]!r}"
+            ) from None
+        if share and not 0 < Decimal(share[:-1]) <= 1:
+            raise ValueError(f"--keep-expert-ffn {text} is no share of the neurons: it must lie in 0 to 1")
+        near = min(self.possible, key=lambda count: (abs(count - exact), -count))
+        if near == exact:
+            return near, ""
+        if share:
+            return near, f"{text} of {self.whole} neurons of an expert is {exact.normalize():f}: {near} stay"
+        raise ValueError(
+            f"--keep-expert-ffn {text}: an expert has {self.whole} neurons, of which a multiple of "
+            f"{self.step} may stay, where shared experts are no wider then; the nearest that can be is {near}"
+        )
+
+
+def _fault(checkpoint: Checkpoint, count: int, others: Mapping[str, str]) -> str:
+    """Return why experts cannot have so many neurons and all else stay as wide; empty where they can.
+
+    ``others`` are the axes of what is of no expert, each with the name of a tensor.
+    """
+    family, layout, config = checkpoint.family, checkpoint.layout, checkpoint.config
+    at = part_at(family, config)
+    try:
+        part = with_neurons(checkpoint, config if at is None else config[at], count)
+        sizes = sizes_of(family, part if at is None else {**config, at: part}).sizes
+    except ValueError as error:
+        return str(error)
+    name = next(
+        (others[label] for label in sizes if label in others and sizes[label] != layout.sizes[label]), ""
+    )
+    return name and (
+        f"experts of a {family.name} have their width in common with {name!r}: neurons of experts alone "
+        "cannot leave"
+    )
+
+
+def to_hex(kept: Ints, whole: int) -> str:
+    """Return the neurons that stay (n,) of ``whole`` as hexadecimal digits, the first the highest bit."""
+    mask = np.zeros(whole, bool)
+    mask[kept] = True
+    return np.packbits(mask).tobytes().hex()
+
+
+def from_hex(text: Any, whole: int) -> Ints:
+    """Return the neurons, ascending, that ``to_hex`` wrote; ``ValueError`` where it did not."""
+    digits = 2 * -(-whole // 8)
+    sound = isinstance(text, str) and len(text) == digits and not set(text) - set(HEX)
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8)) if sound else np.zeros(0, np.uint8)
+    if not bits.any() or bits[whole:].any():
+        raise ValueError(f"its neurons are {str(text)[:40]!r}, not bits of {whole} as {digits} digits")
+    return np.flatnonzero(bits)
+
+
+def layer_from_hex(row: Mapping[str, Any], whole: int) -> Ints:
+    """Return the neurons (e, n) of the experts of a layer of a recipe; ``ValueError`` for what is none."""
+    texts = row.get("neurons")
+    if not isinstance(texts, list) or len(texts) != len(row["kept"]):
+        raise ValueError(f"its neurons are {str(texts)[:40]!r}, not those of each expert that stays")
+    kept = [from_hex(text, whole) for text in texts]
+    if len({len(each) for each in kept}) != 1:
+        raise ValueError("its experts keep different numbers of neurons, and all have one")
+    return np.array(kept)

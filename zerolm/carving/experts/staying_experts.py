@@ -1,0 +1,284 @@
+"""The experts of a mixture that stay, and the neurons of each: how many, and which."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Final
+
+import numpy as np
+
+import zerolm
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.experts import expert_worth, neuron_worth
+from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_domains, best_by_pairs, best_experts
+from zerolm.carving.experts.expert_count import (
+    count_of,
+    counts_of,
+    largest_within,
+    limits_of,
+    most_within,
+)
+from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
+from zerolm.carving.experts.expert_width import ExpertWidth
+from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
+from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
+from zerolm.carving.experts.neuron_worth import best_neurons, lost
+from zerolm.carving.experts.routing import Routing
+from zerolm.carving.planning.sizes import costs_of
+from zerolm.carving.request import AUTO, WORST, Methods, SizeRequest
+from zerolm.carving.session import Session
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.ledger import Ledger
+from zerolm.costs import CostModel
+from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.progress import Progress
+from zerolm.settings.compute import ComputeRequest
+from zerolm.settings.domains import domains_of
+
+CHOICE_FORMAT: Final = 1
+"""One more where the choice by pairs comes about in another way."""
+
+
+@dataclass(frozen=True, eq=False)
+class StayingExperts:
+    """A mixture, and what a request lets stay of it: planned and chosen when it is asked for."""
+
+    checkpoint: Checkpoint
+    size: SizeRequest
+    methods: Methods
+    costs: CostModel
+    compute: ComputeRequest
+    progress: Progress
+
+    @cached_property
+    def routing(self) -> Routing:
+        return Routing.of(self.checkpoint)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The sums of all weights, which are finite."""
+        return ledger_of(self.checkpoint, progress=self.progress)
+
+    @cached_property
+    def session(self) -> Session:
+        return Session(self.checkpoint, self.methods, self.progress, self.compute)
+
+    @property
+    def are_told_by_tokens(self) -> bool:
+        """Whether tokens tell which experts stay."""
+        return expert_worth.needs_tokens(self.methods.criterion)
+
+    @cached_property
+    def use(self) -> dict[int, Arrays]:
+        """The sums of the pass over all texts by layer; empty where no tokens are read."""
+        return {
+            layer: {
+                name: sum((use[layer][name] for use in self.uses.values()), np.zeros(())) for name in sums
+            }
+            for layer, sums in next(iter(self.uses.values()), {}).items()
+        }
+
+    @cached_property
+    def uses(self) -> dict[str, dict[int, Arrays]]:
+        """The sums of the pass over each text, by its domain, by layer; empty where no tokens are read."""
+        text = self.methods.text
+        if text is None or not expert_worth.needs_tokens(self.methods.criterion):
+            return {}
+        several = {name: f"{name}={one}" for name, one in domains_of(text).items()}
+        return {name: self._use(self._session(one)) for name, one in several.items()} or {
+            "": self._use(self.session)
+        }
+
+    def _session(self, text: str) -> Session:
+        """Return a session on one of several texts."""
+        return Session(self.checkpoint, replace(self.methods, text=text), self.progress, self.compute)
+
+    def _use(self, session: Session) -> dict[int, Arrays]:
+        """Return the sums of the pass over the text of a session, by layer."""
+        if session.tokens.ids.shape[1] < 2:
+            raise ValueError("the text has one token a sequence; two at least are needed")
+        cache = session.cache("experts")
+        return expert_use(
+            self.checkpoint,
+            session.model,
+            session.tokens,
+            neurons=self.size.experts.ffn is not None,
+            cache=cache,
+            progress=self.progress,
+        )
+
+    @cached_property
+    def width(self) -> ExpertWidth | None:
+        """The neurons that experts may keep; None where all of them stay."""
+        return None if self.size.experts.ffn is None else ExpertWidth.of(self.checkpoint, self.size)
+
+    def check(self) -> None:
+        """Refuse before any work sizes that cannot be."""
+        if self.size.experts.keep == self.size.experts.ffn == AUTO and self.width is not None:
+            counts, limits = counts_of(self.size, self.routing), limits_of(self.size, self._whole)
+            least = self.width.possible[0]
+            most_within(limits, counts, lambda count: self._corners(count, least))
+        else:
+            _ = self.plan
+
+    @cached_property
+    def _whole(self) -> dict[str, int]:
+        """The costs of the parent."""
+        return costs_of(self.checkpoint, self.costs)
+
+    @cached_property
+    def _corners(self) -> CornerCosts:
+        """The costs of all numbers of experts and neurons that may stay."""
+        assert self.width is not None
+        return CornerCosts.of(counts_of(self.size, self.routing), self.width.possible, self._costs)
+
+    @cached_property
+    def plan(self) -> tuple[int, int | None]:
+        """How many experts a layer keeps, and neurons each (None: all): as asked, or within budgets."""
+        experts, width = self.size.experts, self.width
+        if width is None:
+            return self._count(None), None
+        if experts.ffn != AUTO:
+            neurons, _ = width.size(str(experts.ffn))
+            return self._count(neurons), neurons
+        counts, limits = counts_of(self.size, self.routing), limits_of(self.size, self._whole)
+        if experts.keep != AUTO:
+            units, costs = (
+                f"neurons of each of {counts[0]} experts a layer",
+                partial(self._corners, counts[0]),
+            )
+            return counts[0], most_within(limits, width.possible, costs, units)
+        planned = least_lost(
+            counts,
+            lambda count: largest_within(limits, width.possible, partial(self._corners, count)),
+            lambda count: sum(each.loss or 0.0 for each in self._chosen(count).values()),
+            lambda count, neurons: sum(
+                float(self._lost[layer][each.kept, neurons].sum())
+                for layer, each in self._chosen(count).items()
+            ),
+        )
+        return planned.experts, planned.neurons
+
+    def _count(self, neurons: int | None) -> int:
+        """Return how many experts a layer keeps with so many neurons each: as asked, or the most."""
+        return count_of(self.size, self.routing, self._whole, lambda count: self._costs(count, neurons))
+
+    @cached_property
+    def _lost(self) -> dict[int, Floats]:
+        """The loss of each expert (e, m + 1) of a layer with so many neurons, as tokens foretell it."""
+        return {layer: lost(sums[OF_NEURONS]) for layer, sums in self.use.items()}
+
+    def neuron_loss(self, layer: int) -> float | None:
+        """Return what neurons that leave of experts that stay are foretold to lose; None without tokens."""
+        if not self.are_told_by_tokens or self.width is None:
+            return None
+        neurons = self.plan[1] or self.width.whole
+        return float(self._lost[layer][self.chosen[layer].kept, neurons].sum())
+
+    def _costs(self, count: int, neurons: int | None) -> dict[str, int]:
+        """Return the costs of a child with so many experts a layer, and neurons of each."""
+        layers = expert_layers(self.checkpoint)
+        first = {layer: np.arange(count) for layer in layers}
+        narrow = {layer: np.tile(np.arange(neurons or 0), (count, 1)) for layer in layers if neurons}
+        return costs_of(FewerExperts(self.checkpoint, first, neurons=narrow).shaped(), self.costs)
+
+    @cached_property
+    def fewer(self) -> FewerExperts:
+        """The child with the best experts of each layer, and the best neurons of each of them."""
+        best = {layer: each.kept for layer, each in self.chosen.items()}
+        return FewerExperts(self.checkpoint, best, neurons=self._neurons())
+
+    def _neurons(self) -> dict[int, Ints]:
+        """Return the best neurons of each expert that stays, by layer; empty where all stay."""
+        count = self.plan[1]
+        if self.width is None or count in (None, self.width.whole):
+            return {}
+        return {
+            layer: best_neurons(self._neuron_worth(layer)[each.kept], count or 0)
+            for layer, each in self.chosen.items()
+        }
+
+    @cached_property
+    def chosen(self) -> dict[int, ChosenExperts]:
+        """The experts of each layer, chosen by the criterion."""
+        return self._chosen(self.plan[0])
+
+    @cached_property
+    def _choices(self) -> dict[int, dict[int, ChosenExperts]]:
+        """The choices made so far, by the number of experts that stay."""
+        return {}
+
+    def _chosen(self, count: int) -> dict[int, ChosenExperts]:
+        """Return so many experts of each layer, chosen by the criterion."""
+        if count in self._choices:
+            return self._choices[count]
+        groups, depth = self.routing.groups, self.checkpoint.layout.depth
+        chosen = self._choices.setdefault(count, {})
+        for layer in expert_layers(self.checkpoint):
+            if self.size.experts.domains == WORST:
+                worths = np.array([self._by_sums(use[layer]) for use in self.uses.values()])
+                chosen[layer] = best_by_domains(worths, count, groups)
+            elif expert_worth.is_of_pairs(self.methods.criterion):
+                self.progress("choosing experts by their pairs", layer, depth)
+                chosen[layer] = _by_pairs(self._worth(layer), count, groups)
+            else:
+                chosen[layer] = ChosenExperts(best_experts(self._worth(layer), count, groups))
+        return chosen
+
+    def _neuron_worth(self, layer: int) -> Floats:
+        """Return the worth (e, m) of the neurons of the experts of a layer."""
+        name = self.methods.criterion
+        if expert_worth.needs_tokens(name):
+            return self.use[layer][OF_NEURONS]
+        if name == expert_worth.RANDOM:
+            sizes = self.checkpoint.layout.sizes
+            return neuron_worth.drawn(self.methods.seed, layer, sizes[AXIS], sizes[NEURONS])
+        self.progress("weighing neurons by their weights", layer, self.checkpoint.layout.depth)
+        return neuron_worth.by_weights(self.checkpoint, layer, self.ledger)
+
+    def _worth(self, layer: int) -> Floats:
+        name = self.methods.criterion
+        if expert_worth.needs_tokens(name):
+            return self._by_sums(self.use[layer])
+        if name == expert_worth.RANDOM:
+            return expert_worth.drawn(self.methods.seed, layer, self.routing.experts)
+        self.progress("weighing experts by their weights", layer, self.checkpoint.layout.depth)
+        return expert_worth.by_weights(self.checkpoint, layer, self.ledger)
+
+    def _by_sums(self, sums: Arrays) -> Floats:
+        """Return the worth of experts, or what their pairs lose, by the sums of a layer."""
+        by_sums = expert_worth.EXPERT_CRITERIA[self.methods.criterion]
+        assert by_sums is not None
+        return by_sums(sums)
+
+    def stays(self, layer: int, kept: Ints) -> dict[str, float]:
+        """Return by domain what share of the worth of all experts stays; by pairs what leaves is not lost."""
+        if len(domains_of(self.methods.text)) < 2:
+            return {}
+        shares = {}
+        for name, use in self.uses.items():
+            worth = self._by_sums(use[layer])
+            gone = np.setdiff1d(np.arange(len(worth)), kept)
+            leaving = worth[np.ix_(gone, gone)] if worth.ndim > 1 else worth[gone]
+            total = float(worth.sum())
+            shares[name] = 1.0 - float(leaving.sum()) / total if total else 1.0
+        return shares
+
+    def rounding(self) -> str:
+        """Return what is to be said of a share of neurons that was rounded; empty where none was."""
+        text = self.size.experts.ffn
+        return "" if self.width is None or text in (None, AUTO) else self.width.size(str(text))[1]
+
+
+def _by_pairs(pairs: Floats, count: int, groups: int) -> ChosenExperts:
+    """Return the choice by pairs (e, e), from the cache where it was made before."""
+    key = hashlib.sha256(np.ascontiguousarray(pairs).tobytes()).hexdigest()
+    cache = ArrayCache.of("experts by pairs", CHOICE_FORMAT, zerolm.__version__, key, count, groups)
+    row = cache.get("chosen")
+    if row is None:
+        chosen = best_by_pairs(pairs, count, groups)
+        row = {"kept": chosen.kept, "loss": np.array(chosen.loss), "gap": np.array(chosen.gap)}
+        cache.put("chosen", row)
+    return ChosenExperts(row["kept"], float(row["loss"]), float(row["gap"]))

@@ -91,6 +91,7 @@ QUESTIONS = (
         "KL on unseen code of a mixture of 16 trained here: **{experts_moments_repaired_code}** by "
         "moments of pairs, repaired; by REAP {experts_repaired_code}, not repaired {experts_reap_code}, by "
         "chance {experts_random_code}. "
+        "Neurons of all experts in as many parameters, repaired: **{experts_narrow_code}**. "
         "Chosen and repaired on code alone it loses {experts_one_sided_english} on English. Where all stay "
         "and half of the neurons of each leave in their place, **{experts_narrow_code}**. In as many bytes "
         "as such a child has in `Q4_K`, which loses {experts_in_q4_k_code}, the whole parent in fewer bits "

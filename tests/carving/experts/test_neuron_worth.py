@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from saved_mixtures import mixture
 from transformers import AutoModelForCausalLM
 
+from zerolm.carving.experts.expert_count import TRIED, tried_of
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
@@ -298,3 +299,10 @@ def test_with_one_number_the_other_is_the_most_within_the_budget(
     assert carved.costs["child"]["params"] == params(count, width) <= limit < more
     with pytest.raises(ValueError, match="max_params 10 would have to be at least"):
         carve(folder, **sizes, criterion="aimer", budgets={"max_params": 10})
+
+
+@given(st.lists(st.integers(1, 512), min_size=1, max_size=200, unique=True).map(sorted))
+def test_numbers_that_are_tried_are_all_or_some_with_both_ends(counts: list[int]) -> None:
+    tried = tried_of(counts)
+    assert tried == sorted(set(tried) & set(counts))
+    assert (tried[0], tried[-1], len(tried)) == (counts[0], counts[-1], min(TRIED, len(counts)))

@@ -16,6 +16,8 @@ from zerolm.carving.request import AUTO, RANDOM, Methods, SizeRequest
 from zerolm.settings.domains import domains_of
 
 Costs = Mapping[str, int]
+TRIED: Final = 16
+"""So many numbers of experts at most are tried beside numbers of neurons."""
 LEAST_SQUARES: Final = "least-squares"
 
 
@@ -85,6 +87,15 @@ def counts_of(size: SizeRequest, routing: Routing) -> list[int]:
     if request.keep is None or (request.keep == "1" and request.ffn is not None and routing.active > 1):
         return [routing.experts]
     return routing.possible(parallel) if request.keep == AUTO else [routing.size(str(request.keep), parallel)]
+
+
+def tried_of(counts: Sequence[int]) -> list[int]:
+    """Return the numbers of experts that a joint plan tries, ascending: ``TRIED`` at most, evenly.
+
+    Both ends are among them. Choosing experts by pairs takes seconds a layer and number.
+    """
+    places = np.unique(np.linspace(0, len(counts) - 1, TRIED).round().astype(int))
+    return [counts[place] for place in places]
 
 
 def limits_of(size: SizeRequest, parent: Costs) -> dict[str, int]:

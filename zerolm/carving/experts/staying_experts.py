@@ -19,6 +19,7 @@ from zerolm.carving.experts.expert_count import (
     largest_within,
     limits_of,
     most_within,
+    tried_of,
 )
 from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
 from zerolm.carving.experts.expert_width import ExpertWidth
@@ -151,7 +152,7 @@ class StayingExperts:
             )
             return counts[0], most_within(limits, width.possible, costs, units)
         planned = least_lost(
-            counts,
+            tried_of(counts),
             lambda count: largest_within(limits, width.possible, partial(self._corners, count)),
             lambda count: sum(each.loss or 0.0 for each in self._chosen(count).values()),
             lambda count, neurons: sum(

@@ -57,7 +57,7 @@ class TypedPlan:
 
     @property
     def worth(self) -> float:
-        """What it is ranked by."""
+        """Minus the foretold loss, by which plans are ranked."""
         return -self.loss
 
     @property

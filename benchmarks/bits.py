@@ -245,11 +245,12 @@ class Parent:
             "layers": len(carved.widths), "hidden": hidden, **spans, "equal_bytes": carved.equal_bytes,
         }  # fmt: skip
 
-    def healed(self, shape_at: float) -> dict[str, Any]:
-        """Return what healing before types leaves, of the shape that another share of bytes chose."""
-        stored = self.parts.stored(f"{self.name}: together {shape_at:.3f} uniform")
-        joint = stored or self.together(shape_at, "uniform")
-        return healed(self, joint, int(SHARES[1] * self.params), f"shape-{shape_at:.3f}")
+    def healed(self) -> dict[str, Any]:
+        """Return what healing before types leaves, of the shape that these bytes chose."""
+        joint = self.parts.stored(f"{self.name}: together {HEALED} uniform") or self.together(
+            SHARES[1], "uniform"
+        )
+        return healed(self, joint, int(SHARES[1] * self.params), f"shape-{HEALED}")
 
     @cached_property
     def glance(self) -> Loss:
@@ -297,7 +298,7 @@ def parts_of(parent: Parent) -> dict[str, Callable[[], Any]]:
         **{f"alone {share}": partial(parent.alone, int(share * parent.params)) for share in LONE},
         **{f"cut {share}": partial(cut_alone, parent, share) for share in CUT},
         **{f"cache {kind}": partial(cache, parent, kind) for kind in CACHES},
-        **{f"healed {HEALED} of {share:.3f}": partial(parent.healed, share) for share in SHARES[1:]},
+        f"healed {HEALED}": parent.healed,
         **{f"joint {number}": partial(parent.joint, number) for number in range(parent.scale.joint)},
     }
 

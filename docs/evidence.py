@@ -265,6 +265,8 @@ def _bits() -> dict[str, str]:
         numbers |= {f"{key}_mb": f"{float(size):.2f}", f"{key}_single": f"{float(single):.4f}"}
         numbers[f"{key}_alone"] = f"{float(alone):.4f}"
         numbers[f"{key}_repaired"] = f"{float(repaired):.4f}"
+    healed = _table(_part("bits", "Healed, then quantised", "###"))[-1]
+    numbers["healed_types"], numbers["cut_types"] = healed[-2:]
     encoder = next(part for part in read("bits").split("\n## ") if part.startswith("`pyenc`"))
     rows = {row[0]: row for row in _table(encoder.split("\n### ")[1])}
     for name, key in (("Q4_K everywhere", "q4_k"), ("Q4_K_M llama.cpp's mix", "q4_k_m")):

@@ -51,10 +51,14 @@ class EqualBytes:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The plan that is best when it is read back, and what others of as many bytes lose."""
+    """The plan that is best when it is read back, and what it and others of as many bytes lose.
+
+    ``loss`` is measured, None where nothing is.
+    """
 
     plan: TypedPlan
     beside: list[EqualBytes]
+    loss: float | None = None
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the other ways as plain JSON, the chosen one among them."""
@@ -62,13 +66,12 @@ class Chosen:
 
     def sentence(self) -> str:
         """Return which way is the best at these bytes, in words; empty where nothing was measured."""
-        by_name = {each.name: each.measured for each in self.beside}
-        ours = by_name.get(_name(self.plan))
-        alone = by_name.get(ALONE)
+        ours = self.loss
+        alone = next((each.measured for each in self.beside if each.name == ALONE), None)
         if ours is None:
             return ""
         if self.plan.is_whole:
-            cuts = [loss for name, loss in by_name.items() if name != ALONE and " layers" in name and loss]
+            cuts = [each.measured for each in self.beside if " layers" in each.name and each.measured]
             beside = f", the best plan with cuts {min(cuts):.3g}" if cuts else ""
             return f"keep all units: types alone lose {ours:.3g} at these bytes{beside}"
         if alone is None:
@@ -130,7 +133,7 @@ class TypePlanner:
             EqualBytes(_name(plan), plan.bytes, plan.loss, loss)
             for plan, loss in zip(plans, losses, strict=True)
         ]
-        return Chosen(plans[best], [*rows, *self._single()])
+        return Chosen(plans[best], [*rows, *self._single()], losses[best])
 
     def _told(self, plan: TypedPlan, by: Criterion, other: Criterion) -> TypedPlan:
         """Return a plan by one table with what it loses by another."""

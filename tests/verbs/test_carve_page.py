@@ -14,6 +14,7 @@ import zerolm
 from zerolm.show.charts import Linked
 from zerolm.show.page import body
 from zerolm.verbs.carve import CarvingReport
+from zerolm.verbs.carve_experts import ChildExperts, ChildWidth
 from zerolm.verbs.carve_width import LOSS, LOST, ChildStream, SpectrumRow, StreamWidths
 from zerolm.verbs.report import Run
 
@@ -179,3 +180,10 @@ def test_a_page_of_a_healed_child_shows_the_healing(child: CarvingReport) -> Non
     assert [next(iter(row)) for row in sheet.rows] == ["child, before", "child, after", "parent"]
     assert "kl 1.0000 to 0.2500" in repr(healed)
     assert "trained network" in repr(healed)
+
+
+def test_the_page_says_first_how_many_experts_and_neurons_stay(child: CarvingReport) -> None:
+    fewer = replace(child, experts=ChildExperts(16, 12, 4))
+    assert fewer.heading().finding.startswith("A layer has 12 of 16 experts. The hidden size")
+    narrower = replace(child, experts=ChildExperts(16, 16, 4, ffn=ChildWidth(256, 192)))
+    assert narrower.heading().finding.startswith("A layer has 16 of 16 experts, with 192 of 256 neurons each.")

@@ -314,10 +314,11 @@ class CarvingReport(Report):
         return tuple(c for c in shown_costs(COLUMNS, self.costs.values()) if c in self.costs["parent"])
 
     def heading(self) -> Heading:
+        experts = self.experts.sentence() if self.experts else ""
         return Heading(
             f"{base_name(self.parent)} cut to {self._share('params')} of its parameters",
             f"A {self.family} model, {self.criterion} as criterion, repair {self.repair}.",
-            f"{self.stream_widths.sentence()} {self._layers()}".strip(),
+            " ".join(filter(None, [experts, self.stream_widths.sentence(), self._layers()])),
             self._baseline(),
             self._trust(),
         )

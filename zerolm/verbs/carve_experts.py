@@ -77,6 +77,11 @@ class ChildExperts:
     ffn: ChildWidth | None = None
     layers: list[ExpertRow] = field(default_factory=list)
 
+    def sentence(self) -> str:
+        """Return how many experts stay, and neurons of each, in words."""
+        narrow = "" if self.ffn is None else f", with {self.ffn.child} of {self.ffn.parent} neurons each"
+        return f"A layer has {self.child} of {self.parent} experts{narrow}."
+
     def line(self, criterion: str) -> str:
         """Return how many experts stay, by what, and how much of the text's gates they had."""
         gates = [row.gates for row in self.layers if row.gates is not None]

@@ -179,13 +179,14 @@ class Parent:
         return {"bytes": None} if budget is None else self.alone(budget, is_repaired=True)
 
     def alone(self, budget: int, names: str = "all", *, is_repaired: bool = False) -> dict[str, Any]:
-        """Return the exact plan of types alone within these bytes, of some types or all."""
+        """Return the exact plan of types alone within these bytes, of some types or all, if there is one."""
         every = types_named("all", with_importances=True)
         wanted = set(types_named(names, with_importances=True))
         rows = np.array([place for place, kind in enumerate(every) if kind in wanted])
         tables = (Options(place, one.bytes[rows], one.loss[rows]) for place, one in self.losses.items())
         best = least_loss(All(tuple(tables)), budget - self.untyped)
-        assert best is not None
+        if best is None:
+            return {"bytes": None}
         typed = TypedChild(self.weighed, {place: every[rows[row]].name for place, row in best.picks.items()})
         if is_repaired:
             repaired = self.session.repaired(self.weighed.cut, None, typed.types)

@@ -75,7 +75,7 @@ def sheet(parts: Parts, model: str) -> None:
                 ]
             )
     for name, part in parts.items():
-        if name.startswith("alone "):
+        if name.startswith("alone ") and part["bytes"] is not None:
             figures = (
                 f"{part['bytes'] / 1e6:.3f}",
                 "",

@@ -7,7 +7,7 @@ what they predict of the runs of ``llama_small.py --longer...`` was written befo
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -311,10 +311,36 @@ def show_depth_rules() -> None:
         for (rule, rate), of in sorted(losses.items())
     ]
     table(["rule", "rate", *ends], cells)
+    show_penalties(losses, by_pairs(list(ends)))
     wanted = 3 * len(RATES) * len(ends)
     ended = sum(len(of) for of in losses.values())
     if ended < wanted:
-        print(f"{ended} of {wanted} runs have ended: the suspicion is not yet decided.\n")
+        print(f"{ended} of {wanted} runs have ended.\n")
+
+
+def by_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return names two by two: the base of a size, and its deepest."""
+    return list(zip(names[::2], names[1::2], strict=True))
+
+
+def show_penalties(
+    losses: Mapping[tuple[str, float], Mapping[str, float]], pairs: Sequence[tuple[str, str]]
+) -> None:
+    """Print what the deepest of a size loses to its base, each at the best of at least two rates."""
+    rows = []
+    for pair in pairs:
+        for rule in sorted({rule for rule, _ in losses}):
+            best = [
+                sorted((of[name], rate) for (each, rate), of in losses.items() if each == rule and name in of)
+                for name in pair
+            ]
+            if all(len(tried) > 1 for tried in best):
+                (base, first), (deep, second) = (tried[0] for tried in best)
+                tried = min(map(len, best))
+                rows.append([*pair, rule, tried, f"{base:.4f} at {first:g}", f"{deep:.4f} at {second:g}",
+                             f"{deep - base:.3f}"])  # fmt: skip
+    print("Each at the best of the rates that were tried, one seed: how much more the deepest loses.\n")
+    table(["base", "deepest", "rule", "rates", "base", "deepest", "difference"], rows)
 
 
 def lowest(aspects: Floats, losses: Floats) -> str:

@@ -203,7 +203,16 @@ def facts() -> dict[str, str]:
             key = f"{kind.split()[0]}_{benchmark}"
             numbers[f"best_{key}"], numbers[f"best_{key}_tau"] = best.score, plain(best.tau)
             numbers[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
-    numbers |= _calibration() | _carving() | _width() | _bits() | _healing() | _vocabulary() | _experts()
+    numbers |= (
+        _calibration()
+        | _carving()
+        | _width()
+        | _bits()
+        | _depth_rules()
+        | _healing()
+        | _vocabulary()
+        | _experts()
+    )
     return numbers | _llama_small() | _llama_pairs() | _blocks() | _subnets()
 
 
@@ -282,6 +291,16 @@ def _bits_large() -> dict[str, str]:
         seconds, memory = _find("bits_large", rf"\| `{row}` \| ([0-9.]+) \| [^|]* \| ([0-9,]+) MB \|")
         numbers |= {f"{key}_seconds": seconds, f"{key}_gb": f"{int(memory.replace(',', '')) / 1000:.1f}"}
     return numbers
+
+
+def _depth_rules() -> dict[str, str]:
+    """Return what the deepest of llama_small lose to the base by a rule of depth, at their best rates."""
+    rows = _table(_part("aspect", "Whether the deep penalty is the recipe's"))
+    return {
+        f"deepest_{row[0].split()[0].strip('.').lower()}_{row[2]}": row[6]
+        for row in rows
+        if len(row) == 7 and row[2] in ("none", "linear")
+    }
 
 
 def _healing() -> dict[str, str]:

@@ -186,4 +186,6 @@ def test_the_page_says_first_how_many_experts_and_neurons_stay(child: CarvingRep
     fewer = replace(child, experts=ChildExperts(16, 12, 4))
     assert fewer.heading().finding.startswith("A layer has 12 of 16 experts. The hidden size")
     narrower = replace(child, experts=ChildExperts(16, 16, 4, ffn=ChildWidth(256, 192)))
-    assert narrower.heading().finding.startswith("A layer has 16 of 16 experts, with 192 of 256 neurons each.")
+    assert narrower.heading().finding.startswith(
+        "A layer has 16 of 16 experts, with 192 of 256 neurons each."
+    )

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from tiny_families import random_model
+from transformers import AutoModelForCausalLM
 
 
 def mixture(folder: Path, kind: str, dtype: str = "float32", **changes: Any) -> Path:
@@ -17,3 +18,16 @@ def mixture(folder: Path, kind: str, dtype: str = "float32", **changes: Any) -> 
             buffer.copy_(torch.randn(buffer.shape, generator=generator) * 0.3)
     network.save_pretrained(folder)
     return folder
+
+
+@torch.no_grad()
+def experts_called(folder: Path, ids: torch.Tensor) -> dict[int, tuple[Any, ...]]:
+    """Return by layer the stock class's module of experts, and what it is called with for these tokens."""
+    model: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
+    seen: dict[int, tuple[Any, ...]] = {}
+    for name, module in model.named_modules():
+        if name.endswith(".experts") and hasattr(module, "down_proj"):
+            layer = int(name.split("layers.")[1].split(".")[0])
+            module.register_forward_pre_hook(lambda m, a, layer=layer: seen.update({layer: (m, *a)}))
+    model(input_ids=ids, use_cache=False)
+    return seen

@@ -95,11 +95,6 @@ class Recipe:
         """Return the experts that stay by layer, ascending; None where all do."""
         return None if self.document.get("experts") is None else _experts(self.document)
 
-    @property
-    def has_neurons(self) -> bool:
-        """Return whether some neurons of experts leave."""
-        return any("neurons" in row for row in self.document.get("experts") or [])
-
     def neurons(self, whole: int) -> dict[int, Ints]:
         """Return the neurons (e, n) that stay of experts of ``whole`` ones, by layer; empty where all do."""
         return _neurons(self.document, whole)

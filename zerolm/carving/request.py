@@ -24,6 +24,8 @@ MEAN: Final = "mean"
 WORST: Final = "worst"
 NO_MERGE: Final = "none"
 REAM: Final = "ream"
+SUMMED: Final = "hope_moments"
+"""The criterion of experts whose losses are squared lengths summed over tokens, as worths of neurons are."""
 STORED: Final = "stored"
 USED: Final = "used"
 AUTO: Final = "auto"
@@ -405,7 +407,7 @@ def _usual_of_experts(experts: ExpertsRequest, text: str | None) -> str:
     if text is None:
         return "aimer"
     alone = text == RANDOM or experts.domains != MEAN or experts.merge != NO_MERGE
-    return "reap" if alone else "hope_moments"
+    return "reap" if alone else SUMMED
 
 
 def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:

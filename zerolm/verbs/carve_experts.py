@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from zerolm.carving.request import SUMMED
 from zerolm.show.sheet import NOTEBOOK, PAGE, Sheet
 
 ALWAYS: Final = ("layer", "of the tokens", "of the gates", "experts that stay")
 """Columns that each report has."""
-SUMMED: Final = "hope_moments"
-"""The criterion that foretells of experts what tokens foretell of neurons: lengths summed over tokens."""
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ import pytest
 import torch
 from carvings import carve
 from safetensors.torch import load_file
-from saved_mixtures import mixture
+from saved_mixtures import experts_called, mixture
 from stopped import Stopped, stopping_at
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
 
 from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
@@ -53,15 +52,8 @@ def sent_by(experts: Any, expert: int, x: Tensor) -> Tensor:
 @torch.no_grad()
 def by_hooks(folder: Path, ids: Tensor) -> dict[int, dict[str, Any]]:
     """Return the same sums by layer, of all tokens at once, in the stock model with hooks."""
-    model: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
-    seen: dict[int, tuple[Any, ...]] = {}
-    for name, module in model.named_modules():
-        if name.endswith(".experts") and hasattr(module, "down_proj"):
-            layer = int(name.split("layers.")[1].split(".")[0])
-            module.register_forward_pre_hook(lambda m, a, layer=layer: seen.update({layer: (m, *a)}))
-    model(input_ids=ids, use_cache=False)
     sums = {}
-    for layer, (experts, x, index, gates) in seen.items():
+    for layer, (experts, x, index, gates) in experts_called(folder, ids).items():
         outputs = [sent_by(experts, expert, x).norm(dim=-1) for expert in range(EXPERTS)]
         norms = torch.stack(outputs, 1).double()  # (t, e)
         g = torch.zeros_like(norms).scatter(1, index, gates.double())

@@ -14,8 +14,7 @@ from carvings import carve
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from saved_mixtures import mixture
-from transformers import AutoModelForCausalLM
+from saved_mixtures import experts_called, mixture
 
 from zerolm.carving.experts.expert_count import TRIED, tried_of
 from zerolm.carving.experts.expert_use import expert_use
@@ -41,15 +40,8 @@ def tokens() -> Tokens:
 @torch.no_grad()
 def by_hooks(folder: Path, ids: torch.Tensor) -> dict[int, torch.Tensor]:
     """Return for each neuron the squared length of what it adds, summed over tokens: vector by vector."""
-    model: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
-    seen: dict[int, tuple[Any, ...]] = {}
-    for name, module in model.named_modules():
-        if name.endswith(".experts") and hasattr(module, "down_proj"):
-            layer = int(name.split("layers.")[1].split(".")[0])
-            module.register_forward_pre_hook(lambda m, a, layer=layer: seen.update({layer: (m, *a)}))
-    model(input_ids=ids, use_cache=False)
     sums = {}
-    for layer, (experts, x, index, gates) in seen.items():
+    for layer, (experts, x, index, gates) in experts_called(folder, ids).items():
         rows = []
         for expert, (up, down) in enumerate(zip(experts.gate_up_proj, experts.down_proj, strict=True)):
             if hasattr(experts, "gate_up_proj_bias"):

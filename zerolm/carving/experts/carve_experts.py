@@ -162,10 +162,9 @@ class ExpertCarving:
         if recipe is None or recipe.experts is None:
             return self.staying.fewer
         kept = checked(recipe.experts, expert_layers(self.checkpoint), self.staying.routing)
-        neurons: Mapping[int, Ints] = {}
-        if recipe.has_neurons:
-            width = ExpertWidth.of(self.checkpoint, self.size)
-            neurons = width.checked(recipe.neurons(width.whole))
+        neurons: Mapping[int, Ints] = recipe.neurons(self.checkpoint.layout.sizes.get(NEURONS, 0))
+        if neurons:
+            neurons = ExpertWidth.of(self.checkpoint, self.size).checked(neurons)
         return FewerExperts(self.checkpoint, kept, neurons=neurons)
 
     def _merged(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, Groups]]:
@@ -239,6 +238,7 @@ class ExpertCarving:
         """Return what is to be said of the experts as plain JSON."""
         staying, chosen, is_chosen = self.staying, self._chosen, self.recipe is None
         use, routing, neurons = staying.use if is_chosen else {}, staying.routing, _in_hex(fewer)
+        lost = {layer: staying.neuron_loss(layer) for layer in neurons} if is_chosen else {}
         rows = [
             {
                 "layer": layer,
@@ -250,13 +250,10 @@ class ExpertCarving:
                 "left": left.get(layer),
                 "domains": staying.stays(layer, kept) if is_chosen else {},
                 "merged": {str(centre): members for centre, members in groups.get(layer, {}).items()},
+                **({"neurons": {"kept": neurons[layer], "loss": lost.get(layer)}} if neurons else {}),
             }
             for layer, kept in fewer.by_layer.items()
         ]
-        for row, layer in zip(rows, fewer.by_layer, strict=True):
-            if neurons:
-                loss = staying.neuron_loss(layer) if is_chosen else None
-                row["neurons"] = {"kept": neurons[layer], "loss": loss}
         whole = self.checkpoint.layout.sizes.get(NEURONS, 0)
         return {
             "parent": routing.experts,

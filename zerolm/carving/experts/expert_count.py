@@ -9,10 +9,9 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts import expert_worth
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.planning.sizes import budgets_of
-from zerolm.carving.request import AUTO, RANDOM, Methods, SizeRequest
+from zerolm.carving.request import AUTO, RANDOM, SUMMED, Methods, SizeRequest
 from zerolm.settings.domains import domains_of
 
 Costs = Mapping[str, int]
@@ -45,10 +44,10 @@ def check_alone(size: SizeRequest, methods: Methods, *, rebuilt: bool = False) -
 
 def check_joint(size: SizeRequest, methods: Methods) -> None:
     """Refuse to plan experts and neurons together by what does not foretell what both lose in one unit."""
-    if size.experts.keep == size.experts.ffn == AUTO and methods.criterion != expert_worth.SUMMED:
+    if size.experts.keep == size.experts.ffn == AUTO and methods.criterion != SUMMED:
         raise ValueError(
             f"experts and neurons are planned together by what both lose, which {methods.criterion} "
-            f"does not tell: give --criterion {expert_worth.SUMMED} and --text, or one of both numbers"
+            f"does not tell: give --criterion {SUMMED} and --text, or one of both numbers"
         )
 
 

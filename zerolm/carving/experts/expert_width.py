@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.fewer_experts import NEURONS, expert_layers, with_neurons
+from zerolm.carving.experts.routing import KeptUnits
 from zerolm.carving.planning.sizes import EXPERTS_MULTIPLE
 from zerolm.carving.request import SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.config import sizes_of
 from zerolm.families.values import part_at
-from zerolm.settings.units import parse_amount, parse_share
 
+KEPT: Final = KeptUnits("--keep-expert-ffn", "neurons", "0.75")
 HEX: Final = "0123456789abcdef"
 
 
@@ -71,22 +71,11 @@ class ExpertWidth:
         A share is rounded to the nearest number that can be, of two the larger; ``ValueError`` for a number
         that cannot be.
         """
-        share = parse_share(text) or parse_share(f"{text}x" if "." in text else None)
-        try:
-            exact = (
-                Decimal(share[:-1]) * self.whole if share else Decimal(parse_amount("keep_expert_ffn", text))
-            )
-        except ValueError:
-            raise ValueError(
-                "--keep-expert-ffn takes a number of neurons, a share such as 0.75, or auto, not "
-                f"{text[:40]!r}"
-            ) from None
-        if share and not 0 < Decimal(share[:-1]) <= 1:
-            raise ValueError(f"--keep-expert-ffn {text} is no share of the neurons: it must lie in 0 to 1")
+        exact, is_share = KEPT.wanted(text, self.whole)
         near = min(self.possible, key=lambda count: (abs(count - exact), -count))
         if near == exact:
             return near, ""
-        if share:
+        if is_share:
             return near, f"{text} of {self.whole} neurons of an expert is {exact.normalize():f}: {near} stay"
         raise ValueError(
             f"--keep-expert-ffn {text}: an expert has {self.whole} neurons, of which a multiple of "

@@ -9,6 +9,7 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.carving.experts.fewer_experts import expert_matrices
+from zerolm.carving.request import SUMMED
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.ledger import Ledger, best_summing
 from zerolm.checkpoints.matrix_sums import sums_of
@@ -21,8 +22,6 @@ Worth = Callable[[Arrays], Floats]
 AIMER: Final = "aimer"
 RANDOM: Final = "random"
 REAP: Final = "reap"
-SUMMED: Final = "hope_moments"
-"""The criterion whose losses are squared lengths summed over tokens, as the worths of neurons are."""
 TOKENS: Final = "tokens"
 PAIRS: Final = "pairs"
 

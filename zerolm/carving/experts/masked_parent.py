@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts.fewer_experts import DOWN, DOWN_NAME, ROUTER, FewerExperts
+from zerolm.carving.experts.fewer_experts import DOWN, DOWN_NAME, ROUTER, FewerExperts, Matrices
 from zerolm.carving.export.verify import Verified, apart, outputs, within_rounding
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
@@ -132,7 +132,8 @@ def as_child(module: nn.Module, fewer: FewerExperts, layer: int) -> Iterator[Non
         if any(changes.values()):
             stack.enter_context(replaced(experts_module(fewer.parent, module, layer), changes))
         if fewer.neurons:
-            stack.enter_context(silenced(experts_module(fewer.parent, module, layer), fewer, layer))
+            experts = experts_module(fewer.parent, module, layer)
+            stack.enter_context(replaced(experts, {DOWN_NAME: silent(experts, fewer, layer)}))
         stack.enter_context(masked(module, fewer, layer))
         yield
 
@@ -161,20 +162,16 @@ def replaced(experts: nn.Module, changes: Mapping[str, Mapping[int, Any]]) -> It
             setattr(experts, name, parameter)
 
 
-@contextmanager
-def silenced(experts: nn.Module, fewer: FewerExperts, layer: int) -> Iterator[None]:
-    """Within, neurons that have gone of the experts that stay send nothing: their columns are zero."""
-    before = experts.get_parameter(DOWN_NAME)
-    down = before.detach().clone()
+def silent(experts: nn.Module, fewer: FewerExperts, layer: int) -> Matrices:
+    """Return the down projections of the experts that stay whose neurons that have gone send nothing."""
+    whole, silenced = experts.get_parameter(DOWN_NAME).detach(), Matrices()
     axis = 0 if getattr(experts, "is_transposed", False) else 1
     for expert, kept in zip(fewer.by_layer[layer].tolist(), fewer.neurons[layer], strict=True):
-        gone = np.setdiff1d(np.arange(down[expert].shape[axis]), kept)
-        down[expert].index_fill_(axis, torch.from_numpy(gone).to(down.device), 0.0)
-    try:
-        setattr(experts, DOWN_NAME, nn.Parameter(down, requires_grad=False))
-        yield
-    finally:
-        setattr(experts, DOWN_NAME, before)
+        down = whole[expert].float().cpu().numpy()
+        silenced[expert] = np.zeros_like(down)
+        rows = (slice(None), kept) if axis else kept
+        silenced[expert][rows] = down[rows]
+    return silenced
 
 
 def experts_module(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:

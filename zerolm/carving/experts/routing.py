@@ -17,6 +17,36 @@ LIMITED: Final = "group_limited_greedy"
 
 
 @dataclass(frozen=True)
+class KeptUnits:
+    """A setting that says how many units stay, by its flag: their name, and a share to give as an example."""
+
+    flag: str
+    units: str
+    example: str
+
+    def wanted(self, text: str, whole: int) -> tuple[Decimal, bool]:
+        """Return how many of ``whole`` units ``8``, ``0.5`` or ``0.5x`` are, and whether that is a share.
+
+        A share need not come to a whole number. ``ValueError`` for what is neither.
+        """
+        share = parse_share(text) or parse_share(f"{text}x" if "." in text else None)
+        try:
+            part = Decimal(share[:-1]) if share else None
+            exact = Decimal(parse_amount(self.flag, text)) if part is None else part * whole
+        except ValueError:
+            raise ValueError(
+                f"{self.flag} takes a number of {self.units}, a share such as {self.example}, or auto, not "
+                f"{text[:40]!r}"
+            ) from None
+        if part is not None and not 0 < part <= 1:
+            raise ValueError(f"{self.flag} {text} is no share of the {self.units}: it must lie in 0 to 1")
+        return exact, part is not None
+
+
+EXPERTS: Final = KeptUnits("--keep-experts", "experts", "0.5")
+
+
+@dataclass(frozen=True)
 class Routing:
     """Experts of a layer, those that a token is sent to, and the router's groups, of which some are chosen.
 
@@ -49,18 +79,8 @@ class Routing:
 
     def size(self, text: str, multiple_of: int = 1) -> int:
         """Return how many experts ``8``, ``0.5`` or ``0.5x`` keep; ``ValueError`` for what cannot be."""
-        share = parse_share(text) or parse_share(f"{text}x" if "." in text else None)
-        try:
-            exact = (
-                Decimal(share[:-1]) * self.experts if share else Decimal(parse_amount("keep_experts", text))
-            )
-        except ValueError:
-            raise ValueError(
-                f"--keep-experts takes a number of experts, a share such as 0.5, or auto, not {text[:40]!r}"
-            ) from None
+        exact, _ = EXPERTS.wanted(text, self.experts)
         count = int(exact)
-        if share and not 0 < Decimal(share[:-1]) <= 1:
-            raise ValueError(f"--keep-experts {text} is no share of the experts: it must lie in 0 to 1")
         fault = self._fault(count, multiple_of)
         if exact != count:
             fault = f"{text} of {self.experts} experts is no whole number"

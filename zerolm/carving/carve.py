@@ -80,7 +80,8 @@ def carve(
     if file is not None:
         from zerolm.carving.experts.carve_gguf import GgufExpertCarving
 
-        return GgufExpertCarving(file, size, methods, destination, progress).carved()
+        compute.check()
+        return GgufExpertCarving(file, size, methods, destination, compute, progress).carved()
     checkpoint = _opened(parent, destination, packed=size.experts.are_cut)
     costs = costs or StoredCosts()
     if size.experts.are_cut:

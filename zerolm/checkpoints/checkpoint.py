@@ -18,14 +18,13 @@ from zerolm.checkpoints.gguf.unpack import GgufSource, gguf_file, unpacked
 from zerolm.checkpoints.headers import Shard, TensorInfo
 from zerolm.checkpoints.layout import Layout
 from zerolm.checkpoints.packed import (
-    PackedTensor,
     Packing,
     check_stated_shapes,
     packed_tensors,
     packing_of,
     quantisation_of,
 )
-from zerolm.checkpoints.packed_values import dequantised
+from zerolm.checkpoints.packed_values import numbers_of
 from zerolm.checkpoints.sentences import SentenceModules
 from zerolm.checkpoints.shards import read_shards
 from zerolm.families.config import cut_of
@@ -89,12 +88,13 @@ class Checkpoint:
     def open(cls, name: str | Path, *, packed: bool = False) -> Checkpoint:
         """Open a local folder, or fetch a model of the hub (``owner/name``) and open it.
 
-        With ``packed`` also one whose matrices are stored quantised (``PackedTensor``). Raises
-        ``ValueError``, in one line, for anything that is not a sound checkpoint of a known family.
+        With ``packed`` also one whose matrices are stored quantised (``PackedTensor``), or a GGUF file with
+        experts. Raises ``ValueError``, in one line, for anything that is not a sound checkpoint of a known
+        family.
         """
         file = gguf_file(name)
         if file is not None:
-            return cls._of_file(file)
+            return cls._of_file(file, packed=packed)
         root = fetched(name)
         sentences = SentenceModules.of(root)
         folder = root / sentences.transformer if sentences else root
@@ -119,10 +119,10 @@ class Checkpoint:
         return cls(folder, config, family, layout, shards, tensors, root, sentences)
 
     @classmethod
-    def _of_file(cls, file: Path) -> Self:
+    def _of_file(cls, file: Path, *, packed: bool) -> Self:
         """Open a GGUF file: its folder holds what is no weight."""
         try:
-            stored = unpacked(file)
+            stored = unpacked(file, mixtures=packed)
             tensors = {name: tensor for shard in stored.shards for name, tensor in shard.tensors.items()}
             family = _family(stored.config, tensors)
             family = replace(family, cut=cut_of(family, stored.config))
@@ -135,7 +135,7 @@ class Checkpoint:
     @property
     def packed(self) -> tuple[str, ...]:
         """The types of the matrices that are stored quantised, in tensors of the folder; none of others."""
-        return tuple(sorted({each.dtype for each in self.tensors.values() if isinstance(each, PackedTensor)}))
+        return tuple(sorted({each.dtype for each in self.tensors.values() if each.is_packed}))
 
     @property
     def place(self) -> Path:
@@ -153,8 +153,8 @@ class Checkpoint:
     def read(self, name: str, rows: slice | None = None) -> NDArray[np.float32]:
         """Return a tensor, or some of its rows, in memory as float32 (exact for BF16, F16 and F32)."""
         tensor = self.tensors[name]
-        if isinstance(tensor, PackedTensor):
-            return dequantised(tensor)[rows or slice(None)]
+        if tensor.is_packed:
+            return numbers_of(tensor)[rows or slice(None)]
         raw = self.raw(name)
         return widened(np.asarray(raw if rows is None else raw[rows]), self.tensors[name].dtype)
 

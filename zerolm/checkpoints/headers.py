@@ -41,7 +41,7 @@ class TensorInfo:
     """Where a tensor lies: bytes ``start`` to ``end`` of ``file``, counted from its beginning.
 
     ``dtype`` is the name that safetensors has for it: BF16, F16, F32, ... A matrix that several tensors hold
-    is a ``PackedTensor``.
+    is a ``PackedTensor``, one that is in a type of GGUF a ``TypedTensor``.
     """
 
     name: str
@@ -64,6 +64,11 @@ class TensorInfo:
     def stored(self) -> tuple[TensorInfo, ...]:
         """The tensors of files that hold its numbers: itself."""
         return (self,)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its numbers are stored quantised."""
+        return False
 
     @property
     def bits(self) -> int:

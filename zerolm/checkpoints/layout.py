@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 from zerolm.checkpoints.headers import FLOATS, TensorInfo
-from zerolm.checkpoints.packed import PackedTensor
 from zerolm.families.config import ModelSizes, has, is_of, may_have, sizes_of
 from zerolm.families.family import BIAS, Family, Pattern, Prefix
 
@@ -242,7 +241,7 @@ def _elsewhere(name: str, before: str, family: Family, tensors: Container[str]) 
 
 
 def _check(tensor: TensorInfo, slot: Slot, sizes: ModelSizes) -> None:
-    if tensor.dtype not in FLOATS and not isinstance(tensor, PackedTensor):
+    if tensor.dtype not in FLOATS and not tensor.is_packed:
         raise ValueError(
             f"tensor {tensor.name!r} is {tensor.dtype}; read are {', '.join(FLOATS)}, nothing quantised"
         )

@@ -52,6 +52,10 @@ class PackedTensor(TensorInfo):
         return self.packs
 
     @property
+    def is_packed(self) -> bool:
+        return True
+
+    @property
     def bits(self) -> int:
         return BITS[self.dtype]
 

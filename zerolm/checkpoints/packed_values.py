@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.checkpoints.dtypes import RAW_TYPES, widened
+from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
 from zerolm.checkpoints.headers import TensorInfo
 from zerolm.checkpoints.packed import FP8, INT4, INT8, MXFP4, PackedTensor
 
@@ -37,6 +38,14 @@ EIGHT_BITS: Final = _e4m3()
 NUMBERS: Final = {FP8: EIGHT_BITS, MXFP4: FOUR_BITS, INT4: np.arange(-8, 8, dtype=np.float32),
                   INT8: np.arange(-128, 128, dtype=np.float32)}  # fmt: skip
 """The numbers of each type by code; a byte holds one of 256, or two of 16, the first in its lower half."""
+
+
+def numbers_of(tensor: TensorInfo) -> NDArray[np.float32]:
+    """Return the numbers of a tensor that ``is_packed`` in its shape, all in memory."""
+    if isinstance(tensor, TypedTensor):
+        return tensor.numbers()
+    assert isinstance(tensor, PackedTensor)
+    return dequantised(tensor)
 
 
 def dequantised(tensor: PackedTensor) -> NDArray[np.float32]:

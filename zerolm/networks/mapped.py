@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint, Part, TensorInfo
-from zerolm.checkpoints.packed import PackedTensor
-from zerolm.checkpoints.packed_values import dequantised
+from zerolm.checkpoints.packed_values import numbers_of
 from zerolm.networks.roles import body_prefix
 
 M = TypeVar("M", bound=nn.Module)
@@ -127,8 +126,8 @@ def mapped_tensor(info: TensorInfo) -> Tensor:
 
     One that is packed is in memory, dequantised.
     """
-    if isinstance(info, PackedTensor):
-        return torch.from_numpy(dequantised(info))
+    if info.is_packed:
+        return torch.from_numpy(numbers_of(info))
     stored, dtype = STORED[info.dtype]
     raw: Any = np.memmap(info.file, np.uint8, "c", info.start, (info.end - info.start,))
     values = torch.from_numpy(np.require(raw.view(stored), requirements="A")).view(dtype).reshape(info.shape)
@@ -147,7 +146,7 @@ def _give(
     model: nn.Module, name: str, info: TensorInfo, view: Callable[[Tensor], Tensor] = lambda whole: whole
 ) -> None:
     """Give a model a view of a stored tensor as this parameter; of one that is packed, when it is used."""
-    if isinstance(info, PackedTensor):
+    if info.is_packed:
         model.get_parameter(name).__dict__[_PARTS] = lambda dtype: view(_in(mapped_tensor(info), dtype))
     else:
         put(model, name, view(mapped_tensor(info)))

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts import expert_worth
-from zerolm.carving.experts.expert_choice import ChosenExperts
+from zerolm.carving.experts.expert_choice import UNTOLD, ChosenExperts
 from zerolm.carving.experts.expert_count import (
     check_alone,
+    check_domains,
     check_joint,
     check_merge,
+    check_text,
     checked,
 )
 from zerolm.carving.experts.expert_merge import merged_experts
@@ -31,7 +32,7 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import stored_bits
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import Recipe, document, versions_of, with_experts
-from zerolm.carving.request import NO_MERGE, WORST, Destination, Methods, SizeRequest
+from zerolm.carving.request import NO_MERGE, Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, widths
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, write_shards
@@ -40,14 +41,12 @@ from zerolm.checkpoints.origin import origin_of
 from zerolm.checkpoints.packed import PackedTensor
 from zerolm.costs import CostModel
 from zerolm.families.config import CoreSizes
-from zerolm.io.cache import Arrays
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, new_folder
 from zerolm.networks.opener import mapped_model
 from zerolm.progress import Progress
 from zerolm.settings import shown
 from zerolm.settings.compute import ComputeRequest
-from zerolm.settings.domains import domains_of
 
 FORMAT: Final = "hf"
 BY_BYTES: Final = "bytes"
@@ -110,16 +109,13 @@ class ExpertCarving:
                 f"experts are taken out of a folder into a folder, not as {shown(self.destination.form)}: "
                 "give --format hf, and convert the child"
             )
-        self._check_domains()
+        check_domains(self.size, methods)
         if methods.repair != "none" and methods.text is None:
             raise ValueError(f"repair {methods.repair} needs tokens: give --text FILE, or --repair none")
         if self.merge != NO_MERGE:
             self._check_merge()
-        if self.recipe is None and expert_worth.needs_tokens(methods.criterion) and methods.text is None:
-            raise ValueError(
-                f"criterion {methods.criterion} needs tokens: give --text FILE, or --criterion aimer, which "
-                "needs none"
-            )
+        if self.recipe is None:
+            check_text(methods)
         if (
             family.task == "next"
             and self.checkpoint.layout.name("head") is None
@@ -143,18 +139,6 @@ class ExpertCarving:
                 "the parent is stored quantised, so that experts are copied as they are: give no --merge"
             )
         check_merge(self.methods.text)
-
-    def _check_domains(self) -> None:
-        """Refuse a choice by the worst of several domains, where there are none, or nothing tells it."""
-        if self.size.experts.domains != WORST:
-            return
-        name = self.methods.criterion
-        if len(domains_of(self.methods.text)) < 2 or not expert_worth.needs_tokens(name):
-            raise ValueError("--domains worst needs texts of several domains: --text code=FILE,chat=FILE")
-        if expert_worth.is_of_pairs(name):
-            raise ValueError(
-                f"--domains worst is by the worth of single experts, not by pairs as {name}: give reap"
-            )
 
     def _fewer(self) -> FewerExperts:
         """Return the child with the best experts of each layer, or with those of the recipe."""
@@ -237,18 +221,14 @@ class ExpertCarving:
     ) -> dict[str, Any]:
         """Return what is to be said of the experts as plain JSON."""
         staying, chosen, is_chosen = self.staying, self._chosen, self.recipe is None
-        use, routing, neurons = staying.use if is_chosen else {}, staying.routing, _in_hex(fewer)
+        routing, neurons = staying.routing, _in_hex(fewer)
         lost = {layer: staying.neuron_loss(layer) for layer in neurons} if is_chosen else {}
         rows = [
             {
                 "layer": layer,
                 "kept": kept.tolist(),
-                "tokens": _share(use.get(layer), "count", kept),
-                "gates": _share(use.get(layer), "gate", kept),
-                "loss": chosen[layer].loss if chosen else None,
-                "gap": chosen[layer].gap if chosen else None,
+                **(staying.said_of(layer, chosen[layer]) if is_chosen else UNTOLD),
                 "left": left.get(layer),
-                "domains": staying.stays(layer, kept) if is_chosen else {},
                 "merged": {str(centre): members for centre, members in groups.get(layer, {}).items()},
                 **({"neurons": {"kept": neurons[layer], "loss": lost.get(layer)}} if neurons else {}),
             }
@@ -314,9 +294,3 @@ def _in_hex(fewer: FewerExperts) -> dict[int, list[str]]:
     """Return the neurons that stay of each expert by layer, as hexadecimal digits; empty where all do."""
     whole = fewer.parent.layout.sizes.get(NEURONS, 0)
     return {layer: [to_hex(kept, whole) for kept in rows] for layer, rows in fewer.neurons.items()}
-
-
-def _share(sums: Arrays | None, name: str, kept: Ints) -> float | None:
-    """Return the share that kept experts have of a sum; None without one."""
-    total = 0.0 if sums is None else float(sums[name].sum())
-    return float(sums[name][kept].sum()) / total if sums is not None and total else None

@@ -6,27 +6,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.carving.experts import expert_worth
-from zerolm.carving.experts.expert_choice import best_experts
-from zerolm.carving.experts.expert_count import check_alone, count_of
+from zerolm.carving.experts.expert_choice import UNTOLD, ChosenExperts, best_experts
+from zerolm.carving.experts.expert_count import check_alone, check_domains, check_text, count_of
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
 from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.carving.experts.gguf_recipe import GgufRecipe, gguf_document, gguf_recipe
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.export.card import card
-from zerolm.carving.request import NO_MERGE, WORST, Destination, Methods, SizeRequest
+from zerolm.carving.planning.part_costs import StoredCosts
+from zerolm.carving.request import NO_MERGE, Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod
+from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BLOCKS
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder
 from zerolm.io.memory import free_memory
 from zerolm.progress import Progress
 from zerolm.settings import shown
+from zerolm.settings.compute import ComputeRequest
+
+if TYPE_CHECKING:
+    from zerolm.carving.experts.staying_experts import StayingExperts
 
 FORMAT: Final = "gguf"
 SIZES: Final = {
@@ -37,12 +43,16 @@ SIZES: Final = {
 
 @dataclass(frozen=True, eq=False)
 class GgufExpertCarving:
-    """A file and what is to be done with it; ``document`` is the recipe of a child that is built again."""
+    """A file and what is to be done with it; ``document`` is the recipe of a child that is built again.
+
+    Where a text tells which experts stay, the file is run as the stock class has it.
+    """
 
     file: Path
     size: SizeRequest
     methods: Methods
     destination: Destination
+    compute: ComputeRequest
     progress: Progress
     document: Mapping[str, Any] | None = None
 
@@ -54,6 +64,16 @@ class GgufExpertCarving:
     def recipe(self) -> GgufRecipe | None:
         """The recipe of the document, which fits the file."""
         return None if self.document is None else GgufRecipe.of(self.document, self.mixture)
+
+    @cached_property
+    def staying(self) -> StayingExperts | None:
+        """What tokens tell of the experts; None where none are read."""
+        if self.document is not None or not expert_worth.needs_tokens(self.methods.criterion):
+            return None
+        from zerolm.carving.experts.staying_experts import StayingExperts
+
+        checkpoint = Checkpoint.open(self.file, packed=True)
+        return StayingExperts(checkpoint, self.size, self.methods, StoredCosts(), self.compute, self.progress)
 
     @property
     def routing(self) -> Routing:
@@ -69,14 +89,20 @@ class GgufExpertCarving:
 
     def _fewer(self) -> FewerGgufExperts:
         """Return the child with the best experts of each layer, or with those of the recipe."""
+        return FewerGgufExperts(self.mixture, {layer: each.kept for layer, each in self._chosen.items()})
+
+    @cached_property
+    def _chosen(self) -> dict[int, ChosenExperts]:
+        """The experts of each layer, chosen by the criterion, or those of the recipe."""
         if self.recipe is not None:
-            return FewerGgufExperts(self.mixture, self.recipe.experts)
+            return {layer: ChosenExperts(kept) for layer, kept in self.recipe.experts.items()}
         count = count_of(self.size, self.routing, self._costs(self.routing.experts), self._costs)
-        kept = {
-            layer: best_experts(self._worth(layer), count, self.routing.groups)
+        if self.staying is not None:
+            return self.staying.chosen_of(count)
+        return {
+            layer: ChosenExperts(best_experts(self._worth(layer), count, self.routing.groups))
             for layer in self.mixture.layers
         }
-        return FewerGgufExperts(self.mixture, kept)
 
     def _check(self) -> None:
         """Refuse before any work what cannot be."""
@@ -93,10 +119,8 @@ class GgufExpertCarving:
             raise ValueError(
                 "a gguf file stores neurons in blocks of several, so that all stay: give no --keep-expert-ffn"
             )
-        if self.size.experts.domains == WORST:
-            raise ValueError("--domains worst needs texts, and a gguf file of experts is not run")
         if self.size.experts.merge != NO_MERGE:
-            raise ValueError("experts of a gguf file are not run, so that none are merged: give no --merge")
+            raise ValueError("experts of a gguf file are copied as they are: give no --merge")
         if self.methods.repair != "none":
             raise ValueError("experts of a gguf file are copied as they are: give --repair none")
         if self.destination.form not in (None, FORMAT):
@@ -104,20 +128,33 @@ class GgufExpertCarving:
                 "experts of a gguf file are taken out into a gguf file, not as "
                 f"{shown(self.destination.form)}: give --format gguf"
             )
-        if (self.document is None and expert_worth.needs_tokens(criterion)) or self.methods.text is not None:
-            raise ValueError(
-                f"criterion {criterion} on a text runs the network, and a gguf file of experts is not run: "
-                "give --criterion aimer or random, and no --text"
-            )
-        if criterion == expert_worth.AIMER and self.document is None:
-            _needing_gguf()
-        _ = self.mixture, self.recipe
+        check_domains(self.size, self.methods)
+        if self.document is None:
+            check_text(self.methods)
+            if self.methods.text is not None and not expert_worth.needs_tokens(criterion):
+                raise ValueError(
+                    f"criterion {criterion} reads no text, and nothing is repaired: give no --text"
+                )
+            if criterion != expert_worth.RANDOM:
+                _needing_gguf()
+        _ = self.mixture, self.recipe, self.staying
 
     def _worth(self, layer: int) -> Floats:
         if self.methods.criterion == expert_worth.RANDOM:
             return expert_worth.drawn(self.methods.seed, layer, self.routing.experts)
         self.progress("weighing experts by their weights", layer, self.mixture.layers[-1] + 1)
         return self.mixture.worth(layer)
+
+    @property
+    def _calibration(self) -> Mapping[str, Any] | None:
+        """What a recipe says of the tokens that told which experts stay; None without."""
+        if self.document is not None:
+            return self.document.get("calibration")
+        return None if self.staying is None else self.staying.session.calibration
+
+    def _said_of(self, layer: int) -> dict[str, Any]:
+        """Return what tokens tell of the choice of a layer."""
+        return UNTOLD if self.staying is None else self.staying.said_of(layer, self._chosen[layer])
 
     def _costs(self, count: int) -> dict[str, int]:
         """Return the costs that the tensors of a file tell, with so many experts a layer."""
@@ -145,13 +182,8 @@ class GgufExpertCarving:
         widths = zip(sizes["heads"], sizes["kv_heads"], sizes["ffn"], strict=True)
         kinds = {BLOCKS[kind] for kind in mixture.header.types.values()}
         rows = [
-            {
-                "layer": layer,
-                "kept": kept.tolist(),
-                **dict.fromkeys(("tokens", "gates", "loss", "gap", "left")),
-                "domains": {},
-            }
-            for layer, kept in fewer.by_layer.items()
+            {"layer": layer, "kept": chosen.kept.tolist(), **self._said_of(layer), "left": None}
+            for layer, chosen in self._chosen.items()
         ]
         return Carved(
             str(self.file),
@@ -159,7 +191,7 @@ class GgufExpertCarving:
             CarvingMethod(self.methods.criterion, "none", "weights", self.size.layer_shape, FORMAT, None),
             {"parent": self._costs(routing.experts), "child": self._costs(fewer.count)},
             sorted({round(8 * size / weights) for weights, size in kinds}),
-            None if self.recipe else True,
+            None if self.recipe else not any(each.gap for each in self._chosen.values()),
             {},
             [{"layer": n, "heads": h, "kv_heads": k, "ffn": f} for n, (h, k, f) in enumerate(widths)],
             None,
@@ -189,7 +221,8 @@ class GgufExpertCarving:
                 note=note,
                 verified={"difference": 0.0, "relative": 0.0, "by": "bytes", "embeddings": None},
             )
-            document = gguf_recipe(carved, fewer, self.methods.seed, file, REPORT if finish else ())
+            more = REPORT if finish else ()
+            document = gguf_recipe(carved, fewer, self._calibration, self.methods.seed, file, more)
             hidden = carved.parent_sizes["hidden"]
             (folder / "README.md").write_text(card(document, carved.family, file.name, hidden), "utf-8")
             write_json(folder / "recipe.json", document)
@@ -228,7 +261,9 @@ def rebuilt_file(file: Path, recipe: Path, destination: Destination, progress: P
         return None
     methods = Methods(criterion=str(document.get("criterion")))
     try:
-        return GgufExpertCarving(file, SizeRequest(), methods, destination, progress, document).carved()
+        return GgufExpertCarving(
+            file, SizeRequest(), methods, destination, ComputeRequest(), progress, document
+        ).carved()
     except ValueError as error:
         raise ValueError(f"recipe {str(recipe)!r} cannot be used: {error}") from None
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.solvers.maximin import best_at_worst
 from zerolm.solvers.quadratic import least_pairs
+
+UNTOLD: Final[dict[str, Any]] = {**dict.fromkeys(("tokens", "gates", "loss", "gap")), "domains": {}}
+"""What is said of experts that no choice was made of here."""
 
 
 @dataclass(frozen=True, eq=False)

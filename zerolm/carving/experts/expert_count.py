@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Ints
+from zerolm.carving.experts.expert_worth import is_of_pairs, needs_tokens
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.planning.sizes import budgets_of
-from zerolm.carving.request import AUTO, RANDOM, SUMMED, Methods, SizeRequest
+from zerolm.carving.request import AUTO, RANDOM, SUMMED, WORST, Methods, SizeRequest
 from zerolm.settings.domains import domains_of
 
 Costs = Mapping[str, int]
@@ -48,6 +49,28 @@ def check_joint(size: SizeRequest, methods: Methods) -> None:
         raise ValueError(
             f"experts and neurons are planned together by what both lose, which {methods.criterion} "
             f"does not tell: give --criterion {SUMMED} and --text, or one of both numbers"
+        )
+
+
+def check_text(methods: Methods) -> None:
+    """Refuse a criterion that needs tokens where there is no text."""
+    if needs_tokens(methods.criterion) and methods.text is None:
+        raise ValueError(
+            f"criterion {methods.criterion} needs tokens: give --text FILE, or --criterion aimer, which "
+            "needs none"
+        )
+
+
+def check_domains(size: SizeRequest, methods: Methods) -> None:
+    """Refuse a choice by the worst of several domains, where there are none, or nothing tells it."""
+    if size.experts.domains != WORST:
+        return
+    name = methods.criterion
+    if len(domains_of(methods.text)) < 2 or not needs_tokens(name):
+        raise ValueError("--domains worst needs texts of several domains: --text code=FILE,chat=FILE")
+    if is_of_pairs(name):
+        raise ValueError(
+            f"--domains worst is by the worth of single experts, not by pairs as {name}: give reap"
         )
 
 

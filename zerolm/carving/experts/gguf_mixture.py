@@ -13,9 +13,9 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.carving.experts.routing import Routing
-from zerolm.checkpoints.gguf.dequantise import dequantised
+from zerolm.checkpoints.gguf.dequantise import dequantised, readable
 from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
-from zerolm.checkpoints.weight_types import BLOCKS, BY_NUMBER, WeightType
+from zerolm.checkpoints.weight_types import BLOCKS, WeightType
 
 OF_EXPERTS: Final = re.compile(
     r"blk\.(\d+)\.(ffn_(?:gate|up|down|gate_up)_exps\.(?:weight|bias|scale|input_scale)"
@@ -110,20 +110,12 @@ class GgufMixture:
 
     def _readable(self, name: str) -> WeightType:
         """Return a type that is dequantised; ``ValueError`` names one that is not."""
-        from gguf import GGMLQuantizationType
-        from gguf.quants import dequantize
-
-        number = self.header.types[name]
-        weights, size = BLOCKS[number]
-        kind = BY_NUMBER.get(number) or WeightType(
-            GGMLQuantizationType(number).name, number, weights, size, -1
-        )
-        try:
-            dequantize(np.zeros((1, size), np.uint8), GGMLQuantizationType(number))
-        except NotImplementedError:
+        kind = readable(self.header.types[name])
+        if kind is None:
             raise ValueError(
-                f"tensor {name!r} is {kind.name}, whose numbers are not read: --criterion random needs none"
-            ) from None
+                f"tensor {name!r} has type number {self.header.types[name]}, whose numbers are not read: "
+                "--criterion random needs none"
+            )
         return kind
 
     def _size(self, key: str, missing: int | None = None) -> int:

@@ -64,7 +64,12 @@ def gguf_document(recipe: Path) -> dict[str, Any] | None:
 
 
 def gguf_recipe(
-    carved: Carved, fewer: FewerGgufExperts, seed: int, file: Path, more: Sequence[str]
+    carved: Carved,
+    fewer: FewerGgufExperts,
+    calibration: Mapping[str, Any] | None,
+    seed: int,
+    file: Path,
+    more: Sequence[str],
 ) -> dict[str, Any]:
     """Return the recipe of a written child as plain JSON; ``more`` files are still to come."""
     method, mixture = carved.method, fewer.parent
@@ -72,8 +77,11 @@ def gguf_recipe(
         "format": RECIPE_FORMAT, "parent": mixture.file.name, "revision": None, HEADER: mixture.header.digest,
         "family": carved.family, "criterion": method.criterion, "repair": method.repair, "plan": method.plan,
         "shape": method.shape, "written_as": method.format, "costs": carved.costs,
-        "weight_bits": carved.weight_bits, "losses": {}, "calibration": None, "seed": seed,
+        "weight_bits": carved.weight_bits, "losses": {}, "calibration": calibration, "seed": seed,
         "versions": versions_of(), "stream": None, "sha256": {file.name: sha256_of(file)},
         "files": sorted([file.name, "README.md", "recipe.json", *more]),
     }  # fmt: skip
-    return with_experts(recipe, fewer.by_layer)
+    rows = (carved.experts or {"layers": []})["layers"]
+    return with_experts(
+        recipe, fewer.by_layer, {row["layer"]: row["gap"] for row in rows if row["gap"] is not None}
+    )

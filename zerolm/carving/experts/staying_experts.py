@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -154,10 +154,10 @@ class StayingExperts:
         planned = least_lost(
             tried_of(counts),
             lambda count: largest_within(limits, width.possible, partial(self._corners, count)),
-            lambda count: sum(each.loss or 0.0 for each in self._chosen(count).values()),
+            lambda count: sum(each.loss or 0.0 for each in self.chosen_of(count).values()),
             lambda count, neurons: sum(
                 float(self._lost[layer][each.kept, neurons].sum())
-                for layer, each in self._chosen(count).items()
+                for layer, each in self.chosen_of(count).items()
             ),
         )
         return planned.experts, planned.neurons
@@ -204,14 +204,14 @@ class StayingExperts:
     @cached_property
     def chosen(self) -> dict[int, ChosenExperts]:
         """The experts of each layer, chosen by the criterion."""
-        return self._chosen(self.plan[0])
+        return self.chosen_of(self.plan[0])
 
     @cached_property
     def _choices(self) -> dict[int, dict[int, ChosenExperts]]:
         """The choices made so far, by the number of experts that stay."""
         return {}
 
-    def _chosen(self, count: int) -> dict[int, ChosenExperts]:
+    def chosen_of(self, count: int) -> dict[int, ChosenExperts]:
         """Return so many experts of each layer, chosen by the criterion."""
         if count in self._choices:
             return self._choices[count]
@@ -266,6 +266,22 @@ class StayingExperts:
             total = float(worth.sum())
             shares[name] = 1.0 - float(leaving.sum()) / total if total else 1.0
         return shares
+
+    def said_of(self, layer: int, chosen: ChosenExperts) -> dict[str, Any]:
+        """Return what is said of a choice of experts: shares of tokens, gates and worth, loss and gap."""
+        return {
+            "tokens": self._share(layer, "count", chosen.kept),
+            "gates": self._share(layer, "gate", chosen.kept),
+            "loss": chosen.loss,
+            "gap": chosen.gap,
+            "domains": self.stays(layer, chosen.kept),
+        }
+
+    def _share(self, layer: int, name: str, kept: Ints) -> float | None:
+        """Return the share that kept experts have of a sum; None without one."""
+        sums = self.use.get(layer)
+        total = 0.0 if sums is None else float(sums[name].sum())
+        return float(sums[name][kept].sum()) / total if sums is not None and total else None
 
     def rounding(self) -> str:
         """Return what is to be said of a share of neurons that was rounded; empty where none was."""

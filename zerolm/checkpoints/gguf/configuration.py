@@ -20,7 +20,10 @@ SIZES: Final = {
     "head_size": "attention.key_length", "ffn": "feed_forward_length", "heads": "attention.head_count",
     "kv_heads": "attention.head_count_kv",
 }  # fmt: skip
-DERIVED: Final = ("head_size", "kv_heads")
+MIXTURE: Final = {
+    "experts": "expert_count", "active": "expert_used_count", "expert_ffn": "expert_feed_forward_length",
+}  # fmt: skip
+DERIVED: Final = ("head_size", "kv_heads", "expert_ffn")
 """Sizes that follow from others where a file does not tell them."""
 EPSILON: Final = "attention.layer_norm_rms_epsilon"
 EMBEDDING, HEAD, FACTORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
@@ -30,7 +33,13 @@ LLAMA3: Final = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_
 
 def family_in(header: GgufHeader) -> Family:
     """Return the family whose parents are of this architecture; ``ValueError`` says which there are."""
-    reading = {name: family for family in families().values() if family.gguf for name in family.gguf.read}
+    is_mixture = bool(header.metadata.get(f"{header.architecture}.{MIXTURE['experts']}"))
+    reading = {
+        name: family
+        for family in families().values()
+        if family.gguf and family.has_experts == is_mixture
+        for name in family.gguf.read
+    }
     family = reading.get(header.architecture)
     if family is None:
         hint = nearest(header.architecture, reading)
@@ -48,8 +57,9 @@ def configuration(header: GgufHeader, family: Family, factors: NDArray[np.float3
     """
     metadata = {key.partition(".")[2]: value for key, value in header.metadata.items()
                 if key.startswith(f"{header.architecture}.")}  # fmt: skip
+    keys = SIZES | (MIXTURE if family.has_experts else {})
     values = {
-        label: _size(header, key) for label, key in SIZES.items() if key in metadata or label not in DERIVED
+        label: _size(header, key) for label, key in keys.items() if key in metadata or label not in DERIVED
     }
     if EMBEDDING not in header.tensors or len(header.tensors[EMBEDDING]) != 2:
         raise ValueError(f"there is no matrix {EMBEDDING!r}")
@@ -61,6 +71,7 @@ def configuration(header: GgufHeader, family: Family, factors: NDArray[np.float3
         if field.field is not None and label in values:
             config[field.field] = values[label]
     config |= {name: _is_set(header, family, name) for name in family.config.flags}
+    config |= _told(family, metadata)
     if family.config.tied.field is not None:
         config[family.config.tied.field] = HEAD not in header.tensors
     epsilon = metadata.get(EPSILON)
@@ -77,6 +88,21 @@ def configuration(header: GgufHeader, family: Family, factors: NDArray[np.float3
            for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"))}  # fmt: skip
     fits = {name: index for name, index in ids.items() if type(index) is int and index < values["vocab"]}
     return config | {f"{name}_token_id": fits.get(name) for name in ids}
+
+
+def _told(family: Family, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a file tells by keys of its family, and those that its readers take for granted.
+
+    ``ValueError`` where a key has another value than readers of the family know.
+    """
+    assert family.gguf is not None
+    fields = {name: value for name, value in family.gguf.needs.items() if not str(value).startswith("= ")}
+    for key, field in family.gguf.keys.items():
+        if isinstance(field, str):
+            fields[field] = metadata.get(key)
+        elif metadata.get(key, field) != field:
+            raise ValueError(f"its {key} is {shown(metadata[key])}; {shown(field)} is read")
+    return fields
 
 
 def _size(header: GgufHeader, key: str) -> int:

@@ -8,9 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.checkpoints.dtypes import widened
-from zerolm.checkpoints.weight_types import STORED, WeightType
+from zerolm.checkpoints.weight_types import BLOCKS, BY_NUMBER, STORED, WeightType
 
 STORED_NAMES: Final = {each.name for each in STORED}
+
+
+def readable(number: int) -> WeightType | None:
+    """Return the type of this number, if rows of it are dequantised; None for others."""
+    if number in BY_NUMBER:
+        return None if BY_NUMBER[number].name == "F64" else BY_NUMBER[number]
+    if number not in BLOCKS:
+        return None
+    from gguf import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    weights, size = BLOCKS[number]
+    kind = GGMLQuantizationType(number)
+    try:
+        dequantize(np.zeros((1, size), np.uint8), kind)
+    except NotImplementedError:
+        return None
+    return WeightType(kind.name, number, weights, size, -1)
 
 
 def dequantised(raw: NDArray[Any], kind: WeightType) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,20 +22,22 @@ from numpy.typing import NDArray
 from zerolm.checkpoints.dtypes import RAW_TYPES, narrowed, widened
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.checkpoints.gguf.configuration import FACTORS, configuration, family_in
-from zerolm.checkpoints.gguf.dequantise import STORED_NAMES, dequantised
+from zerolm.checkpoints.gguf.dequantise import STORED_NAMES, dequantised, readable
 from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
 from zerolm.checkpoints.gguf.names import changes_places, in_class_order, roles_in
 from zerolm.checkpoints.gguf.tokenizer import LISTS, TOKENS, tokenizer_documents
+from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
 from zerolm.checkpoints.headers import Shard, TensorInfo, read_shard
 from zerolm.checkpoints.shards import SINGLE
 from zerolm.checkpoints.weight_types import BY_NUMBER, WeightType
 from zerolm.checkpoints.writer import Chunk, Outgoing, write_shards
 from zerolm.families.config import sizes_of
-from zerolm.families.family import Family
+from zerolm.families.family import Family, Pattern
 from zerolm.io.files import cache_folder, write_json
 from zerolm.io.folders import new_folder
 
 CACHE_VERSION: Final = 1
+EXPERT: Final = "{expert}"
 ROWS: Final = 1 << 22
 """Weights that are dequantised at a time, about."""
 BESIDE: Final = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
@@ -75,9 +77,17 @@ class _Stored:
     """A tensor of the file, by its name in the stock class."""
 
     name: str
-    role: str
+    pattern: Pattern
     info: TensorInfo
     kind: WeightType
+
+    @property
+    def role(self) -> str:
+        return self.pattern.role
+
+    @property
+    def is_matrix_of_a_layer(self) -> bool:
+        return self.pattern.in_layer and len(self.info.shape) == 2
 
 
 def gguf_file(name: str | Path) -> Path | None:
@@ -94,19 +104,24 @@ def gguf_file(name: str | Path) -> Path | None:
     return files[0] if files else None
 
 
-def unpacked(file: Path) -> Unpacked:
-    """Return a file as a folder and shards; ``ValueError``, in one line, for what is not a sound parent."""
+def unpacked(file: Path, *, mixtures: bool = False) -> Unpacked:
+    """Return a file as a folder and shards; ``ValueError``, in one line, for what is not a sound parent.
+
+    Matrices in layers of ``mixtures`` stay in the file, quantised or not.
+    """
     header = read_gguf_header(file, LISTS)
     if header.metadata.get("split.count", 1) not in (0, 1):
         raise ValueError("it is one of several parts: join them with llama-gguf-split --merge")
     family = family_in(header)
+    if family.has_experts and not mixtures:
+        raise ValueError(f"of a {family.name} in a gguf file experts alone leave: --keep-experts")
     factors = _factors(file, header)
     config = configuration(header, family, factors)
     state = file.stat()
     tensors = _tensors(file, header, family, config)
     types = {each.name: each.kind.name for each in tensors if len(each.info.shape) == 2}
     moved = [each for each in tensors if _is_moved(family, each)]
-    there = [each.info for each in tensors if not _is_moved(family, each)]
+    there = [_in_place(each) for each in tensors if not _is_moved(family, each)]
     key = (CACHE_VERSION, str(file.resolve()), state.st_ino, state.st_size, state.st_mtime_ns, header.digest)
     beside = [(name, (file.parent / name).stat().st_mtime_ns) for name in _beside(file)]
     digest = hashlib.sha256(repr((key, beside, config)).encode()).hexdigest()
@@ -134,8 +149,12 @@ def unpacked(file: Path) -> Unpacked:
 
 
 def _tensors(file: Path, header: GgufHeader, family: Family, config: dict[str, Any]) -> list[_Stored]:
-    """Return the tensors of the file that the stock class has; ``ValueError`` for one that it has not."""
-    sizes, roles, names = sizes_of(family, config), roles_in(family), {}
+    """Return the tensors of the file that the stock class has; ``ValueError`` for one that it has not.
+
+    What has a part for each expert is one tensor an expert.
+    """
+    sizes, roles = sizes_of(family, config), roles_in(family)
+    names: dict[str, tuple[str, Pattern]] = {}
     before = family.tensors.prefixes[0]
     for prefix, patterns in ((before.body, family.tensors.body), (before.head, family.tensors.head)):
         for pattern in patterns:
@@ -143,26 +162,45 @@ def _tensors(file: Path, header: GgufHeader, family: Family, config: dict[str, A
                 if pattern.role in roles:
                     stored = roles[pattern.role].replace("{layer}", str(layer))
                     name = f"{prefix}{pattern.name}".replace("{layer}", str(layer))
-                    names[stored] = name, pattern.role
+                    names[stored] = name, pattern
     tensors = []
     for stored, shape in header.tensors.items():
         if stored == FACTORS:
             continue
         if stored not in names:
             raise ValueError(f"tensor {stored!r} is none of a {family.name}")
-        kind = BY_NUMBER.get(header.types[stored])
-        if kind is None or kind.name == "F64":
+        kind = readable(header.types[stored])
+        if kind is None:
             raise ValueError(f"tensor {stored!r} has type number {header.types[stored]}, which is not read")
-        name, role = names[stored]
+        name, pattern = names[stored]
         start, end = header.places[stored]
-        info = TensorInfo(name, kind.name, tuple(reversed(shape)), file, start, end)
-        tensors.append(_Stored(name, role, info, kind))
+        order = tuple(reversed(shape))
+        if pattern.axes[0] == "1" and len(order) < len(pattern.axes):
+            order = (1, *order)
+        info = TensorInfo(name, kind.name, order, file, start, end)
+        if EXPERT not in name:
+            tensors.append(_Stored(name, pattern, info, kind))
+            continue
+        if len(order) != 3 or order[0] != sizes.sizes["experts"]:
+            raise ValueError(f"tensor {stored!r} of {list(shape)} has no matrix for each expert")
+        for expert in range(order[0]):
+            one = replace(info.one(expert), name=name.replace(EXPERT, str(expert)))
+            tensors.append(_Stored(one.name, pattern, one, kind))
     return tensors
 
 
 def _is_moved(family: Family, tensor: _Stored) -> bool:
     shifted = family.tensors.factors.shift != 0 and tensor.role.endswith("norm")
-    return tensor.kind.name not in STORED_NAMES or changes_places(family, tensor.role) or shifted
+    there = tensor.kind.name in STORED_NAMES or (family.has_experts and tensor.is_matrix_of_a_layer)
+    return not there or changes_places(family, tensor.role) or shifted
+
+
+def _in_place(tensor: _Stored) -> TensorInfo:
+    """Return a tensor that stays in the file, quantised or not."""
+    if tensor.kind.name in STORED_NAMES:
+        return tensor.info
+    info = tensor.info
+    return TypedTensor(info.name, info.dtype, info.shape, info.file, info.start, info.end, tensor.kind)
 
 
 def _outgoing(tensor: _Stored, family: Family, head_size: int) -> Outgoing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import shutil
 import struct
@@ -15,7 +14,6 @@ from carvings import carve, rebuild
 from saved_mixtures import mixture
 from tiny import logits_of
 
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.weight_types import BLOCKS
@@ -25,11 +23,11 @@ from zerolm.networks.opener import open_model
 gguf: Any = pytest.importorskip("gguf", reason="gguf is not installed")
 llama_cpp: Any = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
+from gguf_files import TYPES, fewer_of, logits, quantised, read, written  # noqa: E402
+
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts  # noqa: E402
 from zerolm.carving.experts.gguf_mixture import GgufMixture  # noqa: E402
-from zerolm.carving.export.child_tensors import Child  # noqa: E402
 from zerolm.carving.export.gguf.check import check  # noqa: E402
-from zerolm.carving.export.gguf.write import write  # noqa: E402
 
 PLAIN: dict[str, dict[str, Any]] = {
     "qwen3_moe": {
@@ -40,54 +38,10 @@ PLAIN: dict[str, dict[str, Any]] = {
     "deepseek_v3": {"attention_bias": False, "hidden_size": 64, "moe_intermediate_size": 32},
 }  # fmt: skip
 """What llama.cpp has of these, and rows that fall into blocks of 32."""
-TYPES = {"Q8_0": 7, "Q4_0": 2, "MXFP4": 38}
-"""The numbers that llama.cpp's quantiser has for types of whole files."""
-
-
-def written(folder: Path, file: Path) -> Path:
-    """Return the file, with the mixture in the folder."""
-    checkpoint = Checkpoint.open(folder)
-    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
-    return file
 
 
 def gguf_parent(folder: Path, kind: str) -> Path:
     return written(mixture(folder / "parent", kind, **PLAIN[kind]), folder / "parent.gguf")
-
-
-def quantised(source: Path, kind: str, target: Path) -> Path:
-    """Return the file as llama.cpp quantises it."""
-    lib = llama_cpp.llama_cpp
-    settings = lib.llama_model_quantize_default_params()
-    settings.nthread, settings.ftype = 1, TYPES[kind]
-    settings.pure = kind != "MXFP4"  # else what has eight experts gets other types
-    assert lib.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(settings)) == 0
-    return target
-
-
-def fewer_of(file: Path, target: Path, **flags: Any) -> tuple[Path, dict[int, list[int]]]:
-    """Return the child of a file, and the experts that stay by layer."""
-    flags = {"keep_experts": "0.5", "criterion": "random", "seed": 3} | flags
-    carved = carve(file, target, form="gguf", **flags)
-    assert carved.note == ""
-    assert carved.verified is not None
-    recipe = json.loads((target / "recipe.json").read_text())
-    return target / f"{file.stem}-carved.gguf", {row["layer"]: row["kept"] for row in recipe["experts"]}
-
-
-def read(file: Path) -> dict[str, Any]:
-    """Return type and raw data of each tensor, as the library reads them."""
-    return {one.name: (one.tensor_type, np.array(one.data)) for one in gguf.GGUFReader(file).tensors}
-
-
-def logits(file: Path, ids: list[int]) -> np.ndarray[Any, Any]:
-    """Return the logits that llama.cpp sends, one token at a time."""
-    opened = llama_cpp.Llama(str(file), n_ctx=32, n_batch=32, logits_all=True, verbose=False, n_threads=1)
-    for token in ids:
-        opened.eval([token])
-    scores = np.array(opened.scores[: len(ids)])
-    opened.close()
-    return scores
 
 
 @pytest.mark.parametrize("kind", PLAIN)
@@ -291,7 +245,7 @@ def refused(capsys: pytest.CaptureFixture[str], flags: list[str], message: str) 
 
 WRONG: dict[str, tuple[list[str], str]] = {
     "into a folder": (["--format", "hf"], "give --format gguf"),
-    "a text": (["--format", "gguf", "--text", "random"], "criterion random reads no text"),
+    "a text": (["--format", "gguf", "--text", "random"], "--criterion aimer needs no text"),
     "a merge": (["--format", "gguf", "--merge", "ream"], "are copied as they are: give no --merge"),
     "another cut": (["--format", "gguf", "--keep-heads", ".5"], "--keep-heads cannot stand beside"),
     "neurons": (["--format", "gguf", "--keep-expert-ffn", "8"], "in blocks of several, so that all stay"),

@@ -23,6 +23,7 @@ from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.request import NO_MERGE, Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.parts import stem_of
 from zerolm.checkpoints.weight_types import BLOCKS
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder
@@ -72,7 +73,10 @@ class GgufExpertCarving:
             return None
         from zerolm.carving.experts.staying_experts import StayingExperts
 
-        checkpoint = Checkpoint.open(self.file, packed=True)
+        try:
+            checkpoint = Checkpoint.open(self.file, packed=True)
+        except ValueError as error:
+            raise ValueError(f"{error}; --criterion aimer needs no text") from None
         return StayingExperts(checkpoint, self.size, self.methods, StoredCosts(), self.compute, self.progress)
 
     @property
@@ -207,10 +211,11 @@ class GgufExpertCarving:
 
     def _written(self, carved: Carved, fewer: FewerGgufExperts, out: Path) -> Carved:
         """Write the child into a new folder, compared with its parent before the folder gets its name."""
-        finish, state = self.destination.finish, self.file.stat()
+        finish, files = self.destination.finish, self.mixture.model.files
+        states = [each.stat() for each in files]
         with new_folder(out, self.destination.force) as folder:
             folder.mkdir(parents=True, exist_ok=True)
-            file = folder / f"{self.file.stem}-carved.gguf"
+            file = folder / f"{stem_of(self.file)}-carved.gguf"
             fewer.write(file, self.progress)
             self.progress("comparing the child with its parent")
             fewer.compare(file)
@@ -228,9 +233,10 @@ class GgufExpertCarving:
             write_json(folder / "recipe.json", document)
             if finish:
                 finish(folder, carved)
-            now = self.file.stat()
-            if (now.st_size, now.st_mtime_ns) != (state.st_size, state.st_mtime_ns):
-                raise ValueError(f"{str(self.file)!r} has changed since it was opened")
+            for each, state in zip(files, states, strict=True):
+                now = each.stat()
+                if (now.st_size, now.st_mtime_ns) != (state.st_size, state.st_mtime_ns):
+                    raise ValueError(f"{str(each)!r} has changed since it was opened")
         return carved
 
     def _opened(self, file: Path) -> str:

@@ -15,12 +15,15 @@ import numpy as np
 from zerolm.architecture import Ints
 from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.checkpoints.gguf.header import SCALARS, read_gguf_header
+from zerolm.checkpoints.gguf.parts import COUNT
 from zerolm.checkpoints.writer import Span, copy_span
 from zerolm.io.full_disk import check_room
 from zerolm.progress import Progress, silent
 
 BLOCK: Final = 1 << 20
 """Bytes compared at a time."""
+TENSORS_AT: Final = 8
+"""The place of the number of tensors in a header, behind the magic bytes and the version."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,15 +45,13 @@ class FewerGgufExperts:
 
     def spans(self, name: str) -> list[Span]:
         """Return where what is left of a tensor lies in the parent's file."""
-        start, end = self.parent.header.places[name]
+        (start, end), file = self.parent.header.places[name], self.parent.model.file_of[name]
         if name not in self.parent.of_experts:
-            return [Span(self.parent.file, start, end)]
+            return [Span(file, start, end)]
         kept = self.by_layer[self.parent.of_experts[name][0]]
         size = (end - start) // self.parent.routing.experts
         runs = np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1)
-        return [
-            Span(self.parent.file, start + int(r[0]) * size, start + (int(r[-1]) + 1) * size) for r in runs
-        ]
+        return [Span(file, start + int(r[0]) * size, start + (int(r[-1]) + 1) * size) for r in runs]
 
     def write(self, file: Path, progress: Progress = silent) -> None:
         """Write the file, new, and leave it on the disk; ``DiskFull`` before where it does not fit."""
@@ -70,44 +71,54 @@ class FewerGgufExperts:
     def compare(self, file: Path) -> None:
         """Read the written file again, and its parent; ``ValueError`` names what differs."""
         child, parent = read_gguf_header(file), self.parent.header
-        metadata = {**parent.metadata, self.parent.count_key: self.count}
+        metadata = parent.metadata | self._changes
         if child.metadata != metadata or list(child.tensors) != list(parent.tensors):
             raise ValueError("the written child has other metadata or tensors than were to be written")
         with file.open("rb") as ours, self.parent.file.open("rb") as theirs:
             if not all(
                 _bytes(ours, *child.entries[key]) == _bytes(theirs, *parent.entries[key])
                 for key in parent.entries
-                if key != self.parent.count_key
+                if key not in self._changes
             ):
                 raise ValueError("the written child has other metadata than its parent")
+        with file.open("rb") as ours:
             for name in parent.tensors:
                 start, end = child.places[name]
                 same = (child.tensors[name], child.types[name]) == (self.shape(name), parent.types[name])
                 same = same and end - start == _size(self.spans(name))
                 ours.seek(start)
-                if not same or not all(
-                    part == ours.read(len(part)) for part in _parts(theirs, self.spans(name))
-                ):
+                if not same or not all(part == ours.read(len(part)) for part in _parts(self.spans(name))):
                     raise ValueError(f"{name!r} of the written child differs from what its parent has")
 
     def _in_order(self) -> list[str]:
-        """Return the tensors as they lie in the file."""
-        return sorted(self.parent.header.tensors, key=lambda name: self.parent.header.places[name])
+        """Return the tensors as they lie in the file, or in its parts."""
+        model = self.parent.model
+        order = {file: number for number, file in enumerate(model.files)}
+        places = model.header.places
+        return sorted(places, key=lambda name: (order[model.file_of[name]], places[name]))
+
+    @property
+    def _changes(self) -> dict[str, int]:
+        """Metadata that are not the parent's: the number of experts, and that of parts, which is none."""
+        of_parts = {COUNT: 0} if COUNT in self.parent.header.metadata else {}
+        return {self.parent.count_key: self.count, **of_parts}
 
     def _padded(self, size: int) -> int:
         alignment = self.parent.header.alignment
         return -(-size // alignment) * alignment
 
     def _header(self) -> bytes:
-        """Return all before the tensors: the parent's metadata but for the number of experts, new places."""
-        header, key = self.parent.header, self.parent.count_key
+        """Return all before the tensors: the parent's metadata but for ``_changes``, and new places."""
+        header = self.parent.header
         end = max(last for _, last in header.entries.values())
         with self.parent.file.open("rb") as opened:
             text = bytearray(_bytes(opened, 0, end))
-        at = header.entries[key][0]
-        at += 8 + struct.unpack_from("<Q", text, at)[0]
-        code = SCALARS[struct.unpack_from("<I", text, at)[0]]
-        struct.pack_into(f"<{code}", text, at + 4, self.count)
+        for key, value in self._changes.items():
+            at = header.entries[key][0]
+            at += 8 + struct.unpack_from("<Q", text, at)[0]
+            code = SCALARS[struct.unpack_from("<I", text, at)[0]]
+            struct.pack_into(f"<{code}", text, at + 4, value)
+        struct.pack_into("<Q", text, TENSORS_AT, len(header.tensors))
         places, start = dict[str, int](), 0
         for name in self._in_order():
             places[name] = start
@@ -128,8 +139,9 @@ def _bytes(opened: BinaryIO, start: int, end: int) -> bytes:
     return opened.read(end - start)
 
 
-def _parts(opened: BinaryIO, spans: list[Span]) -> Iterator[bytes]:
+def _parts(spans: list[Span]) -> Iterator[bytes]:
     """Yield the bytes of spans, a block at a time."""
     for span in spans:
-        for start, end in pairwise([*range(span.start, span.end, BLOCK), span.end]):
-            yield _bytes(opened, start, end)
+        with span.file.open("rb") as opened:
+            for start, end in pairwise([*range(span.start, span.end, BLOCK), span.end]):
+                yield _bytes(opened, start, end)

@@ -14,7 +14,8 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.carving.experts.routing import Routing
 from zerolm.checkpoints.gguf.dequantise import dequantised, readable
-from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
+from zerolm.checkpoints.gguf.header import GgufHeader
+from zerolm.checkpoints.gguf.parts import GgufModel, read_gguf
 from zerolm.checkpoints.weight_types import BLOCKS, WeightType
 
 OF_EXPERTS: Final = re.compile(
@@ -36,24 +37,32 @@ WEIGHTS: Final = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class GgufMixture:
-    """A file, its header, and its tensors with a part for each expert: layer, and the rest of the name."""
+    """A model, and its tensors with a part for each expert: layer, and the rest of the name.
+
+    ``file`` is its only one, or that of its first part.
+    """
 
     file: Path
-    header: GgufHeader
+    model: GgufModel
     of_experts: dict[str, tuple[int, str]]
 
     @classmethod
     def open(cls, file: Path) -> GgufMixture:
-        """Read the header; ``ValueError``, in one line, for a file that is not sound or has no experts."""
-        header = read_gguf_header(file)
+        """Read the headers; ``ValueError``, in one line, for a file that is not sound or has no experts."""
         try:
-            matches = {name: OF_EXPERTS.fullmatch(name) for name in header.tensors}
+            model = read_gguf(file)
+            matches = {name: OF_EXPERTS.fullmatch(name) for name in model.header.tensors}
             of_experts = {name: (int(match[1]), match[2]) for name, match in matches.items() if match}
-            mixture = cls(file, header, of_experts)
+            mixture = cls(file, model, of_experts)
             mixture._check()
         except ValueError as error:
             raise ValueError(f"{str(file)!r}: {error}") from None
         return mixture
+
+    @property
+    def header(self) -> GgufHeader:
+        """The header of all parts as one."""
+        return self.model.header
 
     @property
     def count_key(self) -> str:
@@ -102,7 +111,7 @@ class GgufMixture:
         columns, rows, experts = self.header.tensors[name]
         start, _ = self.header.places[name]
         shape = (experts, rows, kind.size(columns))
-        raw: Any = np.memmap(self.file, np.uint8, "r", start, shape)
+        raw: Any = np.memmap(self.model.file_of[name], np.uint8, "r", start, shape)
         step = max(1, WEIGHTS // columns)
         for expert in range(experts):
             for first in range(0, rows, step):
@@ -127,8 +136,6 @@ class GgufMixture:
     def _check(self) -> None:
         """Refuse what would not be cut as it has to be."""
         header = self.header
-        if header.metadata.get("split.count", 1) not in (0, 1):
-            raise ValueError("it is one of several parts: join them with llama-gguf-split --merge")
         if self.count_key not in header.metadata or not self.of_experts:
             raise ValueError(f"a {header.architecture} like this one has no experts to take out (ffn_*_exps)")
         experts = self.routing.experts

@@ -23,8 +23,9 @@ from zerolm.checkpoints.dtypes import RAW_TYPES, narrowed, widened
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.checkpoints.gguf.configuration import FACTORS, configuration, family_in
 from zerolm.checkpoints.gguf.dequantise import STORED_NAMES, dequantised, readable
-from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
+from zerolm.checkpoints.gguf.header import GgufHeader
 from zerolm.checkpoints.gguf.names import changes_places, in_class_order, roles_in
+from zerolm.checkpoints.gguf.parts import GgufModel, first_part, read_gguf, stem_of
 from zerolm.checkpoints.gguf.tokenizer import LISTS, TOKENS, tokenizer_documents
 from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
 from zerolm.checkpoints.headers import Shard, TensorInfo, read_shard
@@ -93,15 +94,16 @@ class _Stored:
 def gguf_file(name: str | Path) -> Path | None:
     """Return the GGUF file that this is, or the only one of a folder without a configuration; else None.
 
-    ``ValueError`` where a folder holds several.
+    Of parts it is the first. ``ValueError`` where a folder holds several models.
     """
     place = Path(name)
     if place.suffix == ".gguf" and place.is_file():
         return place
     files = sorted(place.glob("*.gguf")) if place.is_dir() and not (place / "config.json").exists() else []
-    if len(files) > 1:
+    first = files[0] if len(files) == 1 else first_part(files)
+    if files and first is None:
         raise ValueError(f"{str(name)!r} holds {len(files)} GGUF files: name one")
-    return files[0] if files else None
+    return first
 
 
 def unpacked(file: Path, *, mixtures: bool = False) -> Unpacked:
@@ -109,23 +111,23 @@ def unpacked(file: Path, *, mixtures: bool = False) -> Unpacked:
 
     Matrices in layers of ``mixtures`` stay in the file, quantised or not.
     """
-    header = read_gguf_header(file, LISTS)
-    if header.metadata.get("split.count", 1) not in (0, 1):
-        raise ValueError("it is one of several parts: join them with llama-gguf-split --merge")
+    model = read_gguf(file, LISTS)
+    header = model.header
     family = family_in(header)
     if family.has_experts and not mixtures:
         raise ValueError(f"of a {family.name} in a gguf file experts alone leave: --keep-experts")
-    factors = _factors(file, header)
+    factors = _factors(model)
     config = configuration(header, family, factors)
-    state = file.stat()
-    tensors = _tensors(file, header, family, config)
+    states = [each.stat() for each in model.files]
+    tensors = _tensors(model, family, config)
     types = {each.name: each.kind.name for each in tensors if len(each.info.shape) == 2}
     moved = [each for each in tensors if _is_moved(family, each)]
     there = [_in_place(each) for each in tensors if not _is_moved(family, each)]
-    key = (CACHE_VERSION, str(file.resolve()), state.st_ino, state.st_size, state.st_mtime_ns, header.digest)
+    seen = [(state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
+    key = (CACHE_VERSION, str(file.resolve()), seen, header.digest)
     beside = [(name, (file.parent / name).stat().st_mtime_ns) for name in _beside(file)]
     digest = hashlib.sha256(repr((key, beside, config)).encode()).hexdigest()
-    folder = cache_folder("gguf") / digest / file.stem
+    folder = cache_folder("gguf") / digest / stem_of(file)
     if not (folder / "config.json").is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
         size = sizes_of(family, config).head_size
@@ -137,8 +139,17 @@ def unpacked(file: Path, *, mixtures: bool = False) -> Unpacked:
             if isinstance(licence, str) and len(licence) <= 80 and licence.isprintable():
                 (place / "README.md").write_text(f"---\nlicense: {json.dumps(licence)}\n---\n", "utf-8")
             write_json(place / "config.json", config)
-    by_place = {info.name: info for info in sorted(there, key=lambda info: info.start)}
-    shards = [Shard(file, by_place, header.digest, state.st_size, state.st_mtime_ns)]
+    by_place = sorted(there, key=lambda info: info.start)
+    shards = [
+        Shard(
+            each,
+            {info.name: info for info in by_place if info.file == each},
+            part.digest,
+            state.st_size,
+            state.st_mtime_ns,
+        )
+        for each, part, state in zip(model.files, model.headers, states, strict=True)
+    ]
     shards += [read_shard(folder / SINGLE)] if moved else []
     return Unpacked(
         folder,
@@ -148,7 +159,7 @@ def unpacked(file: Path, *, mixtures: bool = False) -> Unpacked:
     )
 
 
-def _tensors(file: Path, header: GgufHeader, family: Family, config: dict[str, Any]) -> list[_Stored]:
+def _tensors(model: GgufModel, family: Family, config: dict[str, Any]) -> list[_Stored]:
     """Return the tensors of the file that the stock class has; ``ValueError`` for one that it has not.
 
     What has a part for each expert is one tensor an expert.
@@ -163,7 +174,7 @@ def _tensors(file: Path, header: GgufHeader, family: Family, config: dict[str, A
                     stored = roles[pattern.role].replace("{layer}", str(layer))
                     name = f"{prefix}{pattern.name}".replace("{layer}", str(layer))
                     names[stored] = name, pattern
-    tensors = []
+    tensors, header = [], model.header
     for stored, shape in header.tensors.items():
         if stored == FACTORS:
             continue
@@ -177,7 +188,7 @@ def _tensors(file: Path, header: GgufHeader, family: Family, config: dict[str, A
         order = tuple(reversed(shape))
         if pattern.axes[0] == "1" and len(order) < len(pattern.axes):
             order = (1, *order)
-        info = TensorInfo(name, kind.name, order, file, start, end)
+        info = TensorInfo(name, kind.name, order, model.file_of[stored], start, end)
         if EXPERT not in name:
             tensors.append(_Stored(name, pattern, info, kind))
             continue
@@ -230,13 +241,14 @@ def _chunks(tensor: _Stored, family: Family, head_size: int, dtype: str) -> Iter
         yield narrowed(widened(part, dtype) - shift, dtype) if shift else part
 
 
-def _factors(file: Path, header: GgufHeader) -> NDArray[np.float32] | None:
+def _factors(model: GgufModel) -> NDArray[np.float32] | None:
+    header = model.header
     if FACTORS not in header.tensors:
         return None
     start, _ = header.places[FACTORS]
     if BY_NUMBER.get(header.types[FACTORS]) != BY_NUMBER[0] or len(header.tensors[FACTORS]) != 1:
         raise ValueError(f"{FACTORS!r} is no list of float32")
-    return np.array(np.memmap(file, np.float32, "r", start, header.tensors[FACTORS]))
+    return np.array(np.memmap(model.file_of[FACTORS], np.float32, "r", start, header.tensors[FACTORS]))
 
 
 def _beside(file: Path) -> list[str]:

@@ -1,0 +1,157 @@
+"""Experts of GGUF files that a text tells: the choice is that of the folder that the file was written of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from carvings import carve, rebuild
+from saved_mixtures import mixture
+
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
+from zerolm.checkpoints.identity import fingerprint
+from zerolm.cli import main
+from zerolm.networks.opener import open_model
+
+pytest.importorskip("gguf", reason="gguf is not installed")
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+from gguf_files import fewer_of, logits, quantised, written
+from split_gguf import split
+
+SIZES: dict[str, Any] = {"hidden_size": 96}
+READ: dict[str, dict[str, Any]] = {
+    "qwen3_moe": {
+        "moe_intermediate_size": 32, "mlp_only_layers": [], "attention_bias": False, "norm_topk_prob": True,
+    },
+    "qwen2_moe": {
+        "moe_intermediate_size": 32, "mlp_only_layers": [], "tie_word_embeddings": False,
+        "norm_topk_prob": False, "shared_expert_intermediate_size": 64,
+    },
+    "olmoe": {
+        "intermediate_size": 32, "num_key_value_heads": 6, "attention_bias": False, "clip_qkv": None,
+        "tie_word_embeddings": False, "norm_topk_prob": False,
+    },
+    "mixtral": {"intermediate_size": 32, "sliding_window": None},
+}  # fmt: skip
+"""What files of these are read as, and rows that fall into blocks of 32."""
+IDS = [3, 1, 4, 1, 5, 9, 2, 6]
+TEXT: dict[str, Any] = {"text": "random", "sequences": 6, "length": 16}
+
+
+def parent_of(folder: Path, kind: str, **changes: Any) -> Path:
+    """Return the file of a tiny mixture, whose folder is beside it."""
+    place = mixture(folder / "parent", kind, **SIZES | READ[kind] | changes)
+    return written(place, folder / "parent.gguf")
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_a_file_is_read_as_the_mixture_that_it_was_written_of(kind: str, tmp_path: Path) -> None:
+    file = parent_of(tmp_path, kind)
+    ours, theirs = Checkpoint.open(file, packed=True), Checkpoint.open(tmp_path / "parent")
+    assert set(ours.layout.slots) == set(theirs.layout.slots)
+    assert fingerprint(ours) == fingerprint(theirs)
+    ids = torch.tensor([IDS])
+    with torch.no_grad():
+        assert torch.equal(
+            *(open_model(each)(input_ids=ids, use_cache=False).logits for each in (ours, theirs))
+        )
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_0"])
+@pytest.mark.parametrize("kind", READ)
+def test_a_quantised_file_sends_what_llama_cpp_computes(kind: str, name: str, tmp_path: Path) -> None:
+    """Its matrices stay in the file; llama.cpp rounds what it multiplies them by to eight bits."""
+    file = quantised(parent_of(tmp_path, kind), name, tmp_path / "typed.gguf")
+    checkpoint = Checkpoint.open(file, packed=True)
+    lazy = [each for each in checkpoint.tensors.values() if isinstance(each, TypedTensor)]
+    assert {each.dtype for each in lazy} == {name} == {*checkpoint.packed}
+    assert sum("expert" in each.name for each in lazy) >= 3 * 8 * 3
+    with torch.no_grad():
+        sent: Any = open_model(checkpoint)(input_ids=torch.tensor([IDS]), use_cache=False).logits[0]
+        whole: Any = open_model(Checkpoint.open(tmp_path / "parent"))(torch.tensor([IDS])).logits[0]
+    theirs = logits(file, IDS)
+    apart, rounded = np.abs(sent.numpy() - theirs).max(), np.abs(sent.numpy() - whole.numpy()).max()
+    assert apart <= 0.05 * np.abs(theirs).max()
+    assert name == "Q8_0" or rounded > 3 * apart
+
+
+@pytest.mark.parametrize("criterion", ["reap", "hope_moments", "frequency"])
+def test_a_text_tells_of_a_file_what_it_tells_of_its_folder(criterion: str, tmp_path: Path) -> None:
+    file = parent_of(tmp_path, "qwen3_moe")
+    ours = carve(file, tmp_path / "child", form="gguf", keep_experts="0.5", criterion=criterion, **TEXT)
+    theirs = carve(tmp_path / "parent", keep_experts="0.5", criterion=criterion, **TEXT)
+    assert ours.experts is not None
+    assert theirs.experts is not None
+    for mine, other in zip(ours.experts["layers"], theirs.experts["layers"], strict=True):
+        assert mine == {name: value for name, value in other.items() if name != "merged"}
+        assert 0 < mine["tokens"] < 1
+    assert ours.optimal == theirs.optimal
+
+
+def test_budgets_and_recipes(tmp_path: Path) -> None:
+    """A budget is that of the file; built again from the recipe alone, the bytes are the same."""
+    file = quantised(parent_of(tmp_path, "qwen3_moe"), "Q8_0", tmp_path / "typed.gguf")
+    flags = {
+        "keep_experts": "auto",
+        "criterion": "reap",
+        "budgets": {"max_weight_bytes": "0.7x"},
+        "form": "gguf",
+    }
+    carved = carve(file, tmp_path / "child", **flags, **TEXT)
+    costs = carved.costs
+    assert costs["child"]["weight_bytes"] <= 0.7 * costs["parent"]["weight_bytes"]
+    recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
+    assert recipe["calibration"]["sequences"] == TEXT["sequences"]
+    rebuild(tmp_path / "child" / "recipe.json", file, tmp_path / "again")
+    same = [place / "typed-carved.gguf" for place in (tmp_path / "child", tmp_path / "again")]
+    assert same[0].read_bytes() == same[1].read_bytes()
+    again = json.loads((tmp_path / "again" / "recipe.json").read_text())
+    assert again["calibration"] == recipe["calibration"]
+
+
+def test_parts_have_the_child_of_the_whole(tmp_path: Path) -> None:
+    """Byte for byte, but that it is said to be in no parts."""
+    file = quantised(parent_of(tmp_path, "qwen3_moe"), "Q4_0", tmp_path / "typed.gguf")
+    first = split(file, 3, tmp_path / "parts")
+    flags = {"criterion": "reap", **TEXT}
+    (whole, kept), (parts, others) = (
+        fewer_of(place, tmp_path / name, **flags) for place, name in ((file, "a"), (first, "b"))
+    )
+    assert kept == others
+    assert parts.name == "typed-carved.gguf"
+    assert np.array_equal(logits(whole, IDS), logits(parts, IDS))
+    rebuild(tmp_path / "b" / "recipe.json", first, tmp_path / "again")
+    assert (tmp_path / "again" / parts.name).read_bytes() == parts.read_bytes()
+
+
+def refused(capsys: pytest.CaptureFixture[str], flags: list[str]) -> str:
+    capsys.readouterr()
+    assert main([*flags, "-q"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_what_no_text_tells_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another architecture, no text, a text that is not read, a worst domain of one, another command."""
+    file, out = parent_of(tmp_path, "qwen3_moe"), str(tmp_path / "child")
+    flags = ["carve", str(file), "--keep-experts", "4", "--format", "gguf", "--out", out]
+    assert "criterion reap needs tokens: give --text FILE" in refused(capsys, [*flags, "--criterion", "reap"])
+    more = ["--criterion", "aimer", "--text", "random"]
+    assert "criterion aimer reads no text" in refused(capsys, [*flags, *more])
+    more = ["--criterion", "reap", "--text", "random", "--domains", "worst"]
+    assert "--domains worst needs texts of several domains" in refused(capsys, [*flags, *more])
+    assert "of a qwen3_moe in a gguf file experts alone leave" in refused(capsys, ["ledger", str(file)])
+    kept = ["carve", str(file), "--keep-hidden", "0.5", "--out", out]
+    assert "of a qwen3_moe in a gguf file experts alone leave" in refused(capsys, kept)
+    other = written(
+        mixture(tmp_path / "oss", "gpt_oss", hidden_size=64, intermediate_size=32), tmp_path / "o.gguf"
+    )
+    flags = ["carve", str(other), "--keep-experts", "4", "--criterion", "reap", "--text", "random"]
+    assert "architecture 'gpt-oss' is not read" in refused(capsys, [*flags, "--format", "gguf", "--out", out])
+    assert not Path(out).exists()

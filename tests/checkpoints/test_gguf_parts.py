@@ -1,0 +1,109 @@
+"""GGUF files in several parts: one model, whose parts are all there and fit one another."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import tiny_families
+
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.parts import first_part, read_gguf, stem_of
+from zerolm.checkpoints.identity import fingerprint
+from zerolm.cli import main
+
+pytest.importorskip("gguf", reason="gguf is not installed")
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+from split_gguf import split
+
+from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.gguf.write import write
+from zerolm.carving.kept_units import Cut, dimensions
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("parts")
+    checkpoint = Checkpoint.open(tiny_families.saved(folder / "parent", "llama", "float32"))
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), folder / "x.gguf")
+    return folder / "x.gguf"
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_parts_are_the_model_that_they_are_of(count: int, whole: Path, tmp_path: Path) -> None:
+    """Also by the folder that holds them and nothing else."""
+    first = split(whole, count, tmp_path)
+    model, one = read_gguf(first), read_gguf(whole)
+    assert len(model.files) == count == len(set(model.file_of.values()))
+    assert model.header.tensors == one.header.tensors
+    assert model.header.metadata.items() >= one.header.metadata.items()
+    assert {fingerprint(Checkpoint.open(place)) for place in (first, tmp_path, whole)} == {
+        fingerprint(Checkpoint.open(whole.parent / "parent"))
+    }
+    assert stem_of(first) == "x"
+
+
+def test_two_models_of_a_folder_name_none(whole: Path, tmp_path: Path) -> None:
+    split(whole, 2, tmp_path)
+    shutil.copyfile(whole, tmp_path / "y.gguf")
+    assert first_part(sorted(tmp_path.glob("*.gguf"))) is None
+    with pytest.raises(ValueError, match="holds 3 GGUF files: name one"):
+        Checkpoint.open(tmp_path)
+
+
+def refusal(place: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(["ledger", str(place), "-q"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_a_part_that_is_missing_is_named(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = split(whole, 3, tmp_path)
+    (tmp_path / "x-00002-of-00003.gguf").unlink()
+    assert "part 'x-00002-of-00003.gguf' is not beside it: all 3 are needed" in refusal(first, capsys)
+
+
+def test_the_first_part_is_to_be_named(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split(whole, 3, tmp_path)
+    line = refusal(tmp_path / "x-00003-of-00003.gguf", capsys)
+    assert "it is part 3 of 3: name the first, x-00001-of-00003.gguf" in line
+
+
+@pytest.mark.parametrize("name", ["x.gguf", "x-00001-of-00004.gguf"])
+def test_a_name_that_tells_no_others_is_refused(
+    name: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split(whole, 3, tmp_path / "parts").rename(tmp_path / name)
+    assert "it is one of 3 parts, and its name is not ...-00001-of-00003.gguf" in refusal(
+        tmp_path / name, capsys
+    )
+
+
+@pytest.mark.parametrize("changes", [{"no": 0}, {"count": 4}])
+def test_a_part_of_another_model_is_refused(
+    changes: dict[str, int], whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = split(whole, 3, tmp_path, **changes)
+    assert "'x-00003-of-00003.gguf' does not say that it is part 3 of 3" in refusal(first, capsys)
+
+
+def test_tensors_that_are_missing_or_there_twice_are_refused(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, other = split(whole, 2, tmp_path / "a"), split(whole, 4, tmp_path / "b")
+    last = first.with_name("x-00002-of-00002.gguf")
+    shutil.copyfile(other.with_name("x-00004-of-00004.gguf"), last)
+    assert "does not say that it is part 2 of 2" in refusal(first, capsys)
+    split(whole, 4, tmp_path / "c", no=1, count=2)
+    shutil.copyfile(tmp_path / "c" / "x-00004-of-00004.gguf", last)
+    assert "tensors, and it says that there are" in refusal(first, capsys)
+    split(whole, 1, tmp_path / "d", no=1, count=2)
+    shutil.copyfile(tmp_path / "d" / "x-00001-of-00001.gguf", last)
+    assert "two of its parts have a tensor of one name" in refusal(first, capsys)

@@ -9,6 +9,9 @@ import torch
 from tiny_families import random_model
 from transformers import AutoModelForCausalLM
 
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import open_model
+
 
 def mixture(folder: Path, kind: str, dtype: str = "float32", **changes: Any) -> Path:
     """Return the folder with a tiny mixture; what routers add to choose by alone is random as well."""
@@ -16,6 +19,17 @@ def mixture(folder: Path, kind: str, dtype: str = "float32", **changes: Any) -> 
     for name, buffer in network.named_buffers():
         if name.endswith("bias"):
             buffer.copy_(torch.randn(buffer.shape, generator=generator) * 0.3)
+    network.save_pretrained(folder)
+    return folder
+
+
+@torch.no_grad()
+def louder(folder: Path) -> Path:
+    """Return the folder of a mixture with experts that matter: they send 30 times as much."""
+    network = open_model(Checkpoint.open(folder))
+    for name, weight in network.named_parameters():
+        if name.endswith("down_proj"):
+            weight.mul_(30.0)
     network.save_pretrained(folder)
     return folder
 

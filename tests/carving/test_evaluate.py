@@ -17,17 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.evaluation.evaluate import (
-    DRAW_SEEDS,
-    NOT_COMPARED,
-    Evaluated,
-    chosen,
-    cut_of,
-    evaluate,
-    names_of,
-    uniform,
-)
+from zerolm.carving.evaluation.evaluate import Evaluated, cut_of, evaluate, names_of
 from zerolm.carving.evaluation.quantised_parent import quantised_parent
+from zerolm.carving.evaluation.same_size import DRAW_SEEDS, NOT_COMPARED, chosen, uniform
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.planning.sizes import costs_of

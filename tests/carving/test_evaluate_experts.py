@@ -10,11 +10,12 @@ import pytest
 import torch
 from carvings import carve
 from divergences import perplexity_and_kl
-from saved_mixtures import mixture
+from saved_mixtures import louder, mixture
 from tiny import word_tokenizer
 
-from zerolm.carving.evaluation.evaluate import DRAW_SEEDS, MASKED, NARROWER, NOT_COMPARED, Evaluated, evaluate
+from zerolm.carving.evaluation.evaluate import Evaluated, evaluate
 from zerolm.carving.evaluation.masked_mixtures import all_masked, without_experts
+from zerolm.carving.evaluation.same_size import DRAW_SEEDS, MASKED, NARROWER, NOT_COMPARED
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model
@@ -26,13 +27,7 @@ KINDS = ("qwen3_moe", "deepseek_v3", "gpt_oss", "granitemoe")
 
 def parent_of(folder: Path, kind: str) -> Path:
     """A mixture whose experts matter, and a text."""
-    parent = mixture(folder / "parent", kind)
-    network = open_model(Checkpoint.open(parent))
-    with torch.no_grad():
-        for name, weight in network.named_parameters():
-            if name.endswith("down_proj"):
-                weight.mul_(30.0)
-    network.save_pretrained(parent)
+    parent = louder(mixture(folder / "parent", kind))
     word_tokenizer(parent)
     (folder / "text.txt").write_text(" ".join(f"w{(i * i + 7 * i) % 61}" for i in range(300)))
     return parent

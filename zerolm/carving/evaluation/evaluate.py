@@ -1,69 +1,53 @@
-"""A child beside its parent, and beside others of its size: carvings, or mixtures of as many experts."""
+"""A child beside its parent, and beside others: in memory, or layer by layer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Final
 
-import numpy as np
 from transformers import PreTrainedModel
 
 from zerolm.carving.evaluation.divergence import Made
-from zerolm.carving.evaluation.evaluated import Evaluated, EvaluatedRow, evaluated_row
+from zerolm.carving.evaluation.evaluated import Evaluated, EvaluatedRow, TextMeasures, evaluated_row
 from zerolm.carving.evaluation.masked_mixtures import (
     fewer_experts,
     has_narrower_experts,
-    lacks_experts_alone,
-    masked_mixtures,
-    without_experts,
 )
-from zerolm.carving.evaluation.quantised_parent import quantised_parent, stored_bytes
+from zerolm.carving.evaluation.quantised_parent import stored_bytes
+from zerolm.carving.evaluation.same_size import (
+    QUANTISED_PARENT,
+    BesideChild,
+    carvings,
+    cut_to,
+    mixtures,
+    not_compared,
+    params_of,
+    with_quantised,
+)
 from zerolm.carving.evaluation.text_judge import JudgeRequest, TextJudge
-from zerolm.carving.experts.fewer_experts import FewerExperts
-from zerolm.carving.importance.criteria import criterion_of
-from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.part_costs import PARAMS, Choices, part_costs
-from zerolm.carving.planning.sizes import costs_of
-from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.recipe import MAX_RECIPE_BYTES, read_recipe
 from zerolm.carving.width.narrowing import Width
 from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.gguf.configuration import has_experts
+from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
-from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
+from zerolm.io.memory import free_memory
 from zerolm.networks.compute import Compute, compute, put_on
 from zerolm.networks.opener import is_decoder, open_model
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, RunningRequest
 from zerolm.text.defaults import LENGTH, SEQUENCES
-from zerolm.text.tokens import Tokens
 
-DRAW_SEEDS: Final = (0, 1, 2)
-QUANTISED_PARENT: Final = "quantised parent"
 ROWS: Final = ("child", "parent", "random", "uniform", "frequency", QUANTISED_PARENT)
-COMPARED: Final = (
-    "random, uniform: same size and layers as the child, no repair, no rotation "
-    f"(random: {len(DRAW_SEEDS)} draws, mean)"
-)
-MASKED: Final = (
-    "random, frequency: the parent with as many experts as the child, no repair "
-    f"(random: {len(DRAW_SEEDS)} draws, mean; frequency: those that the judged text is sent to most, which "
-    "favours it)"
-)
+BY_LAYERS: Final = "layer by layer, with no other networks beside them: {}"
 READ_BACK: Final = "the file's weights as they are read back"
-NOT_COMPARED: Final = (
-    "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
-    "does not tell what it keeps of each layer"
-)
-
-NARROWER: Final = "no other carvings beside it: neurons of its experts left, and none are drawn"
 
 
 def evaluate(
@@ -86,29 +70,35 @@ def evaluate(
     stream is narrower, theirs keeps as many channels, without a rotation. Of a child with fewer experts these
     are the parent with as many, ``random`` and by ``frequency`` on the text. Beside a child of fewer bytes
     stands the ``quantised parent``, whole and in as many. Other children of the parent come last, by the ends
-    of their paths that tell them apart, with a slash. One carving is in memory at a time. The text may be
-    texts of several domains, ``code=FILE,chat=FILE``: each row has measures of each.
-    Encoders may be judged by pairs of sentences with scores too, in the file ``data``; without a text its
-    sentences are the text. Decoders answer ``loops`` prompts, of which it is told how many loop.
+    of their paths that tell them apart, with a slash. One carving is in memory at a time; networks that
+    memory does not hold together, or that are stored quantised, go through the text layer by layer, with
+    nothing made of the parent beside them. The text may be texts of several domains,
+    ``code=FILE,chat=FILE``: each row has measures of each. Encoders may be judged by pairs of sentences with
+    scores too, in the file ``data``; without a text its sentences are the text. Decoders answer ``loops``
+    prompts, of which it is told how many loop.
     ``request`` says where networks run, and how. Raises ``ValueError``, in one line, for what cannot be
     compared.
     """
     running = compute(request)
     judging = JudgeRequest(None if text is None else str(text), data, sequences, length, loops)
     file = gguf_file(child)
-    if file is not None:
+    if file is not None and not _is_mixture_file(parent):
         return _of_file(file, parent, judging, running, progress)
-    ours, theirs = opened_alone(child, parent)
+    ours, theirs = opened_alone(child, parent, packed=True)
     if ours.layout.vocab != theirs.layout.vocab and data is None and not beside and text is not None:
         from zerolm.carving.evaluation.other_vocabulary import of_other_tokens
 
         judging.check(of_other_tokens=True)
         return of_other_tokens(ours, theirs, str(text), length, running, progress)
     check_comparable(ours, theirs)
+    neighbours = _neighbours(beside, theirs)
+    why = why_by_layers([ours, theirs, *neighbours])
+    if why:
+        return _by_layers(ours, theirs, neighbours, judging, why, running, progress)
     cut = cut_of(ours, theirs)
     judging.check()
     judge = TextJudge.of(theirs, judging)
-    others = BesideChild({}, _not_compared(ours, theirs)) if cut is None else carvings(theirs, cut, progress)
+    others = BesideChild({}, not_compared(ours, theirs)) if cut is None else carvings(theirs, cut, progress)
     progress("opening both")
     model, reference = (put_on(open_model(one), running) for one in (ours, theirs))
     if cut is None and fewer_experts(ours, theirs):
@@ -117,21 +107,75 @@ def evaluate(
         others = with_quantised(others, ours, theirs, reference, progress)
     makers: list[Made] = [lambda: model]
     makers += [partial(draw, reference) for row in others.rows.values() for draw in row.draws]
-    children = [opened(other, parent)[0] for other in beside]
-    neighbours = list({other.root.resolve(): other for other in children}.values())
     makers += [partial(_same, put_on(open_model(other), running)) for other in neighbours]
     judged = iter(judge.measured(makers, reference, progress))
-    parent_row = evaluated_row("parent", _params(theirs, None), [next(judged)])
-    params = _params(ours, None) if cut is None else _params(theirs, cut)
+    parent_row = evaluated_row("parent", params_of(theirs, None), [next(judged)])
+    params = params_of(ours, None) if cut is None else params_of(theirs, cut)
     rows = [evaluated_row("child", params, [next(judged)]), parent_row]
     rows += [
         evaluated_row(name, row.params, [next(judged) for _ in row.draws])
         for name, row in others.rows.items()
     ]
+    rows += _named_rows(neighbours, judged)
+    return _evaluated(rows, judge, others.note, length)
+
+
+def why_by_layers(checkpoints: Sequence[Checkpoint]) -> str:
+    """Return why networks, and one more like the largest, are not in memory together; empty if they are.
+
+    They are in float32 there.
+    """
+    quantised = next((each for each in checkpoints if each.packed), None)
+    if quantised is not None:
+        return f"{str(quantised.place)!r} is stored quantised"
+    sizes = [4 * sum(each.tensors[name].count for name in each.layout.slots) for each in checkpoints]
+    needed, free = sum(sizes) + max(sizes), free_memory()
+    return "" if needed <= free else f"all of them would take {needed / 1e9:.3g} of {free / 1e9:.3g} GB free"
+
+
+def _by_layers(
+    child: Checkpoint,
+    parent: Checkpoint,
+    neighbours: Sequence[Checkpoint],
+    request: JudgeRequest,
+    why: str,
+    running: Compute,
+    progress: Progress,
+) -> Evaluated:
+    """Return what a child has lost, and other children, one layer in memory at a time.
+
+    ``ValueError`` for what whole networks alone tell.
+    """
+    if not is_decoder(parent):
+        raise ValueError(f"{why}, and embeddings are compared in memory")
+    if request.loops:
+        raise ValueError(f"{why}, so that no prompts are answered: leave --loops out")
+    request.check()
+    judge = TextJudge.of(parent, request)
+    judged = iter(judge.measured_by_layers([child, *neighbours], running, progress))
+    of_parent = evaluated_row("parent", params_of(parent, None), [next(judged)])
+    rows = [evaluated_row("child", params_of(child, None), [next(judged)]), of_parent]
+    rows += _named_rows(neighbours, judged)
+    return _evaluated(rows, judge, BY_LAYERS.format(why), request.length)
+
+
+def _is_mixture_file(parent: str | Path) -> bool:
+    """Return whether a parent is a GGUF file with experts."""
+    file = gguf_file(parent)
+    return file is not None and has_experts(read_gguf_header(file))
+
+
+def _neighbours(beside: Sequence[str | Path], parent: Checkpoint) -> list[Checkpoint]:
+    """Return other children of the parent, each once; ``ValueError`` where one cannot be compared."""
+    children = [opened_beside(other, parent) for other in beside]
+    return list({other.root.resolve(): other for other in children}.values())
+
+
+def _named_rows(neighbours: Sequence[Checkpoint], judged: Iterator[TextMeasures]) -> list[EvaluatedRow]:
+    """Return the rows of other children, by the ends of their paths."""
     names = names_of([other.root.resolve() for other in neighbours])
     named = zip(names, neighbours, strict=True)
-    rows += [evaluated_row(name, _params(other, None), [next(judged)]) for name, other in named]
-    return _evaluated(rows, judge, others.note, length)
+    return [evaluated_row(name, params_of(other, None), [next(judged)]) for name, other in named]
 
 
 def _evaluated(rows: Sequence[EvaluatedRow], judge: TextJudge, note: str, length: int) -> Evaluated:
@@ -159,10 +203,6 @@ def _same(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def _params(checkpoint: Checkpoint, cut: Cut | None) -> int:
-    return costs_of(checkpoint, CostModel(), cut)["params"]
-
-
 def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoint]:
     """Return both checkpoints; ``ValueError`` where they cannot be compared, or weights are not finite."""
     ours, theirs = opened_alone(child, parent)
@@ -170,11 +210,29 @@ def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoin
     return ours, theirs
 
 
-def opened_alone(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoint]:
-    """Return both checkpoints, whatever their vocabularies; ``ValueError`` where weights are not finite."""
-    if gguf_file(child) is not None:
+def opened_beside(other: str | Path, parent: Checkpoint) -> Checkpoint:
+    """Return another child of a parent; ``ValueError`` where they cannot be compared."""
+    ours = _opened_child(other, packed=True)
+    check_comparable(ours, parent)
+    ledger_of(ours)  # refuses weights that are not finite
+    return ours
+
+
+def _opened_child(child: str | Path, *, packed: bool) -> Checkpoint:
+    file = gguf_file(child)
+    if file is not None and not (packed and has_experts(read_gguf_header(file))):
         raise ValueError(f"{str(child)!r} is GGUF, which is compared with its parent alone")
-    ours, theirs = Checkpoint.open(child), Checkpoint.open(parent)
+    return Checkpoint.open(child, packed=packed)
+
+
+def opened_alone(
+    child: str | Path, parent: str | Path, *, packed: bool = False
+) -> tuple[Checkpoint, Checkpoint]:
+    """Return both checkpoints, whatever their vocabularies; ``ValueError`` where weights are not finite.
+
+    With ``packed`` also those that are stored quantised, as ``Checkpoint.open`` has it.
+    """
+    ours, theirs = _opened_child(child, packed=packed), Checkpoint.open(parent, packed=packed)
     _check_same_kind(ours, theirs)
     sizes = ours.layout.hidden, theirs.layout.hidden
     if not is_decoder(theirs) and sizes[0] != sizes[1]:
@@ -215,10 +273,10 @@ def _of_file(
     makers += [partial(single.applied, reference)] if single else []
     ours = judge.measured(makers, reference, progress)
     rows = [
-        evaluated_row("child", _params(theirs, cut), [ours[1]]),
-        evaluated_row("parent", _params(theirs, None), [ours[0]]),
+        evaluated_row("child", params_of(theirs, cut), [ours[1]]),
+        evaluated_row("parent", params_of(theirs, None), [ours[0]]),
     ]
-    rows += [evaluated_row(single.name, _params(theirs, None), [ours[2]])] if single else []
+    rows += [evaluated_row(single.name, params_of(theirs, None), [ours[2]])] if single else []
     note = READ_BACK + (f"; {single.name}: the parent with all matrices of this type" if single else "")
     return _evaluated(rows, judge, note, request.length)
 
@@ -262,7 +320,7 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     alike = all(getattr(sizes, size) == getattr(whole, size) for size in same)
     if not alike or sizes.kv_heads > whole.kv_heads or sizes.ffn > whole.ffn:
         return None
-    return _cut(Cut.whole(whole), sizes.kv_heads, sizes.ffn)
+    return cut_to(Cut.whole(whole), sizes.kv_heads, sizes.ffn)
 
 
 def _made_for(recipe: Path) -> object:
@@ -272,134 +330,3 @@ def _made_for(recipe: Path) -> object:
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"recipe {str(recipe)!r} cannot be used: {error}") from None
     return document.get("parent_weights") if isinstance(document, dict) else None
-
-
-@dataclass(frozen=True)
-class SameSize:
-    """Networks of one row, each made of the parent when its turn comes, with ``params`` parameters."""
-
-    params: int
-    draws: list[Callable[[PreTrainedModel], PreTrainedModel]]
-
-
-@dataclass(frozen=True)
-class BesideChild:
-    """The networks beside a child by the names of their rows; ``note`` says what they are."""
-
-    rows: Mapping[str, SameSize]
-    note: str
-
-
-def carvings(parent: Checkpoint, cut: Cut, progress: Progress) -> BesideChild:
-    """Return random and uniform carvings of the size of a cut."""
-    cuts = of_the_same_size(parent, cut, progress)
-    rows = {
-        name: SameSize(_params(parent, several[0]), [partial(_carved, other) for other in several])
-        for name, several in cuts.items()
-    }
-    return BesideChild(rows, COMPARED)
-
-
-def _carved(cut: Cut, reference: PreTrainedModel) -> PreTrainedModel:
-    return apply_in_memory(reference, cut)
-
-
-def mixtures(
-    child: Checkpoint, parent: Checkpoint, reference: PreTrainedModel, tokens: Tokens, progress: Progress
-) -> BesideChild:
-    """Return the parent with as many experts as a child, at random and by frequency."""
-    count = fewer_experts(child, parent)
-    if count is None or not lacks_experts_alone(child, parent):
-        return BesideChild({}, _not_compared(child, parent))
-    masked = masked_mixtures(parent, count, reference, tokens, DRAW_SEEDS, progress)
-    rows = {
-        name: SameSize(
-            costs_of(several[0].shaped(), CostModel())["params"], [partial(_masked, each) for each in several]
-        )
-        for name, several in masked.rows.items()
-    }
-    return BesideChild(rows, "; ".join(filter(None, [MASKED, masked.note])))
-
-
-def _not_compared(child: Checkpoint, parent: Checkpoint) -> str:
-    """Return why no carvings are beside a child."""
-    return NARROWER if has_narrower_experts(child, parent) else NOT_COMPARED
-
-
-def with_quantised(
-    others: BesideChild, child: Checkpoint, parent: Checkpoint, reference: PreTrainedModel, progress: Progress
-) -> BesideChild:
-    """Return networks beside a child, and the parent quantised to its bytes, or a note why not that."""
-    room = stored_bytes(child)
-    try:
-        quantised = quantised_parent(parent, reference, room, progress)
-        row = SameSize(_params(parent, None), [partial(_same_always, quantised.applied(reference))])
-    except (ValueError, ModuleNotFoundError) as error:
-        return BesideChild(others.rows, f"{others.note}; no {QUANTISED_PARENT}: {error}")
-    note = (
-        f"{QUANTISED_PARENT}: {quantised.bytes:,} of the child's {room:,} bytes, without importances: "
-        f"{quantised.text} matrices"
-    )
-    return BesideChild({**others.rows, QUANTISED_PARENT: row}, f"{others.note}; {note}")
-
-
-def _same_always(model: PreTrainedModel, _: PreTrainedModel) -> PreTrainedModel:
-    return model
-
-
-def _masked(fewer: FewerExperts, reference: PreTrainedModel) -> PreTrainedModel:
-    return without_experts(reference, fewer)
-
-
-def of_the_same_size(parent: Checkpoint, cut: Cut, progress: Progress = silent) -> dict[str, list[Cut]]:
-    """Return ``random`` cuts, one a seed, with the sizes of this one, and the ``uniform`` one by capacity."""
-    ledger = ledger_of(parent, progress=progress)
-    capacity = criterion_of("capacity", parent, ledger)
-    draws = [chosen(criterion_of("random", parent, ledger, seed=seed), cut) for seed in DRAW_SEEDS]
-    if cut.narrowing:
-        width, channels = cut.narrowing.width, weights_channels(parent)
-        orders = [np.random.default_rng(seed).permutation(cut.parent.hidden) for seed in DRAW_SEEDS]
-        streams = (channels.reordered(order).narrowing(width) for order in orders)
-        draws = [replace(draw, narrowing=stream) for draw, stream in zip(draws, streams, strict=True)]
-    return {"random": draws, "uniform": [chosen(capacity, uniform(parent, cut))]}
-
-
-def chosen(criterion: Criterion, cut: Cut) -> Cut:
-    """Return a cut of the same sizes, with the units that the criterion chooses and the same stream."""
-    sizes = {kept.layer: (len(kept.groups), len(kept.ffn)) for kept in cut.layers}
-    units = Cut.of(cut.parent, list(sizes), sizes.__getitem__, criterion.choose)
-    return replace(units, narrowing=cut.narrowing)
-
-
-def uniform(parent: Checkpoint, cut: Cut) -> Cut:
-    """Return a cut of the same layers to the same sizes each, with as many parameters as this cut.
-
-    They agree to within a neuron a layer. Of the numbers of KV groups that allow it, it has the one nearest
-    to the cut's mean.
-    """
-    if cut.uniform:
-        return cut
-    depth, whole = len(cut.layers), cut.parent
-    width = cut.narrowing.width if cut.narrowing else None
-    sizes = tuple(range(1, whole.kv_heads + 1)), tuple(range(1, whole.ffn + 1))
-    choices = Choices(*sizes, (depth,), width=width)
-    prices = part_costs(parent, choices, CostModel())
-    wanted = prices.of({kept.layer: (len(kept.groups), len(kept.ffn)) for kept in cut.layers})[PARAMS]
-    layers = [prices.layers[kept.layer] for kept in cut.layers]
-    groups, ffn = (
-        np.sum([[costs[PARAMS] for costs in part.values()] for part in parts], axis=0)
-        for parts in ([layer.groups for layer in layers], [layer.ffn for layer in layers])
-    )
-    rest = prices.outside[PARAMS] + sum(layer.rest[PARAMS] for layer in layers)
-    apart = np.abs(rest + np.add.outer(groups, ffn) - wanted)  # (groups, ffn)
-    least, neuron = apart.min(axis=1), np.diff(ffn[:2]).sum()
-    mean = fmean(len(kept.groups) for kept in cut.layers)
-    possible = np.flatnonzero(least <= max(neuron, least.min()))
-    g = min(possible.tolist(), key=lambda place: abs(choices.groups[place] - mean))
-    return _cut(cut, choices.groups[g], choices.ffn[int(apart[g].argmin())])
-
-
-def _cut(like: Cut, groups: int, ffn: int) -> Cut:
-    """Return a cut of the same layers and stream with so many units of each."""
-    cut = Cut.of(like.parent, [layer.layer for layer in like.layers], lambda layer: (groups, ffn))
-    return replace(cut, narrowing=like.narrowing)

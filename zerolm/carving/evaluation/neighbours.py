@@ -55,7 +55,7 @@ class Judged:
         rho of the similarity within each with its score. Neighbours of a domain are of that domain.
         """
         theirs, *ours = embedded(models, parent, self.tokens, pooling, progress)
-        every, parts = np.arange(len(self.tokens)), self._parts()
+        every, parts = np.arange(len(self.tokens)), self.parts()
         rows = [self._beside(one, theirs, every) for one in (theirs, *ours)]
         if self.pairs is not None:
             scores = np.array(self.scores)
@@ -67,7 +67,7 @@ class Judged:
             for row, one in zip(rows, (theirs, *ours), strict=True)
         ]
 
-    def _parts(self) -> dict[str, Ints]:
+    def parts(self) -> dict[str, Ints]:
         """Return the numbers of the sentences of each domain."""
         ends = np.cumsum(list(self.domains.values()), dtype=np.int64).tolist()
         counted = zip(self.domains.items(), ends, strict=True)

@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedModel
 
+from zerolm.architecture import Floats
+from zerolm.carving.evaluation.by_layers import surprises_by_layers
 from zerolm.carving.evaluation.divergence import Divergence, Made, surprises_and_divergences
 from zerolm.carving.evaluation.evaluated import TextMeasures
 from zerolm.carving.evaluation.loops import Prompts, half_of, longest_of
 from zerolm.carving.evaluation.neighbours import Judged
 from zerolm.checkpoints import Checkpoint
+from zerolm.networks.compute import Compute
 from zerolm.networks.opener import is_decoder
 from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress
@@ -106,22 +109,31 @@ class TextJudge:
         """Return what the parent, and then each network, makes of the text."""
         if not is_decoder(self.parent):
             return self.judged.measures(makers, reference, TokenPooling.of(self.parent), progress)
-        parts = {
-            name: surprises_and_divergences(makers, reference, tokens, progress=progress)
-            for name, tokens in (self.domains or {"": self.tokens}).items()
-        }
-        sums, counts = (list(column) for column in zip(*parts.values(), strict=True))
-        whole = [Divergence.of(row, sum(counts)) for row in np.sum(sums, axis=0)]
-        each = [
-            {name: asdict(Divergence.of(sums[place], count)) for name, (sums, count) in parts.items() if name}
-            for place in range(len(whole))
+        rows = _measures(
+            {
+                name: surprises_and_divergences(makers, reference, tokens, progress=progress)
+                for name, tokens in (self.domains or {"": self.tokens}).items()
+            }
+        )
+        if not self.prompts:
+            return rows
+        prompts = Prompts.of(self.parent, reference, self.tokens, self.prompts)
+        shares = prompts.shares([lambda: reference, *makers], progress)
+        return [
+            TextMeasures({**row.values, "loops": share}, row.domains)
+            for row, share in zip(rows, shares, strict=True)
         ]
-        values = [asdict(row) for row in whole]
-        if self.prompts:
-            prompts = Prompts.of(self.parent, reference, self.tokens, self.prompts)
-            shares = prompts.shares([lambda: reference, *makers], progress)
-            values = [row | {"loops": share} for row, share in zip(values, shares, strict=True)]
-        return [TextMeasures(row, domains) for row, domains in zip(values, each, strict=True)]
+
+    def measured_by_layers(
+        self, children: Sequence[Checkpoint], running: Compute, progress: Progress
+    ) -> list[TextMeasures]:
+        """Return what the parent, and then each child, makes of the text, one layer in memory at a time."""
+        every = [self.parent, *children]
+        sums, counts = surprises_by_layers(every, self.tokens, running, progress=progress)
+        parts = self.judged.parts() or {"": np.arange(len(self.tokens))}
+        return _measures(
+            {name: (sums[:, part].sum(1), int(counts[part].sum())) for name, part in parts.items()}
+        )
 
     @property
     def prompt_count(self) -> int:
@@ -141,3 +153,14 @@ class TextJudge:
         if longest < length and length != LENGTH:
             return f"sequences have at most {longest:,} tokens, not {length:,}: no line of the text is longer"
         return ""
+
+
+def _measures(parts: Mapping[str, tuple[Floats, int]]) -> list[TextMeasures]:
+    """Return the measures of each network by nats (networks, 2) and tokens of each domain, or of a text."""
+    sums, counts = (list(column) for column in zip(*parts.values(), strict=True))
+    whole = [Divergence.of(row, sum(counts)) for row in np.sum(sums, axis=0)]
+    each = [
+        {name: asdict(Divergence.of(nats[place], count)) for name, (nats, count) in parts.items() if name}
+        for place in range(len(whole))
+    ]
+    return [TextMeasures(asdict(row), domains) for row, domains in zip(whole, each, strict=True)]

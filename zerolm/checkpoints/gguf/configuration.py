@@ -31,9 +31,14 @@ LLAMA3: Final = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_
 """The rotary scaling that a file tells by its factors alone, as Llama 3.1 and 3.2 have it."""
 
 
+def has_experts(header: GgufHeader) -> bool:
+    """Return whether a file is of a mixture of experts."""
+    return bool(header.metadata.get(f"{header.architecture}.{MIXTURE['experts']}"))
+
+
 def family_in(header: GgufHeader) -> Family:
     """Return the family whose parents are of this architecture; ``ValueError`` says which there are."""
-    is_mixture = bool(header.metadata.get(f"{header.architecture}.{MIXTURE['experts']}"))
+    is_mixture = has_experts(header)
     reading = {
         name: family
         for family in families().values()

@@ -68,7 +68,7 @@ class GgufExpertCarving:
 
     @cached_property
     def staying(self) -> StayingExperts | None:
-        """What tokens tell of the experts; None where none are read."""
+        """The experts as tokens tell of them; None where none are read."""
         if self.document is not None or not expert_worth.needs_tokens(self.methods.criterion):
             return None
         from zerolm.carving.experts.staying_experts import StayingExperts
@@ -151,7 +151,7 @@ class GgufExpertCarving:
 
     @property
     def _calibration(self) -> Mapping[str, Any] | None:
-        """What a recipe says of the tokens that told which experts stay; None without."""
+        """The tokens that told which experts stay, as a recipe has them; None without."""
         if self.document is not None:
             return self.document.get("calibration")
         return None if self.staying is None else self.staying.session.calibration

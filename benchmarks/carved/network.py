@@ -11,6 +11,8 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
+from zerolm.networks.compute import Compute, computed
+
 GROUP: Final = 32
 """Sequences that are run at once."""
 
@@ -51,6 +53,8 @@ class Network(nn.Module):
         self.gain: Tensor | None = None
         self.head: Tensor | None = None
         self.head_size = int(like.config.head_dim)
+        self.device = embedding.device
+        computed(self, Compute(self.device))
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> Network:

@@ -90,6 +90,15 @@ METHODS = {
 }
 """The methods that cut one parent to equal sizes, as ``width`` names them."""
 
+RIVALS = {
+    "units": "KV groups and FFN, least squares, per layer",
+    "minitron_repaired": "Minitron, our least squares",
+    "slicegpt": "SliceGPT",
+    "minitron": "Minitron",
+    "flap": "FLAP, uniform",
+}
+"""The methods whose loss stands beside that of ``carve``, as ``width`` names them."""
+
 
 @cache
 def carved() -> dict[str, list[tuple[float, float]]]:
@@ -259,6 +268,9 @@ def _width() -> dict[str, str]:
     before = _find("width", r"\| KV groups and FFN, least squares, per layer \| ([0-9.]+) \| ([0-9.]+) \|")
     numbers["whole_layers_75"], numbers["whole_layers_50"] = before
     numbers["width_parent"] = f"{carved()['carve'][0][1]:.2f}"
+    half = {row[0]: row[3] for row in _table(_part("width", "50% of the layers", "###"))}
+    for key, name in RIVALS.items():
+        numbers[f"half_{key}_kl"] = half[name]
     return numbers | {f"half_{method}": f"{points[2][1]:.2f}" for method, points in carved().items()}
 
 

@@ -270,7 +270,7 @@ def _of_file(
     reference = put_on(open_model(theirs), running)
     single = of_one_type(file, theirs)
     makers = [partial(_same, put_on(network_in(file, theirs), running))]
-    makers += [partial(single.applied, reference)] if single else []
+    makers += [partial(_same, single.applied(reference))] if single else []
     ours = judge.measured(makers, reference, progress)
     rows = [
         evaluated_row("child", params_of(theirs, cut), [ours[1]]),

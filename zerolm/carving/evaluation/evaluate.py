@@ -22,6 +22,7 @@ from zerolm.carving.evaluation.same_size import (
     BesideChild,
     carvings,
     cut_to,
+    layered_mixtures,
     mixtures,
     not_compared,
     params_of,
@@ -46,7 +47,6 @@ from zerolm.settings.compute import USUALLY, RunningRequest
 from zerolm.text.defaults import LENGTH, SEQUENCES
 
 ROWS: Final = ("child", "parent", "random", "uniform", "frequency", QUANTISED_PARENT)
-BY_LAYERS: Final = "layer by layer, with no other networks beside them: {}"
 READ_BACK: Final = "the file's weights as they are read back"
 
 
@@ -71,8 +71,8 @@ def evaluate(
     are the parent with as many, ``random`` and by ``frequency`` on the text. Beside a child of fewer bytes
     stands the ``quantised parent``, whole and in as many. Other children of the parent come last, by the ends
     of their paths that tell them apart, with a slash. One carving is in memory at a time; networks that
-    memory does not hold together, or that are stored quantised, go through the text layer by layer, with
-    nothing made of the parent beside them. The text may be texts of several domains,
+    memory does not hold together, or that are stored quantised, go through the text layer by layer, and
+    nothing but the parent with as many experts stands beside them. The text may be texts of several domains,
     ``code=FILE,chat=FILE``: each row has measures of each. Encoders may be judged by pairs of sentences with
     scores too, in the file ``data``; without a text its sentences are the text. Decoders answer ``loops``
     prompts, of which it is told how many loop.
@@ -152,11 +152,14 @@ def _by_layers(
         raise ValueError(f"{why}, so that no prompts are answered: leave --loops out")
     request.check()
     judge = TextJudge.of(parent, request)
-    judged = iter(judge.measured_by_layers([child, *neighbours], running, progress))
+    choices, said = layered_mixtures(child, parent)
+    judged = iter(judge.measured_by_layers([*choices.values()], [child, *neighbours], running, progress))
     of_parent = evaluated_row("parent", params_of(parent, None), [next(judged)])
-    rows = [evaluated_row("child", params_of(child, None), [next(judged)]), of_parent]
+    params = params_of(child, None)
+    others = [evaluated_row(name, params, [next(judged)]) for name in choices]
+    rows = [evaluated_row("child", params, [next(judged)]), of_parent, *others]
     rows += _named_rows(neighbours, judged)
-    return _evaluated(rows, judge, BY_LAYERS.format(why), request.length)
+    return _evaluated(rows, judge, f"layer by layer: {why}; {said}", request.length)
 
 
 def _is_mixture_file(parent: str | Path) -> bool:

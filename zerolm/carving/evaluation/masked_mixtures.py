@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from transformers import PreTrainedModel
 
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.evaluation.by_layers import Choice, counts_tokens
 from zerolm.carving.experts.expert_choice import best_experts
 from zerolm.carving.experts.expert_use import expert_use, experts_of
 from zerolm.carving.experts.expert_worth import drawn
@@ -78,13 +80,32 @@ def masked_mixtures(
     try:
         experts_of(parent, layer_list(model)[layers[0]], layers[0])
     except ValueError:
-        kind = parent.family.name
-        return MaskedMixtures(
-            rows, f"no row by frequency: experts of a {kind} are not called with their gates"
-        )
+        return MaskedMixtures(rows, uncounted(parent))
     use = expert_use(parent, model, tokens, progress=progress)
     rows[FREQUENCY] = [fewer({layer: use[layer]["count"] for layer in layers})]
     return MaskedMixtures(rows)
+
+
+def uncounted(parent: Checkpoint) -> str:
+    """Return why there is no row by frequency."""
+    return f"no row by frequency: experts of a {parent.family.name} are not called with their gates"
+
+
+def choices_of(parent: Checkpoint, count: int, seed: int) -> dict[str, Choice]:
+    """Return how ``count`` experts a layer are chosen, by the rows of ``masked_mixtures``, layer by layer.
+
+    One draw is made at random.
+    """
+    routing = Routing.of(parent)
+
+    def random(layer: int, counts: Floats) -> Ints:
+        return best_experts(drawn(seed, layer, routing.experts), count, routing.groups)
+
+    def frequent(layer: int, counts: Floats) -> Ints:
+        return best_experts(counts, count, routing.groups)
+
+    choices: dict[str, Choice] = {RANDOM: random}
+    return {**choices, FREQUENCY: frequent} if counts_tokens(parent) else choices
 
 
 def without_experts(model: PreTrainedModel, fewer: FewerExperts) -> PreTrainedModel:

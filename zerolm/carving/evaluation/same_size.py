@@ -11,11 +11,15 @@ from typing import Final
 import numpy as np
 from transformers import PreTrainedModel
 
+from zerolm.carving.evaluation.by_layers import Choice
 from zerolm.carving.evaluation.masked_mixtures import (
+    FREQUENCY,
+    choices_of,
     fewer_experts,
     has_narrower_experts,
     lacks_experts_alone,
     masked_mixtures,
+    uncounted,
     without_experts,
 )
 from zerolm.carving.evaluation.quantised_parent import quantised_parent, stored_bytes
@@ -38,11 +42,8 @@ COMPARED: Final = (
     "random, uniform: same size and layers as the child, no repair, no rotation "
     f"(random: {len(DRAW_SEEDS)} draws, mean)"
 )
-MASKED: Final = (
-    "random, frequency: the parent with as many experts as the child, no repair "
-    f"(random: {len(DRAW_SEEDS)} draws, mean; frequency: those that the judged text is sent to most, which "
-    "favours it)"
-)
+MASKED: Final = "random, frequency: the parent with as many experts as the child, no repair"
+FAVOURED: Final = "frequency: those that the judged text is sent to most, which favours it"
 NOT_COMPARED: Final = (
     "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
     "does not tell what it keeps of each layer"
@@ -99,7 +100,21 @@ def mixtures(
         )
         for name, several in masked.rows.items()
     }
-    return BesideChild(rows, "; ".join(filter(None, [MASKED, masked.note])))
+    said = f"{MASKED} (random: {len(DRAW_SEEDS)} draws, mean; {FAVOURED})"
+    return BesideChild(rows, "; ".join(filter(None, [said, masked.note])))
+
+
+def layered_mixtures(child: Checkpoint, parent: Checkpoint) -> tuple[dict[str, Choice], str]:
+    """Return how the parent gets as many experts as a child, layer by layer, by row; and what is said of it.
+
+    None where the child has lost, or has, anything else.
+    """
+    count = fewer_experts(child, parent)
+    if count is None or not lacks_experts_alone(child, parent):
+        return {}, "no other networks beside it"
+    choices = choices_of(parent, count, DRAW_SEEDS[0])
+    said = f"{MASKED} (random: one draw; {FAVOURED})"
+    return choices, said if FREQUENCY in choices else f"{said}; {uncounted(parent)}"
 
 
 def not_compared(child: Checkpoint, parent: Checkpoint) -> str:

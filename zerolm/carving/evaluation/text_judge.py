@@ -10,7 +10,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.carving.evaluation.by_layers import surprises_by_layers
+from zerolm.carving.evaluation.by_layers import Choice, surprises_by_layers
 from zerolm.carving.evaluation.divergence import Divergence, Made, surprises_and_divergences
 from zerolm.carving.evaluation.evaluated import TextMeasures
 from zerolm.carving.evaluation.loops import Prompts, half_of, longest_of
@@ -125,11 +125,19 @@ class TextJudge:
         ]
 
     def measured_by_layers(
-        self, children: Sequence[Checkpoint], running: Compute, progress: Progress
+        self,
+        choices: Sequence[Choice],
+        children: Sequence[Checkpoint],
+        running: Compute,
+        progress: Progress,
     ) -> list[TextMeasures]:
-        """Return what the parent, and then each child, makes of the text, one layer in memory at a time."""
-        every = [self.parent, *children]
-        sums, counts = surprises_by_layers(every, self.tokens, running, progress=progress)
+        """Return what the parent makes of the text, with each choice of experts, and then each child.
+
+        One layer is in memory at a time.
+        """
+        sums, counts = surprises_by_layers(
+            self.parent, choices, children, self.tokens, running, progress=progress
+        )
         parts = self.judged.parts() or {"": np.arange(len(self.tokens))}
         return _measures(
             {name: (sums[:, part].sum(1), int(counts[part].sum())) for name, part in parts.items()}

@@ -152,14 +152,14 @@ def _by_layers(
         raise ValueError(f"{why}, so that no prompts are answered: leave --loops out")
     request.check()
     judge = TextJudge.of(parent, request)
-    choices, said = layered_mixtures(child, parent)
+    choices, note = layered_mixtures(child, parent)
     judged = iter(judge.measured_by_layers([*choices.values()], [child, *neighbours], running, progress))
     of_parent = evaluated_row("parent", params_of(parent, None), [next(judged)])
     params = params_of(child, None)
     others = [evaluated_row(name, params, [next(judged)]) for name in choices]
     rows = [evaluated_row("child", params, [next(judged)]), of_parent, *others]
     rows += _named_rows(neighbours, judged)
-    return _evaluated(rows, judge, f"layer by layer: {why}; {said}", request.length)
+    return _evaluated(rows, judge, f"layer by layer: {why}; {note}", request.length)
 
 
 def _is_mixture_file(parent: str | Path) -> bool:

@@ -100,12 +100,12 @@ def mixtures(
         )
         for name, several in masked.rows.items()
     }
-    said = f"{MASKED} (random: {len(DRAW_SEEDS)} draws, mean; {FAVOURED})"
-    return BesideChild(rows, "; ".join(filter(None, [said, masked.note])))
+    note = f"{MASKED} (random: {len(DRAW_SEEDS)} draws, mean; {FAVOURED})"
+    return BesideChild(rows, "; ".join(filter(None, [note, masked.note])))
 
 
 def layered_mixtures(child: Checkpoint, parent: Checkpoint) -> tuple[dict[str, Choice], str]:
-    """Return how the parent gets as many experts as a child, layer by layer, by row; and what is said of it.
+    """Return how the parent gets as many experts as a child, layer by layer, by row, and a note on that.
 
     None where the child has lost, or has, anything else.
     """
@@ -113,8 +113,8 @@ def layered_mixtures(child: Checkpoint, parent: Checkpoint) -> tuple[dict[str, C
     if count is None or not lacks_experts_alone(child, parent):
         return {}, "no other networks beside it"
     choices = choices_of(parent, count, DRAW_SEEDS[0])
-    said = f"{MASKED} (random: one draw; {FAVOURED})"
-    return choices, said if FREQUENCY in choices else f"{said}; {uncounted(parent)}"
+    note = f"{MASKED} (random: one draw; {FAVOURED})"
+    return choices, note if FREQUENCY in choices else f"{note}; {uncounted(parent)}"
 
 
 def not_compared(child: Checkpoint, parent: Checkpoint) -> str:

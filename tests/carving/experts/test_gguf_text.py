@@ -106,6 +106,7 @@ def test_budgets_and_recipes(tmp_path: Path) -> None:
     carved = carve(file, tmp_path / "child", **flags, **TEXT)
     costs = carved.costs
     assert costs["child"]["weight_bytes"] <= 0.7 * costs["parent"]["weight_bytes"]
+    assert carved.note == "", "nothing was to be repaired"
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     assert recipe["calibration"]["sequences"] == TEXT["sequences"]
     rebuild(tmp_path / "child" / "recipe.json", file, tmp_path / "again")
@@ -128,6 +129,17 @@ def test_parts_have_the_child_of_the_whole(tmp_path: Path) -> None:
     assert np.array_equal(logits(whole, IDS), logits(parts, IDS))
     rebuild(tmp_path / "b" / "recipe.json", first, tmp_path / "again")
     assert (tmp_path / "again" / parts.name).read_bytes() == parts.read_bytes()
+
+
+def test_nothing_is_repaired_and_that_is_told(tmp_path: Path) -> None:
+    """A text repairs where nothing else is told, and experts of a file stay as they are."""
+    file = parent_of(tmp_path, "qwen3_moe")
+    flags: dict[str, Any] = {"form": "gguf", "keep_experts": "4", "criterion": "reap", **TEXT}
+    told = carve(file, tmp_path / "told", repair="least-squares", **flags)
+    assert told.note == "experts of a gguf file are copied as they are, and none is repaired"
+    carve(file, tmp_path / "plain", **flags)
+    names = [tmp_path / name / "parent-carved.gguf" for name in ("told", "plain")]
+    assert names[0].read_bytes() == names[1].read_bytes()
 
 
 def refused(capsys: pytest.CaptureFixture[str], flags: list[str]) -> str:

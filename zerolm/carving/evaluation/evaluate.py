@@ -12,10 +12,7 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.evaluation.divergence import Made
 from zerolm.carving.evaluation.evaluated import Evaluated, EvaluatedRow, TextMeasures, evaluated_row
-from zerolm.carving.evaluation.masked_mixtures import (
-    fewer_experts,
-    has_narrower_experts,
-)
+from zerolm.carving.evaluation.masked_mixtures import fewer_experts, has_narrower_experts
 from zerolm.carving.evaluation.quantised_parent import stored_bytes
 from zerolm.carving.evaluation.same_size import (
     QUANTISED_PARENT,
@@ -85,7 +82,8 @@ def evaluate(
     if file is not None and not _is_mixture_file(parent):
         return _of_file(file, parent, judging, running, progress)
     ours, theirs = opened_alone(child, parent, packed=True)
-    if ours.layout.vocab != theirs.layout.vocab and data is None and not beside and text is not None:
+    told_by_text = data is None and not beside and text is not None and not _packed(ours, theirs)
+    if ours.layout.vocab != theirs.layout.vocab and told_by_text:
         from zerolm.carving.evaluation.other_vocabulary import of_other_tokens
 
         judging.check(of_other_tokens=True)
@@ -125,9 +123,9 @@ def why_by_layers(checkpoints: Sequence[Checkpoint]) -> str:
 
     They are in float32 there.
     """
-    quantised = next((each for each in checkpoints if each.packed), None)
-    if quantised is not None:
-        return f"{str(quantised.place)!r} is stored quantised"
+    quantised = _packed(*checkpoints)
+    if quantised:
+        return f"{str(quantised[0].place)!r} is stored quantised"
     sizes = [4 * sum(each.tensors[name].count for name in each.layout.slots) for each in checkpoints]
     needed, free = sum(sizes) + max(sizes), free_memory()
     return "" if needed <= free else f"all of them would take {needed / 1e9:.3g} of {free / 1e9:.3g} GB free"
@@ -162,6 +160,11 @@ def _by_layers(
     return _evaluated(rows, judge, f"layer by layer: {why}; {note}", request.length)
 
 
+def _packed(*checkpoints: Checkpoint) -> list[Checkpoint]:
+    """Return those that are stored quantised."""
+    return [each for each in checkpoints if each.packed]
+
+
 def _is_mixture_file(parent: str | Path) -> bool:
     """Return whether a parent is a GGUF file with experts."""
     file = gguf_file(parent)
@@ -171,12 +174,12 @@ def _is_mixture_file(parent: str | Path) -> bool:
 def _neighbours(beside: Sequence[str | Path], parent: Checkpoint) -> list[Checkpoint]:
     """Return other children of the parent, each once; ``ValueError`` where one cannot be compared."""
     children = [opened_beside(other, parent) for other in beside]
-    return list({other.root.resolve(): other for other in children}.values())
+    return list({other.place.resolve(): other for other in children}.values())
 
 
 def _named_rows(neighbours: Sequence[Checkpoint], judged: Iterator[TextMeasures]) -> list[EvaluatedRow]:
     """Return the rows of other children, by the ends of their paths."""
-    names = names_of([other.root.resolve() for other in neighbours])
+    names = names_of([other.place.resolve() for other in neighbours])
     named = zip(names, neighbours, strict=True)
     return [evaluated_row(name, params_of(other, None), [next(judged)]) for name, other in named]
 

@@ -107,7 +107,7 @@ def mixtures(
 def layered_mixtures(child: Checkpoint, parent: Checkpoint) -> tuple[dict[str, Choice], str]:
     """Return how the parent gets as many experts as a child, layer by layer, by row, and a note on that.
 
-    None where the child has lost, or has, anything else.
+    There are none where the child has lost, or has, anything else.
     """
     count = fewer_experts(child, parent)
     if count is None or not lacks_experts_alone(child, parent):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from zerolm.carving.experts.staying_experts import StayingExperts
 
 FORMAT: Final = "gguf"
+COPIED: Final = "experts of a gguf file are copied as they are, and none is repaired"
 SIZES: Final = {
     "depth": "block_count", "hidden": "embedding_length", "heads": "attention.head_count",
     "kv_heads": "attention.head_count_kv", "head_size": "attention.key_length", "ffn": "feed_forward_length",
@@ -125,8 +126,6 @@ class GgufExpertCarving:
             )
         if self.size.experts.merge != NO_MERGE:
             raise ValueError("experts of a gguf file are copied as they are: give no --merge")
-        if self.methods.repair != "none":
-            raise ValueError("experts of a gguf file are copied as they are: give --repair none")
         if self.destination.form not in (None, FORMAT):
             raise ValueError(
                 "experts of a gguf file are taken out into a gguf file, not as "
@@ -200,6 +199,7 @@ class GgufExpertCarving:
             [{"layer": n, "heads": h, "kv_heads": k, "ffn": f} for n, (h, k, f) in enumerate(widths)],
             None,
             {name: max(each) for name, each in sizes.items()},
+            note="" if self.methods.repair == "none" else COPIED,
             experts={
                 "parent": routing.experts,
                 "child": fewer.count,
@@ -220,7 +220,7 @@ class GgufExpertCarving:
             self.progress("comparing the child with its parent")
             fewer.compare(file)
             differing = self.recipe.difference(file) if self.recipe else ""
-            note = "; ".join(filter(None, [self._opened(file), differing]))
+            note = "; ".join(filter(None, [carved.note, self._opened(file), differing]))
             carved = replace(
                 carved,
                 note=note,

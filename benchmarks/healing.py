@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -196,14 +197,15 @@ class Workplace:
 
         if run.child.endswith("in two"):
             return self._staged(run)
-        patient = Patient.of(self.child(run.child), self.model, None, note)
-        job = scheduled(Job, run)(patient, request(run, self.seen), note)
-        job.held_out = HeldOut(
-            tokens_of(patient.parent, str(self.unseen), sequences=JUDGED, length=LENGTH), None
-        )
-        work = self.folder / "runs" / file_name(run)
-        work.mkdir(parents=True, exist_ok=True)
-        return job.healed(work).to_json()
+        with tempfile.TemporaryDirectory() as scratch:
+            patient = Patient.of(self.child(run.child), self.model, None, Path(scratch), note)
+            job = scheduled(Job, run)(patient, request(run, self.seen), note)
+            job.held_out = HeldOut(
+                tokens_of(patient.parent, str(self.unseen), sequences=JUDGED, length=LENGTH), None
+            )
+            work = self.folder / "runs" / file_name(run)
+            work.mkdir(parents=True, exist_ok=True)
+            return job.healed(work).to_json()
 
     def _staged(self, run: Healing) -> dict[str, Any]:
         """Cut to a quarter in two stages, the first healed on half of the tokens."""

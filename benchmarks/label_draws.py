@@ -88,7 +88,7 @@ def grounds(folders: str) -> Iterator[Ground]:
     """Return the benchmarks of folders in each of their views."""
     for name in known_names(*data_folders(folders)):
         truth = read(locate(name, folders))
-        metric = truth.asked(None)
+        metric = truth.metric_of(None)
         for view in views(truth):
             higher = truth.is_higher_better(metric)
             pool = Pool.of(view.architectures)

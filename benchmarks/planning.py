@@ -43,7 +43,9 @@ def measure_planning(checkpoint: Checkpoint) -> None:
         tuple(range(1, parent.kv_heads + 1)), tuple(range(step, parent.ffn + 1, step)), (parent.depth,)
     )
     costs = CostModel(context=4096)
-    whole = part_costs(checkpoint, choices, costs).of([(parent.kv_heads, parent.ffn)] * parent.depth)
+    whole = part_costs(checkpoint, choices, costs).of(
+        dict.fromkeys(range(parent.depth), (parent.kv_heads, parent.ffn))
+    )
 
     def plan(limits: dict[str, float]) -> bool:
         """Whether the plan that keeps these shares of the parent's costs is proven."""

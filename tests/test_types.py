@@ -26,7 +26,7 @@ MISSPELT = {
 }
 
 
-NAMES = re.compile(r"\[(attr-defined|name-defined|import-not-found)\]$|(Missing|Unexpected) .* argument")
+NAMES = re.compile(r"\[(attr-defined|name-defined)\]$|(Missing|Unexpected) .* argument")
 
 
 def _missing_names(api: Any) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,12 @@ import numpy as np
 import pytest
 import torch
 from carvings import carve, rebuild
+from hypothesis import given
+from hypothesis import strategies as st
 from saved_mixtures import mixture
 
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.cli import main
@@ -140,6 +145,63 @@ def test_nothing_is_repaired_and_that_is_told(tmp_path: Path) -> None:
     carve(file, tmp_path / "plain", **flags)
     names = [tmp_path / name / "parent-carved.gguf" for name in ("told", "plain")]
     assert names[0].read_bytes() == names[1].read_bytes()
+
+
+@cache
+def sound_file() -> Path:
+    folder = Path(tempfile.mkdtemp())
+    return quantised(parent_of(folder, "qwen3_moe"), "Q8_0", folder / "typed.gguf")
+
+
+def opened(file: Path) -> tuple[Checkpoint | None, str]:
+    """Return a file as a checkpoint, or why it is none."""
+    try:
+        return Checkpoint.open(file, packed=True), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 255))
+def test_a_changed_byte_opens_or_is_refused_in_one_line(at: int, value: int) -> None:
+    """Also where all of its tensors are read then."""
+    file = sound_file()
+    content = bytearray(file.read_bytes())
+    end = min(start for start, _ in read_gguf_header(file).places.values())
+    content[at % end] = value
+    changed = file.parent / "changed.gguf"
+    changed.write_bytes(content)
+    checkpoint, refusal = opened(changed)
+    assert "\n" not in refusal
+    assert checkpoint is not None or "changed.gguf" in refusal
+    for name in checkpoint.layout.slots if checkpoint else ():
+        assert checkpoint.read(name).shape == checkpoint.tensors[name].shape
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            b"qwen3moe.expert_count",
+            b"qwen3moe.expert_fount",
+            "architecture 'qwen3moe' is not read as a parent",
+        ),
+        (b"blk.1.ffn_up_exps.weight", b"blk.1.ffn_xp_exps.weight", "blk.1.ffn_xp_exps.weight' is none of"),
+        (b"expert_used_count", b"expert_usel_count", "its expert_used_count is None, which is no size"),
+        (
+            b"blk.2.ffn_gate_inp.weight",
+            b"blk.9.ffn_gate_inp.weight",
+            "'blk.9.ffn_gate_inp.weight' is none of",
+        ),
+    ],
+)
+def test_what_is_no_sound_mixture_is_refused(old: bytes, new: bytes, reason: str, tmp_path: Path) -> None:
+    content = sound_file().read_bytes()
+    assert old in content
+    (tmp_path / "x.gguf").write_bytes(content.replace(old, new, 1))
+    with pytest.raises(ValueError, match=reason) as error:
+        Checkpoint.open(tmp_path / "x.gguf", packed=True)
+    assert "\n" not in str(error.value)
+    assert "x.gguf" in str(error.value)
 
 
 def refused(capsys: pytest.CaptureFixture[str], flags: list[str]) -> str:

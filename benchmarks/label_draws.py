@@ -85,13 +85,15 @@ def interval_score(low: Floats, high: Floats, result: Floats, level: float = 0.9
 
 
 def grounds(folders: str) -> Iterator[Ground]:
-    """Return the benchmarks of folders in each of their views."""
+    """Return the benchmarks of folders in each of their views, of which no more than half are ever labels."""
     for name in known_names(*data_folders(folders)):
         truth = read(locate(name, folders))
         metric = truth.metric_of(None)
         for view in views(truth):
             higher = truth.is_higher_better(metric)
             pool = Pool.of(view.architectures)
+            if len(pool) < 2 * max(SIZES):
+                continue
             labels = Labels(truth.space, view.settings, metric, higher, pool, quality(truth, metric))
             yield Ground(truth.name + (f" {view.name}" if view.name else ""), labels)
 

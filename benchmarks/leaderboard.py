@@ -42,7 +42,7 @@ same with ties broken at random. `auto` is the default: `geo`, `body_params`, th
 Gaussian process, weighed by non-negative least squares on hidden thirds of the labels. It was fixed on
 simulated results of these architectures, before any of these numbers was computed. The last two columns
 set it against the better of `geo` and `body_params` in that row, and say in how many draws it is no
-worse.
+worse. Benchmarks of fewer than {least} architectures have no rows here.
 """
 INTERVALS: Final = """\
 The 90 % intervals of `auto`, and the interval from the second smallest to the second largest label. The
@@ -212,7 +212,7 @@ def main() -> None:
         "## Scores without labels\n",
         *(line for section in comparison.sections for line in score_table(section)),
         "\n## Calibrations\n",
-        CALIBRATIONS.format(draws=arguments.draws),
+        CALIBRATIONS.format(draws=arguments.draws, least=2 * max(SIZES)),
         *(f"- {verdict(outcomes, way, k)}" for way in WAYS for k in SIZES),
         *(line for way in WAYS for line in calibration_table(outcomes, way)),
         "\n## Weights\n",

@@ -17,7 +17,7 @@ QUESTIONS = (
     ),
     (
         "Among networks of about equal size, where counting is blind?",
-        "tau-b above counting's in **{geo_above_in_budgets} of {views}**; {budgets_geo} against "
+        "tau-b above counting's in **{geo_above_in_budgets} of {budget_views}**; {budgets_geo} against "
         "{budgets_body_params} on average. Far from 1; on three surrogates measured elsewhere +.001, +.014 "
         "and +.023, which is not shown to be a gain.",
         "label_free",

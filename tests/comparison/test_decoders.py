@@ -50,6 +50,11 @@ def test_agreement_with_the_loss_on_fineweb(label: str, gemstones: Section) -> N
     assert row(gemstones, label).tau == pytest.approx(TAUS[label], abs=0.51 * 10**-digits)
 
 
+def test_a_score_that_was_fitted_to_them_saw_the_labels(gemstones: Section, decoder_pairs: Section) -> None:
+    assert {row.score for row in gemstones.rows if row.saw_labels} == {"zerolm", "shape_law"}
+    assert {row.score for row in decoder_pairs.rows if row.saw_labels} == {"zerolm"}
+
+
 def test_pairs_of_about_equal_parameters(gemstones: Section) -> None:
     assert gemstones.alike == "within 5 % of total parameters"
     assert {row.pairs for row in gemstones.rows} == {20}

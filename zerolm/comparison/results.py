@@ -23,12 +23,13 @@ class ScoreRow:
     """Agreement of one score with one benchmark in one view. None stands for what is not defined.
 
     ``alpha`` is None for scores without one, and ``best`` where it was chosen by the labels themselves:
-    then ``saw_labels`` is set and ``best_alpha`` names it. ``_low`` and ``_high`` bound 95 % bootstrap
-    intervals. ``gain`` is the tau-b beyond that of ``body_params``, its interval paired. ``verdict`` is
-    ``better`` where the whole interval lies above 0 and ``params`` is beaten too, ``not better`` where
-    one of them has at least the same tau-b, else ``unclear``. ``within_budget`` is tau-b within deciles
-    of body parameters, ``top_overlap`` the share of the best tenth among the highest-scored tenth,
-    ``regret_1`` and ``regret_5`` the loss of quality under budgets (in the unit of the metric).
+    then ``best_alpha`` names it. ``saw_labels`` is set there, and where constants were fitted to the
+    benchmark. ``_low`` and ``_high`` bound 95 % bootstrap intervals. ``gain`` is the tau-b beyond that of
+    ``body_params``, its interval paired. ``verdict`` is ``better`` where the whole interval lies above 0 and
+    ``params`` is beaten too, ``not better`` where one of them has at least the same tau-b, else ``unclear``.
+    ``within_budget`` is tau-b within deciles of body parameters, ``top_overlap`` the share of the best tenth
+    among the highest-scored tenth, ``regret_1`` and ``regret_5`` the loss of quality under budgets (in the
+    unit of the metric).
     ``pairs`` counts the pairs of about equal size (``Section.alike``), ``pairs_right`` is the share of them
     that is ordered as the results are, ties counted half.
     """
@@ -65,7 +66,7 @@ class ScoreRow:
         """The score with its alpha."""
         if self.alpha is None:
             return self.score
-        return f"{self.score} {self.alpha}" + (f" ({self.best_alpha:g})" if self.saw_labels else "")
+        return f"{self.score} {self.alpha}" + ("" if self.best_alpha is None else f" ({self.best_alpha:g})")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

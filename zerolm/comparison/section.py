@@ -14,7 +14,7 @@ from zerolm.calibration.alpha import GRID
 from zerolm.comparison.results import ALIKE, AlphaPoint, ScoreRow, Section
 from zerolm.comparison.subjects import Subject
 from zerolm.groundtruth.reader import View
-from zerolm.scores import Score, ScoreBatch, all_variants, make_score
+from zerolm.scores import SCORES, Score, ScoreBatch, all_variants, make_score
 from zerolm.statistics import (
     Bootstrap,
     Ceiling,
@@ -44,6 +44,7 @@ class _Scored:
     resampled: Resampled
     baseline: bool = False
     best_alpha: float | None = None
+    saw_labels: bool = False
 
 
 def section_of(
@@ -68,7 +69,7 @@ def section_of(
     best = max(GRID, key=lambda alpha: _or(resampled[alpha].observed.tau, -math.inf))
     scored = [
         *(_Scored("zerolm", alpha, grid[alpha], resampled[alpha]) for alpha in alphas),
-        _Scored("zerolm", "best", grid[best], resampled[best], best_alpha=best),
+        _Scored("zerolm", "best", grid[best], resampled[best], best_alpha=best, saw_labels=True),
     ]
     left_out: dict[str, str] = {}
     for label, name, variant in _others(options):
@@ -78,7 +79,10 @@ def section_of(
         except Exception as error:  # a stranger's score may raise anything
             left_out[label] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             continue
-        scored.append(_Scored(label, None, values, bootstrap.resample(values), score.baseline))
+        saw_labels = subject.truth.name in SCORES[name].fitted_to
+        scored.append(
+            _Scored(label, None, values, bootstrap.resample(values), score.baseline, saw_labels=saw_labels)
+        )
     names = {one.score for one in scored}
     scored += [
         _Scored(name, None, values, bootstrap.resample(values))
@@ -103,7 +107,7 @@ def section_of(
             regret_1=float(np.mean(curve)),
             regret_5=regret(one.values, result, cost, 5),
             baseline=one.baseline,
-            saw_labels=one.alpha == "best",
+            saw_labels=one.saw_labels,
             best_alpha=one.best_alpha,
             pairs_right=_defined(ordered.share),
             pairs=ordered.n,

@@ -175,7 +175,7 @@ ScoreKind = Literal["closed_form", "whole", "cost"]
 
 @dataclass(frozen=True)
 class ScoreDefinition:
-    """A score before its options are bound."""
+    """A score before its options are bound; its constants are ``fitted_to`` benchmarks of these names."""
 
     kind: ScoreKind
     function: Callable[..., Any]
@@ -183,6 +183,7 @@ class ScoreDefinition:
     sees_depth: bool = False
     baseline: bool = False
     backbone: BackboneFactor | None = None
+    fitted_to: tuple[str, ...] = ()
 
 
 SCORES: Final = Registry[ScoreDefinition]("score", "zerolm.scores")
@@ -196,19 +197,23 @@ def closed_form(
     sees_depth: bool = False,
     baseline: bool = False,
     backbone: BackboneFactor | None = None,
+    fitted_to: tuple[str, ...] = (),
     settings: Sequence[Setting] = (),
 ) -> Callable[[LayerFunction], LayerFunction]:
     """Register a closed-form score from its layer function ``f(shapes, depth, **options)``.
 
-    Set ``sees_depth`` where the terms of a layer depend on the depth of its network. ``settings`` declare
-    the options, which are keyword-only parameters of the function, and of ``backbone`` where a score has
-    one: flags and YAML keys come from them.
+    Name the benchmarks that constants are ``fitted_to``: there the score has seen the labels. Set
+    ``sees_depth`` where the terms of a layer depend on the depth of its network. ``settings`` declare the
+    options, which are keyword-only parameters of the function, and of ``backbone`` where a score has one:
+    flags and YAML keys come from them.
     """
 
     def register(function: LayerFunction) -> LayerFunction:
         for part in (function, *(() if backbone is None else (backbone,))):
             _declared(name, part, settings)
-        definition = ScoreDefinition("closed_form", function, factor, sees_depth, baseline, backbone)
+        definition = ScoreDefinition(
+            "closed_form", function, factor, sees_depth, baseline, backbone, fitted_to
+        )
         SCORES.add(Entry(name, definition, source, options=tuple(settings)))
         return function
 

@@ -74,6 +74,7 @@ def by_backbone(depth: Ints, mean_width: Floats, outside: Ints, /, *, train_toke
     source="geo (total / body)^e exp(-k (ln(d / L) - m)^2), body 15 L d^2, m by tokens a parameter; "
     "benchmarks/aspect.md",
     backbone=by_backbone,
+    fitted_to=("gemstones",),
     settings=(TRAIN_TOKENS,),
 )
 def shape_law(shapes: Shapes, depth: Ints, /, *, train_tokens: int | None) -> Floats:

@@ -20,6 +20,7 @@ from carved.parent import LENGTH, Parent, Scale, Texts
 from carved.plans import plans
 from carved.uniform import uniform
 from corpus import seen_files, seen_text, summaries, unseen_files, unseen_text
+from parts import Parts
 from timing import machine, note
 
 from zerolm.checkpoints import Checkpoint
@@ -55,7 +56,7 @@ def document(folders: list[Path], scale: Scale, scratch: Path) -> Iterator[str]:
 def tables(folder: Path, scale: Scale, scratch: Path) -> Iterator[str]:
     """Those of one model."""
     start = time.perf_counter()
-    parent = Parent(folder, texts(folder, scratch), scale)
+    parent = Parent(folder, texts(folder, scratch), scale, Parts(scratch / "parts.jsonl"))
     kind, size = parent.checkpoint.family.name, parent.cost("params")
     yield f"## {folder.resolve().name}: a {kind} of {size:,} parameters"
     yield ""
@@ -90,10 +91,13 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="few sequences, printed and not written: a trial"
     )
+    parser.add_argument("--work", type=Path, help="folder of what is tried: a run that was killed goes on")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        os.environ["ZEROLM_CACHE"] = str(Path(scratch) / "cache")  # nothing is known from an earlier run
-        lines = document(asked.model, QUICK if asked.quick else Scale(), Path(scratch))
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = asked.work or Path(folder)
+        scratch.mkdir(parents=True, exist_ok=True)
+        os.environ["ZEROLM_CACHE"] = str(scratch / "cache")  # nothing is known from a run with another folder
+        lines = document(asked.model, QUICK if asked.quick else Scale(), scratch)
         text = "\n".join(lines).rstrip() + "\n"
     if asked.quick:
         print(text)

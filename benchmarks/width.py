@@ -43,7 +43,9 @@ def prepare(folder: Path, scale: Scale, tried: int, work: Path) -> None:
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     os.environ["ZEROLM_CACHE"] = str(work / "cache")  # nothing is known from a run with another folder
-    BENCHES.append((Bench(Parent(folder, texts(folder, work), scale), tried), work))
+    BENCHES.append(
+        (Bench(Parent(folder, texts(folder, work), scale, Parts(work / "trials.jsonl")), tried), work)
+    )
 
 
 def stored(name: str) -> None:

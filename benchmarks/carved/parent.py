@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from parts import Parts
 from timing import note
 
 from carved.judging import Judge, Quality, mean
@@ -95,6 +96,7 @@ class Parent:
     folder: Path
     texts: Texts
     scale: Scale
+    parts: Parts
     criteria: dict[tuple[str, str, int], Criterion] = field(default_factory=dict)
     results: dict[Trial, Quality] = field(default_factory=dict)
 
@@ -171,7 +173,7 @@ class Parent:
     def repaired(self, cut: Cut, how: str, tokens: str = "text") -> Repaired:
         """New output matrices for a cut."""
         if how == OWN_OUTPUT:
-            walk = Walk(self.model, cut, self.calibration[tokens], RIDGES, 8, None)
+            walk = Walk(self.model, cut, self.calibration[tokens].batches(), RIDGES, None)
             for layer in walk.kept:
                 walk.on_parent(layer, bias_only=False)
             return walk.repaired
@@ -182,11 +184,16 @@ class Parent:
         return self.judge.of(apply_in_memory(self.model, cut, self.repaired(cut, how, tokens)))
 
     def result(self, trial: Trial) -> Quality:
-        """What came of a trial."""
+        """What came of a trial, now or in an earlier run with the same ``parts``."""
         if trial not in self.results:
-            self.results[trial] = self.judged(self.uniform(trial), trial.repair, trial.tokens)
-            note(f"{self.folder.name}: {trial} {self.results[trial]}")
+            name = f"{self.folder.name}: {trial}"
+            self.results[trial] = Quality(**self.parts.measured(name, partial(self._tried, trial)))
         return self.results[trial]
+
+    def _tried(self, trial: Trial) -> dict[str, Any]:
+        quality = self.judged(self.uniform(trial), trial.repair, trial.tokens)
+        note(f"{self.folder.name}: {trial} {quality}")
+        return asdict(quality)
 
     def average(self, trial: Trial) -> Quality:
         """What came of a trial, by chance the mean over all seeds, over two of them where it is repaired."""

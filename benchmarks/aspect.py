@@ -7,7 +7,7 @@ what they predict of the runs of ``llama_small.py --longer...`` was written befo
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -285,6 +285,10 @@ def show_ended() -> None:
     )
 
 
+Losses = dict[tuple[str, float], dict[str, float]]
+"""The last losses of networks by their names, by rule of depth and rate."""
+
+
 def show_depth_rules() -> None:
     """Print losses by rules of depth and rates, and what the deepest loses to the base."""
     print("## Whether the deep penalty is the recipe's\n")
@@ -300,22 +304,23 @@ def show_depth_rules() -> None:
     )
     rows = [*read_rows(FOLDER / RULED.rows), *read_rows(FOLDER / LLAMA.rows)]
     ends = {one.id: one for one in RULED.planned()}
-    losses: dict[tuple[str, float], dict[str, float]] = {}
+    seeds: tuple[Losses, Losses] = ({}, {})
     for told in rows:
-        if told["id"] in ends and told["seed"] == 0 and told["losses"]:
+        if told["id"] in ends and told["seed"] < len(seeds) and told["losses"]:
             way = (told.get("depth_rule", "none"), told["rate"])
             last = max(told["losses"], key=int)
-            losses.setdefault(way, {})[told["id"]] = told["losses"][last]
+            seeds[told["seed"]].setdefault(way, {})[told["id"]] = told["losses"][last]
+    losses, again = seeds
     cells = [
         [rule, f"{rate:g}", *(f"{of[i]:.4f}" if i in of else "" for i in ends)]
         for (rule, rate), of in sorted(losses.items())
     ]
     table(["rule", "rate", *ends], cells)
-    show_penalties(losses, by_pairs(list(ends)))
+    show_penalties(losses, again, by_pairs(list(ends)))
     wanted = 3 * len(RATES) * len(ends)
-    ended = sum(len(of) for of in losses.values())
+    ended = sum(len(of) for (_, rate), of in losses.items() if rate in RATES)
     if ended < wanted:
-        print(f"{ended} of {wanted} runs have ended.\n")
+        print(f"{ended} of {wanted} runs at rates of {', '.join(map(str, RATES))} have ended.\n")
 
 
 def by_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -323,10 +328,11 @@ def by_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
     return list(zip(names[::2], names[1::2], strict=True))
 
 
-def show_penalties(
-    losses: Mapping[tuple[str, float], Mapping[str, float]], pairs: Sequence[tuple[str, str]]
-) -> None:
-    """Print what the deepest of a size loses to its base, each at the best of at least two rates."""
+def show_penalties(losses: Losses, again: Losses, pairs: Sequence[tuple[str, str]]) -> None:
+    """Print what the deepest of a size loses to its base, each at the best of at least two rates.
+
+    ``again`` has the losses of the second seeds: their difference is at the same rates, where it is known.
+    """
     rows = []
     for pair in pairs:
         for rule in sorted({rule for rule, _ in losses}):
@@ -337,10 +343,19 @@ def show_penalties(
             if all(len(tried) > 1 for tried in best):
                 (base, first), (deep, second) = (tried[0] for tried in best)
                 tried = min(map(len, best))
+                other = [
+                    again.get((rule, rate), {}).get(name)
+                    for name, rate in zip(pair, (first, second), strict=True)
+                ]
+                repeated = "" if None in other else f"{other[1] - other[0]:.3f}"
                 rows.append([*pair, rule, tried, f"{base:.4f} at {first:g}", f"{deep:.4f} at {second:g}",
-                             f"{deep - base:.3f}"])  # fmt: skip
-    print("Each at the best of the rates that were tried, one seed: how much more the deepest loses.\n")
-    table(["base", "deepest", "rule", "rates", "base", "deepest", "difference"], rows)
+                             f"{deep - base:.3f}", repeated])  # fmt: skip
+    print(
+        "Each at the best of the rates that were tried: how much more the deepest loses, and by the second "
+        "seeds at the same rates.\n"
+    )
+    heads = ["base", "deepest", "rule", "rates", "base", "deepest", "difference", "second seeds"]
+    table(heads, rows)
 
 
 def lowest(aspects: Floats, losses: Floats) -> str:

@@ -314,9 +314,10 @@ def _depth_rules() -> dict[str, str]:
     """Return what the deepest of llama_small lose to the base by a rule of depth, at their best rates."""
     rows = _table(_part("aspect", "Whether the deep penalty is the recipe's"))
     return {
-        f"deepest_{row[0].split()[0].strip('.').lower()}_{row[2]}": row[6]
+        f"deepest_{row[0].split()[0].strip('.').lower()}_{row[2]}{seed}": row[column]
         for row in rows
-        if len(row) == 7 and row[2] in ("none", "linear")
+        if len(row) == 8 and row[2] in ("none", "linear")
+        for column, seed in ((6, ""), (7, "_again"))
     }
 
 

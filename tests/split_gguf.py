@@ -1,9 +1,11 @@
-"""GGUF files in parts, as ``llama-gguf-split`` makes them: all metadata in the first."""
+"""GGUF files in parts, as ``llama-gguf-split`` makes them, and with a byte of their header changed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
+from zerolm.checkpoints.gguf.header import read_gguf_header
 
 SPLIT = ("split.no", "split.count", "split.tensors.count")
 
@@ -39,3 +41,13 @@ def split(file: Path, parts: int, target: Path, **changes: int) -> Path:
         writer.write_tensors_to_file()
         writer.close()
     return files[0]
+
+
+def with_byte(file: Path, at: int, value: int) -> Path:
+    """Return ``changed.gguf`` beside a file: the same with another byte before its tensors."""
+    content = bytearray(file.read_bytes())
+    end = min(start for start, _ in read_gguf_header(file).places.values())
+    content[at % end] = value
+    changed = file.parent / "changed.gguf"
+    changed.write_bytes(content)
+    return changed

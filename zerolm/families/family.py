@@ -20,6 +20,8 @@ BIAS = "_bias"
 NO = "no "
 UNEQUAL = " != "
 EQUAL = " = "
+SAME = "= "
+"""Before the name of an attribute that another has to be equal to."""
 
 
 @dataclass(frozen=True)

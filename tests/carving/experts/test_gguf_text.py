@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from saved_mixtures import mixture
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.cli import main
@@ -27,7 +26,7 @@ pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from gguf_files import fewer_of, logits, quantised, written
-from split_gguf import split
+from split_gguf import split, with_byte
 
 SIZES: dict[str, Any] = {"hidden_size": 96}
 READ: dict[str, dict[str, Any]] = {
@@ -164,13 +163,7 @@ def opened(file: Path) -> tuple[Checkpoint | None, str]:
 @given(st.integers(0, 10**6), st.integers(0, 255))
 def test_a_changed_byte_opens_or_is_refused_in_one_line(at: int, value: int) -> None:
     """Also where all of its tensors are read then."""
-    file = sound_file()
-    content = bytearray(file.read_bytes())
-    end = min(start for start, _ in read_gguf_header(file).places.values())
-    content[at % end] = value
-    changed = file.parent / "changed.gguf"
-    changed.write_bytes(content)
-    checkpoint, refusal = opened(changed)
+    checkpoint, refusal = opened(with_byte(sound_file(), at, value))
     assert "\n" not in refusal
     assert checkpoint is not None or "changed.gguf" in refusal
     for name in checkpoint.layout.slots if checkpoint else ():

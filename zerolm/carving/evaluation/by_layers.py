@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
+from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.evaluation.divergence import surprise_and_divergence
@@ -65,11 +66,11 @@ def surprises_by_layers(
     return sums, counts
 
 
-def counts_tokens(parent: Checkpoint) -> bool:
+def counts_tokens(parent: Checkpoint, model: PreTrainedModel) -> bool:
     """Return whether experts are called with the numbers that tokens are sent to, and with their gates."""
     layer = expert_layers(parent)[0]
     try:
-        experts_of(parent, layer_list(mapped_model(parent))[layer], layer)
+        experts_of(parent, layer_list(model)[layer], layer)
     except ValueError:
         return False
     return True
@@ -91,22 +92,17 @@ def _at_the_end(
     for layer in range(depth):
         counts = np.zeros(checkpoint.layout.sizes.get(AXIS, 0))
         with _counting(checkpoint, whole, layer, counts) if layer in mixed else nullcontext():
-            _send(whole, layer)
+            whole.before(layer + 1)
         steps()
         for stream, choose in zip(fewer, choices, strict=True):
             if layer in mixed:
                 send_on(stream, FewerExperts(checkpoint, {layer: choose(layer, counts)}), layer)
             else:
-                _send(stream, layer)
+                stream.before(layer + 1)
             steps()
     whole.blocks.let_go()
     give_back()
     return streams
-
-
-def _send(stream: Stream, layer: int) -> None:
-    for _ in stream.through(layer):
-        pass
 
 
 @contextmanager

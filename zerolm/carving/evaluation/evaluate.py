@@ -165,9 +165,9 @@ def _packed(*checkpoints: Checkpoint) -> list[Checkpoint]:
     return [each for each in checkpoints if each.packed]
 
 
-def _is_mixture_file(parent: str | Path) -> bool:
-    """Return whether a parent is a GGUF file with experts."""
-    file = gguf_file(parent)
+def _is_mixture_file(name: str | Path) -> bool:
+    """Return whether this is a GGUF file with experts."""
+    file = gguf_file(name)
     return file is not None and has_experts(read_gguf_header(file))
 
 
@@ -225,8 +225,7 @@ def opened_beside(other: str | Path, parent: Checkpoint) -> Checkpoint:
 
 
 def _opened_child(child: str | Path, *, packed: bool) -> Checkpoint:
-    file = gguf_file(child)
-    if file is not None and not (packed and has_experts(read_gguf_header(file))):
+    if gguf_file(child) is not None and not (packed and _is_mixture_file(child)):
         raise ValueError(f"{str(child)!r} is GGUF, which is compared with its parent alone")
     return Checkpoint.open(child, packed=packed)
 

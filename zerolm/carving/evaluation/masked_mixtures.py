@@ -14,12 +14,13 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.evaluation.by_layers import Choice, counts_tokens
 from zerolm.carving.experts.expert_choice import best_experts
-from zerolm.carving.experts.expert_use import expert_use, experts_of
+from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.expert_worth import drawn
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import routers_masked
 from zerolm.carving.experts.routing import Routing
 from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import mapped_model
 from zerolm.networks.roles import layer_list
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -77,9 +78,7 @@ def masked_mixtures(
 
     draws = [{layer: drawn(seed, layer, routing.experts) for layer in layers} for seed in seeds]
     rows = {RANDOM: [fewer(draw) for draw in draws]}
-    try:
-        experts_of(parent, layer_list(model)[layers[0]], layers[0])
-    except ValueError:
+    if not counts_tokens(parent, model):
         return MaskedMixtures(rows, uncounted(parent))
     use = expert_use(parent, model, tokens, progress=progress)
     rows[FREQUENCY] = [fewer({layer: use[layer]["count"] for layer in layers})]
@@ -105,7 +104,7 @@ def choices_of(parent: Checkpoint, count: int, seed: int) -> dict[str, Choice]:
         return best_experts(counts, count, routing.groups)
 
     choices: dict[str, Choice] = {RANDOM: random}
-    return {**choices, FREQUENCY: frequent} if counts_tokens(parent) else choices
+    return {**choices, FREQUENCY: frequent} if counts_tokens(parent, mapped_model(parent)) else choices
 
 
 def without_experts(model: PreTrainedModel, fewer: FewerExperts) -> PreTrainedModel:

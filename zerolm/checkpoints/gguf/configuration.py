@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from zerolm.checkpoints.gguf.header import GgufHeader
 from zerolm.checkpoints.gguf.names import roles_in
-from zerolm.families.family import Family
+from zerolm.families.family import SAME, Family
 from zerolm.families.known import families, family_named
 from zerolm.settings import nearest, shown
 
@@ -20,7 +20,7 @@ SIZES: Final = {
     "head_size": "attention.key_length", "ffn": "feed_forward_length", "heads": "attention.head_count",
     "kv_heads": "attention.head_count_kv",
 }  # fmt: skip
-MIXTURE: Final = {
+SIZES_OF_EXPERTS: Final = {
     "experts": "expert_count", "active": "expert_used_count", "expert_ffn": "expert_feed_forward_length",
 }  # fmt: skip
 DERIVED: Final = ("head_size", "kv_heads", "expert_ffn")
@@ -33,7 +33,7 @@ LLAMA3: Final = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_
 
 def has_experts(header: GgufHeader) -> bool:
     """Return whether a file is of a mixture of experts."""
-    return bool(header.metadata.get(f"{header.architecture}.{MIXTURE['experts']}"))
+    return bool(header.metadata.get(f"{header.architecture}.{SIZES_OF_EXPERTS['experts']}"))
 
 
 def family_in(header: GgufHeader) -> Family:
@@ -62,7 +62,7 @@ def configuration(header: GgufHeader, family: Family, factors: NDArray[np.float3
     """
     metadata = {key.partition(".")[2]: value for key, value in header.metadata.items()
                 if key.startswith(f"{header.architecture}.")}  # fmt: skip
-    keys = SIZES | (MIXTURE if family.has_experts else {})
+    keys = SIZES | (SIZES_OF_EXPERTS if family.has_experts else {})
     values = {
         label: _size(header, key) for label, key in keys.items() if key in metadata or label not in DERIVED
     }
@@ -101,7 +101,7 @@ def _told(family: Family, metadata: Mapping[str, Any]) -> dict[str, Any]:
     ``ValueError`` where a key has another value than readers of the family know.
     """
     assert family.gguf is not None
-    fields = {name: value for name, value in family.gguf.needs.items() if not str(value).startswith("= ")}
+    fields = {name: value for name, value in family.gguf.needs.items() if not str(value).startswith(SAME)}
     for key, field in family.gguf.keys.items():
         if isinstance(field, str):
             fields[field] = metadata.get(key)

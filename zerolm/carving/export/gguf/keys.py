@@ -20,24 +20,19 @@ from zerolm.carving.export.gguf.child_config import MISSING, attribute
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
+from zerolm.checkpoints.gguf.configuration import SIZES_OF_EXPERTS
 from zerolm.families.config import ModelSizes, resized
-from zerolm.families.family import EQUAL, NO, Family
+from zerolm.families.family import EQUAL, NO, SAME, Family
 from zerolm.families.rule import value
 from zerolm.families.values import short
 
 RMS: Final = "layer_norm_rms_eps"
 EPS: Final = "layer_norm_eps"
-MIXTURE: Final = {
-    "expert_count": "experts",
-    "expert_used_count": "active",
-    "expert_feed_forward_length": "expert_ffn",
-}
+MIXTURE: Final = {key: label for label, key in SIZES_OF_EXPERTS.items()}
 """Keys of a mixture of experts, and the sizes that they are."""
 USUAL: Final = {"feed_forward_length": "ffn", "head_count": "heads", "head_count_kv": "kv_heads"}
 """Keys that layers may have of their own, and the sizes that they are."""
 SECTIONS: Final = "rope_dimension_sections"
-SAME: Final = "= "
-"""Before the name of an attribute that another has to be equal to."""
 POOLED: Final = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "lasttoken": PoolingType.LAST}
 """The ways of pooling that readers have."""
 DENSE: Final = "dense"

@@ -160,7 +160,7 @@ def rebuild(
         session = _session(model.checkpoint, methods, compute, progress)
         if session is not None:
             read.check_text(session.tokens.text)
-        carving = Carving(model, size, methods, place, costs, compute, progress, session, read)
+        carving = Carving(model, size, methods, place, costs, compute, progress, session, read)._proven()
         return carving.finished(carving.narrowed(read.cut, read.width))
 
 
@@ -189,6 +189,18 @@ def _with_vocabulary(
             raise ValueError(f"nothing would be cut: all {len(kept):,} tokens stay")
         return model
     return cut_parent(model, kept, folder, methods.text, destination.folder is not None, progress=progress)
+
+
+def proven_parent(parent: ParentModel, compute: ComputeRequest, progress: Progress) -> ParentModel:
+    """Return a parent with how far it lies from what stock software makes of its files.
+
+    ``ValueError`` where that is more than rounding.
+    """
+    from zerolm.carving.export.parent_proof import compare_with_stock
+    from zerolm.networks.compute import compute as checked
+
+    limit = checked(compute).limit
+    return replace(parent, proof=compare_with_stock(parent.checkpoint.whole, limit, progress))
 
 
 def _opened(parent: str | Path, destination: Destination, *, packed: bool) -> Checkpoint:
@@ -297,7 +309,13 @@ class Carving:
     def planned(self) -> Carved:
         """Plan the sizes, and return the outcome."""
         self._check_possible()
-        return self._in_time()._planned()
+        return self._proven()._in_time()._planned()
+
+    def _proven(self) -> Carving:
+        """Return the carving, its parent compared with stock software's if a child is written."""
+        if self.destination.folder is None or self.parent.proof is not None:
+            return self
+        return replace(self, parent=proven_parent(self.parent, self.compute, self.progress))
 
     def _in_time(self) -> Carving:
         """Return the carving with as many sequences as its time allows, and say what it takes."""
@@ -525,7 +543,7 @@ class Carving:
             widths(cut),
             stream(cut),
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
-            note,
+            "; ".join(filter(None, [*self.checkpoint.whole.layout.notes, note])),
             spectrum=list(rows),
             types=typed.rows if typed else [],
             equal_bytes=typed.equal_bytes if typed else [],
@@ -569,7 +587,7 @@ class Carving:
                 notes.append(self.recipe.difference(sha256, versions))
             self._write_more(folder, typed)
             self.progress("opening the child again")
-            proof = self.format.verified(session, cut, repaired, folder, typed)
+            proof = self.format.verified(session, cut, repaired, folder, typed).of(self.parent.proof)
             note = "; ".join(filter(None, [*notes, proof.note]))
             carved = replace(carved, losses=losses, note=note, verified=proof.to_json())
             if finish:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerolm.checkpoints import Checkpoint
+
+if TYPE_CHECKING:
+    from zerolm.carving.export.verify import Verified
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,3 +23,4 @@ class ParentModel:
     name: str
     checkpoint: Checkpoint
     vocabulary: dict[str, Any] | None = None
+    proof: Verified | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -27,6 +28,7 @@ from zerolm.checkpoints.packed import (
 from zerolm.checkpoints.packed_values import numbers_of
 from zerolm.checkpoints.sentences import SentenceModules
 from zerolm.checkpoints.shards import read_shards
+from zerolm.checkpoints.tying import same_numbers, untied
 from zerolm.families.config import cut_of
 from zerolm.families.family import Family
 from zerolm.families.known import family_of
@@ -38,6 +40,10 @@ logger = logging.getLogger(__name__)
 FOLLOWED: Final = "modules.json puts others behind it, which take embeddings of the parent's size"
 """Why the hidden size of a sentence-transformers folder stays."""
 
+UNTIED: Final = (
+    "the head in the file is not the embedding that the configuration ties it to: both are kept, as stock "
+    "software runs them"
+)
 QUANTISED: Final = (
     "its weights are quantized; weights in BF16, F16 or F32 can be read, and experts alone can be taken out "
     "of it as it is: zerolm carve --keep-experts"
@@ -59,10 +65,11 @@ class FewerTokens:
 class Checkpoint:
     """A folder, read and checked; no weights are in memory.
 
-    ``tensors`` are those of all ``shards`` by name; ``layout`` says what each of them is. ``sentences`` are
-    the modules of a sentence-transformers folder, which then is ``root``: its transformer may lie in a
-    ``folder`` of its own. ``fewer`` says of what it is, if it has fewer tokens than another; ``source`` is
-    the GGUF file that it is read of, if it is one.
+    ``config`` is that of the folder; where it ties a head that is stored with other numbers than the
+    embedding, it says untied, as stock software runs it. ``tensors`` are those of all ``shards`` by name;
+    ``layout`` says what each of them is. ``sentences`` are the modules of a sentence-transformers folder,
+    which then is ``root``: its transformer may lie in a ``folder`` of its own. ``fewer`` says of what it is,
+    if it has fewer tokens than another; ``source`` is the GGUF file that it is read of, if it is one.
     """
 
     folder: Path
@@ -109,6 +116,9 @@ class Checkpoint:
             family = _family(config, tensors)
             family = replace(family, cut=cut_of(family, config))
             layout = Layout.of(family, config, tensors)
+            if _has_head_of_its_own(layout, tensors):
+                config = untied(family, config)
+                layout = replace(Layout.of(family, config, tensors), notes=(UNTIED,))
             if sentences:
                 sentences.check(layout.hidden)
             if sentences and family.cut.hidden:
@@ -172,6 +182,17 @@ def _family(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> Family:
     except ValueError as error:
         fits = None if current() else fitting_family(config, tensors)
         raise ValueError(f"{error}; its tensors fit {fits}: --like {fits}" if fits else str(error)) from None
+
+
+def _has_head_of_its_own(layout: Layout, tensors: Mapping[str, TensorInfo]) -> bool:
+    """Return whether a head differs from the embedding that the configuration ties it to.
+
+    transformers 5 then leaves them apart.
+    """
+    head, embedding = layout.name("head"), layout.name("embedding")
+    if not layout.tied or head is None or embedding is None:
+        return False
+    return not same_numbers(tensors[head], tensors[embedding])
 
 
 def check_format(folder: Path, config: dict[str, Any], *, packed: bool = False) -> Packing | None:

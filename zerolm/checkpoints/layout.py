@@ -77,13 +77,15 @@ class Layout(ModelSizes):
 
     ``gated``: the FFN has a gate beside ``up``. Where the head is ``tied`` to the embedding, what is stored
     as ``head`` beside it is not used. What is ``carried`` is no part of the text model, and kept as it is.
-    ``prefix`` stands before the stored names.
+    ``prefix`` stands before the stored names. ``notes`` say what is read otherwise than the configuration
+    says.
     """
 
     gated: bool
     slots: dict[str, Slot]
     carried: tuple[str, ...] = ()
     prefix: Prefix = Prefix()  # noqa: RUF009
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, family: Family, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> Layout:

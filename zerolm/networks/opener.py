@@ -151,7 +151,7 @@ def text_config(checkpoint: Checkpoint) -> PreTrainedConfig:
         if kind is not None:
             fields = {name: value for name, value in config.to_dict().items() if name != "model_type"}
             config = AutoConfig.for_model(kind, **fields)
-        config.tie_word_embeddings = checkpoint.layout.tied
+    config.tie_word_embeddings = checkpoint.layout.tied
     return config
 
 
@@ -162,17 +162,28 @@ def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
     does not run. A decoder has its head, an encoder no pooler. Raises ``ValueError`` where a weight is
     missing.
     """
-    decoder = is_decoder(checkpoint)
     places_in(checkpoint.family.name)
-    config = text_config(checkpoint)
-    kind: Any = AutoModelForCausalLM if decoder else AutoModel
-    with one_line(f"the model in {str(checkpoint.folder)!r}"), shapes_only():
-        stock: Any = MODEL_MAPPING[type(config)]
-        pools = not decoder and "add_pooling_layer" in signature(stock).parameters
-        more = {"add_pooling_layer": False} if pools else {}
-        model = kind.from_config(config, trust_remote_code=False, dtype=torch.float32, **more)
+    with one_line(f"the model in {str(checkpoint.folder)!r}"):
+        model = blank_model(text_config(checkpoint), decoder=is_decoder(checkpoint))
     map_parameters(model, checkpoint)
-    return model.eval()  # type: ignore[no-any-return]
+    return model
+
+
+def blank_model(config: PreTrainedConfig, *, decoder: bool) -> PreTrainedModel:
+    """Return the stock model of a configuration without memory for its weights: a decoder with its head.
+
+    An encoder has no pooler.
+    """
+    kind: Any = AutoModelForCausalLM if decoder else AutoModel
+    stock: Any = MODEL_MAPPING[type(config)]
+    pools = not decoder and "add_pooling_layer" in signature(stock).parameters
+    more = {"add_pooling_layer": False} if pools else {}
+    with shapes_only():
+        model: PreTrainedModel = kind.from_config(
+            config, trust_remote_code=False, dtype=torch.float32, **more
+        )
+    model.train(False)
+    return model
 
 
 def load_network(folder: Path | str, seed: int = 0) -> tuple[Network, bool]:

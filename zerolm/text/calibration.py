@@ -6,11 +6,14 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.many_scripts import PAGE
 from zerolm.checkpoints.sentences import longest_of
 from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
 from zerolm.settings.domains import domains_of
@@ -18,6 +21,10 @@ from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.documents import Text, read_text, whole_text
 from zerolm.text.pairs import sentences_of
 from zerolm.text.tokens import Tokens, line_tokens, padded_lines, random_tokens, running_tokens
+
+PAGE_LENGTH: Final = 64
+PADDING: Final = 2
+"""Positions that some classes leave to padding: they count from behind it."""
 
 
 def tokens_of(
@@ -100,6 +107,25 @@ def _within(checkpoint: Checkpoint, tokens: Tokens) -> Tokens:
             f"has {checkpoint.layout.vocab}"
         )
     return tokens
+
+
+def page_tokens(checkpoint: Checkpoint, length: int = PAGE_LENGTH) -> Tensor:
+    """Return the first tokens of a page in many scripts and some of its middle, (2, length), for proofs.
+
+    Fewer where the model has fewer positions. Random ones where no tokenizer fits the model.
+    """
+    vocab, positions = checkpoint.layout.vocab, checkpoint.layout.sizes.get("positions", length + PADDING)
+    length = max(1, min(length, positions - PADDING))
+    try:
+        tokenizer = stock_tokenizer(checkpoint.folder)
+        with one_line("a page"):
+            ids = tokenizer(PAGE, verbose=False)["input_ids"]
+    except ValueError:
+        ids = []
+    if len(ids) < length or max(ids) >= vocab:
+        return torch.randint(vocab, (2, length), generator=torch.Generator().manual_seed(0))
+    middle = (len(ids) - length) // 2
+    return torch.tensor([ids[:length], ids[middle : middle + length]])
 
 
 def longest_line(checkpoint: Checkpoint, length: int) -> int:

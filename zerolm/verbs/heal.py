@@ -128,23 +128,27 @@ class Verification:
     Compared ``by`` their ``outputs``, or block by block (``blocks``); or all
     ``bytes`` are the same. ``embeddings`` tells the same of what
     sentence-transformers encodes, or ``llama.cpp`` if by that, None where it
-    was not tried.
+    was not tried. ``parent`` is how far the outputs of the parent lie from
+    what stock software makes of its files, None where that was not tried.
     """
 
     difference: float
     relative: float
     by: str = "outputs"
     embeddings: float | None = None
+    parent: float | None = None
 
     def text(self, source: str) -> str:
         """Return it in words; ``source`` is the network that the child was written from."""
+        parts = [f"outputs within {self.difference:.2g} of the {source}'s"]
         if self.by == "bytes":
-            return f"all bytes as the {source} has them"
-        outputs = f"outputs within {self.difference:.2g} of the {source}'s"
-        if self.embeddings is None:
-            return outputs
-        reader = self.by if self.by == "llama.cpp" else "sentence-transformers"
-        return f"{outputs}, embeddings by {reader} within {self.embeddings:.2g}"
+            parts = [f"all bytes as the {source} has them"]
+        if self.embeddings is not None:
+            reader = self.by if self.by == "llama.cpp" else "sentence-transformers"
+            parts.append(f"embeddings by {reader} within {self.embeddings:.2g}")
+        if self.parent is not None:
+            parts.append(f"the parent within {self.parent:.2g} of what stock software makes of its files")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

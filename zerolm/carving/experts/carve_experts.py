@@ -25,6 +25,7 @@ from zerolm.carving.experts.fewer_experts import NEURONS, FewerExperts, expert_l
 from zerolm.carving.experts.masked_parent import compare_with_masked
 from zerolm.carving.experts.ream import Groups
 from zerolm.carving.experts.staying_experts import StayingExperts
+from zerolm.carving.export.parent_proof import compare_with_stock
 from zerolm.carving.export.read_again import ReadAgain
 from zerolm.carving.export.verify import Verified, fits
 from zerolm.carving.export.write_child import complete
@@ -93,12 +94,19 @@ class ExpertCarving:
     def carved(self) -> Carved:
         """Return the outcome, with the child on the disk where one is wanted."""
         self._check()
+        if self.destination.folder is not None:
+            _ = self.proof
         _ = self.staying.ledger
         fewer, groups = self._merged(self._fewer())
         fewer, left = self._repaired(fewer)
         outcome = self._outcome(fewer, left, groups)
         folder = self.destination.folder
         return outcome if folder is None else self._written(outcome, fewer, folder)
+
+    @cached_property
+    def proof(self) -> Verified:
+        """How far the parent lies from what stock software makes of its files."""
+        return compare_with_stock(self.checkpoint, self.session.compute.limit, self.progress)
 
     def _check(self) -> None:
         """Refuse before any work what cannot be."""
@@ -199,7 +207,14 @@ class ExpertCarving:
             None,
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
             note="; ".join(
-                filter(None, ["" if self.repair == methods.repair else COPIED, self.staying.rounding()])
+                filter(
+                    None,
+                    [
+                        *checkpoint.layout.notes,
+                        "" if self.repair == methods.repair else COPIED,
+                        self.staying.rounding(),
+                    ],
+                )
             ),
             experts=self._described(fewer, left, groups),
             kept=cut,
@@ -268,8 +283,8 @@ class ExpertCarving:
             kind, more = str(config["model_type"]), REPORT if finish else ()
             sha256 = complete(checkpoint, recipe, folder, kind, config, more, digests)
             note = self.recipe.difference(sha256, versions) if self.recipe else ""
-            proof = self._verified(Checkpoint.open(folder, packed=True), fewer)
-            notes = "; ".join(filter(None, [carved.note, note]))
+            proof = self._verified(Checkpoint.open(folder, packed=True), fewer).of(self.proof)
+            notes = "; ".join(filter(None, [carved.note, note, proof.note]))
             carved = replace(carved, note=notes, verified=proof.to_json())
             if finish:
                 finish(folder, carved)

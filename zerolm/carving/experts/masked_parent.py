@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,8 +20,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.stream import Stream
-
-LENGTH: Final = 64
+from zerolm.text.calibration import page_tokens
 
 
 class MaskedLogits(TorchFunctionMode):
@@ -99,15 +98,14 @@ def parameter_of(
 
 
 @torch.no_grad()
-def compare_with_masked(child: Checkpoint, fewer: FewerExperts, *, seed: int = 0) -> Verified:
-    """Run the child and the masked parent on the same random tokens, one layer of either in memory.
+def compare_with_masked(child: Checkpoint, fewer: FewerExperts) -> Verified:
+    """Run the child and the masked parent on the same real tokens, one layer of either in memory.
 
     What the child's experts have other than the parent's the masked parent has too. ``ValueError`` where the
     two differ by more than rounding.
     """
     parent = fewer.parent
-    length = min(LENGTH, parent.layout.sizes.get("positions", LENGTH))
-    ids = torch.randint(parent.layout.vocab, (2, length), generator=torch.Generator().manual_seed(seed))
+    ids = page_tokens(parent)
     ours, theirs = (Blocks(mapped_model(opened), [{"input_ids": ids}]) for opened in (child, parent))
     hidden, wanted = ours.embed(0), theirs.embed(0)
     for layer in range(parent.layout.depth):

@@ -88,6 +88,7 @@ class StockFolder(Format):
         self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
     ) -> Verified:
         from zerolm.carving.export.encoded import with_encoded
+        from zerolm.carving.export.rotated import check_rotation
         from zerolm.carving.export.verify import (
             ROUNDED,
             as_stored,
@@ -98,18 +99,22 @@ class StockFolder(Format):
             rounded,
         )
         from zerolm.networks.opener import open_model
+        from zerolm.text.calibration import page_tokens
 
         parent, child = session.checkpoint, Checkpoint.open(folder)
         proof = compare_blocks(child, parent, cut, repaired)
         stored = as_stored(child, cut, repaired)
+        if cut.narrowing:
+            check_rotation(parent)
+        ids = page_tokens(parent)
         if not fits(parent, session.compute.limit):
-            compare_outputs(child, session.carved_layers(cut, stored))
+            compare_outputs(child, session.carved_layers(cut, stored), ids)
             return replace(proof, by="blocks")
         reference = session.carved(cut, stored)
         model = open_model(child)
         if cut.narrowing is None:
-            return with_encoded(compare(model, reference), child, reference)
-        return compare(model, rounded(reference, child), tolerance=ROUNDED)
+            return with_encoded(compare(model, reference, ids), child, reference)
+        return compare(model, rounded(reference, child), ids, tolerance=ROUNDED)
 
     def verified_trained(
         self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
@@ -118,11 +123,13 @@ class StockFolder(Format):
         from zerolm.carving.export.trained import check_written
         from zerolm.carving.export.verify import compare, rounded
         from zerolm.networks.opener import open_model
+        from zerolm.text.calibration import page_tokens
 
         child = Checkpoint.open(folder)
         check_written(child, source, cut, weights)
         reference = rounded(copy.deepcopy(weights.model).train(False), child)
-        return with_encoded(compare(open_model(child), reference), child, reference)
+        proof = compare(open_model(child), reference, page_tokens(child))
+        return with_encoded(proof, child, reference)
 
 
 class GgufFile(Format):
@@ -151,7 +158,10 @@ class GgufFile(Format):
     ) -> Verified:
         from zerolm.carving.export.gguf.check import check
         from zerolm.carving.export.gguf.tokenizer import opened
+        from zerolm.carving.export.rotated import check_rotation
 
+        if cut.narrowing:
+            check_rotation(session.checkpoint)
         file, tokenizer = next(folder.glob("*.gguf")), opened(session.checkpoint)
         if typed is None:
             return check(file, session.carved_layers(cut, repaired), tokenizer, pooling=session.pooling)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -42,15 +42,25 @@ class Verified:
     """How far the outputs of the child lie from those of the carved parent, at most; relative too.
 
     Compared ``by`` their logits or last hidden states (``outputs``), or block by block (``blocks``).
-    ``embeddings`` tells the same of what sentence-transformers encodes, None where it was not tried; the
-    ``note`` says why where it could have been. Of an encoder's GGUF file both are ``by`` ``llama.cpp``.
+    ``parent`` is how far zerolm's parent lies from what stock software makes of the parent's files, None
+    where that was not tried. ``embeddings`` tells the same of what sentence-transformers encodes, None where
+    it was not tried; the ``note`` says why where it could have been. Of an encoder's GGUF file both are
+    ``by`` ``llama.cpp``.
     """
 
     difference: float
     relative: float
     by: str = "outputs"
     embeddings: float | None = None
+    parent: float | None = None
     note: str = ""
+
+    def of(self, parent: Verified | None) -> Verified:
+        """Return the proof with that of the parent, which stock software makes of its files."""
+        if parent is None:
+            return self
+        note = "; ".join(filter(None, [parent.note, self.note]))
+        return replace(self, parent=None if parent.note else parent.difference, note=note)
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers and how they came about."""
@@ -61,16 +71,11 @@ class Verified:
 def compare(
     child: PreTrainedModel,
     reference: PreTrainedModel,
+    ids: Tensor,
     *,
-    length: int = 64,
-    seed: int = 0,
     tolerance: float = OUTPUT_TOLERANCE,
 ) -> Verified:
-    """Run both on the same random tokens; ``ValueError`` where they differ by more than rounding."""
-    generator = torch.Generator().manual_seed(seed)
-    size = int(child.config.vocab_size)
-    length = min(length, int(getattr(child.config, "max_position_embeddings", None) or length))
-    ids = torch.randint(size, (2, length), generator=generator)  # (2, length)
+    """Run both on the same tokens, (b, t); ``ValueError`` where they differ by more than rounding."""
     ours, theirs = (outputs(model(input_ids=ids)) for model in (child, reference))
     return within_rounding(apart(ours, theirs), tolerance)
 
@@ -153,25 +158,35 @@ def _axes(parent: Checkpoint, layer: int) -> dict[str, Axes]:
     return {name.partition(".{layer}.")[2]: labels for name, labels in named}
 
 
-@torch.no_grad()
-def compare_outputs(
-    child: Checkpoint, carved: Callable[[Tensor], Tensor], *, length: int = 64, seed: int = 0
-) -> Verified:
+def compare_outputs(child: Checkpoint, carved: Callable[[Tensor], Tensor], ids: Tensor) -> Verified:
     """Compare what a child sends with ``carved``, a function of ids (b, t), one layer in memory at a time.
 
     The child runs in the stock class. What is compared block by block has the same weights; this tells
     whether all is wired alike. ``ValueError`` where they differ by more than rounding.
     """
-    length = min(length, child.layout.sizes.get("positions", length))
-    ids = torch.randint(child.layout.vocab, (2, length), generator=torch.Generator().manual_seed(seed))
-    blocks = Blocks(mapped_model(child), [{"input_ids": ids}])
-    hidden = blocks.embed(0)
-    for layer in range(child.layout.depth):
-        hidden = blocks.call(0, layer, hidden)
-    ours = outputs(blocks.finish(0, hidden))
-    blocks.let_go()  # not two heads at a time
     tolerance = max(ROUNDED, ROUNDINGS * coarseness(child))
-    return within_rounding(apart(ours, carved(ids)), tolerance)
+    return within_rounding(apart(sent_by(child, ids), carved(ids)), tolerance)
+
+
+@torch.no_grad()
+def sent_by(checkpoint: Checkpoint, ids: Tensor) -> Tensor:
+    """Return the outputs of a checkpoint for ids (b, t), one layer in memory at a time."""
+    *_, out = states_of(checkpoint, ids)
+    return outputs(out)
+
+
+@torch.no_grad()
+def states_of(checkpoint: Checkpoint, ids: Tensor) -> Iterator[Any]:
+    """Yield the hidden states (b, t, d) before each layer and behind the last, then the output."""
+    blocks = Blocks(mapped_model(checkpoint), [{"input_ids": ids}])
+    hidden = blocks.embed(0)
+    for layer in range(checkpoint.layout.depth):
+        yield hidden
+        hidden = blocks.call(0, layer, hidden)
+    yield hidden
+    out = blocks.finish(0, hidden)
+    blocks.let_go()  # not two heads at a time
+    yield out
 
 
 def fits(checkpoint: Checkpoint, memory: int) -> bool:

@@ -99,7 +99,7 @@ def cut_parent(
     if is_written:
         progress("comparing the tokenizers")
         vocabulary["proof"] = proven(child, text).to_json()
-    return ParentModel(parent.name, child, vocabulary)
+    return replace(parent, checkpoint=child, vocabulary=vocabulary)
 
 
 def described(checkpoint: Checkpoint, use: TokenUse, size: int, costs: CostModel) -> dict[str, Any]:

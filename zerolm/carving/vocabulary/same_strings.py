@@ -13,13 +13,12 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.architecture import Ints
-from zerolm.carving.export.verify import apart, outputs
+from zerolm.carving.export.verify import apart, sent_by
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.carving.vocabulary.tokenizer_json import numbers
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.many_scripts import PAGE
-from zerolm.networks.blocks import Blocks
-from zerolm.networks.opener import mapped_model, stock_tokenizer
+from zerolm.networks.opener import stock_tokenizer
 
 LINES: Final = 400
 READ: Final = 1 << 20
@@ -118,7 +117,7 @@ def _compared(whole: Checkpoint, child: Checkpoint, rows: Tensor, kept: Ints) ->
     longest = whole.layout.sizes.get("positions", rows.shape[1] + 2)
     rows = rows[:, : max(1, longest - 2)]  # some classes count positions from behind padding
     new = torch.from_numpy(np.searchsorted(kept, rows.numpy()))
-    theirs, ours = (_sent(one, ids) for one, ids in ((whole, rows), (child, new)))
+    theirs, ours = (sent_by(one, ids) for one, ids in ((whole, rows), (child, new)))
     if theirs.shape[-1] != ours.shape[-1]:
         theirs = theirs[..., torch.from_numpy(kept)]
     far = apart(ours, theirs)
@@ -128,12 +127,3 @@ def _compared(whole: Checkpoint, child: Checkpoint, rows: Tensor, kept: Ints) ->
             f"({far.relative:.2g} of the largest)"
         )
     return far.difference, far.relative
-
-
-def _sent(checkpoint: Checkpoint, ids: Tensor) -> Tensor:
-    """Return what a model sends for ids (b, t), one layer in memory at a time."""
-    blocks = Blocks(mapped_model(checkpoint), [{"input_ids": ids}])
-    hidden = blocks.embed(0)
-    for layer in range(checkpoint.layout.depth):
-        hidden = blocks.call(0, layer, hidden)
-    return outputs(blocks.finish(0, hidden))

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from zerolm.carving.export.verify import Verified
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.same_tokens import compare_tokens, loses_accents, opened_by_llama_cpp, require
+from zerolm.checkpoints.many_scripts import PAGE
 from zerolm.networks.pooling import MEAN, TokenPooling
 
 CHECKED_LENGTH: Final = 32
@@ -26,6 +27,9 @@ NOT_COMPARED: Final = (
     "llama.cpp takes accents away in its own way from Hangul and from Indic vowel signs, whose tokens may be "
     "others than the tokenizer's"
 )
+TOLERANCE: Final = 5e-3
+CARVED: Final = "the carved parent's"
+READ: Final = "those of the parent as zerolm reads it"
 OF_THE_FILE: Final = -1
 """The pooling that a file names."""
 COARSELY: Final = 3e-2
@@ -38,14 +42,15 @@ def check(
     tokenizer: PreTrainedTokenizerBase | None,
     *,
     pooling: TokenPooling = MEAN,
-    tolerance: float = 5e-3,
+    tolerance: float = TOLERANCE,
 ) -> Verified:
     """Open a file with llama.cpp; ``ValueError`` where its outputs or token ids differ from the reference's.
 
     ``reference`` gives logits (1, t, v) of token ids (1, t), of an encoder its tokens' states (1, t, d).
-    Those of some thirty random tokens may differ by ``tolerance``; with 16-bit weights also by what rounding
-    explains. Token ids are those of a page in many scripts, and of each added token by itself. An encoder's
-    embedding is made by ``pooling``. ``ModuleNotFoundError`` without llama-cpp-python.
+    Those of some thirty tokens, real ones where there is a tokenizer, may differ by ``tolerance``; with
+    16-bit weights also by what rounding explains. Token ids are those of a page in many scripts, and of each
+    added token by itself. An encoder's embedding is made by ``pooling``. ``ModuleNotFoundError`` without
+    llama-cpp-python.
     """
     require()
     encodes = is_encoder(file)
@@ -57,12 +62,28 @@ def check(
                 lambda text: [int(token) for token in tokenizer(text)["input_ids"]],
                 tokenizer.get_added_vocab().items(),
             )
-        proof = _compare_outputs(opened, reference, tolerance)
+        ids = _some_tokens(opened, tokenizer)
+        proof = _compare_outputs(opened, reference, ids, tolerance)
         if tokenizer is not None and loses_accents(opened):
             proof = replace(proof, note=NOT_COMPARED)
     finally:
         opened.close()
-    return _with_embedding(proof, file, reference, pooling, tolerance) if encodes else proof
+    return _with_embedding(proof, file, reference, pooling, ids, tolerance) if encodes else proof
+
+
+def compare_file(
+    file: Path, reference: Callable[[Tensor], Tensor], ids: Tensor, *, tolerance: float = TOLERANCE
+) -> Verified:
+    """Open a file with llama.cpp; ``ValueError`` where its outputs for ids (b, t) are not the reference's.
+
+    Those of the first sequence are compared.
+    """
+    opened = open_encoder(file) if is_encoder(file) else _open(file)
+    try:
+        tokens = ids[0, :CHECKED_LENGTH].tolist()
+        return _compare_outputs(opened, reference, tokens, tolerance, READ)
+    finally:
+        opened.close()
 
 
 def is_encoder(file: Path) -> bool:
@@ -120,9 +141,14 @@ def _open(file: Path) -> Any:
     return opened_by_llama_cpp(file, **settings)
 
 
-def _compare_outputs(opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float) -> Verified:
-    """Return how far logits, or states, are from the reference's on random tokens."""
-    ids = _random_tokens(opened)
+def _compare_outputs(
+    opened: Any,
+    reference: Callable[[Tensor], Tensor],
+    ids: Sequence[int],
+    tolerance: float,
+    whose: str = CARVED,
+) -> Verified:
+    """Return how far logits, or states, are from the reference's on tokens; ``whose`` that is, in words."""
     sent = "states" if opened.context_params.embeddings else "logits"
     if sent == "states":
         ours = states_of(opened, ids)  # (length, d)
@@ -131,8 +157,8 @@ def _compare_outputs(opened: Any, reference: Callable[[Tensor], Tensor], toleran
             opened.eval([token])
         ours = torch.from_numpy(opened.scores[: len(ids)].copy())  # (length, vocab)
     with torch.no_grad():
-        theirs = reference(torch.tensor([ids]))[0].float()
-    return _within(opened, sent, ours, theirs, tolerance)
+        theirs = reference(torch.tensor([list(ids)]))[0].float()
+    return _within(opened, sent, ours, theirs, tolerance, whose)
 
 
 def _with_embedding(
@@ -140,15 +166,15 @@ def _with_embedding(
     file: Path,
     reference: Callable[[Tensor], Tensor],
     pooling: TokenPooling,
+    ids: Sequence[int],
     tolerance: float,
 ) -> Verified:
-    """Return the proof with how far an encoder's embedding of random tokens is, made one of length 1."""
+    """Return the proof with how far an encoder's embedding of tokens is, made one of length 1."""
     opened = open_encoder(file, pooling_type=OF_THE_FILE)
     try:
-        ids = _random_tokens(opened)
         ours = embedding_of(opened, ids)
         with torch.no_grad():
-            states = reference(torch.tensor([ids])).float()
+            states = reference(torch.tensor([list(ids)])).float()
         theirs = pooling(states, torch.ones(states.shape[:2]))[0]
         ours, theirs = (functional.normalize(each, dim=0) for each in (ours, theirs))
         far = _within(opened, "embeddings", ours, theirs, tolerance).difference
@@ -157,16 +183,22 @@ def _with_embedding(
         opened.close()
 
 
-def _random_tokens(opened: Any) -> list[int]:
+def _some_tokens(opened: Any, tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
+    """Return the first tokens of a page; random ones without a tokenizer, or where the page is too short."""
     metadata = opened.metadata
     length = min(CHECKED_LENGTH, int(metadata[f"{metadata['general.architecture']}.context_length"]))
+    page = [] if tokenizer is None else [int(token) for token in tokenizer(PAGE)["input_ids"][:length]]
+    if len(page) == length:
+        return page
     ids: list[int] = np.random.default_rng(0).integers(opened.n_vocab(), size=length).tolist()
     return ids
 
 
-def _within(opened: Any, sent: str, ours: Tensor, theirs: Tensor, tolerance: float) -> Verified:
+def _within(
+    opened: Any, sent: str, ours: Tensor, theirs: Tensor, tolerance: float, whose: str = CARVED
+) -> Verified:
     difference, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
     rounding = LOGIT_ROUNDING.get(LlamaFileType(int(opened.metadata["general.file_type"])), COARSELY)
     if not difference <= max(tolerance, rounding * largest):
-        raise ValueError(f"llama.cpp's {sent} differ from the carved parent's by {difference:.3g}")
+        raise ValueError(f"llama.cpp's {sent} differ from {whose} by {difference:.3g}")
     return Verified(difference, difference / max(largest, 1e-12))

@@ -1,0 +1,44 @@
+"""Whether a head that is stored beside the embedding is that matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from zerolm.checkpoints.dtypes import RAW_TYPES, widened
+from zerolm.checkpoints.headers import TensorInfo
+from zerolm.families.family import Family
+from zerolm.families.values import part_at
+
+COMPARED: Final = 1 << 22
+"""Numbers compared at a time."""
+
+
+def same_numbers(ours: TensorInfo, theirs: TensorInfo) -> bool:
+    """Return whether two tensors have the same shape and the same numbers, in whatever types.
+
+    As ``torch.equal`` of both in float32, by which transformers decides whether to tie them. A quantised one
+    is no copy of the other.
+    """
+    if ours.shape != theirs.shape or ours.is_packed or theirs.is_packed:
+        return False
+    left, right = (
+        np.memmap(info.file, RAW_TYPES[info.dtype], "r", info.start, (info.count,)) for info in (ours, theirs)
+    )
+    for start in range(0, ours.count, COMPARED):
+        few = slice(start, start + COMPARED)
+        if ours.dtype == theirs.dtype and np.array_equal(left[few], right[few]):
+            continue
+        if not np.array_equal(widened(left[few], ours.dtype), widened(right[few], theirs.dtype)):
+            return False
+    return True
+
+
+def untied(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration that says that the head is a matrix of its own, at every place that says it."""
+    field, at = family.config.tied.field, part_at(family, config)
+    assert field is not None
+    parts = {} if at is None else {at: {**config[at], field: False}}
+    return {**config, field: False, **parts}

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from torch import Tensor
-from transformers import PreTrainedModel
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import convert_and_load_state_dict_in_model
 from transformers.modeling_utils import LoadStateDictConfig
@@ -41,7 +40,8 @@ class StockParent:
     def __init__(self, checkpoint: Checkpoint, batch: Inputs) -> None:
         quiet()
         self.folder = checkpoint.folder
-        self.model: PreTrainedModel = blank_model(stock_config(self.folder), decoder=is_decoder(checkpoint))
+        with one_line(f"the model in {str(self.folder)!r}"):
+            self.model = blank_model(stock_config(self.folder), decoder=is_decoder(checkpoint))
         self.files = sorted({info.file for info in checkpoint.tensors.values()})
         self.batch = batch
 

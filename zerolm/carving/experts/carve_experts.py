@@ -193,6 +193,8 @@ class ExpertCarving:
     ) -> Carved:
         checkpoint, methods = self.checkpoint, self.methods
         cut = Cut.whole(dimensions(checkpoint))
+        copied = "" if self.repair == methods.repair else COPIED
+        notes = [*checkpoint.layout.notes, copied, self.staying.rounding()]
         child = fewer.shaped()
         costs = {"parent": costs_of(checkpoint, self.costs), "child": costs_of(child, self.costs)}
         return Carved(
@@ -206,16 +208,7 @@ class ExpertCarving:
             widths(Cut.whole(dimensions(child))),
             None,
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
-            note="; ".join(
-                filter(
-                    None,
-                    [
-                        *checkpoint.layout.notes,
-                        "" if self.repair == methods.repair else COPIED,
-                        self.staying.rounding(),
-                    ],
-                )
-            ),
+            note="; ".join(filter(None, notes)),
             experts=self._described(fewer, left, groups),
             kept=cut,
         )

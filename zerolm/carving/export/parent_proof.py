@@ -55,7 +55,11 @@ def _untried(why: str) -> Verified:
 
 def _step_by_step(ours: Iterator[Any], theirs: Iterator[Any], depth: int) -> Verified:
     """Compare states in turn; ``ValueError`` names the first that differ."""
-    names = ["its embeddings", *(f"layer {number}" for number in range(depth)), "its output"]
+    names = [
+        "the output of the embeddings",
+        *(f"the output of layer {number}" for number in range(depth)),
+        "the output",
+    ]
     proof = Verified(0.0, 0.0)
     for name, sent, wanted in zip(names, ours, theirs, strict=True):
         is_last = name is names[-1]
@@ -67,19 +71,19 @@ def _step_by_step(ours: Iterator[Any], theirs: Iterator[Any], depth: int) -> Ver
 def _within(ours: Tensor, theirs: Tensor, name: str) -> Verified:
     """Return how far outputs are apart; ``ValueError`` where that is more than rounding."""
     if ours.shape != theirs.shape:
-        raise ValueError(_differs(name, f"{list(theirs.shape)} numbers instead of {list(ours.shape)}"))
+        raise ValueError(_differs(name, f"has shape {list(theirs.shape)}, not {list(ours.shape)}"))
     proof = apart(ours, theirs)
     if not proof.relative <= OUTPUT_TOLERANCE:
         raise ValueError(
-            _differs(name, f"what differs by {proof.difference:.3g} ({proof.relative:.2g} of the largest)")
+            _differs(name, f"differs by {proof.difference:.3g} ({proof.relative:.2g} of the largest)")
         )
     return proof
 
 
 def _differs(name: str, how: str) -> str:
     return (
-        f"zerolm reads this parent otherwise than transformers {transformers.__version__}: {name} sends "
-        f"{how}; no child of it would be right"
+        f"zerolm and transformers {transformers.__version__} read this parent differently: {name} {how}, so "
+        "no child of it would be right"
     )
 
 
@@ -95,7 +99,7 @@ def _as_a_whole(parent: Checkpoint, memory: int) -> Verified:
     with one_line(f"the model in {str(parent.folder)!r}"):
         model, _ = stored_model(parent.folder, classes[0])
         theirs = outputs(model.train(False)(input_ids=ids))
-    return _within(sent_by(parent, ids), theirs, "its output")
+    return _within(sent_by(parent, ids), theirs, "the output")
 
 
 def _with_llama_cpp(parent: Checkpoint) -> Verified:

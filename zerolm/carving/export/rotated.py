@@ -41,8 +41,8 @@ def check_rotation(parent: Checkpoint) -> None:
     )
     if not proof.relative <= ROUNDED:
         raise ValueError(
-            "the stream of this parent cannot be narrowed: reflected at its whole width it sends what "
-            f"differ by {proof.difference:.3g} ({proof.relative:.2g} of the largest); keep its hidden size"
+            "the hidden size of this parent cannot be reduced: with its stream only reflected, the output "
+            f"differs by {proof.difference:.3g} ({proof.relative:.2g} of the largest); keep it"
         )
 
 

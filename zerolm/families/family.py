@@ -457,7 +457,8 @@ class Modules:
 class ModuleNames:
     """Where modules are called otherwise than the tensors say; see ``Modules``.
 
-    ``text_type`` is the family whose stock class computes the text part, where its own has no head.
+    ``text_type`` is the family whose stock class computes the text part, where its own has no head;
+    ``text_fields`` are settings of that class by which it computes what the whole model does.
     """
 
     layers: str | None = None
@@ -467,6 +468,7 @@ class ModuleNames:
     final: str | None = None
     resized: dict[str, str] = field(default_factory=dict)
     text_type: str | None = None
+    text_fields: dict[str, Any] = field(default_factory=dict)
     returns: Literal["tensor", "tuple"] = "tensor"
 
 

@@ -145,12 +145,12 @@ def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
 def text_config(checkpoint: Checkpoint) -> PreTrainedConfig:
     """Return the configuration of the text model, as transformers completes it."""
     config = stock_config(checkpoint.folder)
-    kind = checkpoint.family.module_names.text_type
+    names = checkpoint.family.module_names
     if checkpoint.family.config.at is not None:
         config = config.get_text_config()
-        if kind is not None:
+        if names.text_type is not None:
             fields = {name: value for name, value in config.to_dict().items() if name != "model_type"}
-            config = AutoConfig.for_model(kind, **fields)
+            config = AutoConfig.for_model(names.text_type, **fields | names.text_fields)
     config.tie_word_embeddings = checkpoint.layout.tied
     return config
 

@@ -25,8 +25,9 @@ def child_config(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
     """Return the configuration of a child's text part as transformers completes it."""
     config, at = configuration(checkpoint, cut), checkpoint.family.config.at
     lists = lists_by_layer(checkpoint, cut)
-    fields = dict(config if at is None else config[at]) | lists
-    kind = checkpoint.family.module_names.text_type or str(fields.get("model_type"))
+    names = checkpoint.family.module_names
+    fields = dict(config if at is None else config[at]) | lists | names.text_fields
+    kind = names.text_type or str(fields.get("model_type"))
     with one_line("the configuration of the child"):
         stock: PreTrainedConfig = CONFIG_MAPPING[kind].from_dict(_decoded(fields) | {"model_type": kind})
     return stock

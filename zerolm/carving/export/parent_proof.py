@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import torch
 import transformers
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import AutoModel, AutoModelForCausalLM
 
 from zerolm.carving.export.verify import OUTPUT_TOLERANCE, Verified, apart, outputs, sent_by, states_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.same_tokens import has_llama_cpp
 from zerolm.io.memory import give_back
-from zerolm.networks.opener import one_line, stored_model
+from zerolm.networks.opener import is_decoder, one_line, stored_model
 from zerolm.networks.stock_parent import StockParent
 from zerolm.progress import Progress
 from zerolm.text.calibration import page_tokens
@@ -31,16 +32,14 @@ COPIES: Final = 8
 def compare_with_stock(parent: Checkpoint, memory: int, progress: Progress) -> Verified:
     """Compare a parent, on real tokens, with what stock software makes of its files.
 
-    ``memory`` is in bytes: a model that also sees or hears is opened as a whole. ``ValueError`` names the
-    layer where the two differ by more than rounding; the ``note`` says why they were not compared, if they
-    were not.
+    ``memory`` is in bytes: a model that also sees or hears, or is stored quantised, is opened as a whole.
+    ``ValueError`` names the layer where the two differ by more than rounding; the ``note`` says why they were
+    not compared, if they were not.
     """
     progress("comparing the parent with what stock software makes of it")
-    if parent.packed:
-        return _untried(f"its weights are stored as {', '.join(parent.packed)}")
     if parent.source is not None:
         return _with_llama_cpp(parent)
-    if parent.family.config.at is not None:
+    if parent.packed or parent.family.config.at is not None:
         return _as_a_whole(parent, memory)
     ids = page_tokens(parent)
     ours, theirs = states_of(parent, ids), StockParent(parent, {"input_ids": ids}).states()
@@ -88,18 +87,32 @@ def _differs(name: str, how: str) -> str:
 
 
 def _as_a_whole(parent: Checkpoint, memory: int) -> Verified:
-    """Compare with the class that the configuration names, of which the text model is a part."""
-    weights = sum(tensor.count for tensor in parent.tensors.values())
-    classes = [getattr(transformers, name, None) for name in parent.config.get("architectures") or []]
-    if COPIES * weights > memory:
-        return _untried(f"it is opened as a whole, and needs {COPIES * weights / 1e9:.3g} GB")
-    if len(classes) != 1 or classes[0] is None:
-        return _untried("its architectures do not name one class of transformers")
+    """Compare with a model that transformers opens as a whole: it also sees, or its weights are quantised."""
+    needed = COPIES * sum(tensor.count for tensor in parent.tensors.values())
+    if needed > memory:
+        return _untried(f"it is opened as a whole, which takes {needed / 1e9:.3g} GB")
+    opener = _opener(parent)
+    if opener is None:
+        return _untried(f"transformers {transformers.__version__} has no class that its configuration names")
     ids = page_tokens(parent)
     with one_line(f"the model in {str(parent.folder)!r}"):
-        model, _ = stored_model(parent.folder, classes[0])
-        theirs = outputs(model.train(False)(input_ids=ids))
+        try:
+            model, _ = stored_model(parent.folder, opener)
+        except ImportError as error:  # a format that takes a package of its own
+            return _untried(str(error).splitlines()[0])
+        theirs = outputs(nn.Module.float(model).train(False)(input_ids=ids))
     return _within(sent_by(parent, ids), theirs, "the output")
+
+
+def _opener(parent: Checkpoint) -> Any:
+    """Return what opens a folder: the class in its configuration, if that has parts beside the text.
+
+    None where transformers has no such class.
+    """
+    if parent.family.config.at is None:
+        return AutoModelForCausalLM if is_decoder(parent) else AutoModel
+    named = parent.config.get("architectures") or [""]
+    return getattr(transformers, named[0], None)
 
 
 def _with_llama_cpp(parent: Checkpoint) -> Verified:

@@ -21,7 +21,7 @@ from transformers.modeling_utils import LoadStateDictConfig
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks, Inputs
-from zerolm.networks.mapped import put
+from zerolm.networks.mapped import STORED, put
 from zerolm.networks.opener import blank_model, is_decoder, one_line, quiet, stock_config
 from zerolm.networks.roles import layer_list
 
@@ -49,6 +49,7 @@ class StockParent:
     def states(self) -> Iterator[Any]:
         """Yield the hidden states (b, t, d) before each layer and behind the last, then the output."""
         with self._opened() as tensors:
+            self._keep_ends_as_stored(tensors[None])
             missing = self._load(tensors[None])
             self.model.tie_weights(missing_keys=missing, recompute_mapping=False)
             layers = layer_list(self.model)
@@ -65,6 +66,21 @@ class StockParent:
                     put(layer, name, parameter.to("meta"))
             yield hidden
             yield blocks.finish(0, hidden)
+
+    def _keep_ends_as_stored(self, tensors: Mapping[str, Any]) -> None:
+        """Let embedding and head stay in their files where all matrices outside the layers have one type."""
+        types = {tensor.get_dtype() for tensor in tensors.values() if len(tensor.get_shape()) == 2}
+        if len(types) != 1 or not types <= STORED.keys():
+            return
+        dtype = STORED[types.pop()][1]
+        ends = {id(end.weight) for end in self._ends()}
+        for name, parameter in list(self.model.named_parameters(remove_duplicate=False)):
+            if id(parameter) in ends:
+                put(self.model, name, parameter.to(dtype))
+
+    def _ends(self) -> list[Any]:
+        ends = self.model.get_input_embeddings(), self.model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        return [end for end in ends if end is not None]
 
     @contextmanager
     def _opened(self) -> Iterator[Mapping[int | None, dict[str, Any]]]:

@@ -337,6 +337,7 @@ class MethodRequest:
         group="Text",
         metavar="FILE|random",
     )
+    text_field: str | None = defaults.text_field()
     sequences: int = defaults.sequences()
     length: int = defaults.length()
     repair: str | None = setting(

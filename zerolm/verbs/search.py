@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.progress import Progress, silent
 from zerolm.settings.request import Request, argument, part, setting
-from zerolm.verbs.shared import Conditions, budgets
+from zerolm.text.defaults import text_field
+from zerolm.verbs.shared import Conditions, budgets, field_read
 from zerolm.verbs.training_budgets import TrainingBudgets
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class SearchSettings(Request):
         examples=("8192,16384,32768",),
     )
     text: str | None = setting("path", None, "the text that their tokenizers are trained on and judged by")
+    text_field: str | None = text_field()
     budgets: Any = part(budgets(("max", "min")), group="Budgets")
     training: TrainingBudgets = part(TrainingBudgets, group="Training")
     conditions: Conditions = part(Conditions, group="Conditions of the costs")
@@ -108,7 +110,8 @@ class SearchSettings(Request):
         self._check()
         from zerolm.verbs.search_run import run_search
 
-        return run_search(self, progress)
+        with field_read(self.text_field, self.text):
+            return run_search(self, progress)
 
     def _check(self) -> None:
         """Raise ``ValueError`` where settings contradict each other."""

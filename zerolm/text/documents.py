@@ -193,7 +193,7 @@ def _are_records(file: Path) -> bool:
     """
     if not holds_records(file):
         return False
-    if form_of(file) == JSON and not read_file(file).content.lstrip().startswith("["):
+    if form_of(file) == JSON and not read_file(file).content.removeprefix("\ufeff").lstrip().startswith("["):
         return False
     try:
         text_fields(str(file), records_of(file).fields)

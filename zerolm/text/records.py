@@ -1,4 +1,4 @@
-"""Records of texts: JSON lines, JSON, Parquet and folders that ``Dataset.save_to_disk`` wrote.
+"""TextRecords of texts: JSON lines, JSON, Parquet and folders that ``Dataset.save_to_disk`` wrote.
 
 JSON is parsed and Arrow read by pyarrow; nothing is unpickled and no code of a data set runs.
 """
@@ -35,7 +35,7 @@ Row = dict[str, Any] | str
 
 
 @dataclass(frozen=True)
-class Records:
+class TextRecords:
     """The records of a file or folder: the names of their ``fields``, none where each is a string.
 
     ``rows(fields)`` yields where each record stands, and the record with at least these fields.
@@ -53,7 +53,7 @@ def holds_records(place: Path) -> bool:
     return form_of(place) in (*LINES, JSON, PARQUET)
 
 
-def records_of(place: Path) -> Records:
+def records_of(place: Path) -> TextRecords:
     """Return the records of a file or a saved data set; ``ValueError``, in one line, where it has none.
 
     ``ModuleNotFoundError`` names the extra that reads Parquet and saved data sets.
@@ -67,7 +67,7 @@ def records_of(place: Path) -> Records:
     if first is None:
         raise ValueError(f"{place} is empty")
     fields = () if isinstance(first[1], str) else tuple(first[1])
-    return Records(place, fields, lambda _: chain([first], numbered))
+    return TextRecords(place, fields, lambda _: chain([first], numbered))
 
 
 def check_is_text(file: Path, beginning: str) -> None:
@@ -155,7 +155,7 @@ def _one_line(place: Path) -> Iterator[None]:
         raise ValueError(f"the text {str(place)!r} cannot be read: {reason}") from None
 
 
-def _of_parquet(file: Path) -> Records:
+def _of_parquet(file: Path) -> TextRecords:
     parquet = _arrow("pyarrow.parquet", file)
 
     def rows(fields: Sequence[str]) -> Iterator[tuple[str, Row]]:
@@ -169,10 +169,10 @@ def _of_parquet(file: Path) -> Records:
     if not file.is_file():
         raise ValueError(f"the text {str(file)!r} does not exist, or is not a regular file")
     with _one_line(file), parquet.ParquetFile(file) as opened:
-        return Records(file, tuple(opened.schema_arrow.names), rows)
+        return TextRecords(file, tuple(opened.schema_arrow.names), rows)
 
 
-def _of_saved(folder: Path) -> Records:
+def _of_saved(folder: Path) -> TextRecords:
     if (folder / SPLITS).is_file():
         splits = _state(folder / SPLITS).get("splits")
         names = [name for name in splits if isinstance(name, str)] if isinstance(splits, list) else []
@@ -196,7 +196,7 @@ def _of_saved(folder: Path) -> Records:
                             yield f"{str(folder)!r}, row {number}", row
 
     with _one_line(folder), arrow.memory_map(str(files[0])) as opened:
-        return Records(folder, tuple(arrow.ipc.open_stream(opened).schema.names), rows)
+        return TextRecords(folder, tuple(arrow.ipc.open_stream(opened).schema.names), rows)
 
 
 def _arrow_files(folder: Path) -> list[Path]:

@@ -164,7 +164,9 @@ class TrainLabelsSettings(Request):
         if self.tokens_per_param is None:
             return self.tokens or TOKENS
         if self.tokens is not None:
-            raise ValueError("tokens and tokens_per_param both say how long to train; give one of them")
+            raise ValueError(
+                "--tokens and --tokens-per-param both specify how long to train: give one of them"
+            )
         if truth is None:
             raise ValueError("tokens_per_param goes by the largest of the rows: give --rows, or tokens")
         largest = max(CostModel().of(one)["params"] for one in views(truth)[0].architectures)

@@ -140,8 +140,7 @@ class CarveSettings(Request):
         values = values_of(self.size) | values_of(self.methods)
         for item in (*settings_of(SizeRequest), *settings_of(MethodRequest)):
             if item.name not in ("text", "text_field") and values[item.name] != item.default:
-                name = item.name.replace("_", "-")
-                raise ValueError(f"a recipe says all of the child: {name} cannot stand beside it")
+                raise ValueError(f"--recipe fixes everything about the child; drop {item.flag}")
 
     def _healed(self, progress: Progress) -> CarvingReport:
         """Return the report of a child that is healed too."""

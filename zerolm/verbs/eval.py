@@ -171,7 +171,7 @@ class EvalSettings(Request):
         if self.text is None and self.data is None and not self.tasks:
             raise ValueError("nothing says what to evaluate on: give --text FILE, --tasks TASKS, or both")
         if self.beside is not None and not self.beside:
-            raise ValueError("beside names no folder; leave it out, or name one")
+            raise ValueError("--beside names no folder: leave it out, or name one")
         if self.beside and self.text is None and self.data is None:
             raise ValueError("--beside compares on a text: give --text FILE too")
         if self.loops and self.text is None:

@@ -118,16 +118,18 @@ class SearchSettings(Request):
         if self.space is None and self.baseline is None:
             raise ValueError("no space is named; `zerolm spaces` lists them")
         if self.within is not None and self.baseline is None:
-            raise ValueError("within says how near a baseline: give baseline too")
+            raise ValueError("--within is a distance from a baseline: give --baseline MODEL too")
         if (self.vocabularies is None) != (self.text is None):
-            raise ValueError("vocabularies are judged by a text: give both, or neither")
+            raise ValueError(
+                "--vocabularies are compared on a text: give --vocabularies and --text, or neither"
+            )
         if self.vocabularies and (self.baseline is not None or self.further.get("vocab") is not None):
-            other = "the baseline" if self.baseline is not None else "vocab"
-            raise ValueError(f"{other} says what the vocabulary is: leave it out, or vocabularies")
+            other = "--baseline" if self.baseline is not None else "--vocab"
+            raise ValueError(f"{other} fixes the vocabulary: leave it out, or --vocabularies")
         sources = [name for name in SOURCES if getattr(self, name) is not None]
         if len(sources) > 1:
-            raise ValueError(f"{' and '.join(sources)} each say what to maximise; give one of them")
+            raise ValueError(f"--{' and --'.join(sources)} each specify what to maximise: give one of them")
         if self.vocabularies and self.training.is_bounded:
-            raise ValueError("budgets of training are of one vocabulary: leave them out, or vocabularies")
+            raise ValueError("budgets of training are for one vocabulary: leave them out, or --vocabularies")
         if self.metric is not None and self.labels is None:
-            raise ValueError("metric says which result of the labels counts: give labels too")
+            raise ValueError("--metric names a result of the labels: give --labels FILE too")

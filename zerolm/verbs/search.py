@@ -36,6 +36,10 @@ class SearchSettings(Request):
         ("zerolm search gpt2 --max-params 40M --score zerolm --alpha 1.1", "another score, with its option"),
         ("zerolm search --baseline SmolLM2-135M --context 2048", "better than a known model, at its costs"),
         (
+            "zerolm search --baseline SmolLM2-135M --max-params 0.8x",
+            "the best of four fifths its size",
+        ),
+        (
             "zerolm search llama --max-params 60M --max-macs 60M --vocabularies 8192,16384,32768 --text TEXT",
             "the vocabulary, too",
         ),
@@ -76,7 +80,9 @@ class SearchSettings(Request):
     )
     text: str | None = setting("path", None, "the text that their tokenizers are trained on and judged by")
     text_field: str | None = text_field()
-    budgets: Any = part(budgets(("max", "min")), group="Budgets")
+    budgets: Any = part(
+        budgets(("max", "min"), "amount", shares=", or 0.8x of the baseline's"), group="Budgets"
+    )
     training: TrainingBudgets = part(TrainingBudgets, group="Training")
     conditions: Conditions = part(Conditions, group="Conditions of the costs")
     score: str | None = setting(

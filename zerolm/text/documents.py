@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.io.hub import PATIENCE, hub_problem
 from zerolm.text.record_texts import Render, current_field, text_fields, text_of
 from zerolm.text.records import JSON, check_is_text, holds_records, records_of
 from zerolm.text.unpacked_files import blocks, form_of
@@ -18,8 +19,6 @@ MAX_TEXT: Final = 256 << 20
 HUB: Final = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<config>[\w.-]+))?(?::(?P<split>[\w.\[\]:%-]+))?")
 """``owner/name``, ``owner/name:config`` or ``owner/name:config:split``."""
 MOST_FILES: Final = 1 << 20
-PATIENCE: Final = 20.0
-"""Seconds that the hub may take to say whether it has a data set."""
 
 
 @dataclass(frozen=True)
@@ -222,9 +221,9 @@ def _drawn(name: str) -> str:
 
 def check_on_hub(name: str) -> None:
     """Ask the hub for a data set once; reading it would try again and again, and say so each time."""
-    from huggingface_hub import HfApi
-
-    HfApi().dataset_info(name, timeout=PATIENCE)
+    problem = hub_problem(lambda api: api.dataset_info(name, timeout=PATIENCE))
+    if problem:
+        raise ValueError(problem)
 
 
 def _of_hub(source: str, render: Render | None) -> Iterator[Document]:

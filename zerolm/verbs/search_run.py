@@ -88,8 +88,8 @@ def _scope(
 
     And the baseline, with its costs as the search counts them.
     """
-    asked = limits(request.budgets)
-    budgets = request.training.budgets(amounts_of(asked, model))
+    requested = limits(request.budgets)
+    budgets = request.training.budgets(amounts_of(requested, model))
     space = (
         model.space_with(settings, request.within, costs)
         if model
@@ -98,7 +98,9 @@ def _scope(
     costs = request.training.costs(costs, space.name, space.settings.get("vocab"))
     if model:
         model = model.with_costs(costs)
-        budgets = model.budgets(budgets, [name for name, value in asked.items() if isinstance(value, str)])
+        budgets = model.budgets(
+            budgets, [name for name, value in requested.items() if isinstance(value, str)]
+        )
     return Scope(space, budgets, costs), model
 
 

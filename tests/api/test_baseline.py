@@ -249,7 +249,7 @@ def test_documents_that_are_no_baseline(document: Any, words: str, tmp_path: Pat
         ({"baseline": "Pythia-70M"}, r"no space has layers as Pythia-70M has \(gpt_neox\); baselines are"),
         ({"space": "bert", "baseline": "Qwen3-0.6B"}, "is an architecture of qwen3, not of bert"),
         ({"space": "bret", "baseline": "Qwen3-0.6B"}, "'bret' is not known; did you mean 'bert'"),
-        ({"space": "llama", "within": "10%"}, "give baseline too"),
+        ({"space": "llama", "within": "10%"}, "give --baseline MODEL too"),
         ({"baseline": "Qwen3-0.6B", "within": "1000%"}, "within must be a positive number up to 0.9"),
         ({"baseline": "Qwen3-0.6B", "within": "near"}, "within"),
         ({"baseline": "Qwen3-0.6B", "depth": 4, "within": "10%"}, "depth 4 holds nothing within 10% of"),

@@ -304,14 +304,17 @@ def _check_same_kind(ours: Checkpoint, theirs: Checkpoint) -> None:
 
 
 def _check_not_exchanged(ours: Checkpoint, theirs: Checkpoint) -> None:
-    """Raise ``ValueError`` where a child is larger than its parent; a head of its own does not count."""
-    bodies = [costs_of(each, CostModel())["body_params"] for each in (ours, theirs)]
-    sizes = [(body, each.layout.vocab) for body, each in zip(bodies, (ours, theirs), strict=True)]
-    if sizes[0] != sizes[1] and all(mine >= other for mine, other in zip(*sizes, strict=True)):
+    """Raise ``ValueError`` where a child is larger than its parent in its layers, or in tokens.
+
+    A child may have tokens of its own, unless its parent was carved itself.
+    """
+    body, whole = (costs_of(each, CostModel())["body_params"] for each in (ours, theirs))
+    is_carved = (theirs.root / "recipe.json").is_file()
+    if body > whole or (body == whole and ours.layout.vocab > theirs.layout.vocab and is_carved):
         raise ValueError(
-            f"the child {str(ours.place)!r} is larger than its parent {str(theirs.place)!r} ({bodies[0]:,} "
-            f"against {bodies[1]:,} body parameters, {ours.layout.vocab:,} against {theirs.layout.vocab:,} "
-            f"tokens): exchange them"
+            f"the child {str(ours.place)!r} is larger than its parent {str(theirs.place)!r} ({body:,} against "
+            f"{whole:,} body parameters, {ours.layout.vocab:,} against {theirs.layout.vocab:,} tokens): "
+            "exchange them"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,27 @@ def test_budgets_that_are_given_count(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("share", ["0.8x", "1x", "1.25x"])
+def test_budgets_may_be_shares_of_the_baseline(share: str, tmp_path: Path) -> None:
+    file = written(tmp_path, SMALL)
+    need = read(file).costs
+    result = zerolm.search(baseline=file, max_params=share, min_macs="0.1x", context=2048, **THIN)
+    assert result.question.budgets == {
+        "max_params": int(Decimal(share[:-1]) * need["params"]),
+        "min_macs": need["macs"] // 10,
+        "max_macs": need["macs"],
+        "max_kv_bytes": need["kv_bytes"],
+    }
+    assert result.pick.costs["params"] <= result.question.budgets["max_params"]
+    assert result.run.configuration["max_params"] == share
+
+
+def test_a_share_needs_a_baseline(zerolm: Callable[..., Any]) -> None:
+    ran = zerolm("search", "llama", "--max-params", "0.8x")
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "--max-params 0.8x is a share of a baseline's: give --baseline MODEL too" in ran.err
+
+
 def test_a_baseline_outside_the_space_is_told(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
     file = written(tmp_path, {**SMALL, "num_hidden_layers": 3, "intermediate_size": 777})
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in THIN.items()]
@@ -249,7 +271,7 @@ def test_documents_that_are_no_baseline(document: Any, words: str, tmp_path: Pat
         ({"baseline": "Pythia-70M"}, r"no space has layers as Pythia-70M has \(gpt_neox\); baselines are"),
         ({"space": "bert", "baseline": "Qwen3-0.6B"}, "is an architecture of qwen3, not of bert"),
         ({"space": "bret", "baseline": "Qwen3-0.6B"}, "'bret' is not known; did you mean 'bert'"),
-        ({"space": "llama", "within": "10%"}, "give baseline too"),
+        ({"space": "llama", "within": "10%"}, "give --baseline MODEL too"),
         ({"baseline": "Qwen3-0.6B", "within": "1000%"}, "within must be a positive number up to 0.9"),
         ({"baseline": "Qwen3-0.6B", "within": "near"}, "within"),
         ({"baseline": "Qwen3-0.6B", "depth": 4, "within": "10%"}, "depth 4 holds nothing within 10% of"),

@@ -90,14 +90,17 @@ def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"vocabularies": SIZES}, "give both, or neither"),
-        ({"text": "TEXT"}, "give both, or neither"),
-        ({"vocabularies": SIZES, "text": "TEXT", "vocab": 300}, "vocab says what the vocabulary is"),
+        ({"vocabularies": SIZES}, "give --vocabularies and --text, or neither"),
+        ({"text": "TEXT"}, "give --vocabularies and --text, or neither"),
+        ({"vocabularies": SIZES, "text": "TEXT", "vocab": 300}, "--vocab fixes the vocabulary"),
         ({"vocabularies": [300, 90_000], "text": "TEXT"}, "a tokenizer of .* ids at most, not of 90000"),
         ({"vocabularies": SIZES, "text": "no such text"}, "no such text"),
         ({"vocabularies": [100], "text": "TEXT"}, "vocabularies"),
         ({"space": "autoformer", "vocabularies": SIZES, "text": "TEXT"}, "has no vocabulary to choose"),
-        ({"space": None, "baseline": "SmolLM2-135M", "vocabularies": SIZES, "text": "TEXT"}, "the baseline"),
+        (
+            {"space": None, "baseline": "SmolLM2-135M", "vocabularies": SIZES, "text": "TEXT"},
+            "--baseline fixes",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(given: dict[str, Any], message: str, text: str) -> None:

@@ -21,23 +21,23 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown command": (("serch", "bert"), ("serch", "search")),
     "odd head size": (("search", "llama", "--head-size", "3", "--hidden", "384"), ("odd", "4")),
     "vocabulary of text": (("search", "llama", "--vocab", "big"), ("vocab", "'big'")),
-    "unknown unit": (("search", "bert", "--max-params", "40Q"), ("max_params", "'40Q'", "k, M, G, T")),
-    "bytes as a count": (("search", "bert", "--max-kv-bytes", "40M"), ("max_kv_bytes", "MiB")),
-    "count as bytes": (("search", "bert", "--max-params", "40MB"), ("max_params", "'40MB'")),
+    "unknown unit": (("search", "bert", "--max-params", "40Q"), ("--max-params", "'40Q'", "k, M, G, T")),
+    "bytes as a count": (("search", "bert", "--max-kv-bytes", "40M"), ("--max-kv-bytes", "MiB")),
+    "count as bytes": (("search", "bert", "--max-params", "40MB"), ("--max-params", "'40MB'")),
     "below the smallest": (("search", "llama", "--max-params", "1M"), ("1000000", "at least 10029312")),
     "above the largest": (("search", "bert", "--min-params", "1T"), ("at most 1032199482",)),
     "contradiction": (
         ("search", "bert", "--max-params", "1M", "--min-params", "2M"),
-        ("min_params 2000000", "max_params 1000000"),
+        ("--min-params 2000000", "--max-params 1000000"),
     ),
     "jointly impossible": (
         ("search", "llama", "--max-params", "20M", "--min-macs", "90M"),
-        ("max_params 20000000 would have to be at least", "min_macs 90000000 would have to be at most"),
+        ("--max-params 20000000 would have to be at least", "--min-macs 90000000 would have to be at most"),
     ),
     "per-layer, one below": (("search", "gpt2", "--max-params", "100k"), ("100000", "at least")),
     "per-layer, several below": (
         ("search", "gpt2", "--hidden", "128,192", "--depth", "2:4", "--max-params", "7M", "--min-macs", "9M"),
-        ("max_params 7000000 would have to be at least", "min_macs 9000000 would have to be at most"),
+        ("--max-params 7000000 would have to be at least", "--min-macs 9000000 would have to be at most"),
     ),
     "alpha is nan": (("search", "bert", "--score", "zerolm", "--alpha", "nan"), ("alpha", "nan")),
     "alpha is missing": (("search", "bert", "--score", "zerolm"), ("alpha",)),
@@ -54,7 +54,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "indivisible head size": (("search", "llama", "--hidden", "250"), ("250", "64, 128")),
     "indivisible KV heads": (
         ("search", "llama", "--hidden", "320", "--head-size", "64", "--heads-per-kv", "3,4,8"),
-        ("5", "heads_per_kv [3, 4, 8]"),
+        ("5", "--heads-per-kv [3, 4, 8]"),
     ),
     "indivisible heads": (("search", "gpt2", "--hidden", "130"), ("130", "4 heads")),
     "no depth fits": (("search", "llama", "--hidden", "2048", "--depth", "4"), ("depth", "16 to 128")),
@@ -63,7 +63,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "exact with two budgets": (
         ("search", "llama", "--per-layer", "--max-params", "90M", "--max-kv-bytes", "9MB",
          "--method", "exact"),
-        ("exact", "max_params", "max_kv_bytes", "milp"),
+        ("exact", "--max-params", "--max-kv-bytes", "milp"),
     ),
     "too many states": (("search", "gpt2", "--method", "exhaustive"), ("exhaustive", "exact or milp")),
     "no benchmark": (("bench", "run", "--data", "."), ("'.' holds no benchmark", "gpt2_wt103")),
@@ -86,7 +86,7 @@ def test_one_line_and_status_2(name: str, zerolm: Callable[..., Any]) -> None:
 def test_joint_infeasibility_names_values_that_are_feasible(zerolm: Callable[..., Any]) -> None:
     arguments = ["search", "llama", "--max-params", "20M", "--min-macs", "90M"]
     message = zerolm(*arguments).err
-    nearest = message.split("max_params 20000000 would have to be at least ")[1].split(",")[0].strip()
+    nearest = message.split("--max-params 20000000 would have to be at least ")[1].split(",")[0].strip()
     assert zerolm(*arguments[:3], nearest, *arguments[4:]).status == 0
     assert zerolm(*arguments[:3], str(int(nearest) - 1), *arguments[4:]).status == 2
 

@@ -333,10 +333,10 @@ def test_what_a_search_cannot_be_told(
     file = str(labels if option == "--labels" else saved("dictionary"))
     both = "labels" if option == "--calibration" else "calibration"
     for extra, words in {
-        ("--score", "geo"): ("score", "give one of them"),
+        ("--score", "geo"): ("--score", "give one of them"),
         ("--alpha", "1"): ("alpha", "option of a score"),
         ("--init", "xavier"): ("init", "option of a score"),
-        (f"--{both}", file): ("labels and calibration", "give one of them"),
+        (f"--{both}", file): ("--labels and --calibration", "give one of them"),
     }.items():
         refused(zerolm(*SEARCH, option, file, *extra), *words)
     if option == "--calibration":  # it knows what it was read as; this label file leaves that open

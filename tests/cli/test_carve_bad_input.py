@@ -238,7 +238,8 @@ IMPOSSIBLE: dict[str, tuple[str, tuple[str, ...], str]] = {
     "a multiple beyond the width": ("llama", ("--keep-ffn", "0.5", "--multiple-of", "64"), "steps of 64"),
     "ways that divide nothing": ("llama", ("--max-params", "0.9x", "--tensor-parallel", "7"), "7"),
     "a floor beyond the parent": ("llama", ("--max-params", "0.9x", "--least-ffn", "41"), "41"),
-    "no parameters": ("llama", ("--max-params", "0x"), "max_params 0 would have to be at least"),
+    "all and half": ("llama", ("--keep", "1", "--keep-ffn", ".5"), "--keep-ffn 0.5 cuts some of them"),
+    "no parameters": ("llama", ("--max-params", "0x"), "--max-params 0 would have to be at least"),
     "two budgets": ("gpt2", ("--max-params", "0.3x", "--max-macs", "0.9x"), "would have to be at least"),
 }
 
@@ -338,7 +339,7 @@ def test_a_full_disk_keeps_the_earlier_child(zerolm: Zerolm, small_disk: Callabl
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--max-params", "2x"), "max_params '2x' is more than the parent has, and cuts nothing"),
+        (("--max-params", "2x"), "--max-params '2x' is more than the parent has, and cuts nothing"),
         (
             ("--keep-hidden", ".001"),
             "--keep-hidden 0.001 of 48 components of the stream rounds to none",

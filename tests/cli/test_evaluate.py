@@ -123,6 +123,14 @@ def test_what_cannot_be_evaluated_is_said_in_one_line(zerolm: Zerolm) -> None:
     refused(zerolm, "none.txt", "--text", "none.txt")
 
 
+def test_a_child_and_its_parent_that_are_exchanged(zerolm: Zerolm) -> None:
+    words = "is larger than its parent"
+    refused(zerolm, words, *FEW, child="parent", parent="child")
+    refused(zerolm, "tokens): exchange them", *FEW, child="parent", parent="child")
+    same = zerolm("eval", "parent", "--parent", "parent", *FEW)
+    assert same.status == 0
+
+
 def test_weights_that_are_not_finite_are_found(zerolm: Zerolm) -> None:
     tensors = load_file("child/model.safetensors")
     name = "model.layers.1.mlp.down_proj.weight"

@@ -203,7 +203,7 @@ def test_without_something_else_of_the_extra() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--text", "random"], "text is of networks that are built: name proxies too"),
+        (["--text", "random"], "--text is of networks that are built: give --proxies too"),
         (["--jobs", "2"], "jobs is of networks"),
         (["--store", "s"], "store is of networks"),
         (["--proxies", "snpi"], "did you mean 'snip'?"),
@@ -219,5 +219,5 @@ def test_of_bench_run(zerolm: Zerolm, arguments: list[str], words: str) -> None:
 
 def test_a_misspelt_space_is_named_before_its_options(zerolm: Zerolm) -> None:
     refused(zerolm, "proxies", "flexbert", *FEW, "--count", "2", words="flexibert")
-    refused(zerolm, "proxies", " ", *FEW, words="target names no file")
+    refused(zerolm, "proxies", " ", *FEW, words="TARGET names no file")
     refused(zerolm, "proxies", "mine.csv", *FEW, "--count", "2", words="count is of a space")

@@ -233,6 +233,17 @@ def test_layers_with_and_without_a_window(kind: str) -> None:
         assert not any(layer.window for layer in from_config(config | {"layer_types": listed}).layers)
 
 
+@pytest.mark.parametrize("more", [{}, {"sliding_window_pattern": 2}, {"sliding_window": 64}])
+def test_gemma3_needs_no_list_of_layers(more: dict[str, Any]) -> None:
+    """Published files of Gemma 3 leave the kinds of layers to the rule of the stock class."""
+    config = {**CONFIGS["gemma3_text"], "num_hidden_layers": 13, **more}
+    config.pop("layer_types", None)
+    network = built("gemma3_text", config)
+    read = from_config({"model_type": "gemma3_text", **config})
+    assert [layer.window for layer in read.layers] == windows(network.config)
+    assert len(set(windows(network.config))) == 2
+
+
 def test_gemma2_and_biases_are_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for kind, more in (
         ("gemma2", {"attention_bias": True}),

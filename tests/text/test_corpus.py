@@ -191,7 +191,7 @@ def test_a_data_set_of_the_hub_streams(tokenizer: Any, monkeypatch: pytest.Monke
 def test_a_data_set_without_text_says_what_it_has(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents_module, "check_on_hub", lambda name: None)
     monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: iter([{"question": "", "answer": ""}]))
-    with pytest.raises(ValueError, match="it has the columns question, answer, and no 'text'"):
+    with pytest.raises(ValueError, match="it has question, answer: name the field of the text"):
         token_file("owner/name", tokenizer, 100)
 
 

@@ -13,6 +13,7 @@ import pytest
 import zerolm
 from zerolm.cli import main
 from zerolm.settings import REQUIRED
+from zerolm.settings.request import PLACED
 from zerolm.verbs import ALIASES, VERBS
 from zerolm.verbs.call import function_of, public_names
 from zerolm.verbs.report import Report, Shown
@@ -104,7 +105,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @NAMES
 def test_what_a_command_lacks_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    needed = [setting.name for setting in VERBS[name].request.settings() if setting.default is REQUIRED]
+    """They are named as a user types them: capitals of an argument, a flag of what else is needed."""
+    request = VERBS[name].request
+    placed = request.groups()[PLACED]
+    needed = [
+        setting.placeholder if setting in placed else setting.flag
+        for setting in request.settings()
+        if setting.default is REQUIRED
+    ]
     if needed:
         status, ran = main(name.split()), capsys.readouterr()
         assert (status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err

@@ -71,4 +71,4 @@ def test_a_ratio_beyond_the_data_is_told() -> None:
 def test_tokens_that_make_no_sense_are_one_line(tokens: str, zerolm: Callable[..., Any]) -> None:
     ran = zerolm("search", "llama", "--max-params", "16M", "--score", "shape_law", f"--train-tokens={tokens}")
     assert (ran.status, ran.err.count("\n")) == (2, 1)
-    assert "train_tokens" in ran.err
+    assert "--train-tokens" in ran.err

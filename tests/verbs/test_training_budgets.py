@@ -65,10 +65,16 @@ def test_a_baseline_has_memory_of_training_too(zerolm: Callable[..., Any]) -> No
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--max-train-flops", "1e5", "--train-tokens", "1B"), "give at least 6e+09, or fewer train_tokens"),
-        (("--max-train-flops", "1e19", "--train-tokens", "100T"), "max_macs is max_train_flops 1e+19 over"),
-        (("--max-train-flops", "0"), "max_train_flops must be"),
-        (("--train-tokens", "0"), "train_tokens must be"),
+        (
+            ("--max-train-flops", "1e5", "--train-tokens", "1B"),
+            "give at least 6e+09, or fewer --train-tokens",
+        ),
+        (
+            ("--max-train-flops", "1e19", "--train-tokens", "100T"),
+            "--max-macs is --max-train-flops 1e+19 over",
+        ),
+        (("--max-train-flops", "0"), "--max-train-flops must be"),
+        (("--train-tokens", "0"), "--train-tokens must be"),
         (("--max-train-bytes", "1"), "would have to be at least"),
     ],
 )

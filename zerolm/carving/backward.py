@@ -27,6 +27,7 @@ from zerolm.progress import Counted, Progress
 EPSILON: Final = 1e-12
 SAVED: Final = 8
 """How often the sums of a pass are stored."""
+BY_WEIGHTS: Final = "check the parent, or decide by weights alone: leave --text out"
 STATES_SHARE: Final = 4
 """One in so many bytes of memory may hold the states of the batches that go through the network together."""
 Watched = Callable[[StockLayer], Mapping[str, nn.Module]]
@@ -85,7 +86,9 @@ class Together:
             for place, index in enumerate(self.indices):
                 pair = self.states[layer][place], self.states[layer + 1][place]
                 if not above[place].isfinite().all():
-                    raise ValueError(f"the gradients of layer {layer} are not finite: it cannot be priced")
+                    raise ValueError(
+                        f"the gradients of layer {layer} are not finite: it cannot be priced; {BY_WEIGHTS}"
+                    )
                 felt = _felt(self.blocks, index, layer, pair, above[place], watched)
                 yield felt
                 above[place] = felt.downstream
@@ -115,6 +118,11 @@ def together(
         for layer in range(depth):
             below = zip(indices, states[-1], strict=True)
             states.append([blocks.call(index, layer, each) for index, each in below])
+            if not all(bool(each.isfinite().all()) for each in states[-1]):
+                raise ValueError(
+                    f"the outputs of layer {layer} are not finite: its weights or inputs are too large; "
+                    f"{BY_WEIGHTS}"
+                )
             steps()
         yield Together(blocks, indices, states, steps)
         cache.put(name, sums | {"batches": np.array(indices.stop)})
@@ -162,7 +170,9 @@ def _felt_by_predictions(
         with torch.enable_grad():
             logits = end(index, top, gradients=True).logits.float()
             if not logits.isfinite().all():
-                raise ValueError("the parent's predictions are not finite: nothing can be priced by them")
+                raise ValueError(
+                    f"the parent's predictions are not finite: nothing can be priced by them; {BY_WEIGHTS}"
+                )
             log = functional.log_softmax(logits, dim=-1).flatten(0, 1)  # (b x n, v)
             drawn = torch.multinomial(log.detach().exp().cpu(), 1, generator=generator)  # (b x n, 1)
             surprise = -log.gather(1, drawn.to(log.device))[wanted.flatten()].sum()

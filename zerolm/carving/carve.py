@@ -75,6 +75,7 @@ def carve(
     weights are stored in. A run that was killed goes on when it is started again. Raises ``ValueError``, in
     one line, for what cannot be done; nothing is written then.
     """
+    size.check()
     size.experts.check()
     file = gguf_file(parent) if size.experts.are_cut else None
     if file is not None:

@@ -273,6 +273,13 @@ class SizeRequest:
             shares = dict.fromkeys(("ffn", "heads", "layers", "hidden"), 1.0) | shares
         return shares
 
+    def check(self) -> None:
+        """Raise ``ValueError`` where shares contradict each other."""
+        cut = next((name for name, share in self.keep.items() if share < 1), None)
+        if self.shares.all is not None and cut is not None:
+            flag = f"--keep-{cut} {self.keep[cut]:g}"
+            raise ValueError(f"--keep 1 keeps all units and {flag} cuts some of them: leave one of them out")
+
     @property
     def budgets(self) -> dict[str, Any]:
         """Return ``max_`` of costs: an integer, or ``"0.8x"`` of the parent's."""
@@ -337,6 +344,7 @@ class MethodRequest:
         group="Text",
         metavar="FILE|random",
     )
+    text_field: str | None = defaults.text_field()
     sequences: int = defaults.sequences()
     length: int = defaults.length()
     repair: str | None = setting(

@@ -68,7 +68,7 @@ def carving_commands(sequences: int, length: int) -> list[Command]:
     commands = [Command("--keep-ffn .75", NARROWER, methods_of(NARROWER, MethodRequest()))]
     for plan in BY_LOSS:
         for count in (sequences, 4 * sequences):
-            methods = methods_of(SMALLER, MethodRequest(None, plan, RANDOM, count, length))
+            methods = methods_of(SMALLER, MethodRequest(None, plan, RANDOM, sequences=count, length=length))
             commands.append(Command(words_of(methods), SMALLER, methods))
     return commands
 
@@ -95,7 +95,8 @@ class FilePace:
 
 def paces(checkpoint: Checkpoint, length: int, request: ComputeRequest) -> tuple[Pace, FilePace]:
     """Return how long a layer, the head, sums and files of a checkpoint take here."""
-    methods = methods_of(SMALLER, MethodRequest(None, None, RANDOM, max(1, PACED_TOKENS // length), length))
+    count = max(1, PACED_TOKENS // length)
+    methods = methods_of(SMALLER, MethodRequest(None, None, RANDOM, sequences=count, length=length))
     session = Session(checkpoint, methods, silent, request)
     return session.pace, _file_pace(checkpoint)
 

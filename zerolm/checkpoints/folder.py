@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.io.files import parse_json, read_text
+from zerolm.io.hub import PATIENCE, hub_problem
 
 MAX_JSON: Final = 64 << 20
 MAX_OTHER: Final = 512 << 20
-HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 WANTED: Final = (
     "tokenizer*",
     "special_tokens_map.json",
@@ -47,7 +48,7 @@ def fetched(name: str | Path) -> Path:
     if folder.exists():
         raise ValueError(f"{str(name)!r} is a file; name the folder that holds the checkpoint")
     if not isinstance(name, str) or not HUB_ID.fullmatch(name):
-        raise ValueError(f"there is no folder {str(name)!r}")
+        raise ValueError(f"there is no folder {str(name)!r}; a model of the hub is called owner/name")
     return _downloaded(name, ["*.safetensors", "*.json", *WANTED, *(f"[0-9]_*/{name}" for name in WANTED)])
 
 
@@ -57,17 +58,21 @@ def fetched_config(name: str) -> dict[str, Any]:
 
 
 def _downloaded(name: str, patterns: list[str]) -> Path:
+    """Return the folder of a model of the hub, from its cache where the hub does not answer."""
     from huggingface_hub import snapshot_download
 
+    problem = hub_problem(lambda api: api.model_info(name, timeout=PATIENCE))
     try:
-        return Path(
-            snapshot_download(name, allow_patterns=patterns, ignore_patterns=["original/*", "onnx/*"])
+        place = snapshot_download(
+            name,
+            allow_patterns=patterns,
+            ignore_patterns=["original/*", "onnx/*"],
+            local_files_only=bool(problem),
         )
+        return Path(place)
     except Exception as error:  # the client raises those of the HTTP library beneath it, too
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ValueError(
-            f"there is no folder {name!r}, and the hub's model of this name cannot be had: {reason}"
-        ) from None
+        reason = problem or " ".join(str(error).split())[:300] or type(error).__name__
+        raise ValueError(f"there is no folder {name!r}, and no model of the hub: {reason}") from None
 
 
 def is_plain(name: str) -> bool:

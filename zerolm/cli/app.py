@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from zerolm.registry import PluginWarning
 from zerolm.settings import nearest
 from zerolm.verbs import VERBS
 
+EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)$", re.DOTALL)
 LONGEST: Final = 4000
 """Characters of a message, which clips the values that it shows; this clips what escaped that."""
 
@@ -39,7 +41,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *where: Any, 
 
 def say(message: object) -> None:
     """Print one line on stderr, cut where it is absurdly long."""
-    text = " ".join(str(message)[:LONGEST].split())
+    text = " ".join(str(message)[:LONGEST].split()).encode("utf-8", "backslashreplace").decode()
     print(f"zerolm: {text}" + (" ..." if len(str(message)) > LONGEST else ""), file=sys.stderr)
 
 
@@ -116,7 +118,22 @@ def _message(error: Exception) -> str:
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         flags = [flag for param in error.ctx.command.params for flag in (*param.opts, *param.secondary_opts)]
         return f"{error.ctx.command.name} has no option {error.option_name}{_meant(error.option_name, flags)}"
-    return error.format_message() if isinstance(error, click.UsageError) else str(error)
+    return _of_click(error) if isinstance(error, click.UsageError) else str(error)
+
+
+def _of_click(error: click.UsageError) -> str:
+    """Return what is wrong with the words of a command, and what to do."""
+    message = error.format_message()
+    if isinstance(error, click.BadOptionUsage):
+        needs = "requires an argument" in message
+        return f"{error.option_name} " + (
+            "needs a value after it" if needs else "is a switch and takes no value"
+        )
+    extra = EXTRA.match(message)
+    if extra is None:
+        return message
+    name = error.ctx.command.name if error.ctx is not None else "zerolm"
+    return f"{name} takes no further argument {extra[1]!r}: give it after a flag of zerolm {name} --help"
 
 
 def _of_a_disk(error: Exception) -> Exception:

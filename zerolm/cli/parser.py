@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ import click
 from zerolm.cli.complete import completion, words
 from zerolm.cli.help import SHORT, command_help
 from zerolm.settings import Setting, nearest
+from zerolm.settings.messages import called_as
 from zerolm.settings.output import OUTPUT
 from zerolm.settings.request import PLACED, Request
 from zerolm.verbs import VERBS
@@ -131,15 +132,33 @@ def _typed(value: Any) -> Any:
 
 def run_command(request: type[Request], typed: dict[str, Any]) -> None:
     """Run a verb for what was typed and what its configuration file says; show and save the result."""
-    from zerolm.cli.logs import logged
-    from zerolm.cli.progress import Steps
-    from zerolm.io.folders import check_new
     from zerolm.verbs.run_file import configured
 
     declared = {setting.name: setting for setting in request.output()}
     config = typed.pop("config", None)
-    file = None if config is None else declared["config"].parse(config)
-    values = configured(request.name, file, typed)
+    names = _typed_names(request, typed)
+    with called_as(names):
+        file = None if config is None else declared["config"].parse(config)
+        values = configured(request.name, file, typed)
+    of_file = {name for name in values if typed.get(name) is None}
+    with called_as({name: word for name, word in names.items() if name not in of_file}):
+        _run_and_show(request, values)
+
+
+def _typed_names(request: type[Request], further: Iterable[str]) -> dict[str, str]:
+    """Return what a user types for each setting, by name: its flag, or the capitals of an argument."""
+    placed = {setting.name for setting in request.groups()[PLACED]}
+    settings = (*request.settings(), *request.output())
+    names = {name: f"--{name.replace('_', '-')}" for name in further}
+    return names | {one.name: one.placeholder if one.name in placed else one.flag for one in settings}
+
+
+def _run_and_show(request: type[Request], values: dict[str, Any]) -> None:
+    from zerolm.cli.logs import logged
+    from zerolm.cli.progress import Steps
+    from zerolm.io.folders import check_new
+
+    declared = {setting.name: setting for setting in request.output()}
     output = {setting.name: setting.default for setting in OUTPUT}
     output |= {name: one.parse(values.pop(name)) for name, one in declared.items() if name in values}
     question = request.parse(values)

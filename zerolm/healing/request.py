@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import part, setting
+from zerolm.text import defaults
 from zerolm.training.request import Execution
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Texts:
         name="text",
         metavar="TEXT,...",
     )
+    field: str | None = defaults.text_field(name="text_field")
     mix: tuple[float, ...] | None = setting(
         "shares", None, "how often each text is drawn from; else by size", low=0
     )

@@ -38,6 +38,8 @@ class DeclaredSetting(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def called(self) -> str: ...
+    @property
     def metavar(self) -> str: ...
     @property
     def low(self) -> float | None: ...
@@ -83,7 +85,7 @@ class FlagKind(Kind):
 
     def check(self, setting: DeclaredSetting, value: Any) -> bool:
         if not isinstance(value, bool):
-            raise ValueError(f"{setting.name} must be true or false, not {shown(value)}")
+            raise ValueError(f"{setting.called} must be true or false, not {shown(value)}")
         return value
 
     def show(self, value: Any) -> str:
@@ -95,9 +97,9 @@ class TextKind(Kind):
 
     def check(self, setting: DeclaredSetting, value: Any) -> str:
         if not isinstance(value, str):
-            raise ValueError(f"{setting.name} must be text, not {shown(value)}")
+            raise ValueError(f"{setting.called} must be text, not {shown(value)}")
         if not value.strip():
-            raise ValueError(f"{setting.name} is empty; leave it out, or name one")
+            raise ValueError(f"{setting.called} is empty; leave it out, or name one")
         return value
 
 
@@ -106,12 +108,12 @@ class PathKind(Kind):
 
     def check(self, setting: DeclaredSetting, value: Any) -> str:
         if not isinstance(value, str | PathLike) or not isinstance(fspath(value), str):
-            raise ValueError(f"{setting.name} must be a path, not {shown(value)}")
+            raise ValueError(f"{setting.called} must be a path, not {shown(value)}")
         path = fspath(value)
         if not path.strip() or "\0" in path:
-            raise ValueError(f"{setting.name} names no {'folder' if setting.metavar == 'DIR' else 'file'}")
+            raise ValueError(f"{setting.called} names no {'folder' if setting.metavar == 'DIR' else 'file'}")
         if max(map(len, path.split("/"))) > LONGEST_NAME or len(path) > LONGEST_PATH:
-            raise ValueError(f"{setting.name} {shown(path)} is too long for a path")
+            raise ValueError(f"{setting.called} {shown(path)} is too long for a path")
         return path
 
     def repeatable(self, setting: DeclaredSetting, value: Any) -> Any:
@@ -135,10 +137,10 @@ class NamesKind(PathKind):
     def check(self, setting: DeclaredSetting, value: Any) -> Any:
         names = [value] if isinstance(value, str | PathLike) else value
         if not isinstance(names, list | tuple) or not all(isinstance(n, str | PathLike) for n in names):
-            raise ValueError(f"{setting.name} must be names, not {shown(value)}")
+            raise ValueError(f"{setting.called} must be names, not {shown(value)}")
         texts = [fspath(name) for name in names]
         if not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"{setting.name} must be names, not {shown(value)}")
+            raise ValueError(f"{setting.called} must be names, not {shown(value)}")
         return tuple(super(NamesKind, self).check(setting, text.strip()) for text in texts if text.strip())
 
 
@@ -151,7 +153,7 @@ class TextsKind(PathKind):
     def check(self, setting: DeclaredSetting, value: Any) -> str:
         if isinstance(value, Mapping):
             if not value or not all(isinstance(path, str | PathLike) for path in value.values()):
-                raise ValueError(f"{setting.name} must be a path, or paths by name, not {shown(value)}")
+                raise ValueError(f"{setting.called} must be a path, or paths by name, not {shown(value)}")
             value = ",".join(f"{name}={fspath(path)}" for name, path in value.items())
         return super().check(setting, value)
 
@@ -178,7 +180,7 @@ class NumberKind(Kind):
         self.read, self.is_integral, self.quotes = read, is_integral, quotes
 
     def parse(self, setting: DeclaredSetting, value: Any) -> Any:
-        number = setting.check_choice(self.read(setting.name.rstrip("_"), value))
+        number = setting.check_choice(self.read(setting.called, value))
         return in_bounds(setting, number, self.is_integral, typed=value if self.quotes else None)
 
     def check(self, setting: DeclaredSetting, value: Any) -> Any:
@@ -195,7 +197,7 @@ class CacheBitsKind(NumberKind):
     def check(self, setting: DeclaredSetting, value: Any) -> Any:
         bits = in_bounds(setting, value, self.is_integral)
         if 2 * bits != round(2 * bits):
-            raise ValueError(f"{setting.name} must be whole or half bits, as 8.5, not {shown(value)}")
+            raise ValueError(f"{setting.called} must be whole or half bits, as 8.5, not {shown(value)}")
         return int(bits) if bits == int(bits) else bits
 
 
@@ -203,7 +205,7 @@ class AmountKind(NumberKind):
     """A count or size, or a share of what is known later: 0.8x."""
 
     def parse(self, setting: DeclaredSetting, value: Any) -> Any:
-        return setting.check(parse_share(value) or self.read(setting.name, value))
+        return setting.check(parse_share(value) or self.read(setting.called, value))
 
     def check(self, setting: DeclaredSetting, value: Any) -> Any:
         return parse_share(value) or super().check(setting, value)
@@ -220,14 +222,14 @@ class NumbersKind(Kind):
 
     def parse(self, setting: DeclaredSetting, value: Any) -> Any:
         if self.is_integral:
-            return setting.check(parse_integers(setting.name, value, setting.step))
-        return setting.check(parse_numbers(setting.name, value))
+            return setting.check(parse_integers(setting.called, value, setting.step))
+        return setting.check(parse_numbers(setting.called, value))
 
     def check(self, setting: DeclaredSetting, value: Any) -> tuple[Any, ...]:
         _check_list(setting, value, self.is_integral)
         if not value:
             raise ValueError(
-                f"the range of {setting.name} is empty; give at least one {_one(setting, self.is_integral)}"
+                f"the range of {setting.called} is empty; give at least one {_one(setting, self.is_integral)}"
             )
         numbers = [in_bounds(setting, item, self.is_integral) for item in value]
         return tuple(numbers if self.keeps_order else sorted(set(numbers)))
@@ -240,9 +242,9 @@ class IntervalKind(Kind):
         if not isinstance(value, str):
             return setting.check(value)
         try:
-            ends = parse_numbers(setting.name, value, ":")
+            ends = parse_numbers(setting.called, value, ":")
         except ValueError:
-            message = f"{setting.name} must be two numbers LOW:HIGH, not {shown(value)}"
+            message = f"{setting.called} must be two numbers LOW:HIGH, not {shown(value)}"
             raise ValueError(message) from None
         return setting.check(ends)
 
@@ -255,7 +257,7 @@ class IntervalKind(Kind):
         least = -math.inf if setting.low is None else setting.low
         if not least <= low <= high < math.inf or (_is_positive(setting, False) and low == 0):
             several = _several(setting, False)
-            raise ValueError(f"{setting.name} must be two {several} LOW:HIGH, not {shown(value)}")
+            raise ValueError(f"{setting.called} must be two {several} LOW:HIGH, not {shown(value)}")
         return low, high
 
     def show(self, value: Any) -> str:
@@ -273,13 +275,13 @@ def in_bounds(setting: DeclaredSetting, value: Any, is_integral: bool, typed: An
     article = "an" if is_integral else "a"
     if isinstance(value, bool) or not hasattr(value, "__index__" if is_integral else "__float__"):
         kind = "integer" if is_integral else _one(setting, is_integral)
-        raise ValueError(f"{setting.name} must be {article} {kind}, not {shown(typed)}")
+        raise ValueError(f"{setting.called} must be {article} {kind}, not {shown(typed)}")
     number = value.__index__() if hasattr(value, "__index__") else float(value)
     low = -math.inf if setting.low is None else setting.low
     high = math.inf if setting.high is None else setting.high
     is_zero = _is_positive(setting, is_integral) and number == 0
     if not low <= number <= high or not is_finite(number) or is_zero:
-        name, one = setting.name.rstrip("_"), _one(setting, is_integral)
+        name, one = setting.called, _one(setting, is_integral)
         raise ValueError(f"{name} must be {article} {one}, not {shown(typed)}")
     return number
 
@@ -287,7 +289,7 @@ def in_bounds(setting: DeclaredSetting, value: Any, is_integral: bool, typed: An
 def _check_list(setting: DeclaredSetting, value: Any, is_integral: bool) -> None:
     if isinstance(value, str) or not isinstance(value, Sequence):
         several = _several(setting, is_integral)
-        raise ValueError(f"the range of {setting.name} must be a list of {several}, not {shown(value)}")
+        raise ValueError(f"the range of {setting.called} must be a list of {several}, not {shown(value)}")
 
 
 def _is_positive(setting: DeclaredSetting, is_integral: bool) -> bool:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from reprlib import Repr
 from typing import Any, Final
 
 MOST: Final = 80
 DIGITS: Final = 40
+LISTED: Final = 16
+"""Names of a message that lists all there are, at most."""
+NEAREST: Final = 3
 _REPR: Final = Repr()
 _REPR.maxlevel, _REPR.maxlist, _REPR.maxtuple, _REPR.maxdict, _REPR.maxset = 3, 10, 10, 5, 5
 _REPR.maxstring, _REPR.maxother, _REPR.maxlong = MOST, MOST, DIGITS
@@ -23,8 +28,48 @@ def shown(value: Any) -> str:
 
 
 def nearest(name: str, possible: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest one, and all there are."""
+    """Return the end of a message about an unknown name: the nearest one, and all there are if they are few.
+
+    Of more than 16 these are the three nearest.
+    """
     names = list(possible)
     close = get_close_matches(name[:MOST], names, 1)
     meant = f"; did you mean {close[0]!r}?" if close else ";"
-    return f"{meant} there are {', '.join(names) or 'none'}"
+    if len(names) <= LISTED:
+        return f"{meant} there are {', '.join(names) or 'none'}"
+    near = get_close_matches(name[:MOST], names, NEAREST, 0.0)
+    return f"{meant} the nearest of {len(names)} are {', '.join(map(repr, near))}"
+
+
+_TYPED: list[Mapping[str, str]] = []
+"""What settings are called on the command line at present, by name; the last of them now."""
+
+
+@contextmanager
+def called_as(typed: Mapping[str, str]) -> Iterator[None]:
+    """Within, messages call settings as a user types them (``--max-params``, ``PARENT``), by their names.
+
+    Names with underscores are replaced in every ``ValueError``, too, but where they are quoted.
+    """
+    _TYPED.append(typed)
+    try:
+        yield
+    except ValueError as error:
+        error.args = (_with_flags(str(error), typed), *error.args[1:])
+        raise
+    finally:
+        _TYPED.pop()
+
+
+def called(name: str) -> str:
+    """Return what a message calls a setting: its flag where a command line is run, else its name."""
+    return _TYPED[-1].get(name, name.rstrip("_")) if _TYPED else name.rstrip("_")
+
+
+def _with_flags(message: str, typed: Mapping[str, str]) -> str:
+    names = sorted((name for name in typed if "_" in name.rstrip("_")), key=len, reverse=True)
+    if not names:
+        return message
+    words = "|".join(map(re.escape, names))
+    pattern = rf"(?<![\w'\"`./=-])({words})(?![\w'\"`./=-]|\.\w)"
+    return re.sub(pattern, lambda match: typed[match[1]], message)

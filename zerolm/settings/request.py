@@ -183,7 +183,7 @@ class Request:
             value = values.get(name)
             if value is None:
                 if item.default is REQUIRED:
-                    raise ValueError(f"{cls.name} needs {name}: {item.help}")
+                    raise ValueError(f"{cls.name} needs {item.called}: {item.help}")
                 checked[name] = item.default
             else:
                 checked[name] = value if isinstance(value, objects.get(name, ())) else item.parse(value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zerolm.settings.kinds import KINDS, KindName
-from zerolm.settings.messages import nearest, shown
+from zerolm.settings.messages import called, nearest, shown
 
 
 class _Required:
@@ -56,6 +56,11 @@ class Setting:
         return "--" + self.name.rstrip("_").replace("_", "-")
 
     @property
+    def called(self) -> str:
+        """Return what messages call it: its flag where a command line is run, else its name."""
+        return called(self.name)
+
+    @property
     def takes_several(self) -> bool:
         """Return whether the value is a list of names or paths."""
         return self.kind in ("names", "paths", "texts")
@@ -74,7 +79,7 @@ class Setting:
     def parse(self, value: Any) -> Any:
         """Return the value of what a user types, or YAML holds; ``ValueError`` says what is possible."""
         if isinstance(value, bool) and self.kind != "flag":
-            raise ValueError(f"{self.name} cannot be {str(value).lower()}: it is no switch")
+            raise ValueError(f"{self.called} cannot be {str(value).lower()}: it is no switch")
         return KINDS[self.kind].parse(self, value)
 
     def check(self, value: Any) -> Any:
@@ -93,7 +98,7 @@ class Setting:
     def check_choice(self, value: Any) -> Any:
         """Return a value that is one of the choices, if there are any; ``ValueError`` else."""
         if self.choices and value not in self.choices:
-            raise ValueError(f"{self.name} {shown(value)} is not known{nearest(str(value), self.choices)}")
+            raise ValueError(f"{self.called} {shown(value)} is not known{nearest(str(value), self.choices)}")
         return value
 
 
@@ -108,7 +113,7 @@ def check_settings(owner: str, settings: Sequence[Setting], values: Mapping[str,
         setting_of(owner, settings, name)
     for setting in settings:
         if setting.default is REQUIRED and setting.name not in values:
-            raise ValueError(f"{owner} needs {setting.name}: {setting.help}")
+            raise ValueError(f"{owner} needs {setting.called}: {setting.help}")
     return {s.name: s.check(values.get(s.name, s.default)) for s in settings}
 
 

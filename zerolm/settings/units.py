@@ -30,7 +30,10 @@ MAX_VALUES: Final = 100_000
 
 
 def parse_amount(name: str, value: Any) -> int:
-    """Return a count (40M) or, where the name ends in ``bytes`` or ``memory``, a size (64MB, 64MiB)."""
+    """Return a count (40M) or, where the name ends in ``bytes`` or ``memory``, a size (64MB, 2.4MiB).
+
+    A size that its unit makes no whole number of bytes is rounded down.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     sizes = name.endswith(("bytes", "memory"))
@@ -42,7 +45,10 @@ def parse_amount(name: str, value: Any) -> int:
         raise ValueError(
             f"{name} must be a number with an optional unit of {possible}, not {shown(value)}{hint}"
         )
-    amount = Decimal(match[1]) * units[match[2].lower()]
+    unit = units[match[2].lower()]
+    amount = Decimal(match[1]) * unit
+    if sizes and unit > 1:
+        return int(amount)
     if amount != int(amount):
         raise ValueError(f"{name} must be a whole number, not {shown(value)}")
     return int(amount)

@@ -19,7 +19,9 @@ from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.documents import Text, read_text, whole_text
+from zerolm.text.encoding import chat_renderer
 from zerolm.text.pairs import sentences_of
+from zerolm.text.record_texts import Render
 from zerolm.text.tokens import Tokens, line_tokens, padded_lines, random_tokens, running_tokens
 
 PAGE_LENGTH: Final = 64
@@ -57,7 +59,7 @@ def tokens_by_domain(
 def _tokens_of(
     checkpoint: Checkpoint,
     text: str,
-    read: Callable[[Path], Text],
+    read: Callable[[Path, Render], Text],
     sequences: int,
     length: int,
     seed: int,
@@ -67,8 +69,8 @@ def _tokens_of(
         return random_tokens(
             checkpoint.layout.vocab, sequences, length, special=_special(checkpoint), seed=seed
         )
-    content = read(Path(text))
     tokenizer = stock_tokenizer(checkpoint.folder)
+    content = read(Path(text), chat_renderer(tokenizer))
     make = running_tokens if is_decoder(checkpoint) else line_tokens
     if not is_decoder(checkpoint):
         content = replace(content, content="\n".join(sentences_of(text, content.content)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from zerolm.settings import shown
-from zerolm.text.documents import read_text
+from zerolm.text.documents import read_file
 
 CLEAN: Final = ("text", "label")
 ATTACKED: Final = ("original_text", "perturbed_text", "ground_truth_output", "result_type")
@@ -55,7 +55,7 @@ def read_classified(file: Path, classes: Sequence[str]) -> ClassifiedTexts:
     A label is the name or the number of one of the ``classes``. ``ValueError`` names the line and what is
     wrong with it.
     """
-    content = read_text(file)
+    content = read_file(file)
     rows = [
         (_text(place, row, "text"), _label(place, row, "label", classes))
         for place, row in _rows(file, content.content, CLEAN)
@@ -69,7 +69,7 @@ def read_attacked(file: Path, classes: Sequence[str]) -> AttackedTexts:
 
     ``ValueError`` names the line and what is wrong with it, or says that all of its rows were skipped.
     """
-    content = read_text(file)
+    content = read_file(file)
     rows = [_attacked(place, row, classes) for place, row in _rows(file, content.content, ATTACKED)]
     texts, perturbed, labels, attacked = zip(*rows, strict=True)
     if not any(attacked):

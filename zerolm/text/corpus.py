@@ -23,7 +23,8 @@ from zerolm.io.files import cache_folder, replacing
 from zerolm.progress import Progress, silent
 from zerolm.text.defaults import HELD
 from zerolm.text.documents import Document, documents, is_local
-from zerolm.text.encoding import edges, encoded, separator
+from zerolm.text.encoding import chat_renderer, document_ids, edges, separator
+from zerolm.text.record_texts import current_field
 from zerolm.text.sequences import cut
 from zerolm.text.tokens import Tokens
 
@@ -56,11 +57,12 @@ def token_file(
     with, if anything. ``ValueError`` where there is nothing to read.
     """
     between = separator(tokenizer, vocabulary)
-    digest, texts = "", documents(source)
+    digest, texts = "", documents(source, chat_renderer(tokenizer))
     if is_local(source):
         local = list(texts)
         digest, texts = _digest(local), iter(local)
-    content = f"{digest}{most}" if digest else f"{source} {most}"
+    reading = f"{current_field() or ''}{tokenizer.chat_template or ''}"
+    content = f"{digest}{most}" if digest else f"{source} {most}{reading}"
     key = hashlib.sha256(f"{_identity(tokenizer)} {between}{content}".encode())
     place = cache_folder("tokens") / key.hexdigest()
     if not (place / "text.json").is_file():
@@ -86,7 +88,7 @@ def _digest(texts: Sequence[Document]) -> str:
     """Return the SHA-256 of documents with their names."""
     digest = hashlib.sha256()
     for text in texts:
-        for part in (text.name, text.content):
+        for part in (text.name, text.content, *(["chat"] if text.is_chat else [])):
             content = part.encode("utf-8", "surrogateescape")
             digest.update(len(content).to_bytes(8, "little") + content)
     return digest.hexdigest()
@@ -105,10 +107,10 @@ def _write(
     with replacing(place / "ids.bin") as file:
         while batch := list(islice(texts, AT_A_TIME)):
             report(min(count, most))
-            rows = encoded(tokenizer, [text.content for text in batch])
+            rows = document_ids(tokenizer, batch, between)
             for text, ids in zip(batch, rows, strict=True):
-                file.write(np.array([*between, *ids], dtype).tobytes())
-                count += len(between) + len(ids)
+                file.write(np.array(ids, dtype).tobytes())
+                count += len(ids)
                 number += 1
                 digest.update(text.content.encode("utf-8", "surrogateescape"))
             if count >= most:

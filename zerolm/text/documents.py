@@ -5,47 +5,70 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.io.hub import PATIENCE, hub_problem
+from zerolm.text.record_texts import Render, current_field, text_fields, text_of
+from zerolm.text.records import JSON, check_is_text, holds_records, records_of
+from zerolm.text.unpacked_files import blocks, form_of
+
 MAX_TEXT: Final = 256 << 20
 HUB: Final = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<config>[\w.-]+))?(?::(?P<split>[\w.\[\]:%-]+))?")
 """``owner/name``, ``owner/name:config`` or ``owner/name:config:split``."""
-COLUMN: Final = "text"
 MOST_FILES: Final = 1 << 20
-PATIENCE: Final = 20.0
-"""Seconds that the hub may take to say whether it has a data set."""
-
-
-@dataclass(frozen=True)
-class Text:
-    """A text and the SHA-256 of the file that it came from."""
-
-    content: str
-    sha256: str
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text and its name: that of its file within its folder, or its number in a data set."""
+    """A text and its name: that of its file within its folder, or its number in a data set.
+
+    ``is_chat`` of one that a chat template rendered, which marks where it begins and ends.
+    """
 
     name: str
     content: str
+    is_chat: bool = False
 
 
-def read_text(file: Path) -> Text:
-    """Read a UTF-8 file; ``ValueError`` where it cannot be read, is empty, no text or too long."""
-    try:
-        if file.exists() and not file.is_file():
-            raise ValueError(f"{file} is not a regular file")
-        with file.open("rb") as opened:
-            data = opened.read(MAX_TEXT + 1)
-    except OSError as error:
-        raise ValueError(f"the text {str(file)!r} cannot be read: {error.strerror}") from None
-    if len(data) > MAX_TEXT:
-        raise ValueError(f"{file} has more than {MAX_TEXT >> 20} MiB; a part of it does")
+@dataclass(frozen=True)
+class Text:
+    """A text and the SHA-256 of the file that it came from; of records that of their texts.
+
+    ``records`` are its documents where it has several.
+    """
+
+    content: str
+    sha256: str
+    records: tuple[Document, ...] = ()
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """Return the documents, one of a plain text."""
+        return self.records or (Document("", self.content),)
+
+    @classmethod
+    def of(cls, documents: Sequence[Document]) -> Text:
+        """Return a text of several documents, hashed with where each ends."""
+        digest = hashlib.sha256()
+        for document in documents:
+            content = document.content.encode("utf-8", "surrogateescape")
+            digest.update(len(content).to_bytes(8, "little") + content)
+        return cls("\n".join(one.content for one in documents), digest.hexdigest(), tuple(documents))
+
+
+def read_file(file: Path) -> Text:
+    """Read a UTF-8 file as it stands; ``ValueError`` where it cannot be read, is empty, no text or too long.
+
+    One whose name ends in ``.gz`` is unpacked, to 256 MiB at most; its hash is that of the plain file.
+    """
+    data = bytearray()
+    for block in blocks(file):
+        data += block
+        if len(data) > MAX_TEXT:
+            raise ValueError(_too_long(file))
     try:
         content = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -57,34 +80,63 @@ def read_text(file: Path) -> Text:
     return Text(content, hashlib.sha256(data).hexdigest())
 
 
-def whole_text(source: Path) -> Text:
+def read_text(file: Path, render: Render | None = None) -> Text:
+    """Read a text: a plain one, or the records of a file or of a saved data set, as ``documents`` does."""
+    if holds_records(file):
+        return Text.of(list(_of_records(file, file.name, render)))
+    text = read_file(file)
+    check_plain(file, text.content)
+    return text
+
+
+def check_plain(file: Path, beginning: str) -> None:
+    """Raise ``ValueError`` for a plain text that begins as JSON does, or of which a field is named."""
+    check_is_text(file, beginning)
+    if current_field() is not None:
+        raise ValueError(
+            f"{str(file)!r} is plain text and has no fields: leave --text-field out, or give .jsonl, .json, "
+            ".parquet or a saved data set"
+        )
+
+
+def whole_text(source: Path, render: Render | None = None) -> Text:
     """Return a file, or the files of a folder one after another; ``ValueError`` as for one file."""
-    if not source.is_dir():
-        return read_text(source)
-    parts, size = list[str](), 0
-    for document in _of_folder(source):
-        parts.append(document.content)
+    if not source.is_dir() or holds_records(source):
+        return read_text(source, render)
+    parts, size = list[Document](), 0
+    for document in _of_folder(source, render):
+        parts.append(document)
         size += len(document.content)
         if size > MAX_TEXT:
-            raise ValueError(f"{source} has more than {MAX_TEXT >> 20} MiB; a part of it does")
-    content = "\n".join(parts)
+            raise ValueError(_too_long(source))
+    if any(part.is_chat for part in parts):
+        return Text.of(parts)
+    content = "\n".join(part.content for part in parts)
     return Text(content, hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest())
 
 
-def documents(source: str) -> Iterator[Document]:
+def _too_long(source: Path) -> str:
+    return f"{source} has more than {MAX_TEXT >> 20} MiB; a part of it does"
+
+
+def documents(source: str, render: Render | None = None) -> Iterator[Document]:
     """Yield the documents of a source in an order that does not depend on where it lies.
 
-    A folder yields every file of UTF-8 text in it, at any depth, without hidden ones and links; they are in
-    the order of the SHA-256 of their names, which is as good as drawn. A data set of the hub streams, with
-    its column ``text``. ``ValueError``, in one line, where there is nothing to read.
+    A file of JSON lines, JSON or Parquet, or a folder that ``Dataset.save_to_disk`` wrote, yields each record
+    (``text_fields``); ``render`` gives the text of messages. Another folder yields every file of UTF-8 text
+    in it, at any depth, without hidden ones and links, records of JSON lines and Parquet one by one; they are
+    in the order of the SHA-256 of their names, which is as good as drawn. A data set of the hub streams.
+    ``ValueError``, in one line, where there is nothing to read.
     """
     place = Path(source)
-    if place.is_dir():
-        yield from _of_folder(place)
+    if holds_records(place) and place.exists():
+        yield from _of_records(place, place.name, render)
+    elif place.is_dir():
+        yield from _of_folder(place, render)
     elif place.exists():
         yield Document(place.name, read_text(place).content)
     elif HUB.fullmatch(source):
-        yield from _of_hub(source)
+        yield from _of_hub(source, render)
     else:
         raise ValueError(
             f"the text {source!r} does not exist; a file, a folder or owner/name of the hub does"
@@ -96,18 +148,59 @@ def is_local(source: str) -> bool:
     return Path(source).exists()
 
 
-def _of_folder(folder: Path) -> Iterator[Document]:
-    names = sorted((path.relative_to(folder).as_posix() for path in _files(folder)), key=_drawn)
-    count = 0
-    for name in names:
-        try:
-            content = read_text(folder / name).content
-        except ValueError:  # not text, empty, or too long
+def _of_records(place: Path, name: str, render: Render | None) -> Iterator[Document]:
+    """Yield the texts of records, at least one and 256 MiB at most; ``name`` begins the names of all."""
+    records = records_of(place)
+    fields = text_fields(str(place), records.fields)
+    size = 0
+    for number, (where, row) in enumerate(records.rows(fields), 1):
+        content, is_chat = text_of(where, row, fields, render)
+        if not content.strip():
             continue
-        count += 1
-        yield Document(name, content)
+        if "\0" in content:
+            raise ValueError(f"{where} is not text: it holds zero bytes")
+        size += len(content)
+        if size > MAX_TEXT:
+            raise ValueError(_too_long(place))
+        yield Document(f"{name}#{number}", content, is_chat)
+    if not size:
+        raise ValueError(f"{place} is empty")
+
+
+def _of_folder(folder: Path, render: Render | None) -> Iterator[Document]:
+    names = sorted((path.relative_to(folder).as_posix() for path in _files(folder)), key=_drawn)
+    count, skipped = 0, None
+    for name in names:
+        file = folder / name
+        try:
+            are_records = _are_records(file)
+            content = "" if are_records else read_file(file).content
+        except ValueError as error:  # not text, empty, or too long; or of no field that is known
+            skipped = error if holds_records(file) else skipped
+            continue
+        for document in _of_records(file, name, render) if are_records else [Document(name, content)]:
+            count += 1
+            yield document
     if not count:
-        raise ValueError(f"the folder {str(folder)!r} holds no files of UTF-8 text")
+        raise skipped or ValueError(f"the folder {str(folder)!r} holds no files of UTF-8 text")
+
+
+def _are_records(file: Path) -> bool:
+    """Return whether a file of a folder is read record by record; ``ValueError`` where no field is known.
+
+    Of ``.json`` only arrays with a known field are: most others are settings of programs.
+    """
+    if not holds_records(file):
+        return False
+    if form_of(file) == JSON and not read_file(file).content.removeprefix("\ufeff").lstrip().startswith("["):
+        return False
+    try:
+        text_fields(str(file), records_of(file).fields)
+    except ValueError:
+        if form_of(file) == JSON:
+            return False
+        raise
+    return True
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -128,12 +221,12 @@ def _drawn(name: str) -> str:
 
 def check_on_hub(name: str) -> None:
     """Ask the hub for a data set once; reading it would try again and again, and say so each time."""
-    from huggingface_hub import HfApi
+    problem = hub_problem(lambda api: api.dataset_info(name, timeout=PATIENCE))
+    if problem:
+        raise ValueError(problem)
 
-    HfApi().dataset_info(name, timeout=PATIENCE)
 
-
-def _of_hub(source: str) -> Iterator[Document]:
+def _of_hub(source: str, render: Render | None) -> Iterator[Document]:
     match = HUB.fullmatch(source)
     assert match is not None
     try:
@@ -148,10 +241,11 @@ def _of_hub(source: str) -> Iterator[Document]:
         rows: Any = load_dataset(
             match["name"], match["config"], split=match["split"] or "train", streaming=True
         )
+        fields: tuple[str, ...] = ()
         for number, row in enumerate(rows):
-            if COLUMN not in row:
-                raise ValueError(f"it has the columns {', '.join(row)}, and no {COLUMN!r}")
-            yield Document(str(number), str(row[COLUMN]))
+            fields = fields or text_fields(source, tuple(row))
+            content, is_chat = text_of(f"row {number + 1}", row, fields, render)
+            yield Document(str(number), content, is_chat)
     except Exception as error:  # the library raises what it will
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise ValueError(f"the data set {source!r} cannot be read: {reason}") from None

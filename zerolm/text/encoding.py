@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from zerolm.text.documents import documents
+from zerolm.text.documents import Document, documents
+from zerolm.text.record_texts import Render
 
 MASK: Final = "[MASK]"
 LEAST_IDS: Final = 257
@@ -29,6 +30,52 @@ def encoded_line(tokenizer: PreTrainedTokenizerBase, line: str, most: int) -> li
     """Return the ids of a line with what the tokenizer puts around it, cut to at most so many."""
     ids: list[int] = tokenizer(line, truncation=True, max_length=most, verbose=False)["input_ids"]
     return ids
+
+
+def chat_renderer(tokenizer: PreTrainedTokenizerBase) -> Render:
+    """Return what renders messages by the chat template of a tokenizer.
+
+    It raises ``ValueError`` where there is no template, or the template refuses the messages.
+    """
+
+    def render(messages: Sequence[Mapping[str, Any]]) -> str:
+        if not tokenizer.chat_template:
+            raise ValueError(
+                "the messages need a chat template, and the tokenizer of the model has none: add its "
+                "chat_template.jinja to the folder, or name a field of plain text with --text-field"
+            )
+        try:
+            return str(tokenizer.apply_chat_template([*map(dict, messages)], tokenize=False))
+        except Exception as error:  # templates raise what they will
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise ValueError(f"the chat template refuses the messages: {reason}") from None
+
+    return render
+
+
+def document_ids(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[Document], between: Sequence[int]
+) -> list[list[int]]:
+    """Return the ids of each document after ``between``.
+
+    A rendered chat has the marks of its template: only what the tokenizer begins any text with stands before
+    it, and that once.
+    """
+    begins = list(edges(tokenizer)[0])
+    rows = encoded(tokenizer, [text.content for text in texts])
+    before = [
+        ([] if row[: len(begins)] == begins else begins) if text.is_chat else list(between)
+        for text, row in zip(texts, rows, strict=True)
+    ]
+    return [first + row for first, row in zip(before, rows, strict=True)]
+
+
+def running_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[Document]) -> list[int]:
+    """Return the ids of documents one after another, without what stands before the first."""
+    between = separator(tokenizer)
+    rows = document_ids(tokenizer, texts, between)
+    before = list(edges(tokenizer)[0]) if texts[0].is_chat else between
+    return [*rows[0][len(before) :], *(token for row in rows[1:] for token in row)]
 
 
 def around(tokenizer: PreTrainedTokenizerBase) -> list[int]:

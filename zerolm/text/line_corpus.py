@@ -18,7 +18,7 @@ from zerolm.progress import Progress, silent
 from zerolm.text.corpus import Corpus, TokenFile
 from zerolm.text.defaults import HELD
 from zerolm.text.documents import documents
-from zerolm.text.encoding import encoded_line
+from zerolm.text.encoding import chat_renderer, encoded_line
 from zerolm.text.pairs import sentences_of
 from zerolm.text.tokens import Tokens
 
@@ -53,7 +53,8 @@ class LineCorpus(Corpus):
         texts, ends = [], []
         for source in sources:
             rows, digest = [], hashlib.sha256()
-            for line in (line for one in documents(source) for line in sentences_of(one.name, one.content)):
+            texts_of = documents(source, chat_renderer(tokenizer))
+            for line in (line for one in texts_of for line in sentences_of(one.name, one.content)):
                 rows.append(encoded_line(tokenizer, line, length))
                 digest.update(f"{line}\n".encode("utf-8", "surrogateescape"))
                 if len(rows) % REPORTED == 0:

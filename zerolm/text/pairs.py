@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from zerolm.io.files import parse_json
 from zerolm.settings import shown
-from zerolm.text.documents import read_text
+from zerolm.text.documents import read_file
+from zerolm.text.unpacked_files import form_of
 
 COLUMNS: Final = ("sentence1", "sentence2", "score")
 TABLES: Final[dict[str, Mapping[str, Any]]] = {
@@ -43,7 +44,7 @@ def read_pairs(file: Path) -> SentencePairs:
     """Return the pairs of a file; ``ValueError`` names the line and what is wrong with it."""
     if file.suffix.lower() not in (*TABLES, LINES):
         raise ValueError(f"the pairs {str(file)!r} are no table: {', '.join((*TABLES, LINES))} can be")
-    rows = [_pair(place, row) for place, row in _rows(str(file), read_text(file).content)]
+    rows = [_pair(place, row) for place, row in _rows(str(file), read_file(file).content)]
     if len(rows) < LEAST_PAIRS:
         raise ValueError(f"the pairs {str(file)!r} are {len(rows)}; {LEAST_PAIRS} are the least")
     first, second, scores = zip(*rows, strict=True)
@@ -54,7 +55,7 @@ def read_pairs(file: Path) -> SentencePairs:
 
 def sentences_of(name: str, content: str) -> list[str]:
     """Return the sentences of a text: those of the pairs of a table, by its name; else one a line."""
-    if Path(name).suffix.lower() in (*TABLES, LINES):
+    if form_of(name) in TABLES:
         rows = [row for _, row in _rows(name, content)]
         if rows and set(COLUMNS[:2]) <= rows[0].keys():
             values = (row.get(column) for row in rows for column in COLUMNS[:2])

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zerolm.architecture import Ints
 from zerolm.text.documents import Text
-from zerolm.text.encoding import around, encoded, encoded_line
+from zerolm.text.encoding import around, encoded_line, running_ids
 from zerolm.text.sequences import cut, spread_evenly
 
 
@@ -86,11 +86,12 @@ class Tokens:
 def running_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: int, length: int) -> Tokens:
     """For decoders: ``sequences`` of ``length`` tokens spread evenly over the text, none overlapping.
 
-    Each begins with what the tokenizer puts before any text (a BOS, or nothing). A short text gives fewer
-    sequences; ``ValueError`` where it is too short for one.
+    Each begins with what the tokenizer puts before any text (a BOS, or nothing). Documents of a text of
+    several are separated as in training. A short text gives fewer sequences; ``ValueError`` where it is too
+    short for one.
     """
     start = around(tokenizer)[:1]
-    (ids,) = encoded(tokenizer, [text.content])
+    ids = running_ids(tokenizer, text.documents)
     size = length - len(start)
     count = min(sequences, len(ids) // size)
     if count < 1:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, Final
 
 from zerolm.architecture import Architecture
@@ -11,6 +12,7 @@ from zerolm.costs import CostModel
 from zerolm.families.config import CHOICES, from_config, sizes_of
 from zerolm.families.known import families, family_of, problem_of, refused
 from zerolm.scores import Score
+from zerolm.settings.units import parse_share
 from zerolm.solvers.result import Choice, Reference
 from zerolm.spaces import SPACES, SearchSpace, make_space
 from zerolm.spaces.decoders import SPACE_OF, Decoder
@@ -57,16 +59,21 @@ class BaselineModel:
             return space
         return self._space(around(space, self.choices, within, settings.keys()))
 
-    def budgets(self, limits: Mapping[str, int]) -> dict[str, int]:
-        """Return the budgets with those of its costs; ``ValueError`` where it breaks one itself."""
+    def budgets(self, limits: Mapping[str, int], shares: Collection[str] = ()) -> dict[str, int]:
+        """Return the budgets with those of its costs; ``ValueError`` where it breaks one itself.
+
+        Those that were given as ``shares`` of its costs it may break.
+        """
         for budget, limit in limits.items():
+            if budget in shares:
+                continue
             side, cost = budget[:3], budget[4:]
             need = self.costs[cost]
             if need > limit if side == "max" else need < limit:
                 most, least = ("more", "at least") if side == "max" else ("less", "at most")
                 raise ValueError(
                     f"the baseline {self.name} needs {need} {cost}, {most} than {budget} {limit}; "
-                    f"leave {budget} out, or give {least} {need}"
+                    f"leave {budget} out, or give {least} {need}, or a share of the baseline's such as 0.8x"
                 )
         return {f"max_{cost}": self.costs[cost] for cost in BOUNDED_COSTS} | dict(limits)
 
@@ -85,6 +92,20 @@ class BaselineModel:
         space = make_space(self.space, **settings)
         assert isinstance(space, UniformSpace)
         return space
+
+
+def amounts_of(budgets: Mapping[str, int | str], baseline: BaselineModel | None) -> dict[str, int]:
+    """Return budgets as integers: ``0.8x`` is a share of the baseline's cost; ``ValueError`` without one."""
+    amounts = {}
+    for name, value in budgets.items():
+        share = parse_share(value)
+        if share is not None and baseline is None:
+            raise ValueError(
+                f"{name} {value} is a share of a baseline's: give --baseline MODEL too, or an amount"
+            )
+        of = baseline.costs[name[4:]] if share and baseline else 0
+        amounts[name] = int(value) if share is None else int(Decimal(share[:-1]) * of)
+    return amounts
 
 
 def baseline_of(name: str, space: str | None, model: CostModel) -> BaselineModel:

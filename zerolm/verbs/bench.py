@@ -98,7 +98,7 @@ class BenchSettings(Request):
         if self.proxies is None:
             for name in OF_PROXIES:
                 if getattr(self, name) is not None:
-                    raise ValueError(f"{name} is of networks that are built: name proxies too")
+                    raise ValueError(f"--{name} is of networks that are built: give --proxies too")
             return lambda *_: {}
         with needing_torch():
             from zerolm.zero_cost.measure import measuring

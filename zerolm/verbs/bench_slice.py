@@ -18,7 +18,7 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pai
 from zerolm.show.text import show_amount
 from zerolm.verbs.bench_train import LABEL_FILE, FailedTraining
 from zerolm.verbs.report import Report, run_of
-from zerolm.verbs.shared import backend, like, needing_torch, read_like
+from zerolm.verbs.shared import backend, field_read, like, needing_torch, read_like
 
 SHOWN: Final = 20
 """The most sub-networks that a terminal shows."""
@@ -71,7 +71,8 @@ class SliceSettings(Request):
         with needing_torch("judging runs networks"):
             from zerolm.carving.subnets.document import slices_document
             from zerolm.carving.subnets.slicing import slice_parent
-        with self._place() as place, read_like(self.like):
+        of_text = field_read(self.judging.text_field, self.judging.text or self.cutting.calibration)
+        with self._place() as place, read_like(self.like), of_text:
             sliced = slice_parent(
                 self.parent,
                 self.draw,

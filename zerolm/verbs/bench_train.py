@@ -15,9 +15,10 @@ from zerolm.settings.request import Request, argument, by_name, options_of, part
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
 from zerolm.show.text import show_amount
+from zerolm.text.defaults import text_field
 from zerolm.training.request import DEPTH_RULES
 from zerolm.verbs.report import Report, run_of
-from zerolm.verbs.shared import backend, budgets, limits, needing_torch
+from zerolm.verbs.shared import backend, budgets, field_read, limits, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.architecture import Architecture
@@ -77,6 +78,7 @@ class TrainLabelsSettings(Request):
         "path", REQUIRED, "text to train on: a file, a folder, or owner/name of the hub", group="Training",
         metavar="TEXT",
     )  # fmt: skip
+    text_field: str | None = text_field()
     held_out: str | None = setting("path", None, "text to judge on; else the end of the text", metavar="TEXT")
     tokens: int | None = setting(
         "integer", None, f"tokens to train each on; else {TOKENS:,}", low=1, high=1 << 50
@@ -115,7 +117,7 @@ class TrainLabelsSettings(Request):
 
         truth = None if self.rows is None else _rows_of(Path(self.rows))
         space, settings = self._space(truth)
-        with needing_torch("training runs networks", "train"):
+        with needing_torch("training runs networks", "train"), field_read(self.text_field, self.text):
             from zerolm.training.label_document import label_document
             from zerolm.training.labels import LabelText
             from zerolm.training.processes import device_for
@@ -162,7 +164,9 @@ class TrainLabelsSettings(Request):
         if self.tokens_per_param is None:
             return self.tokens or TOKENS
         if self.tokens is not None:
-            raise ValueError("tokens and tokens_per_param both say how long to train; give one of them")
+            raise ValueError(
+                "--tokens and --tokens-per-param both specify how long to train: give one of them"
+            )
         if truth is None:
             raise ValueError("tokens_per_param goes by the largest of the rows: give --rows, or tokens")
         largest = max(CostModel().of(one)["params"] for one in views(truth)[0].architectures)

@@ -100,7 +100,7 @@ class CarveSettings(Request):
     force: bool = setting("flag", False, "replace that folder if it holds an earlier child")
 
     def run(self, progress: Progress = silent) -> CarvingReport:
-        with shared.read_like(self.like):
+        with shared.read_like(self.like), shared.field_read(self.methods.text_field, self.methods.text):
             return self._carved(progress)
 
     def _carved(self, progress: Progress) -> CarvingReport:
@@ -139,9 +139,8 @@ class CarveSettings(Request):
         """Refuse what a recipe says for itself."""
         values = values_of(self.size) | values_of(self.methods)
         for item in (*settings_of(SizeRequest), *settings_of(MethodRequest)):
-            if item.name != "text" and values[item.name] != item.default:
-                name = item.name.replace("_", "-")
-                raise ValueError(f"a recipe says all of the child: {name} cannot stand beside it")
+            if item.name not in ("text", "text_field") and values[item.name] != item.default:
+                raise ValueError(f"--recipe fixes everything about the child; drop {item.flag}")
 
     def _healed(self, progress: Progress) -> CarvingReport:
         """Return the report of a child that is healed too."""
@@ -435,9 +434,10 @@ class CarvingReport(Report):
 
     def _rebuilding(self) -> str:
         line = f"zerolm carve {shlex.quote(self.parent)} --recipe recipe.json --out child"
-        text, like = self.run.configuration.get("text"), self.run.configuration.get("like")
+        text, field, like = (self.run.configuration.get(name) for name in ("text", "text_field", "like"))
         by_loss = self.stream is not None and self.stream.basis == "loss"
         merges = self.experts is not None and self.experts.merge != "none"
         if by_loss or merges or (self.repair != "none" and (text or self.losses)):
             line += f" --text {shlex.quote(str(text)) if text else 'FILE'}"
+            line += f" --text-field {shlex.quote(field)}" if field else ""
         return line + (f" --like {like}" if like else "")

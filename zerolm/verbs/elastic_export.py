@@ -14,9 +14,10 @@ from zerolm.settings.request import Request, part, setting
 from zerolm.show.charts import Heat, curve
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import show_amount, show_cost
+from zerolm.text.defaults import text_field
 from zerolm.verbs.elastic_shared import StepSettings, TeacherSettings, supernet
 from zerolm.verbs.report import Report, run_of
-from zerolm.verbs.shared import needing_torch
+from zerolm.verbs.shared import field_read, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.supernets.export import Exported, ExportRequest
@@ -65,6 +66,7 @@ class ExportPathSettings(Request):
     text: str | None = setting(
         "path", None, "train on this text; else on that of the supernet", metavar="TEXT"
     )
+    text_field: str | None = text_field()
     teaching: TeacherSettings = part(TeacherSettings)
     steps: StepSettings = part(StepSettings)
     out: str = setting(
@@ -74,7 +76,10 @@ class ExportPathSettings(Request):
 
     def run(self, progress: Progress = silent) -> PathReport:
         choices = choices_in(Path(self.path))
-        with needing_torch("supernets are networks", "train"):
+        with (
+            needing_torch("supernets are networks", "train"),
+            field_read(self.text_field, self.text or "its own"),
+        ):
             from zerolm.supernets.export import export
             from zerolm.training.processes import device_for
             from zerolm.training.request import Execution

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import Request, argument, part, setting
+from zerolm.text.defaults import text_field
 from zerolm.verbs.report import run_of
-from zerolm.verbs.shared import Conditions, budgets, limits, needing_torch
+from zerolm.verbs.shared import Conditions, budgets, field_read, limits, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.verbs.search_report import SupernetSearchReport
@@ -43,6 +44,7 @@ class SupernetSearchSettings(Request):
     text: str | None = setting(
         "path", None, "the text that losses are of; else that it was trained on", metavar="TEXT"
     )
+    text_field: str | None = text_field()
     sequences: int = setting("integer", 32, "sequences that judge a path", low=1, high=1 << 20)
     top: int = setting("integer", 10, "how many paths to list", group="Search", low=1, high=1000)
     method: str = setting(
@@ -56,7 +58,10 @@ class SupernetSearchSettings(Request):
     seed: int = setting("integer", 0, "seed of the methods that draw", low=0, high=2**32 - 1)
 
     def run(self, progress: Progress = silent) -> SupernetSearchReport:
-        with needing_torch("supernets are networks", "train"):
+        with (
+            needing_torch("supernets are networks", "train"),
+            field_read(self.text_field, self.text or "its own"),
+        ):
             from zerolm.io.files import cache_folder
             from zerolm.solvers.evolution import Evolution
             from zerolm.supernets.search import ElasticSearch, search_supernet

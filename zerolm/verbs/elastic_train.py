@@ -14,9 +14,10 @@ from zerolm.settings.request import Request, argument, by_name, options_of, part
 from zerolm.show.charts import Heat, curve
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, show_amount
+from zerolm.text.defaults import text_field
 from zerolm.verbs.elastic_shared import StepSettings, TeacherSettings
 from zerolm.verbs.report import Report, run_of
-from zerolm.verbs.shared import needing_torch
+from zerolm.verbs.shared import field_read, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.supernets.learner import Growth
@@ -86,6 +87,7 @@ class TrainSupernetSettings(Request):
         "path", REQUIRED, "text to train on: a file, a folder, or owner/name of the hub", group="Text",
         metavar="TEXT",
     )  # fmt: skip
+    text_field: str | None = text_field()
     tokens: int = setting("integer", REQUIRED, "tokens to train on, over all epochs", low=1, high=1 << 50)
     tokenizer: str | None = setting(
         "path", None, "folder of a tokenizer; else the teacher's, or one is trained on the text",
@@ -102,7 +104,7 @@ class TrainSupernetSettings(Request):
 
     def run(self, progress: Progress = silent) -> SupernetReport:
         settings = self._of_space()
-        with needing_torch("supernets are trained", "train"):
+        with needing_torch("supernets are trained", "train"), field_read(self.text_field, self.text):
             from zerolm.supernets.train import train_supernet
 
             def finish(folder: Path, trained: TrainedSupernet) -> None:

@@ -16,7 +16,7 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Shee
 from zerolm.show.text import show_amount
 from zerolm.text import defaults
 from zerolm.verbs.report import Report, run_of
-from zerolm.verbs.shared import like, needing_torch, read_like
+from zerolm.verbs.shared import field_read, like, needing_torch, read_like
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ class EvalSettings(Request):
         "text that neither of them has been fitted to, or texts of several domains: code=FILE,chat=FOLDER",
         group="Text",
     )
+    text_field: str | None = defaults.text_field()
     data: str | None = setting(
         "path",
         None,
@@ -137,7 +138,7 @@ class EvalSettings(Request):
 
     def run(self, progress: Progress = silent) -> EvaluationReport:
         self._check()
-        with read_like(self.like):
+        with read_like(self.like), field_read(self.text_field, self.text):
             return self._judged(progress)
 
     def _judged(self, progress: Progress) -> EvaluationReport:
@@ -170,7 +171,7 @@ class EvalSettings(Request):
         if self.text is None and self.data is None and not self.tasks:
             raise ValueError("nothing says what to evaluate on: give --text FILE, --tasks TASKS, or both")
         if self.beside is not None and not self.beside:
-            raise ValueError("beside names no folder; leave it out, or name one")
+            raise ValueError("--beside names no folder: leave it out, or name one")
         if self.beside and self.text is None and self.data is None:
             raise ValueError("--beside compares on a text: give --text FILE too")
         if self.loops and self.text is None:

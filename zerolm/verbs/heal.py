@@ -15,7 +15,7 @@ from zerolm.show.charts import Level, Linked, curve
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, sentence, show_amount
 from zerolm.verbs.report import Report, run_of
-from zerolm.verbs.shared import needing_torch
+from zerolm.verbs.shared import field_read, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.healing.result import Healed
@@ -66,7 +66,9 @@ class HealSettings(Request):
     force: bool = setting("flag", False, "replace that folder, and an unfinished run of it")
 
     def run(self, progress: Progress = silent) -> HealingReport:
-        with needing_torch("healing trains networks", "train"):
+        texts = self.request.texts
+        is_read = field_read(texts.field, ",".join(texts.sources))
+        with needing_torch("healing trains networks", "train"), is_read:
             from zerolm.carving.request import Destination
             from zerolm.healing.heal import heal
 

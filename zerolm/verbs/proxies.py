@@ -11,8 +11,9 @@ from zerolm.settings import REQUIRED
 from zerolm.settings.compute import RunningRequest
 from zerolm.settings.kinds import absolute
 from zerolm.settings.request import Request, argument, part, setting, values_of
+from zerolm.text.defaults import text_field
 from zerolm.verbs.report import run_of
-from zerolm.verbs.shared import backend, data, metric, needing_torch
+from zerolm.verbs.shared import backend, data, field_read, metric, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.verbs.proxies_report import ProxiesReport
@@ -75,6 +76,7 @@ class ProxiesSettings(Request):
         metavar="FILE|random",
         group="What they read",
     )
+    text_field: str | None = text_field()
     batch: int = setting("integer", 64, "sequences, or images", low=1, high=1 << 24)
     length: int = setting("integer", 128, "tokens of each sequence", low=1, high=1 << 24)
     micro_batches: int = setting("integer", 8, "equal parts of the batch", low=1, high=1 << 24)
@@ -91,7 +93,8 @@ class ProxiesSettings(Request):
             from zerolm.zero_cost.measure import measure
         from zerolm.verbs.proxies_report import ProxiesReport
 
-        result = measure(self.target, self._request(), progress=progress)
+        with field_read(self.text_field, self.text):
+            result = measure(self.target, self._request(), progress=progress)
         report = ProxiesReport.from_json(result.to_json())
         return replace(report, run=run_of(self, **self._repeatable()))
 

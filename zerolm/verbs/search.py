@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.progress import Progress, silent
 from zerolm.settings.request import Request, argument, part, setting
-from zerolm.verbs.shared import Conditions, budgets
+from zerolm.text.defaults import text_field
+from zerolm.verbs.shared import Conditions, budgets, field_read
 from zerolm.verbs.training_budgets import TrainingBudgets
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ class SearchSettings(Request):
         ("zerolm search llama --max-params 125M --max-kv-bytes 32MB --context 2048", "two budgets at once"),
         ("zerolm search gpt2 --max-params 40M --score zerolm --alpha 1.1", "another score, with its option"),
         ("zerolm search --baseline SmolLM2-135M --context 2048", "better than a known model, at its costs"),
+        (
+            "zerolm search --baseline SmolLM2-135M --max-params 0.8x",
+            "the best of four fifths its size",
+        ),
         (
             "zerolm search llama --max-params 60M --max-macs 60M --vocabularies 8192,16384,32768 --text TEXT",
             "the vocabulary, too",
@@ -74,7 +79,10 @@ class SearchSettings(Request):
         examples=("8192,16384,32768",),
     )
     text: str | None = setting("path", None, "the text that their tokenizers are trained on and judged by")
-    budgets: Any = part(budgets(("max", "min")), group="Budgets")
+    text_field: str | None = text_field()
+    budgets: Any = part(
+        budgets(("max", "min"), "amount", shares=", or 0.8x of the baseline's"), group="Budgets"
+    )
     training: TrainingBudgets = part(TrainingBudgets, group="Training")
     conditions: Conditions = part(Conditions, group="Conditions of the costs")
     score: str | None = setting(
@@ -108,23 +116,26 @@ class SearchSettings(Request):
         self._check()
         from zerolm.verbs.search_run import run_search
 
-        return run_search(self, progress)
+        with field_read(self.text_field, self.text):
+            return run_search(self, progress)
 
     def _check(self) -> None:
         """Raise ``ValueError`` where settings contradict each other."""
         if self.space is None and self.baseline is None:
             raise ValueError("no space is named; `zerolm spaces` lists them")
         if self.within is not None and self.baseline is None:
-            raise ValueError("within says how near a baseline: give baseline too")
+            raise ValueError("--within is a distance from a baseline: give --baseline MODEL too")
         if (self.vocabularies is None) != (self.text is None):
-            raise ValueError("vocabularies are judged by a text: give both, or neither")
+            raise ValueError(
+                "--vocabularies are compared on a text: give --vocabularies and --text, or neither"
+            )
         if self.vocabularies and (self.baseline is not None or self.further.get("vocab") is not None):
-            other = "the baseline" if self.baseline is not None else "vocab"
-            raise ValueError(f"{other} says what the vocabulary is: leave it out, or vocabularies")
+            other = "--baseline" if self.baseline is not None else "--vocab"
+            raise ValueError(f"{other} fixes the vocabulary: leave it out, or --vocabularies")
         sources = [name for name in SOURCES if getattr(self, name) is not None]
         if len(sources) > 1:
-            raise ValueError(f"{' and '.join(sources)} each say what to maximise; give one of them")
+            raise ValueError(f"--{' and --'.join(sources)} each specify what to maximise: give one of them")
         if self.vocabularies and self.training.is_bounded:
-            raise ValueError("budgets of training are of one vocabulary: leave them out, or vocabularies")
+            raise ValueError("budgets of training are for one vocabulary: leave them out, or --vocabularies")
         if self.metric is not None and self.labels is None:
-            raise ValueError("metric says which result of the labels counts: give labels too")
+            raise ValueError("--metric names a result of the labels: give --labels FILE too")

@@ -16,7 +16,7 @@ from zerolm.settings import Setting, nearest, setting_of, shown
 from zerolm.solvers import Infeasible, search
 from zerolm.solvers.result import SearchResult, VocabularyChoice
 from zerolm.spaces import SPACES, SearchSpace, make_space
-from zerolm.verbs.baseline import BaselineModel, baseline_of
+from zerolm.verbs.baseline import BaselineModel, amounts_of, baseline_of
 from zerolm.verbs.calibrate_report import attached, calibration_of
 from zerolm.verbs.report import run_of
 from zerolm.verbs.search_report import SearchReport
@@ -88,7 +88,8 @@ def _scope(
 
     And the baseline, with its costs as the search counts them.
     """
-    budgets = request.training.budgets(limits(request.budgets))
+    requested = limits(request.budgets)
+    budgets = request.training.budgets(amounts_of(requested, model))
     space = (
         model.space_with(settings, request.within, costs)
         if model
@@ -97,7 +98,9 @@ def _scope(
     costs = request.training.costs(costs, space.name, space.settings.get("vocab"))
     if model:
         model = model.with_costs(costs)
-        budgets = model.budgets(budgets)
+        budgets = model.budgets(
+            budgets, [name for name, value in requested.items() if isinstance(value, str)]
+        )
     return Scope(space, budgets, costs), model
 
 

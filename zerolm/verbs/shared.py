@@ -11,6 +11,7 @@ from zerolm.settings import REQUIRED
 from zerolm.settings.budgets import budgets as budgets
 from zerolm.settings.budgets import limits as limits
 from zerolm.settings.request import setting, values_of
+from zerolm.text.defaults import RANDOM
 
 if TYPE_CHECKING:
     from zerolm.costs import CostModel
@@ -69,6 +70,17 @@ def read_like(name: str | None) -> Iterator[None]:
     if name is not None:
         described_family(name)
     with others_like(name):
+        yield
+
+
+@contextmanager
+def field_read(name: str | None, text: str | None) -> Iterator[None]:
+    """Within, the records of a text are read by this field; ``ValueError`` where there is no text."""
+    from zerolm.text.record_texts import reading_field
+
+    if name is not None and text in (None, RANDOM):
+        raise ValueError("--text-field names a field of the records of a text: give --text FILE too")
+    with reading_field(name):
         yield
 
 

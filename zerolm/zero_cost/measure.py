@@ -31,6 +31,7 @@ from zerolm.spaces import make_space, space_names
 from zerolm.text.batches import TokenSource, stock_source
 from zerolm.text.defaults import TOKENIZER_FILES
 from zerolm.text.documents import read_text
+from zerolm.text.encoding import chat_renderer
 from zerolm.zero_cost.candidates import Candidate
 from zerolm.zero_cost.job import evaluate
 from zerolm.zero_cost.request import MAX_VOCABULARY, USUAL_REQUEST, ProxyRequest, Selection
@@ -154,9 +155,9 @@ def _model(folder: Path, job: _Job) -> ProxyRun:
     request.networks.check_for("model")
     vocabulary = read_object(folder, "config.json").get("vocab_size")
     if request.text != "random" and any((folder / name).is_file() for name in TOKENIZER_FILES):
-        text = read_text(Path(request.text))
         with one_line(f"the tokenizer of {str(folder)!r}"):
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        text = read_text(Path(request.text), chat_renderer(tokenizer))
         source = stock_source(tokenizer, text)
     else:
         source = request.source(vocabulary if type(vocabulary) is int else MAX_VOCABULARY)

@@ -27,6 +27,7 @@ from zerolm.carving.evaluation.same_size import (
 )
 from zerolm.carving.evaluation.text_judge import JudgeRequest, TextJudge
 from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import MAX_RECIPE_BYTES, read_recipe
 from zerolm.carving.width.narrowing import Width
 from zerolm.carving.width.weights_basis import weights_channels
@@ -35,6 +36,7 @@ from zerolm.checkpoints.gguf.configuration import has_experts
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
+from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 from zerolm.networks.compute import Compute, compute, put_on
@@ -239,6 +241,7 @@ def opened_alone(
     """
     ours, theirs = _opened_child(child, packed=packed), Checkpoint.open(parent, packed=packed)
     _check_same_kind(ours, theirs)
+    _check_not_exchanged(ours, theirs)
     sizes = ours.layout.hidden, theirs.layout.hidden
     if not is_decoder(theirs) and sizes[0] != sizes[1]:
         raise ValueError(f"embeddings of {sizes[0]} and {sizes[1]} dimensions cannot be compared")
@@ -298,6 +301,21 @@ def _check_same_kind(ours: Checkpoint, theirs: Checkpoint) -> None:
     if is_decoder(ours) != is_decoder(theirs):
         kinds = f"{ours.family.name} and {theirs.family.name}"
         raise ValueError(f"a decoder and an encoder cannot be compared: {kinds}")
+
+
+def _check_not_exchanged(ours: Checkpoint, theirs: Checkpoint) -> None:
+    """Raise ``ValueError`` where a child is larger than its parent in its layers, or in tokens.
+
+    A child may have tokens of its own, unless its parent was carved itself.
+    """
+    body, whole = (costs_of(each, CostModel())["body_params"] for each in (ours, theirs))
+    is_carved = (theirs.root / "recipe.json").is_file()
+    if body > whole or (body == whole and ours.layout.vocab > theirs.layout.vocab and is_carved):
+        raise ValueError(
+            f"the child {str(ours.place)!r} is larger than its parent {str(theirs.place)!r} ({body:,} against "
+            f"{whole:,} body parameters, {ours.layout.vocab:,} against {theirs.layout.vocab:,} tokens): "
+            "exchange them"
+        )
 
 
 def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:

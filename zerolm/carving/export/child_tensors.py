@@ -136,13 +136,25 @@ class ChildTensor:
         """Yield the tensor as it is stored, some rows at a time."""
         child, dtype = self.child, self.info.dtype
         if self.source in child.new:
-            yield narrowed(child.new[self.source], dtype)
+            yield self._narrowed(child.new[self.source])
         elif child.maps and "hidden" in self.slot.axes:
             turned = self.slot.transposed
             for block in child.maps.blocks(self.role, self.slot.layer, self._taken(), dtype, turned=turned):
-                yield narrowed(block, dtype)
+                yield self._narrowed(block)
         else:
             yield from sliced(self.info, self.indices)
+
+    def _narrowed(self, values: NDArray[np.floating[Any]]) -> NDArray[Any]:
+        """Return new numbers as the tensor is stored; ``ValueError`` names it where its type ends before."""
+        remedy = "give --repair none, or save the parent in bfloat16 first"
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"the repaired {self.source!r} is not finite: its inputs are too large; {remedy}"
+            )
+        try:
+            return narrowed(values, self.info.dtype)
+        except ValueError as error:
+            raise ValueError(f"the repaired {self.source!r} cannot be stored: {error}; {remedy}") from None
 
     def _taken(self) -> NDArray[Any]:
         """Return the kept part of the parent's tensor, raw; mapped where all is kept."""

@@ -58,6 +58,7 @@ class JudgingRequest:
         "path", None, "of decoders perplexity, bits a byte and KL to the parent; of encoders 1 - cosine",
         metavar="FILE",
     )  # fmt: skip
+    text_field: str | None = defaults.text_field()
     data: str | None = setting(
         "path", None, "table with text and label, for accuracy: the parent classifies", metavar="ROWS.csv"
     )

@@ -8,8 +8,10 @@ shorter contexts, which is part of what it costs.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,8 +35,11 @@ from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.opener import is_decoder, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
 from zerolm.text.calibration import longest_line
-from zerolm.text.documents import documents
-from zerolm.text.encoding import separator
+from zerolm.text.documents import documents, read_text
+from zerolm.text.encoding import chat_renderer, separator
+from zerolm.text.record_texts import Render
+from zerolm.text.records import holds_records
+from zerolm.text.unpacked_files import PACKED
 
 LOSS_TOKENS: Final = 1 << 14
 """About so many tokens of a text tell what a vocabulary loses."""
@@ -63,7 +68,7 @@ class TokenLosses:
         length = longest_line(checkpoint, length)
         count = max(8, LOSS_TOKENS // length)
         size = length * CHARACTERS
-        stretches = stretches_of(text, count, size)
+        stretches = stretches_of(text, count, size, chat_renderer(stock_tokenizer(checkpoint.folder)))
         if not is_decoder(checkpoint):
             lines = (line.strip() for part in stretches for line in part.splitlines())
             stretches = [line for line in lines if line][: 4 * count]
@@ -195,17 +200,20 @@ def _windows(ids: Ints, length: int) -> Iterator[Ints]:
         yield ids[first : first + length]
 
 
-def stretches_of(text: str, count: int, size: int) -> list[str]:
+def stretches_of(text: str, count: int, size: int, render: Render | None = None) -> list[str]:
     """Return at most so many stretches of a text, of about ``size`` characters, evenly from all of it.
 
-    Each begins with a line and ends with one, or with a word. ``text`` is a file of any size, or a folder.
+    Each begins with a line and ends with one, or with a word. ``text`` is a file of any size, or a folder;
+    ``render`` gives the text of messages.
     """
     file = Path(text)
-    if not file.is_file():
-        few = (document.content for document, _ in zip(documents(text), range(count), strict=False))
+    is_unpacked = holds_records(file) or file.suffix.lower() == PACKED
+    if not file.is_file() and not (file.exists() and is_unpacked):
+        few = (document.content for document, _ in zip(documents(text, render), range(count), strict=False))
         return [_beginning(content, size) for content in few if content.strip()]
-    length, parts = file.stat().st_size, list[str]()
-    with file.open("rb") as opened:
+    parts = list[str]()
+    with io.BytesIO(read_text(file, render).content.encode()) if is_unpacked else file.open("rb") as opened:
+        length = opened.seek(0, os.SEEK_END)
         for step in range(count):
             start = step * max(0, length - 2 * size) // max(1, count - 1)
             opened.seek(start)

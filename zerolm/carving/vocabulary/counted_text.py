@@ -18,10 +18,13 @@ from zerolm.io.cache import ArrayCache
 from zerolm.io.files import sha256_of
 from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
 from zerolm.progress import Progress, silent
-from zerolm.text.documents import documents
+from zerolm.text.documents import check_plain, documents
+from zerolm.text.encoding import chat_renderer
+from zerolm.text.record_texts import Render
+from zerolm.text.records import holds_records
+from zerolm.text.unpacked_files import blocks
 
 COUNTS_VERSION: Final = 1
-READ_BYTES: Final = 1 << 20
 PIECE: Final = 1 << 16
 """Characters at most, about, that are encoded as one text."""
 AT_ONCE: Final = 32
@@ -41,8 +44,9 @@ def token_counts_of(files: TokenizerFiles, source: str, progress: Progress = sil
     counts = np.zeros(rows, np.int64)
     add(counts, tokenizer, list(_around(files)))
     file = Path(source)
-    if not file.is_file():
-        for pieces in _batches(_texts(source), by_line):
+    if not file.is_file() or holds_records(file):
+        render = chat_renderer(stock_tokenizer(files.folder))
+        for pieces in _batches(_texts(source, render), by_line):
             add(counts, tokenizer, pieces)
         return counts
     key = hashlib.sha256(tokenizer.to_str().encode()).hexdigest(), sha256_of(file), rows, by_line
@@ -82,22 +86,22 @@ def add(counts: Ints, tokenizer: Any, pieces: list[str]) -> None:
 
 def streamed(file: Path) -> Iterator[str]:
     """Yield a file of UTF-8 in pieces; ``ValueError`` where it is none, by the byte that is wrong."""
-    decoder, left, start = codecs.getincrementaldecoder("utf-8")(), "", 0
-    with file.open("rb") as opened:
-        while block := opened.read(READ_BYTES):
-            try:
-                text = decoder.decode(block)
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{file} is not text in UTF-8: byte {start + error.start} is wrong"
-                ) from None
-            start = opened.tell() - len(decoder.getstate()[0])
-            if "\0" in text:
-                raise ValueError(f"{file} is not text: it holds zero bytes")
-            *whole, left = _parted(left + text)
-            yield from whole
-        if decoder.getstate()[0]:
-            raise ValueError(f"{file} is not text in UTF-8: byte {start} is wrong")
+    decoder, left, start, size = codecs.getincrementaldecoder("utf-8")(), "", 0, 0
+    for block in blocks(file):
+        try:
+            text = decoder.decode(block)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file} is not text in UTF-8: byte {start + error.start} is wrong") from None
+        if not size:
+            check_plain(file, text)
+        size += len(block)
+        start = size - len(decoder.getstate()[0])
+        if "\0" in text:
+            raise ValueError(f"{file} is not text: it holds zero bytes")
+        *whole, left = _parted(left + text)
+        yield from whole
+    if decoder.getstate()[0]:
+        raise ValueError(f"{file} is not text in UTF-8: byte {start} is wrong")
     yield from filter(None, [left])
 
 
@@ -113,8 +117,8 @@ def _parted(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _texts(source: str) -> Iterator[str]:
-    for document in documents(source):
+def _texts(source: str, render: Render) -> Iterator[str]:
+    for document in documents(source, render):
         yield from _parted(document.content)
 
 

@@ -199,6 +199,11 @@ def _within(
 ) -> Verified:
     difference, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
     rounding = LOGIT_ROUNDING.get(LlamaFileType(int(opened.metadata["general.file_type"])), COARSELY)
+    if not bool(ours.isfinite().all()) and bool(theirs.isfinite().all()):
+        raise ValueError(
+            f"llama.cpp's {sent} are not finite, the carved parent's are: its products of F16 matrices take "
+            f"activations in float16, which ends at 65,504; save the parent in bfloat16 first"
+        )
     if not difference <= max(tolerance, rounding * largest):
         raise ValueError(f"llama.cpp's {sent} differ from {whose} by {difference:.3g}")
     return Verified(difference, difference / max(largest, 1e-12))

@@ -1,0 +1,109 @@
+"""Messages name settings as the user gave them: flags of a command line, keys of a file and of Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import Zerolm
+
+import zerolm as package
+from zerolm.settings.messages import called, called_as, nearest
+from zerolm.settings.units import BYTES, parse_amount
+
+CALLS: dict[str, tuple[tuple[str, ...], str]] = {
+    "amount": (("search", "llama", "--max-params", "many"), "zerolm: --max-params must be a number"),
+    "option of a space": (("search", "llama", "--heads-per-kv", "many"), "--heads-per-kv must consist"),
+    "option of a score": (
+        ("search", "llama", "--max-params", "40M", "--score", "zerolm", "--alpha", "much"),
+        "--alpha must be a number",
+    ),
+    "one word": (("search", "llama", "--top", "many"), "zerolm: --top must be a number"),
+    "a word of Python": (("carve", "x", "--for", "long"), "zerolm: --for must be a number with a unit"),
+    "budget": (("search", "llama", "--max-params", "3"), "--max-params 3 would have to be at least"),
+    "missing flag": (("calibrate",), "zerolm: calibrate needs --labels: "),
+    "missing argument": (("carve",), "zerolm: carve needs PARENT: "),
+    "without a value": (("calibrate", "--labels"), "zerolm: --labels needs a value after it\n"),
+    "value of a switch": (("calibrate", "--force=1"), "zerolm: --force is a switch and takes no value\n"),
+    "one too many": (("calibrate", "x.csv"), "calibrate takes no further argument 'x.csv': give it after"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_command_line_has_flags(name: str, zerolm: Zerolm) -> None:
+    arguments, words = CALLS[name]
+    ran = zerolm(*arguments)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert words in ran.err, ran.err
+
+
+def test_keys_of_a_file_stay(zerolm: Zerolm, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("space: llama\nmax_params: many\n")
+    assert "zerolm: max_params must be a number" in zerolm("search", "--config", str(file)).err
+    assert "zerolm: --max-params must be" in zerolm(
+        "search", "--config", str(file), "--max-params", "few"
+    ).err  # fmt: skip
+    file.write_text("space: llama\nmax_prams: 1M\n")
+    ran = zerolm("search", "--config", str(file))
+    assert "did you mean 'max_params'? the nearest of " in ran.err
+    assert ran.err.count(",") == 2
+
+
+def test_python_has_its_names() -> None:
+    with pytest.raises(ValueError, match=r"^max_params must be a number"):
+        package.search("llama", max_params="many")
+    with pytest.raises(ValueError, match=r"^calibrate needs labels: "):
+        package.calibrate(None)
+
+
+def test_names_within_quotes_and_paths_stay() -> None:
+    texts = ["'max_params'", "my/max_params", "max_params.json", "xmax_params", "`max_params`", "max_params="]
+    with called_as({"max_params": "--max-params"}):
+        assert called("max_params") == "--max-params"
+        assert called("for_") == "for"
+    for text in texts:
+        with pytest.raises(ValueError) as raised, called_as({"max_params": "--max-params"}):  # noqa: PT011
+            raise ValueError(f"{text} and max_params 3")
+        assert str(raised.value) == f"{text} and --max-params 3"
+    assert called("max_params") == "max_params"
+
+
+@given(st.lists(st.text("abcdef_", min_size=1), max_size=60, unique=True), st.text("abcdef_", min_size=1))
+def test_few_names_are_listed_and_three_of_many(names: list[str], name: str) -> None:
+    message = nearest(name, names)
+    if len(names) <= 16:
+        assert message.endswith(f" there are {', '.join(names) or 'none'}")
+    else:
+        listed = message.partition(" are ")[2].split(", ")
+        assert len(listed) == 3
+        assert {each.strip("'") for each in listed} <= set(names)
+    assert (f"did you mean {name!r}?" in message) == (name in names)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 999), st.sampled_from(sorted(unit for unit in BYTES if unit)))
+def test_sizes_are_rounded_down_to_whole_bytes(whole: int, part: int, unit: str) -> None:
+    scale = BYTES[unit]
+    if scale == 1:
+        return
+    size = parse_amount("max_weight_bytes", f"{whole}.{part:03}{unit}")
+    assert size == (1000 * whole + part) * scale // 1000
+    assert parse_amount("--memory", f"{whole}.{part:03} {unit.upper()}") == size
+
+
+@pytest.mark.parametrize("text", ["1.5", "1.5B", "2.4MiBs", "3 M"])
+def test_no_parts_of_bytes(text: str) -> None:
+    with pytest.raises(ValueError, match="max_weight_bytes"):
+        parse_amount("max_weight_bytes", text)
+
+
+def test_sizes_as_they_are_typed(zerolm: Zerolm) -> None:
+    bounds: list[Any] = []
+    for size in ("2.4MiB", "2516582"):
+        ran = zerolm("search", "llama", "--max-weight-bytes", size)
+        assert "--max-weight-bytes 2516582 would have to be" in ran.err
+        bounds.append(ran.err)
+    assert bounds[0] == bounds[1]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from gguf import GGMLQuantizationType, LlamaFileType
+from gguf import GGMLQuantizationType
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedTokenizerBase
@@ -17,10 +17,11 @@ from transformers import PreTrainedTokenizerBase
 from zerolm.carving.export.verify import Verified
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.same_tokens import compare_tokens, loses_accents, opened_by_llama_cpp, require
+from zerolm.checkpoints.weight_types import BY_NUMBER
 from zerolm.networks.pooling import MEAN, TokenPooling
 
 CHECKED_LENGTH: Final = 32
-LOGIT_ROUNDING: Final = {LlamaFileType.ALL_F32: 0.0, LlamaFileType.MOSTLY_F16: 4e-3}
+HALVES: Final = 4e-3
 """The error, of the largest output, of readers that round to 16 bits what they multiply by weights."""
 NOT_COMPARED: Final = (
     "llama.cpp takes accents away in its own way from Hangul and from Indic vowel signs, whose tokens may be "
@@ -57,7 +58,7 @@ def check(
                 lambda text: [int(token) for token in tokenizer(text)["input_ids"]],
                 tokenizer.get_added_vocab().items(),
             )
-        proof = _compare_outputs(opened, reference, tolerance)
+        proof = _compare_outputs(opened, reference, tolerance, rounding_of(file))
         if tokenizer is not None and loses_accents(opened):
             proof = replace(proof, note=NOT_COMPARED)
     finally:
@@ -120,7 +121,17 @@ def _open(file: Path) -> Any:
     return opened_by_llama_cpp(file, **settings)
 
 
-def _compare_outputs(opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float) -> Verified:
+def rounding_of(file: Path) -> float:
+    """Return the error, of the largest output, that rounding explains beside the types of a file."""
+    types = {BY_NUMBER[number].name for number in read_gguf_header(file).types.values()}
+    if types <= {"F32"}:
+        return 0.0
+    return HALVES if types <= {"F32", "F16"} else COARSELY
+
+
+def _compare_outputs(
+    opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float, rounding: float
+) -> Verified:
     """Return how far logits, or states, are from the reference's on random tokens."""
     ids = _random_tokens(opened)
     sent = "states" if opened.context_params.embeddings else "logits"
@@ -132,7 +143,7 @@ def _compare_outputs(opened: Any, reference: Callable[[Tensor], Tensor], toleran
         ours = torch.from_numpy(opened.scores[: len(ids)].copy())  # (length, vocab)
     with torch.no_grad():
         theirs = reference(torch.tensor([ids]))[0].float()
-    return _within(opened, sent, ours, theirs, tolerance)
+    return _within(sent, ours, theirs, tolerance, rounding)
 
 
 def _with_embedding(
@@ -151,7 +162,7 @@ def _with_embedding(
             states = reference(torch.tensor([ids])).float()
         theirs = pooling(states, torch.ones(states.shape[:2]))[0]
         ours, theirs = (functional.normalize(each, dim=0) for each in (ours, theirs))
-        far = _within(opened, "embeddings", ours, theirs, tolerance).difference
+        far = _within("embeddings", ours, theirs, tolerance, rounding_of(file)).difference
         return replace(proof, embeddings=far, by="llama.cpp")
     finally:
         opened.close()
@@ -164,9 +175,8 @@ def _random_tokens(opened: Any) -> list[int]:
     return ids
 
 
-def _within(opened: Any, sent: str, ours: Tensor, theirs: Tensor, tolerance: float) -> Verified:
+def _within(sent: str, ours: Tensor, theirs: Tensor, tolerance: float, rounding: float) -> Verified:
     difference, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
-    rounding = LOGIT_ROUNDING.get(LlamaFileType(int(opened.metadata["general.file_type"])), COARSELY)
     if not difference <= max(tolerance, rounding * largest):
         raise ValueError(f"llama.cpp's {sent} differ from the carved parent's by {difference:.3g}")
     return Verified(difference, difference / max(largest, 1e-12))

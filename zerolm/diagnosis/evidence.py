@@ -81,7 +81,7 @@ class Evidence:
 
 
 def gather(folder: Path) -> Evidence:
-    """Look at a folder, opening no pickle and running no code; ``ValueError`` where there is none."""
+    """Look at a folder, opening no pickle and running no code; ``ValueError`` where it is no checkpoint."""
     if not folder.is_dir():
         kind = "is a file; name the folder that holds it" if folder.exists() else "does not exist"
         raise ValueError(f"{str(folder)!r} {kind}")
@@ -93,7 +93,7 @@ def gather(folder: Path) -> Evidence:
     if family and tensors:
         layout, layout_flaw = tried(partial(Layout.of, family, config or {}, tensors))
     named = any((folder / name).exists() for name in (SINGLE, INDEX))
-    return Evidence(
+    evidence = Evidence(
         folder,
         config or {},
         tensors,
@@ -104,6 +104,10 @@ def gather(folder: Path) -> Evidence:
         ggufs=_names(folder, "*.gguf"),
         stray=() if named else _names(folder, "*.safetensors"),
     )
+    weights = named or evidence.pickles or evidence.ggufs or evidence.stray
+    if not weights and not (folder / "config.json").exists():
+        raise ValueError(f"{str(folder)!r} is no checkpoint: it has neither config.json nor weights")
+    return evidence
 
 
 def _names(folder: Path, *patterns: str) -> tuple[str, ...]:

@@ -25,8 +25,14 @@ BYTES_A_SECOND: Final = 20 << 20
 """How long opening may take: this, and the time to read the weights at that speed."""
 OPENING_MEMORY: Final = 4 << 30
 """Bytes that opening may take beside three times the weights."""
-NEEDED: Final = {"transformers": ("torch", "transformers"), "configuration": ("torch", "transformers")}
+NEEDED: Final = {
+    "transformers": ("torch", "transformers"),
+    "configuration": ("torch", "transformers"),
+    "onnx": ("torch", "transformers", "onnxruntime", "onnxscript"),
+}
 NEEDED_BY_GGUF: Final = ("llama_cpp",)
+ONNX_ROUNDING: Final = 1e-3
+"""The difference of outputs that rounding explains, of the largest one."""
 QUIET: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -45,6 +51,8 @@ def is_installed(how: str) -> bool:
 
 def attempt(how: str, path: Path, seconds: float = OPENING_SECONDS) -> Opened:
     """Open a folder by ``transformers`` (or its ``configuration`` alone), or a file by ``llama.cpp``.
+
+    By ``onnx`` a folder is exported to a file that is then deleted.
 
     It may take so many ``seconds``, and more where there is much to read.
     """
@@ -75,6 +83,14 @@ def with_transformers(folder: Path) -> Opened:
     """The stock class, from safetensors, running no code of the folder."""
     import transformers
 
+    name, _, report = _stock_model(folder, "auto")
+    return judged(f"{name} of transformers {transformers.__version__}", report)
+
+
+def _stock_model(folder: Path, dtype: Any) -> tuple[str, Any, Mapping[str, Any]]:
+    """Return the name of the stock class, the model in the folder, and what its loader reports."""
+    import transformers
+
     from zerolm.networks.opener import stored_model
 
     config = _configuration(folder)
@@ -82,8 +98,7 @@ def with_transformers(folder: Path) -> Opened:
     kind = getattr(transformers, name, None) if name.isidentifier() else None
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         kind, name = transformers.AutoModel, "AutoModel"
-    _, report = stored_model(folder, kind, config=config, dtype="auto")
-    return judged(f"{name} of transformers {transformers.__version__}", report)
+    return name, *stored_model(folder, kind, config=config, dtype=dtype)
 
 
 def judged(what: str, report: Mapping[str, Any]) -> Opened:
@@ -129,10 +144,30 @@ def with_llama_cpp(file: Path) -> Opened:
     return Opened(OPENS, (f"loaded by llama-cpp-python {llama_cpp.__version__}, one token run through it",))
 
 
+def with_onnx(folder: Path) -> Opened:
+    """An export to ONNX by torch, which ONNX Runtime runs beside it."""
+    import onnxruntime
+    import torch
+
+    from zerolm.diagnosis.onnx_export import NotExported, difference
+
+    _, model, _ = _stock_model(folder, torch.float32)
+    exporter = f"torch {torch.__version__}"
+    try:
+        far = difference(model)
+    except NotExported as error:
+        return Opened(UNKNOWN, (f"{exporter} does not export it: {error}",))
+    done = f"exported by {exporter}; outputs of onnxruntime {onnxruntime.__version__}"
+    if not far <= ONNX_ROUNDING:
+        return Opened(REFUSES, (f"{done} differ from those of torch by {far:.2g} of the largest",))
+    return Opened(OPENS, (f"{done} are those of torch within {far:.2g} of the largest",))
+
+
 OPENERS: Final[dict[str, Callable[[Path], Opened]]] = {
     "transformers": with_transformers,
     "configuration": with_configuration,
     "llama.cpp": with_llama_cpp,
+    "onnx": with_onnx,
 }
 
 

@@ -85,6 +85,8 @@ def gather(folder: Path) -> Evidence:
     if not folder.is_dir():
         kind = "is a file; name the folder that holds it" if folder.exists() else "does not exist"
         raise ValueError(f"{str(folder)!r} {kind}")
+    if not any(folder.iterdir()):
+        raise ValueError(f"{str(folder)!r} is an empty folder; a checkpoint has config.json and safetensors")
     config, config_flaw = tried(partial(read_object, folder, "config.json"))
     shards, weights_flaw = tried(partial(read_shards, folder))
     tensors = {name: tensor for shard in shards or () for name, tensor in shard.tensors.items()}
@@ -93,7 +95,7 @@ def gather(folder: Path) -> Evidence:
     if family and tensors:
         layout, layout_flaw = tried(partial(Layout.of, family, config or {}, tensors))
     named = any((folder / name).exists() for name in (SINGLE, INDEX))
-    evidence = Evidence(
+    return Evidence(
         folder,
         config or {},
         tensors,
@@ -104,10 +106,6 @@ def gather(folder: Path) -> Evidence:
         ggufs=_names(folder, "*.gguf"),
         stray=() if named else _names(folder, "*.safetensors"),
     )
-    weights = named or evidence.pickles or evidence.ggufs or evidence.stray
-    if not weights and not (folder / "config.json").exists():
-        raise ValueError(f"{str(folder)!r} is no checkpoint: it has neither config.json nor weights")
-    return evidence
 
 
 def _names(folder: Path, *patterns: str) -> tuple[str, ...]:

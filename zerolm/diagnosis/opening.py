@@ -83,14 +83,6 @@ def with_transformers(folder: Path) -> Opened:
     """The stock class, from safetensors, running no code of the folder."""
     import transformers
 
-    name, _, report = _stock_model(folder, "auto")
-    return judged(f"{name} of transformers {transformers.__version__}", report)
-
-
-def _stock_model(folder: Path, dtype: Any) -> tuple[str, Any, Mapping[str, Any]]:
-    """Return the name of the stock class, the model in the folder, and what its loader reports."""
-    import transformers
-
     from zerolm.networks.opener import stored_model
 
     config = _configuration(folder)
@@ -98,7 +90,8 @@ def _stock_model(folder: Path, dtype: Any) -> tuple[str, Any, Mapping[str, Any]]
     kind = getattr(transformers, name, None) if name.isidentifier() else None
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         kind, name = transformers.AutoModel, "AutoModel"
-    return name, *stored_model(folder, kind, config=config, dtype=dtype)
+    _, report = stored_model(folder, kind, config=config, dtype="auto")
+    return judged(f"{name} of transformers {transformers.__version__}", report)
 
 
 def judged(what: str, report: Mapping[str, Any]) -> Opened:
@@ -150,11 +143,13 @@ def with_onnx(folder: Path) -> Opened:
     import torch
 
     from zerolm.diagnosis.onnx_export import NotExported, difference
+    from zerolm.networks.opener import load_model
 
-    _, model, _ = _stock_model(folder, torch.float32)
+    classes = _configuration(folder).architectures or ()
+    predicts = any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in classes)
     exporter = f"torch {torch.__version__}"
     try:
-        far = difference(model)
+        far = difference(load_model(folder, predicts))
     except NotExported as error:
         return Opened(UNKNOWN, (f"{exporter} does not export it: {error}",))
     done = f"exported by {exporter}; outputs of onnxruntime {onnxruntime.__version__}"

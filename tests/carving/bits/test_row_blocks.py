@@ -22,6 +22,7 @@ import gguf
 from gguf_files import TYPES, quantised, read, written
 
 from zerolm.carving.bits.row_blocks import check_fit, fit_notes, in_blocks, rows_by_axis
+from zerolm.carving.export.gguf.check import COARSELY, rounding_beside
 from zerolm.carving.kept_units import dimensions
 from zerolm.carving.request import SizeRequest, WeightsRequest
 from zerolm.checkpoints import Checkpoint
@@ -198,3 +199,19 @@ def test_shares_leave_rows_that_fall_into_blocks(parents: Path, share: float, ki
     assert bool(notes) == (request.keep[kind] != share)
     every = SizeRequest.of({kind: share}, multiple_of=4)
     assert in_blocks(checkpoint, every) == ([], every)
+
+
+def test_few_quantised_matrices_explain_the_rounding_of_a_file(
+    parents: Path, zerolm: Zerolm, tmp_path: Path
+) -> None:
+    """Most matrices fit no blocks there, so that the file is mostly of another type."""
+    flags = ("--keep-hidden", "1", "--keep-heads", "1", "--keep-layers", "1", "--keep-ffn", "0.6")
+    text = ("--text", str(parents / "text.txt"), "--types", "Q4_0", "--max-weight-bytes", "0.94x")
+    ran = zerolm(
+        "carve", str(parents / "odd"), *FLAGS, *flags, *text, "--out", str(tmp_path / "child"), "--json"
+    )
+    assert ran.status == 0, ran.err
+    kinds = [row["type"] for row in json.loads(ran.out)["types"]]
+    assert 0 < kinds.count("Q4_0") < len(kinds) / 2
+    file = next((tmp_path / "child").glob("*.gguf"))
+    assert rounding_beside(file) == COARSELY

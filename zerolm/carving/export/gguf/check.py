@@ -58,7 +58,7 @@ def check(
                 lambda text: [int(token) for token in tokenizer(text)["input_ids"]],
                 tokenizer.get_added_vocab().items(),
             )
-        proof = _compare_outputs(opened, reference, tolerance, rounding_of(file))
+        proof = _compare_outputs(opened, reference, tolerance)
         if tokenizer is not None and loses_accents(opened):
             proof = replace(proof, note=NOT_COMPARED)
     finally:
@@ -121,17 +121,15 @@ def _open(file: Path) -> Any:
     return opened_by_llama_cpp(file, **settings)
 
 
-def rounding_of(file: Path) -> float:
-    """Return the error, of the largest output, that rounding explains beside the types of a file."""
+def rounding_beside(file: Path) -> float:
+    """Return the error, of the largest output, that rounding explains beside all types of a file."""
     types = {BY_NUMBER[number].name for number in read_gguf_header(file).types.values()}
     if types <= {"F32"}:
         return 0.0
     return HALVES if types <= {"F32", "F16"} else COARSELY
 
 
-def _compare_outputs(
-    opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float, rounding: float
-) -> Verified:
+def _compare_outputs(opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float) -> Verified:
     """Return how far logits, or states, are from the reference's on random tokens."""
     ids = _random_tokens(opened)
     sent = "states" if opened.context_params.embeddings else "logits"
@@ -143,7 +141,7 @@ def _compare_outputs(
         ours = torch.from_numpy(opened.scores[: len(ids)].copy())  # (length, vocab)
     with torch.no_grad():
         theirs = reference(torch.tensor([ids]))[0].float()
-    return _within(sent, ours, theirs, tolerance, rounding)
+    return _within(opened, sent, ours, theirs, tolerance)
 
 
 def _with_embedding(
@@ -162,7 +160,7 @@ def _with_embedding(
             states = reference(torch.tensor([ids])).float()
         theirs = pooling(states, torch.ones(states.shape[:2]))[0]
         ours, theirs = (functional.normalize(each, dim=0) for each in (ours, theirs))
-        far = _within("embeddings", ours, theirs, tolerance, rounding_of(file)).difference
+        far = _within(opened, "embeddings", ours, theirs, tolerance).difference
         return replace(proof, embeddings=far, by="llama.cpp")
     finally:
         opened.close()
@@ -175,8 +173,9 @@ def _random_tokens(opened: Any) -> list[int]:
     return ids
 
 
-def _within(sent: str, ours: Tensor, theirs: Tensor, tolerance: float, rounding: float) -> Verified:
+def _within(opened: Any, sent: str, ours: Tensor, theirs: Tensor, tolerance: float) -> Verified:
     difference, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
+    rounding = rounding_beside(Path(opened.model_path))
     if not difference <= max(tolerance, rounding * largest):
         raise ValueError(f"llama.cpp's {sent} differ from the carved parent's by {difference:.3g}")
     return Verified(difference, difference / max(largest, 1e-12))

@@ -206,10 +206,11 @@ def test_few_quantised_matrices_explain_the_rounding_of_a_file(
 ) -> None:
     """Most matrices fit no blocks there, so that the file is mostly of another type."""
     flags = ("--keep-hidden", "1", "--keep-heads", "1", "--keep-layers", "1", "--keep-ffn", "0.6")
-    text = ("--text", str(parents / "text.txt"), "--types", "Q4_0", "--max-weight-bytes", "0.94x")
-    ran = zerolm(
-        "carve", str(parents / "odd"), *FLAGS, *flags, *text, "--out", str(tmp_path / "child"), "--json"
-    )
+    command = ("carve", str(parents / "odd"), *FLAGS, *flags, "--text", str(parents / "text.txt"))
+    typed = (*command, "--types", "Q4_0", "--out", str(tmp_path / "child"), "--json", "--max-weight-bytes")
+    least = re.search("at least ([0-9,]+)", zerolm(*typed, "9000").err)
+    assert least is not None
+    ran = zerolm(*typed, least[1].replace(",", ""))
     assert ran.status == 0, ran.err
     kinds = [row["type"] for row in json.loads(ran.out)["types"]]
     assert 0 < kinds.count("Q4_0") < len(kinds) / 2

@@ -18,7 +18,17 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.parts import stem_of
 
-TYPES = {"Q8_0": 7, "Q4_0": 2, "MXFP4": 38}
+TYPES = {
+    "Q8_0": 7,
+    "Q4_0": 2,
+    "MXFP4": 38,
+    "Q2_K": 10,
+    "Q3_K": 12,
+    "Q4_K": 15,
+    "Q5_K": 17,
+    "Q6_K": 18,
+    "IQ4_XS": 30,
+}
 """The numbers that llama.cpp's quantiser has for types of whole files."""
 
 

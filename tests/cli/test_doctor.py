@@ -11,7 +11,7 @@ import pytest
 from tiny import saved
 
 from zerolm.diagnosis import examine
-from zerolm.diagnosis.opening import opened
+from zerolm.diagnosis.opening import is_installed, opened
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examine, "attempt", opened)
 
 
-RUNTIMES = ("transformers", "vLLM", "SGLang", "TensorRT-LLM", "MLX", "llama.cpp")
+RUNTIMES = (
+    *("transformers", "vLLM", "SGLang", "TensorRT-LLM", "MLX", "llama.cpp"),
+    *(["ONNX Runtime"] if is_installed("onnx") else []),
+)
 
 
 def test_a_line_for_each_runtime(zerolm: Callable[..., Any], tmp_path: Path) -> None:
@@ -55,9 +58,10 @@ def test_a_broken_folder_is_a_finding(zerolm: Callable[..., Any], tmp_path: Path
     assert zerolm("doctor", str(tmp_path)).out.count("cut off") == len(RUNTIMES)
 
 
-@pytest.mark.parametrize("name", ["absent", "file", "owner/model"])
+@pytest.mark.parametrize("name", ["absent", "file", "owner/model", "empty"])
 def test_what_is_no_folder(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    (tmp_path / "empty").mkdir()
     ran = zerolm("doctor", str(tmp_path / name))
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert name in ran.err

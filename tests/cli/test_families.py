@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from zerolm.diagnosis.runtimes import RUNTIMES
 from zerolm.families.known import FOLDER, families
 
 
@@ -35,11 +36,14 @@ def test_one_family_shows_all_that_its_document_says(name: str, zerolm: Callable
         (pattern.name, pattern.role, pattern.axes) for pattern in patterns
     ]
     assert shown["config"]["sizes"].keys() == family.config.sizes.keys()
-    assert shown["runtimes"].keys() == family.runtimes.keys()
+    assert shown["runtimes"].keys() == RUNTIMES.keys()
+    for runtime, listed in shown["runtimes"].items():
+        assert listed["lists"] == RUNTIMES[runtime].of_family(family)
+        assert listed["version"] == RUNTIMES[runtime].source.version
     ran = zerolm("families", name)
     assert ran.status == 0
     fields = [size.field for size in family.config.sizes.values() if size.field]
-    for word in (*fields, *family.config.flags, *family.config.only, *family.runtimes, *family.head_classes):
+    for word in (*fields, *family.config.flags, *family.config.only, *RUNTIMES, *family.head_classes):
         assert word in ran.out
     reasons = {kind: family.cut.note for kind in ("layers", "heads", "ffn")} | {
         "hidden": family.cut.hidden_note if family.tensors.body else family.cut.note

@@ -129,8 +129,8 @@ def test_runtimes_that_derive_the_head_size_of_a_qwen2(tmp_path: Path) -> None:
     found = verdicts(tmp_path)
     expected = {
         "transformers": OPENS,
-        "vLLM": UNKNOWN,
-        "SGLang": UNKNOWN,
+        "vLLM": REFUSES,
+        "SGLang": OPENS,
         "MLX": REFUSES,
         "llama.cpp": REFUSES,
     }
@@ -249,8 +249,10 @@ def test_a_configuration_without_bottom_is_given_to_no_library(
 
 
 def test_an_empty_folder_and_none(tmp_path: Path) -> None:
-    assert {verdict.verdict for verdict in diagnose(tmp_path).verdicts} == {REFUSES}
+    with pytest.raises(ValueError, match="is an empty folder; a checkpoint has"):
+        diagnose(tmp_path)
     (tmp_path / "file").write_text("")
+    assert {verdict.verdict for verdict in diagnose(tmp_path).verdicts} == {REFUSES}
     for name in ("file", "absent"):
         with pytest.raises(ValueError, match=f"{name}' (is a file|does not exist)"):
             diagnose(tmp_path / name)
@@ -358,7 +360,7 @@ def test_advice_names_sizes_that_do_not_fit(tmp_path: Path) -> None:
 NARROWED: dict[str, tuple[str, dict[str, str]]] = {
     "llama": ("llama", {"vLLM": OPENS, "SGLang": OPENS, "MLX": OPENS, "llama.cpp": UNKNOWN}),
     "mistral": ("mistral", {"vLLM": OPENS, "SGLang": OPENS, "MLX": OPENS, "llama.cpp": UNKNOWN}),
-    "qwen2": ("qwen2", {"vLLM": UNKNOWN, "SGLang": UNKNOWN, "MLX": REFUSES, "llama.cpp": REFUSES}),
+    "qwen2": ("qwen2", {"vLLM": REFUSES, "SGLang": OPENS, "MLX": REFUSES, "llama.cpp": REFUSES}),
     "qwen3": ("qwen3", {"vLLM": OPENS, "SGLang": OPENS, "MLX": OPENS, "llama.cpp": UNKNOWN}),
 }
 

@@ -147,7 +147,7 @@ def test_phi3_for_proxies_and_doctor(tmp_path: Path, capsys: pytest.CaptureFixtu
     report = json.loads(capsys.readouterr().out)
     verdicts = {row["runtime"]: row["verdict"] for row in report["runtimes"]}
     assert verdicts["transformers"] == "opens"
-    assert verdicts["vLLM"] == "unknown"  # its document says nothing of runtimes
+    assert verdicts["vLLM"] == "opens"  # it lists the class
     sizes = ["--batch", "4", "--length", "8", "--micro-batches", "2"]
     asked = ["--proxies", "synflow,spectral_capacity_weights", "--store", str(tmp_path / "store.sqlite")]
     assert main(["proxies", str(tmp_path), *asked, *sizes, "--text", "random", "--json"]) == 0

@@ -428,6 +428,7 @@ class Carving:
             _time_note(self.methods),
             window_note(self.checkpoint, self.costs),
             chosen.sentence(),
+            *typing.fit(plan),
             REQUANTISED if _quantised(self.checkpoint) else "",
         )
         typed = TypedWeights(plan.bytes, rows_of(plan.types, self.checkpoint), chosen.to_json())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,6 +71,11 @@ BLOCKS: Final = {number: (each.weights, each.bytes) for number, each in BY_NUMBE
 }  # fmt: skip
 """Weights and bytes of a block of every type by its number, also of those that are copied and never read."""
 ALL: Final = "all"
+IN_SMALLER_BLOCKS: Final = {
+    "Q6_K": "Q8_0", "Q5_K": "Q5_1", "Q4_K": "Q5_0", "IQ4_XS": "IQ4_NL", "Q3_K": "Q4_0", "IQ3_S": "IQ4_NL",
+    "IQ3_XXS": "IQ4_NL", "Q2_K": "Q4_0", "IQ2_S": "IQ4_NL",
+}  # fmt: skip
+"""What llama.cpp's quantiser gives rows that blocks of 256 do not divide (``tensor_type_fallback``)."""
 
 
 def types_named(text: str, *, with_importances: bool) -> tuple[WeightType, ...]:
@@ -90,6 +95,15 @@ def types_named(text: str, *, with_importances: bool) -> tuple[WeightType, ...]:
             raise ValueError(f"type {each.name} needs importances: give --text FILE")
         chosen.add(each)
     return from_largest(chosen)
+
+
+def for_rows(types: Collection[WeightType], row: int) -> set[WeightType]:
+    """Return the types that rows of this length may have: those whose blocks divide it.
+
+    In the place of another stands what llama.cpp's quantiser gives such rows, if that fits.
+    """
+    smaller = {each: BY_NAME[IN_SMALLER_BLOCKS.get(each.name, each.name)] for each in types}
+    return {each if each.holds(row) else other for each, other in smaller.items() if other.holds(row)}
 
 
 def from_largest(types: Iterable[WeightType]) -> tuple[WeightType, ...]:

@@ -81,10 +81,12 @@ class Evidence:
 
 
 def gather(folder: Path) -> Evidence:
-    """Look at a folder, opening no pickle and running no code; ``ValueError`` where there is none."""
+    """Look at a folder, opening no pickle and running no code; ``ValueError`` where it is no checkpoint."""
     if not folder.is_dir():
         kind = "is a file; name the folder that holds it" if folder.exists() else "does not exist"
         raise ValueError(f"{str(folder)!r} {kind}")
+    if not any(folder.iterdir()):
+        raise ValueError(f"{str(folder)!r} is an empty folder; a checkpoint has config.json and safetensors")
     config, config_flaw = tried(partial(read_object, folder, "config.json"))
     shards, weights_flaw = tried(partial(read_shards, folder))
     tensors = {name: tensor for shard in shards or () for name, tensor in shard.tensors.items()}

@@ -22,6 +22,8 @@ from zerolm.progress import Progress, silent
 
 OPENING_ROOM: Final = 1.5
 """Memory that opening takes, in sizes of the weights."""
+EXPORTING_ROOM: Final = 4
+"""The same of an export to ONNX, in sizes of the weights in float32."""
 MODULES: Final = ("Transformer", "Pooling", "Normalize", "Dense", "Dropout")
 MAX_GGUFS: Final = 8
 DROPS_ATTENTION: Final = "deci"
@@ -31,8 +33,9 @@ DROPS_ATTENTION: Final = "deci"
 def diagnose(folder: Path, progress: Progress = silent) -> Diagnosis:
     """Examine any folder, sound or not, opening no pickle and running none of its code.
 
-    What is installed of transformers and llama.cpp really opens it, in a process of its own; the other
-    runtimes are judged by their rules. Raises ``ValueError`` where there is no such folder.
+    What is installed of transformers, llama.cpp and onnxruntime really opens it, in a process of its own;
+    the other runtimes are judged by their rules. Raises ``ValueError`` where there is no
+    checkpoint.
     """
     evidence = gather(folder)
     stock = _transformers(evidence, progress)
@@ -40,6 +43,8 @@ def diagnose(folder: Path, progress: Progress = silent) -> Diagnosis:
     verdicts += [_gguf(evidence, name, progress) for name in evidence.ggufs[:MAX_GGUFS]] or [
         by_rules(LLAMA_CPP, evidence)
     ]
+    if is_installed("onnx"):
+        verdicts.append(_onnx(evidence, stock, progress))
     masked = evidence.family is not None and evidence.family.task == "masked"
     if masked or (folder / "modules.json").exists():
         verdicts.append(_sentences(evidence, stock))
@@ -64,6 +69,18 @@ def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:
     attempted = attempt("transformers", evidence.folder)
     clearer = ruled.reasons if attempted.verdict == ruled.verdict == REFUSES else ()
     return RuntimeVerdict("transformers", attempted.verdict, "opened", (*clearer, *attempted.reasons))
+
+
+def _onnx(evidence: Evidence, stock: RuntimeVerdict, progress: Progress) -> RuntimeVerdict:
+    """ONNX Runtime, by an export of what transformers opens, unless that does not fit into memory."""
+    name, floats = "ONNX Runtime", 4 * sum(tensor.count for tensor in evidence.tensors.values())
+    if (stock.verdict, stock.known) != (OPENS, "opened"):
+        return RuntimeVerdict.ruled(name, UNKNOWN, "not exported: transformers has not opened it here")
+    if floats * EXPORTING_ROOM > free_memory():
+        return RuntimeVerdict.ruled(name, UNKNOWN, f"too large to be exported here ({floats:,} bytes)")
+    progress("exporting it to ONNX")
+    attempted = attempt("onnx", evidence.folder)
+    return RuntimeVerdict(name, attempted.verdict, "opened", attempted.reasons)
 
 
 def _gguf(evidence: Evidence, name: str, progress: Progress) -> RuntimeVerdict:

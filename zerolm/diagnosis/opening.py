@@ -25,8 +25,14 @@ BYTES_A_SECOND: Final = 20 << 20
 """How long opening may take: this, and the time to read the weights at that speed."""
 OPENING_MEMORY: Final = 4 << 30
 """Bytes that opening may take beside three times the weights."""
-NEEDED: Final = {"transformers": ("torch", "transformers"), "configuration": ("torch", "transformers")}
+NEEDED: Final = {
+    "transformers": ("torch", "transformers"),
+    "configuration": ("torch", "transformers"),
+    "onnx": ("torch", "transformers", "onnxruntime", "onnxscript"),
+}
 NEEDED_BY_GGUF: Final = ("llama_cpp",)
+ONNX_ROUNDING: Final = 1e-3
+"""The difference of outputs that rounding explains, of the largest one."""
 QUIET: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -45,6 +51,8 @@ def is_installed(how: str) -> bool:
 
 def attempt(how: str, path: Path, seconds: float = OPENING_SECONDS) -> Opened:
     """Open a folder by ``transformers`` (or its ``configuration`` alone), or a file by ``llama.cpp``.
+
+    By ``onnx`` a folder is exported to a file that is then deleted.
 
     It may take so many ``seconds``, and more where there is much to read.
     """
@@ -129,10 +137,32 @@ def with_llama_cpp(file: Path) -> Opened:
     return Opened(OPENS, (f"loaded by llama-cpp-python {llama_cpp.__version__}, one token run through it",))
 
 
+def with_onnx(folder: Path) -> Opened:
+    """An export to ONNX by torch, which ONNX Runtime runs beside it."""
+    import onnxruntime
+    import torch
+
+    from zerolm.diagnosis.onnx_export import NotExported, difference
+    from zerolm.networks.opener import load_model
+
+    classes = _configuration(folder).architectures or ()
+    predicts = any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in classes)
+    exporter = f"torch {torch.__version__}"
+    try:
+        far = difference(load_model(folder, predicts))
+    except NotExported as error:
+        return Opened(UNKNOWN, (f"{exporter} does not export it: {error}",))
+    done = f"exported by {exporter}; outputs of onnxruntime {onnxruntime.__version__}"
+    if not far <= ONNX_ROUNDING:
+        return Opened(REFUSES, (f"{done} differ from those of torch by {far:.2g} of the largest",))
+    return Opened(OPENS, (f"{done} are those of torch within {far:.2g} of the largest",))
+
+
 OPENERS: Final[dict[str, Callable[[Path], Opened]]] = {
     "transformers": with_transformers,
     "configuration": with_configuration,
     "llama.cpp": with_llama_cpp,
+    "onnx": with_onnx,
 }
 
 

@@ -7,12 +7,12 @@ from typing import Final
 
 from zerolm.diagnosis.evidence import Evidence
 from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, RuntimeVerdict
-from zerolm.diagnosis.runtimes import LLAMA_CPP, Runtime
-from zerolm.families.family import Family, Support
-from zerolm.families.known import families
+from zerolm.diagnosis.runtimes import LLAMA_CPP, TRANSFORMERS, UNREAD, Runtime
 from zerolm.text.defaults import TOKENIZER_FILES
 
-UNSUPPORTED: Final = Support(())
+NEEDS_CODE: Final = (
+    "auto_map names code of its own, which stock software runs only where it is told to trust it"
+)
 
 
 def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
@@ -22,25 +22,23 @@ def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
         return RuntimeVerdict.ruled(runtime.name, REFUSES, *flaws)
     if doubts:
         return RuntimeVerdict.ruled(runtime.name, UNKNOWN, *doubts)
-    return RuntimeVerdict.ruled(runtime.name, OPENS, "configuration, names and shapes are those of its class")
+    reason = f"{runtime.dated} lists it; configuration, names and shapes are those of its class"
+    return RuntimeVerdict.ruled(runtime.name, OPENS, reason)
 
 
 def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
-    """Why it refuses."""
+    """Yield why it refuses, as far as is known."""
     layout, family = evidence.layout, evidence.family
-    support = _support(runtime, evidence)
     if evidence.flaws.config and not (runtime.gguf and evidence.ggufs):
         yield evidence.flaws.config
     if evidence.flaws.config:
         return
     if evidence.flaws.weights and (runtime.only_safetensors or not _unread(evidence)):
         yield evidence.flaws.weights
-    if evidence.needs_code:
-        yield "auto_map names code of its own, which stock software runs only where it is told to trust it"
-    if not (runtime.any_class or runtime.by_model_type or evidence.classes):
+    if evidence.needs_code and runtime is TRANSFORMERS:
+        yield NEEDS_CODE
+    if runtime.by == "class" and not evidence.classes:
         yield "the configuration names no class in architectures"
-    if runtime.others_refused and not _is_listed(runtime, evidence):
-        yield _other(runtime, evidence)
     is_said_so = family is not None and any(choice.by_number for choice in family.config.kinds)
     if evidence.config.get("per_layer_config") and not is_said_so:
         yield "per_layer_config: sizes that differ between layers have no stock class"
@@ -54,59 +52,63 @@ def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
                 f"{layout.heads} heads do not divide the hidden size {layout.hidden}, which transformers "
                 f"asks of a {family.name}{other}"
             )
-        if support.head_size == "derived" and not _is_derived(evidence):
-            yield _head_size(evidence, "it takes")
-        if support.ffn == "4*hidden" and layout.ffn != 4 * layout.hidden:
-            yield f"it takes the FFN width of a {family.name} as 4 x {layout.hidden}, not {layout.ffn}"
+        if runtime.head_size(family) == "derived" and not _is_derived(evidence):
+            yield _head_size(evidence, f"{runtime.dated} takes")
+        if runtime.derives_ffn(family) and layout.ffn != 4 * layout.hidden:
+            yield (
+                f"{runtime.dated} takes the FFN width of a {family.name} as 4 x {layout.hidden}, not "
+                f"{layout.ffn}"
+            )
     if runtime is LLAMA_CPP and not evidence.has(*TOKENIZER_FILES):
         yield "its converter needs a tokenizer, and the folder has none"
-    if runtime.by_model_type and support.known and layout and not _is_language_model(evidence):
+    is_mlx = runtime.by == "model_type" and runtime is not TRANSFORMERS
+    if is_mlx and listed(runtime, evidence) and layout and not _is_language_model(evidence):
         yield "its class has a language-model head, and these tensors are of another one"
 
 
 def _doubts(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
-    """Why nothing can be said."""
+    """Yield why nothing can be said."""
     family = evidence.family
     if not evidence.tensors:
         yield f"{_unread(evidence)} are not examined, for nothing but safetensors is opened here"
-    if evidence.classes and not _is_listed(runtime, evidence):
+    if evidence.needs_code:
+        yield NEEDS_CODE
+    if not listed(runtime, evidence):
         yield _other(runtime, evidence)
     elif family is None:
         yield f"names and shapes of a {evidence.kind or 'model without model_type'} are not known here"
     if evidence.config.get("quantization_config"):
         yield "quantization_config: its packed weights are not examined"
-    if _support(runtime, evidence).head_size == "either" and evidence.layout and not _is_derived(evidence):
-        yield _head_size(evidence, "some of its versions take")
+    if family and evidence.layout and not _is_derived(evidence):
+        head_size = runtime.head_size(family)
+        if head_size == "either":
+            yield _head_size(evidence, "some of its versions take")
+        if head_size == UNREAD:
+            yield (
+                f"whether {runtime.dated} takes {evidence.layout.heads} heads of {evidence.layout.head_size} "
+                f"beside a hidden size of {evidence.layout.hidden} is not examined"
+            )
     if runtime is LLAMA_CPP and not evidence.has("tokenizer.model", "vocab.txt"):
-        yield "its converter knows byte-level tokenizers one by one, and which this is was not computed"
+        yield "its converter knows a tokenizer.json by its tokens of a test text, which were not computed"
 
 
-def _is_listed(runtime: Runtime, evidence: Evidence) -> bool:
-    if runtime.any_class:
-        return True
-    names = (evidence.kind,) if runtime.by_model_type else evidence.classes
-    listed = {name for family in families().values() for name in _of(family, runtime).known}
-    return any(name in listed for name in names)
-
-
-def _of(family: Family, runtime: Runtime) -> Support:
-    return family.runtimes.get(runtime.name, UNSUPPORTED)
-
-
-def _support(runtime: Runtime, evidence: Evidence) -> Support:
-    """Return what the runtime knows of the family in the folder."""
-    return _of(evidence.family, runtime) if evidence.family else UNSUPPORTED
+def listed(runtime: Runtime, evidence: Evidence) -> list[str]:
+    """Return which names of a folder a runtime lists: of its classes, or its model type."""
+    names = (evidence.kind,) if runtime.by == "model_type" else evidence.classes
+    return runtime.lists(names, evidence.family)
 
 
 def _is_language_model(evidence: Evidence) -> bool:
-    layout = evidence.layout
+    layout, family = evidence.layout, evidence.family
     names = layout.layer(None) if layout else {}
-    return "classifier" not in names and names.get("embedding", "").startswith("model.")
+    before = tuple(prefix.body for prefix in family.tensors.prefixes if prefix.body) if family else ()
+    is_body = bool(before) and not names.get("embedding", "").startswith(before)
+    return "classifier" not in names and not is_body
 
 
 def _other(runtime: Runtime, evidence: Evidence) -> str:
-    names = evidence.kind if runtime.by_model_type else ", ".join(evidence.classes)
-    return f"{names[:80] or 'a model without a name'} {runtime.others}"
+    names = evidence.kind if runtime.by == "model_type" else ", ".join(evidence.classes)
+    return f"{names[:80] or 'a model without a name'} is not in the list of {runtime.dated}"
 
 
 def _unread(evidence: Evidence) -> str:

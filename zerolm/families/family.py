@@ -420,7 +420,9 @@ class Gguf:
 
 @dataclass(frozen=True)
 class Support:
-    """The knowledge that a runtime has of the family: classes, or the model type, as ``known``.
+    """Knowledge of the family that a runtime has beyond its own list, such as by a plug-in of yours.
+
+    ``known`` are classes, or the model type.
 
     ``head_size`` it takes as given (``read``), as hidden size / heads (``derived``), or one or the other by
     its version (``either``). ``ffn`` it takes as given (None) or by a rule, ``4*hidden``.

@@ -23,8 +23,9 @@ RULES: Final = "rules read configuration, names and shapes; nothing was run, no 
 class DoctorSettings(Request):
     """Return which runtimes open a checkpoint, and why not.
 
-    transformers and llama.cpp really open the folder where they are installed, in a process of their own;
-    the others are judged by their rules. Raises ``ValueError`` where there is no such folder.
+    transformers, llama.cpp and, by an export, onnxruntime really open the folder where they are installed,
+    in a process of their own; the others are judged by their rules. Raises ``ValueError`` where there is no
+    checkpoint.
     """
 
     name: ClassVar[str] = "doctor"
@@ -33,8 +34,10 @@ class DoctorSettings(Request):
         ("zerolm doctor child --out diagnosis", "the same as a page, as JSON, and how to repeat it"),
     )
     notes = (
-        "transformers and llama.cpp really open it where they are installed; the others are judged by "
-        "their rules. No pickle is opened, and no code of the folder is run."
+        "transformers and llama.cpp really open it where they are installed, and onnxruntime with "
+        "onnxscript runs an export to ONNX; the others are judged by rules, and by lists of the classes "
+        "that they have, each of a version and a day. What is not listed is unknown. No pickle is opened, "
+        "and no code of the folder is run."
     )
     folder: str = argument("path", REQUIRED, "a folder with a checkpoint, sound or not", metavar="DIR")
 

@@ -13,6 +13,7 @@ from zerolm.show.sheet import Cell, Row, Sheet, pairs
 from zerolm.verbs.report import Shown, as_plain
 
 if TYPE_CHECKING:
+    from zerolm.diagnosis.runtimes import Runtime
     from zerolm.families.family import Family, Field, Pattern
 
 KINDS: Final = ("layers", "heads", "ffn", "hidden")
@@ -138,7 +139,10 @@ class FamilyReport(Shown):
             "head_classes": list(family.head_classes),
             "config": config,
             "tensors": self.rows(),
-            "runtimes": as_plain(family.runtimes),
+            "runtimes": {
+                runtime.name: {"lists": runtime.of_family(family), **asdict(runtime.source)}
+                for runtime in _runtimes()
+            },
         }
 
     def lines(self) -> list[str]:
@@ -162,7 +166,7 @@ class FamilyReport(Shown):
             Sheet("Sizes", ["size", "field", "default", "also called"], sizes),
             pairs("Other fields", self._fields()),
             *([more] if tensors else []),
-            *([pairs("Runtimes", self._runtimes())] if family.runtimes else []),
+            pairs("Runtimes", self._listed()),
         ]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -194,9 +198,18 @@ class FamilyReport(Shown):
         rows += [(f"one value a layer: {name}", "is cut with the layers") for name in config.per_layer]
         return rows + [(name, f"only {_json(value)} is read") for name, value in config.only.items()]
 
-    def _runtimes(self) -> list[tuple[str, str]]:
-        runtimes = self.family.runtimes.items()
-        return [(name, ", ".join(support.known) or "by a rule of its own") for name, support in runtimes]
+    def _listed(self) -> list[tuple[str, str]]:
+        """Return what each runtime lists of the family, and in which version."""
+        each = ((runtime, runtime.of_family(self.family)) for runtime in _runtimes())
+        return [
+            (runtime.name, f"{', '.join(names) or 'not listed'} ({runtime.dated})") for runtime, names in each
+        ]
+
+
+def _runtimes() -> list[Runtime]:
+    from zerolm.diagnosis.runtimes import RUNTIMES
+
+    return list(RUNTIMES.values())
 
 
 def _default(size: Field) -> str:

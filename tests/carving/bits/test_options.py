@@ -83,3 +83,22 @@ def test_bytes_of_gigabytes_round_no_bound_away() -> None:
     best = least_loss(tree, budget)
     assert best is not None
     assert np.isclose(best.loss, min(loss for _, size, loss in every(tree) if size <= budget), rtol=1e-12)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32 - 1))
+def test_a_budget_of_the_fewest_bytes_is_kept(seed: int) -> None:
+    """Losses are small there beside what a byte is worth, and sums of them are rounded."""
+    rng = np.random.default_rng(seed)
+
+    def table(_: int) -> Tree:
+        sizes = np.array([16 * 96, 8 * 96, 4.5 * 96], np.int64) * int(rng.integers(1, 200))
+        return Options(next(names), sizes, np.sort(10 ** rng.uniform(-12, -2, 3)))
+
+    layers = (Either(next(names), (All(tuple(map(table, range(7)))),)) for _ in range(4))
+    tree = All((*layers, table(0)))
+    least = least_bytes(tree)
+    best = least_loss(tree, least)
+    assert best is not None
+    assert best.bytes == least
+    assert least_loss(tree, least - 1) is None

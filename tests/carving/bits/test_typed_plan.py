@@ -179,7 +179,7 @@ def test_the_plan_is_the_best_of_all(prices: TypePrices, seed: int, share: float
     )
     wanted = brute(prices, by, budget, uniform=uniform)
     if not np.isfinite(wanted):
-        with pytest.raises(ValueError, match="no types keep the budgets: max_weight_bytes"):
+        with pytest.raises(ValueError, match="no types keep the budgets: --max-weight-bytes"):
             typed_plans(prices, by, request, of(budget))
         return
     plan = typed_plans(prices, by, request, of(budget))[0]

@@ -22,7 +22,7 @@ STEPS: Final = 60
 """Halvings of the logarithm of a byte's price."""
 PRICES: Final = (1e-30, 1e6)
 SLACK: Final = 1e-12
-"""Of the loss, for rounding."""
+"""Of the loss and of what the bytes are worth, for rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ def least_loss(tree: Tree, budget: int, below: float = np.inf) -> Best | None:
     if bound >= below:
         return None
     limit = min(below, feasible)
-    slack = max(0.0, limit - bound) + SLACK * max(abs(limit), abs(bound))
+    slack = max(0.0, limit - bound) + SLACK * max(abs(limit), abs(bound), price * budget)
     states = _states(tree, price, slack)
     inside = np.flatnonzero(states.bytes <= budget)
     if not len(inside):

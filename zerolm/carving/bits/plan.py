@@ -13,7 +13,8 @@ import numpy as np
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.felt import EMBEDDING, Place, outside_layers
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
-from zerolm.carving.bits.prices import ATTENTION, FFN, RolePrices, TypePrices, roles_of
+from zerolm.carving.bits.prices import RolePrices, TypePrices
+from zerolm.carving.bits.row_blocks import ATTENTION, FFN, roles_of
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.planning.part_costs import Choices, part_costs
@@ -24,7 +25,7 @@ from zerolm.carving.request import SizeRequest
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import ADDED, held_in_file
-from zerolm.checkpoints.weight_types import WeightType
+from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.costs import CostModel
 from zerolm.solvers.problem import UNBOUNDED, Budgets
 
@@ -306,8 +307,15 @@ def typed_plans(prices: TypePrices, by: Criterion, request: SizeRequest, within:
         plans = _uniform(sides, request, within, limited=limited)
     if not plans:
         least = min(smallest(each) for each in sides)
+        if least <= within.bytes:
+            others = ", ".join(f"--{name.replace('_', '-')}" for name in within.limited)
+            raise ValueError(
+                f"no types keep the budgets together: of the plans of {least:,} to {within.bytes:,} bytes of "
+                f"weights, {others} allows none"
+            )
         raise ValueError(
-            f"no types keep the budgets: max_weight_bytes {within.bytes} would have to be at least {least}"
+            f"no types keep the budgets: --max-weight-bytes {within.bytes:,} would have to be at least "
+            f"{least:,}"
         )
     return sorted(plans, key=lambda plan: (plan.loss, plan.bytes))
 
@@ -397,24 +405,48 @@ def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
     return int(sum(each)) + plain.ends
 
 
-def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: SizeRequest) -> int:
+@dataclass(frozen=True)
+class Fewest:
+    """The fewest ``bytes`` of weights that a child has, with so many layers, sizes and ``types``."""
+
+    bytes: int
+    layers: int
+    hidden: int
+    groups: int
+    ffn: int
+    types: frozenset[str]
+
+    def words(self) -> str:
+        """Return the sizes and types in words."""
+        names = sorted(self.types, key=lambda name: (BY_NAME[name].bits, name))
+        return (
+            f"{self.layers} layer{'s' * (self.layers > 1)}, hidden {self.hidden:,}, "
+            f"KV groups {self.groups:,}, ffn {self.ffn:,}, in {' and '.join(names)}"
+        )
+
+
+def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: SizeRequest) -> Fewest:
     """Return the fewest bytes that any child has that the request allows."""
     parent, any_loss = dimensions(checkpoint), Indifferent(-1.0)
     prices = TypePrices(checkpoint, tuple(types), None, ())
-    best = None
+    every = []
     for width in widths(checkpoint, any_loss, request):
         chosen = choices(checkpoint, request, width)
-        plain, sides = PlainBytes.of(checkpoint, parent, chosen), []
+        plain, sizes, layer, kinds = PlainBytes.of(checkpoint, parent, chosen), {}, 0, set[str]()
         for kind, roles in (("groups", ATTENTION), ("ffn", FFN)):
             counts = np.array(getattr(chosen, kind))
-            each = (prices.fewest(width, role, counts) for role in roles_of(checkpoint, roles))
-            sides.append(sum(each) + getattr(plain, kind))
-        layer = sum(int(side.min()) for side in sides)
+            each = [prices.fewest(width, role, counts) for role in roles_of(checkpoint, roles)]
+            total = sum(one.bytes for one in each) + getattr(plain, kind)
+            at = int(np.argmin(total))
+            sizes[kind], layer = int(counts[at]), layer + int(total[at])
+            kinds |= {one.types[at] for one in each}
         tied = checkpoint.layout.tied if width is None else width.tied
         outside = EMBEDDING if tied else outside_layers(predicts=checkpoint.family.task == "next")
-        ends = sum(prices.fewest(width, role, np.array([1]))[0] for role in outside)
-        norms = int(np.sort(plain.layer)[: chosen.depth[0]].sum())
-        total = chosen.depth[0] * layer + norms + int(ends) + plain.ends
-        best = total if best is None else min(best, total)
-    assert best is not None
-    return best
+        ends = [prices.fewest(width, role, np.array([1])) for role in outside]
+        kinds |= {one.types[0] for one in ends}
+        depth = chosen.depth[0]
+        norms = int(np.sort(plain.layer)[:depth].sum())
+        total = depth * layer + norms + sum(int(one.bytes[0]) for one in ends) + plain.ends
+        hidden = parent.hidden if width is None else width.hidden
+        every.append(Fewest(total, depth, hidden, sizes["groups"], sizes["ffn"], frozenset(kinds)))
+    return min(every, key=lambda one: one.bytes)

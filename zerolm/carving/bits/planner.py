@@ -10,7 +10,17 @@ import numpy as np
 
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_bytes, typed_plans
-from zerolm.carving.bits.prices import ATTENTION, FFN, Directions, TypePrices, roles_of
+from zerolm.carving.bits.prices import Directions, TypePrices
+from zerolm.carving.bits.row_blocks import (
+    ATTENTION,
+    FFN,
+    ROW_MULTIPLE,
+    check_fit,
+    fit_notes,
+    in_blocks,
+    roles_of,
+    rows_by_axis,
+)
 from zerolm.carving.bits.single import everywhere, fitting
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
 from zerolm.carving.export.gguf.file_tensors import check_types
@@ -23,7 +33,7 @@ from zerolm.carving.pruning import Repaired
 from zerolm.carving.request import SizeRequest
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.weight_types import WeightType, types_named
+from zerolm.checkpoints.weight_types import ALL, WeightType, types_named
 from zerolm.costs import CostModel
 from zerolm.families.family import Factors
 from zerolm.io.cache import ArrayCache
@@ -32,8 +42,7 @@ from zerolm.solvers.problem import Budgets
 
 FINALISTS: Final = 3
 """So many plans at most are measured, beside that of types alone."""
-ROW_MULTIPLE: Final = 32
-"""Rows of weights fall into blocks of as many at least."""
+WHOLE: Final = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1})
 ALONE: Final = "types alone"
 SIZES: Final = 64
 """About so many FFN widths are tried."""
@@ -99,6 +108,7 @@ class TypePlanner:
     ) -> None:
         step = size.multiple_of or row_multiple(dimensions(checkpoint).ffn)
         self.checkpoint, self.session, self.costs, self.progress = checkpoint, session, costs, progress
+        self.rounded_shares, size = in_blocks(checkpoint, size)
         self.size = size if "ffn" in size.keep else replace(size, multiple_of=step)
         self.types = types_named(size.weights.types or "all", with_importances=session is not None)
         self.budget = int(size.budgets["max_weight_bytes"])
@@ -199,10 +209,14 @@ class TypePlanner:
                 "cuts and types are weighed against each other by what a text loses: give --text FILE, or "
                 "--keep 1 for types alone"
             )
+        check_fit(self.checkpoint, self.size)
         least = fewest_bytes(self.checkpoint, self.types, self.size)
-        if least > self.budget:
+        if least.bytes > self.budget:
+            whole = fewest_bytes(self.checkpoint, self.types, WHOLE)
+            units = f"; with all units {whole.bytes:,}" if self.may_cut else ""
             raise ValueError(
-                f"no types keep the budgets: max_weight_bytes {self.budget} would have to be at least {least}"
+                f"no types keep the budgets: --max-weight-bytes {self.budget:,} would have to be at least "
+                f"{least.bytes:,} ({least.words()}){units}"
             )
 
     def _check_family(self) -> None:
@@ -229,9 +243,8 @@ class TypePlanner:
         """Return the plan that keeps all units; None where no types are small enough."""
         if self.within.limited:
             return None
-        whole = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1})
         try:
-            return typed_plans(self._ready, Indifferent(None), whole, self.within)[0]
+            return typed_plans(self._ready, Indifferent(None), WHOLE, self.within)[0]
         except ValueError:
             return None
 
@@ -252,9 +265,28 @@ class TypePlanner:
         types, _ = weighed.types_within(self.budget - plain, self.candidates)
         return TypedChild(weighed, types)
 
-    def candidates(self, name: str) -> tuple[WeightType, ...]:
-        """Return the types that a tensor of the parent may take."""
-        return self._ready.candidates(name)
+    def candidates(self, name: str, row: int) -> tuple[WeightType, ...]:
+        """Return the types that a tensor of the parent may take where its rows have this length."""
+        return self._ready.of_rows(name, row)
+
+    def fit(self, plan: TypedPlan) -> list[str]:
+        """Return which types do not fit which matrices of a plan, and what was cut so that some do."""
+        parent, layers = plan.cut.parent, plan.cut.layers
+        unit = parent.head_size * parent.heads_per_group
+        lengths = {
+            "stream": {plan.width.hidden if plan.width else parent.hidden},
+            "heads": {unit * len(layer.groups) for layer in layers},
+            "ffn": {len(layer.ffn) for layer in layers},
+        }
+        notes = fit_notes(
+            rows_by_axis(self.checkpoint, self.size), lengths, self.types, named=self.names_types
+        )
+        return [*self.rounded_shares, *notes]
+
+    @property
+    def names_types(self) -> bool:
+        """Whether the request names types."""
+        return self.size.weights.types not in (None, ALL)
 
     def _single(self) -> list[EqualBytes]:
         """Return what the best single type loses that the whole parent fits the bytes with, if any does."""

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.bits.felt import EMBEDDING, UNTIED, FeltMatrix, Place, outside_layers
 from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
+from zerolm.carving.bits.row_blocks import ATTENTION, FFN, WRITTEN, first_part, roles_of
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.width.maps import stored_gain
 from zerolm.carving.width.narrowing import Basis, Width, energies, norm_before
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.weight_types import BY_NAME, WeightType, from_largest
+from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, WeightType, for_rows, from_largest
 from zerolm.io.cache import ArrayCache
 from zerolm.progress import Counted, Progress, silent
 
@@ -36,9 +37,6 @@ SAMPLED_WEIGHTS: Final = 1 << 17
 FEWEST_ROWS: Final = 64
 """Of long rows fewer are measured: so many weights, but no fewer rows than these."""
 ROWS_AT_ONCE: Final = 1024
-ATTENTION: Final = ("q", "k", "v", "o")
-FFN: Final = ("gate", "up", "down")
-WRITTEN: Final = ("o", "down")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,21 +61,9 @@ class Directions:
         return cls(vectors, read, last, shares_along(vectors, fisher.outputs), felt_in_all(fisher))
 
 
-def roles_of(checkpoint: Checkpoint, parts: Sequence[str]) -> tuple[str, ...]:
-    """Return the roles of a layer's matrices that are some of these parts, or fused ones of them."""
-    layout = checkpoint.layout
-    slots = (layout.slots[name] for name in layout.layer(0).values())
-    roles = {slot.role for slot in slots if slot.is_matrix and _first(slot.role) in parts}
-    return tuple(sorted(roles, key=lambda role: parts.index(_first(role))))
-
-
-def _first(role: str) -> str:
-    return role.split("+")[0]
-
-
 def _kind(role: str) -> str:
     """Return what a role's units are."""
-    return "groups" if _first(role) in ATTENTION else "ffn"
+    return "groups" if first_part(role) in ATTENTION else "ffn"
 
 
 def shares_along(vectors: Floats, moments: Floats) -> Floats:
@@ -147,17 +133,32 @@ class TypePrices:
         return outside_layers(predicts=self.checkpoint.family.task == "next")
 
     def candidates(self, name: str) -> tuple[WeightType, ...]:
-        """Return the types that a tensor of the parent may take, the one that it is stored in among them.
+        """Return the types that a tensor of the parent may take at some length of its rows."""
+        smaller = {BY_NAME[IN_SMALLER_BLOCKS.get(kind.name, kind.name)] for kind in self.types}
+        return from_largest({*self.types, *smaller, *self._as_stored(name)})
 
-        What is quantised already takes these types alone, if its rows fall into blocks of any.
+    def of_rows(self, name: str, row: int) -> tuple[WeightType, ...]:
+        """Return the types that a tensor of the parent may take where its rows have this length.
+
+        What is quantised already takes the types that are asked for alone, if its rows fall into blocks of
+        any.
         """
-        info, source = self.checkpoint.tensors[name], self.checkpoint.source
-        stored = BY_NAME[info.dtype]
-        if source is not None and source.types.get(name) in source.quantised:
-            able = [kind for kind in self.types if kind.holds(info.shape[1])]
-            return from_largest(able or {*self.types, BY_NAME["F16"]})
-        more = {BY_NAME["F16"]} if stored.name == "F32" else set()
-        return from_largest({*self.types, stored, *more})
+        stored = self._as_stored(name)
+        able = for_rows(self.types, row)
+        if self._is_quantised(name):
+            return from_largest(able or stored)
+        return from_largest({*able, *stored})
+
+    def _as_stored(self, name: str) -> set[WeightType]:
+        """Return the type that a tensor is stored in, or F16 where that is quantised; of F32 both."""
+        stored, half = BY_NAME[self.checkpoint.tensors[name].dtype], BY_NAME["F16"]
+        if self._is_quantised(name):
+            return {half}
+        return {stored, half} if stored.name == "F32" else {stored}
+
+    def _is_quantised(self, name: str) -> bool:
+        source = self.checkpoint.source
+        return source is not None and source.types.get(name) in source.quantised
 
     def of_layers(self, width: Width | None, role: str, counts: Ints, by: Criterion) -> RolePrices:
         """Return the prices of a role in all layers at numbers of units (s,) that ``by`` chooses."""
@@ -172,10 +173,11 @@ class TypePrices:
             losses[layer] = np.outer(kept @ energy, ratio)
         return RolePrices(types, sizes, np.where(possible, losses, np.inf))
 
-    def fewest(self, width: Width | None, role: str, counts: Ints) -> Ints:
-        """Return the fewest bytes that a role has at numbers of units, (s,)."""
-        _, sizes, possible = self._sizes(width, role, counts)
-        return np.asarray(np.where(possible, sizes, np.iinfo(np.int64).max).min(1))
+    def fewest(self, width: Width | None, role: str, counts: Ints) -> Smallest:
+        """Return the fewest bytes that a role has at numbers of units (s,), and in which types."""
+        types, sizes, possible = self._sizes(width, role, counts)
+        able = np.where(possible, sizes, np.iinfo(np.int64).max)
+        return Smallest(able.min(1), [types[at].name for at in able.argmin(1)])
 
     def _sizes(
         self, width: Width | None, role: str, counts: Ints
@@ -189,7 +191,14 @@ class TypePrices:
         unit = self._unit(role) if in_layer else self.checkpoint.tensors[name].shape[0]
         rows, columns = (hidden, counts * unit) if role in WRITTEN else (counts * unit, hidden)
         across = np.broadcast_arrays(rows, columns, counts)
-        return types, *_sizes(across[0], across[1], types)
+        return types, *self._bytes(name, across[0], across[1])
+
+    def _bytes(self, name: str, rows: Ints, columns: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """Return the bytes (s, types) of a tensor cut to these sizes (s,), and which types it may have."""
+        types, pairs = self.candidates(name), list(zip(rows.tolist(), columns.tolist(), strict=True))
+        sizes = np.array([[one.size(column) * row for one in types] for row, column in pairs])
+        able = [self.of_rows(name, column) for _, column in pairs]
+        return sizes.astype(np.int64), np.array([[one in each for one in types] for each in able])
 
     def outside(self, width: Width | None) -> dict[str, RolePrices]:
         """Return the prices of the embedding and of a head of its own, in one layer of one size each.
@@ -295,7 +304,7 @@ class TypePrices:
             return vectors.T @ values, felt.read, directions.felt * share
         if role == "embedding":
             return values @ vectors, directions.felt * felt.read.sum(), felt.felt
-        gain = stored_gain(self.checkpoint, norm_before(_first(role)), layer)
+        gain = stored_gain(self.checkpoint, norm_before(first_part(role)), layer)
         read = directions.last if role == "head" else directions.read
         return np.asarray((values * gain) @ vectors, np.float32), read, felt.felt
 
@@ -312,6 +321,14 @@ class RolePrices:
     types: tuple[WeightType, ...]
     bytes: Ints
     loss: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Smallest:
+    """Of a role: the fewest ``bytes`` at each size (s,), and the ``types`` that they are of."""
+
+    bytes: Ints
+    types: list[str]
 
 
 def _energies(
@@ -331,14 +348,6 @@ def _energies(
         summed[start : start + ROWS_AT_ONCE] = columns * weights[start : start + ROWS_AT_ONCE, None]
     total: Floats = summed.reshape(units, -1, len(ends)).sum(1)
     return total
-
-
-def _sizes(rows: Ints, columns: Ints, types: Sequence[WeightType]) -> tuple[Ints, NDArray[np.bool_]]:
-    """Return the bytes (s, types) of matrices of these sizes (s,), and which rows fall into blocks."""
-    pairs = list(zip(rows.tolist(), columns.tolist(), strict=True))
-    sizes = np.array([[one.size(column) * row for one in types] for row, column in pairs])
-    possible = np.array([[one.holds(int(c)) for one in types] for c in columns])
-    return sizes.astype(np.int64), possible
 
 
 def _kept(by: Criterion, layer: int, kind: str, counts: Ints, whole: int) -> Floats:

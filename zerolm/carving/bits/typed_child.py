@@ -20,13 +20,13 @@ from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squar
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import plain_bytes
 from zerolm.carving.bits.prices import (
-    WRITTEN,
     as_importances,
     felt_in_all,
     rows_of_weights,
     shares_along,
     spread_rows,
 )
+from zerolm.carving.bits.row_blocks import WRITTEN
 from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.carving.export.gguf.file_tensors import has_type
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
@@ -169,13 +169,14 @@ class WeighedChild:
         return Options(place, np.array(sizes, np.int64), np.array(losses))
 
     def types_within(
-        self, budget: int, candidates: Callable[[str], tuple[WeightType, ...]]
+        self, budget: int, candidates: Callable[[str, int], tuple[WeightType, ...]]
     ) -> tuple[dict[Place, str], float]:
         """Return the types of least loss within these bytes of matrices, by the child's own weights, and it.
 
-        ``candidates`` are the types of the parent's tensor of a name. ``ValueError`` where none fit.
+        ``candidates`` are the types of the parent's tensor of a name with rows of a length. ``ValueError``
+        where none fit.
         """
-        types = {place: candidates(tensor.source) for place, tensor in self.tensors.items()}
+        types = {place: candidates(tensor.source, tensor.shape[1]) for place, tensor in self.tensors.items()}
         best = least_loss(All(tuple(self.losses(place, kinds) for place, kinds in types.items())), budget)
         if best is None:
             raise ValueError(f"no types keep {budget} bytes")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from gguf import GGMLQuantizationType, LlamaFileType
+from gguf import GGMLQuantizationType
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedTokenizerBase
@@ -18,10 +18,11 @@ from zerolm.carving.export.verify import Verified
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.same_tokens import compare_tokens, loses_accents, opened_by_llama_cpp, require
 from zerolm.checkpoints.many_scripts import PAGE
+from zerolm.checkpoints.weight_types import BY_NUMBER
 from zerolm.networks.pooling import MEAN, TokenPooling
 
 CHECKED_LENGTH: Final = 32
-LOGIT_ROUNDING: Final = {LlamaFileType.ALL_F32: 0.0, LlamaFileType.MOSTLY_F16: 4e-3}
+HALVES: Final = 4e-3
 """The error, of the largest output, of readers that round to 16 bits what they multiply by weights."""
 NOT_COMPARED: Final = (
     "llama.cpp takes accents away in its own way from Hangul and from Indic vowel signs, whose tokens may be "
@@ -141,6 +142,14 @@ def _open(file: Path) -> Any:
     return opened_by_llama_cpp(file, **settings)
 
 
+def rounding_beside(file: Path) -> float:
+    """Return the error, of the largest output, that rounding explains beside all types of a file."""
+    types = {BY_NUMBER[number].name for number in read_gguf_header(file).types.values()}
+    if types <= {"F32"}:
+        return 0.0
+    return HALVES if types <= {"F32", "F16"} else COARSELY
+
+
 def _compare_outputs(
     opened: Any,
     reference: Callable[[Tensor], Tensor],
@@ -198,7 +207,7 @@ def _within(
     opened: Any, sent: str, ours: Tensor, theirs: Tensor, tolerance: float, whose: str = CARVED
 ) -> Verified:
     difference, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
-    rounding = LOGIT_ROUNDING.get(LlamaFileType(int(opened.metadata["general.file_type"])), COARSELY)
+    rounding = rounding_beside(Path(opened.model_path))
     if not bool(ours.isfinite().all()) and bool(theirs.isfinite().all()):
         raise ValueError(
             f"llama.cpp's {sent} are not finite, the carved parent's are: its products of F16 matrices take "

@@ -1,0 +1,164 @@
+"""Which types of weights fit which matrices: the blocks of a type have to divide the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from zerolm.carving.importance.criterion import Indifferent
+from zerolm.carving.kept_units import dimensions
+from zerolm.carving.planning.sizes import choices, sizes_of, widths
+from zerolm.carving.request import SizeRequest
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.weight_types import ALL, QUANTISED, WeightType, for_rows, types_named
+
+ATTENTION: Final = ("q", "k", "v", "o")
+FFN: Final = ("gate", "up", "down")
+WRITTEN: Final = ("o", "down")
+"""What writes to the stream; the others read it, and have rows of its width."""
+ROW_MULTIPLE: Final = 32
+"""Rows of weights fall into blocks of as many at least."""
+SIZES: Final = {"stream": "hidden", "heads": "heads x head size", "ffn": "ffn"}
+KEPT_BY: Final = {"stream": " (--keep-hidden 1 keeps it)", "heads": "", "ffn": ""}
+
+
+def roles_of(checkpoint: Checkpoint, parts: Sequence[str]) -> tuple[str, ...]:
+    """Return the roles of a layer's matrices that are some of these parts, or fused ones of them."""
+    layout = checkpoint.layout
+    slots = (layout.slots[name] for name in layout.layer(0).values())
+    roles = {slot.role for slot in slots if slot.is_matrix and first_part(slot.role) in parts}
+    return tuple(sorted(roles, key=lambda role: parts.index(first_part(role))))
+
+
+def first_part(role: str) -> str:
+    """Return the first part of a fused role, such as ``q`` of ``q+k+v``."""
+    return role.split("+")[0]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The matrices of some ``roles``, whose rows have one length: that of ``whole`` in the parent.
+
+    ``axis`` is ``stream``, ``heads`` or ``ffn``; a cut may leave any length of ``possible``.
+    """
+
+    axis: str
+    roles: tuple[str, ...]
+    whole: int
+    possible: frozenset[int]
+
+
+def rows_by_axis(checkpoint: Checkpoint, request: SizeRequest) -> list[Rows]:
+    """Return the lengths that rows may have within a request, by the axis that is along them."""
+    parent, layout = dimensions(checkpoint), checkpoint.layout
+    outside = ["embedding", *(["head"] if layout.name("head") and not layout.tied else [])]
+    readers = roles_of(checkpoint, [part for part in (*ATTENTION, *FFN) if part not in WRITTEN])
+    unit = parent.head_size * parent.heads_per_group
+    possible: dict[str, set[int]] = {"stream": set(), "heads": set(), "ffn": set()}
+    for width in widths(checkpoint, Indifferent(-1.0), request):
+        chosen = choices(checkpoint, request, width)
+        possible["stream"].add(parent.hidden if width is None else width.hidden)
+        possible["heads"] |= {unit * count for count in chosen.groups}
+        possible["ffn"] |= set(chosen.ffn)
+    roles = {
+        "stream": (*readers, *outside),
+        "heads": roles_of(checkpoint, ["o"]),
+        "ffn": roles_of(checkpoint, ["down"]),
+    }
+    whole = {"stream": parent.hidden, "heads": unit * parent.kv_heads, "ffn": parent.ffn}
+    return [Rows(axis, roles[axis], whole[axis], frozenset(possible[axis])) for axis in roles]
+
+
+def check_fit(checkpoint: Checkpoint, request: SizeRequest) -> None:
+    """Refuse named types that fit no matrix at any size of a request; ``ValueError`` says which do."""
+    names = request.weights.types
+    if names is None or names == ALL:
+        return
+    axes = rows_by_axis(checkpoint, request)
+    whole = _by_length(axes, {rows.axis: {rows.whole} for rows in axes})
+    for kind in types_named(names, with_importances=True):
+        if any(kind.holds(length) for rows in axes for length in rows.possible):
+            continue
+        able = [one for one in QUANTISED if any(map(one.holds, whole))]
+        others = f"{_names(able)} fit some" if able else "no quantised type fits any, F16, BF16 and F32 do"
+        raise ValueError(
+            f"--types {kind.name} fits no matrix: its blocks of {kind.weights} do not divide "
+            f"{_rows(whole, whole)}; {others}"
+        )
+
+
+def fit_notes(
+    axes: Sequence[Rows], lengths: Mapping[str, set[int]], types: Sequence[WeightType], *, named: bool
+) -> list[str]:
+    """Return which types do not fit which matrices of a child, and which sizes they fit that were cut.
+
+    ``lengths`` are those of the child's rows by axis; ``named`` where the user named the ``types``.
+    """
+    kinds = [kind for kind in types if kind in QUANTISED]
+    if not kinds:
+        return []
+    notes, of_length = [], _by_length(axes, lengths)
+    bare = [length for length in of_length if not for_rows(kinds, length)]
+    if bare:
+        notes.append(f"no quantised type fits {_rows(of_length, bare)}: 16 bits a weight or more")
+    for block in sorted({kind.weights for kind in kinds}):
+        unfit = [length for length in of_length if length % block and length not in bare]
+        if unfit and named:
+            large = [kind for kind in kinds if kind.weights == block]
+            others = [kind for kind in QUANTISED if kind in for_rows(large, unfit[0])]
+            notes.append(
+                f"blocks of {block} ({_names(large)}) do not fit {_rows(of_length, unfit)}: {_names(others)} "
+                "there, as llama.cpp's quantiser has it"
+            )
+        elif unfit:
+            notes.append(f"only blocks of {ROW_MULTIPLE} fit {_rows(of_length, unfit)}, not those of {block}")
+        cut = [
+            f"{SIZES[rows.axis]} {_span(sorted(lengths[rows.axis]))} of {rows.whole:,}{KEPT_BY[rows.axis]}"
+            for rows in axes
+            if rows.whole % block and all(length % block == 0 for length in lengths[rows.axis])
+        ]
+        if cut:
+            notes.append(f"blocks of {block} fit what is cut, and not the parent's: {', '.join(cut)}")
+    return notes
+
+
+def in_blocks(checkpoint: Checkpoint, request: SizeRequest) -> tuple[list[str], SizeRequest]:
+    """Return a request whose shares of the FFN and of the stream leave multiples of 32, and what was rounded.
+
+    ``multiple_of`` of the request stands as it is.
+    """
+    notes, shares = [], {}
+    for kind, sizes in sizes_of(checkpoint, request).items():
+        share = request.keep.get(kind, 1.0)
+        if kind not in ("ffn", "hidden") or share >= 1.0 or request.multiple_of is not None:
+            continue
+        able = [size for size in sizes.possible if size % ROW_MULTIPLE == 0]
+        if able and sizes.nearest(share) % ROW_MULTIPLE:
+            length = replace(sizes, possible=tuple(able)).nearest(share)
+            shares[kind] = length / sizes.whole
+            notes.append(
+                f"--keep-{kind} {share:g} leaves {length:,} of {sizes.whole:,}, a multiple of {ROW_MULTIPLE}"
+            )
+    return notes, replace(request, shares=replace(request.shares, **shares))
+
+
+def _by_length(axes: Iterable[Rows], lengths: Mapping[str, set[int]]) -> dict[int, list[str]]:
+    """Return the roles whose rows have each length, the shortest first."""
+    of_length: dict[int, list[str]] = {}
+    for rows in axes:
+        for length in lengths[rows.axis]:
+            of_length.setdefault(length, []).extend(rows.roles)
+    return {length: list(dict.fromkeys(of_length[length])) for length in sorted(of_length)}
+
+
+def _rows(of_length: Mapping[int, Sequence[str]], lengths: Iterable[int]) -> str:
+    return "rows of " + " and ".join(f"{length:,} ({', '.join(of_length[length])})" for length in lengths)
+
+
+def _names(kinds: Iterable[WeightType]) -> str:
+    return ", ".join(kind.name for kind in kinds)
+
+
+def _span(sizes: Sequence[int]) -> str:
+    return f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"

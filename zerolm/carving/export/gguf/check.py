@@ -14,18 +14,15 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedTokenizerBase
 
+from zerolm.carving.export.gguf.tokenizer import compare_with
 from zerolm.carving.export.verify import Verified
 from zerolm.checkpoints.gguf.header import read_gguf_header
-from zerolm.checkpoints.gguf.same_tokens import compare_tokens, loses_accents, opened_by_llama_cpp, require
+from zerolm.checkpoints.gguf.same_tokens import opened_by_llama_cpp, require
 from zerolm.networks.pooling import MEAN, TokenPooling
 
 CHECKED_LENGTH: Final = 32
 LOGIT_ROUNDING: Final = {LlamaFileType.ALL_F32: 0.0, LlamaFileType.MOSTLY_F16: 4e-3}
 """The error, of the largest output, of readers that round to 16 bits what they multiply by weights."""
-NOT_COMPARED: Final = (
-    "llama.cpp takes accents away in its own way from Hangul and from Indic vowel signs, whose tokens may be "
-    "others than the tokenizer's"
-)
 OF_THE_FILE: Final = -1
 """The pooling that a file names."""
 COARSELY: Final = 3e-2
@@ -51,15 +48,8 @@ def check(
     encodes = is_encoder(file)
     opened = open_encoder(file) if encodes else _open(file)
     try:
-        if tokenizer is not None:
-            compare_tokens(
-                opened,
-                lambda text: [int(token) for token in tokenizer(text)["input_ids"]],
-                tokenizer.get_added_vocab().items(),
-            )
-        proof = _compare_outputs(opened, reference, tolerance)
-        if tokenizer is not None and loses_accents(opened):
-            proof = replace(proof, note=NOT_COMPARED)
+        notes = () if tokenizer is None else compare_with(opened, tokenizer)
+        proof = replace(_compare_outputs(opened, reference, tolerance), note="; ".join(notes))
     finally:
         opened.close()
     return _with_embedding(proof, file, reference, pooling, tolerance) if encodes else proof

@@ -63,12 +63,12 @@ ACCENTS: Final = Difference(
     without_marks,
 )
 NORMALISATION: Final = Difference(
-    "llama.cpp does not normalise text to NFC as the tokenizer does: tokens are the same for text that is NFC",
+    "llama.cpp does not normalise text to NFC: tokens are the tokenizer's for text that is NFC already",
     composed,
 )
 LETTERS: Final = Difference(
-    "llama.cpp splits words at combining marks, and not before capital letters beyond ASCII, as the tokenizer "
-    "does: such words may have other tokens",
+    "llama.cpp splits words at combining marks, and not before capital letters beyond ASCII: such words may "
+    "have other tokens than the tokenizer's",
     plain_letters,
 )
 FRONT: Final = Difference(
@@ -98,12 +98,13 @@ def compare_tokens(
     encode: Callable[[str], list[int]],
     added: Iterable[tuple[str, int]],
     without: Iterable[Difference] = (),
+    more: Iterable[str] = (),
 ) -> None:
-    """Raise ``ValueError`` where a text in many scripts, or an ``added`` token by itself, has other ids.
+    """Raise ``ValueError`` where a text in many scripts, one ``more``, or an ``added`` token has other ids.
 
-    Texts are compared without what ``differences`` are known for.
+    Texts are compared ``without`` what differences are known for.
     """
-    for text in strings():
+    for text in (*strings(), *more):
         for difference in without:
             text = difference.spared(text)
         theirs = encode(text)
@@ -111,8 +112,8 @@ def compare_tokens(
         if ours != theirs:
             place = next(i for i, pair in enumerate(zip_longest(ours, theirs)) if pair[0] != pair[1])
             raise ValueError(
-                f"llama.cpp reads {shown(text)} as other tokens than the tokenizer, from the token {place} on: "
-                f"{ours[place : place + 4]} instead of {theirs[place : place + 4]}"
+                f"llama.cpp reads {shown(text)} as other tokens than the tokenizer, from the token {place} "
+                f"on: {ours[place : place + 4]} instead of {theirs[place : place + 4]}"
             )
     rows = list(added)
     for text, token in rows[:: 1 + len(rows) // MOST_ADDED]:

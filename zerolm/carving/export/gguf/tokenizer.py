@@ -179,20 +179,23 @@ def _check_reading(vocabulary: GgufVocabulary, tokenizer: PreTrainedTokenizerBas
         writer.close()
         opened_file = opened_by_llama_cpp(file, vocab_only=True)
         try:
-            compare_with(opened_file, tokenizer)
+            compare_with(opened_file, tokenizer, vocabulary.pieces.doubtful)
         finally:
             opened_file.close()
 
 
-def compare_with(opened_file: Any, tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+def compare_with(
+    opened_file: Any, tokenizer: PreTrainedTokenizerBase, more: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Return notes on what llama.cpp does otherwise than a tokenizer with a file that it has opened.
 
+    Texts in many scripts are compared, and ``more``.
     ``ValueError`` where it reads as other tokens what these do not name.
     """
-    document = json.loads(tokenizer.backend_tokenizer.to_str())
+    backend = tokenizer.backend_tokenizer
     steps = [
-        *step_types(document["normalizer"], "normalizers"),
-        *step_types(document["pre_tokenizer"], "pretokenizers"),
+        *step_types(_json_of(backend.normalizer), "normalizers"),
+        *step_types(_json_of(backend.pre_tokenizer), "pretokenizers"),
     ]
     present = differences(opened_file, steps)
     compare_tokens(
@@ -200,8 +203,14 @@ def compare_with(opened_file: Any, tokenizer: PreTrainedTokenizerBase) -> tuple[
         lambda text: [int(token) for token in tokenizer(text)["input_ids"]],
         tokenizer.get_added_vocab().items(),
         present,
+        more,
     )
     return tuple(difference.note for difference in present)
+
+
+def _json_of(part: Any) -> Any:
+    """Return a part of a tokenizer as ``tokenizer.json`` has it."""
+    return None if part is None else json.loads(part.__getstate__())
 
 
 def _templates(template: Any) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,11 +15,14 @@ NFC: Final = "NFC"
 WORD_PIECE: Final = "WordPiece"
 WORD_PIECES: Final = "bert"
 """What GGUF calls it."""
+MOST_DOUBTFUL: Final = 5000
 
 
 @dataclass(frozen=True)
 class Pieces:
     """``kind`` is GGUF's tokenizer model, ``words`` its name of the way text is cut into words.
+
+    ``doubtful`` are texts on which readers have to be compared with the tokenizer.
 
     ``gpt2``: ``merges`` from the first, ``scores`` empty. ``llama``: ``scores`` of each token (those that are
     merged from others: the highest is merged first), ``merges`` empty; ``space`` says whether a text gets a
@@ -34,6 +38,7 @@ class Pieces:
     space: bool = False
     lower: bool | None = None
     bare: bool | None = None
+    doubtful: tuple[str, ...] = ()
 
 
 def pieces_of(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
@@ -69,8 +74,9 @@ def sentence_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Piec
 
     A reader of GGUF merges whatever makes a token, by the score of the token; a ``tokenizer.json`` merges its
     pairs, by their rank. Scores follow the first pair that makes a token. Both do the same if a pair that is
-    left out never meets: the token comes of its own text by another pair. That is checked; that a later pair
-    of a token changes nothing is left to the comparison of texts. A text gets a space in front where the
+    left out never meets: the token comes of its own text by another pair. That is checked. Where the pairs of
+    a token do not stand together, others may come between: such texts are ``doubtful``, to be compared. A
+    text gets a space in front where the
     tokenizer puts one; a reader does so also before a text that begins with a space, and after each special
     token within a text, as SentencePiece itself does.
     """
@@ -85,7 +91,37 @@ def sentence_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Piec
     for left, right in model["merges"]:
         order.setdefault(left + right, len(order))
     scores = tuple(float(-order.get(token, len(order))) for token in tokens)
-    return Pieces("llama", "default", tokens, scores=scores, space=space)
+    return Pieces("llama", "default", tokens, scores=scores, space=space, doubtful=_doubtful(model))
+
+
+def _doubtful(model: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return texts in which a pair of a token meets a pair that stands before it, but behind another one of
+    the same token; ``ValueError`` where there are more than can be compared."""
+    ranks = [(left, right) for left, right in model["merges"]]
+    first: dict[str, int] = {}
+    behind: dict[str, list[int]] = {}
+    before: dict[str, list[int]] = {}
+    for rank, (left, right) in enumerate(ranks):
+        first.setdefault(left + right, rank)
+        behind.setdefault(left, []).append(rank)
+        before.setdefault(right, []).append(rank)
+    texts: dict[str, None] = {}
+    for rank, (left, right) in enumerate(ranks):
+        start = first[left + right]
+        for other in _between(behind.get(right, []), start, rank):
+            texts[left + right + ranks[other][1]] = None
+        for other in _between(before.get(left, []), start, rank):
+            texts[ranks[other][0] + left + right] = None
+        if len(texts) > MOST_DOUBTFUL:
+            raise ValueError(
+                f"gguf merges by tokens, and the merges that make {left + right!r:.40} do not stand together"
+            )
+    return tuple(text.replace(SPACE, " ") for text in texts)
+
+
+def _between(places: list[int], start: int, end: int) -> list[int]:
+    """Return those of ascending places that lie between two others."""
+    return places[bisect_right(places, start) : bisect_left(places, end)]
 
 
 def _has_byte(byte: int, vocab: Mapping[str, int]) -> bool:
@@ -159,7 +195,7 @@ def _words(splitting: Any, model: Mapping[str, Any], added: set[str]) -> Words:
         kinds = ", ".join(step_types(splitting, "pretokenizers")) or "not at all"
         possible = ", ".join(words.name for words in WORDS)
         raise ValueError(
-            f"gguf is written where text is cut into words as llama.cpp does it by the name {possible}, and this "
+            f"gguf is written where text is cut into words as llama.cpp does for {possible}, and this "
             f"tokenizer does it otherwise ({kinds})"
         )
     whole = bool(model.get("ignore_merges"))
@@ -169,9 +205,9 @@ def _words(splitting: Any, model: Mapping[str, Any], added: set[str]) -> Words:
     token = _unmerged(model, added)
     if token is not None:
         raise ValueError(
-            f"gguf takes words {'by their merges' if whole else 'whole'} that are cut as {names[0].name}, and "
-            f"the tokenizer {'takes them whole' if whole else 'merges them'}: its token {token!r:.40} "
-            "is not merged from bytes"
+            f"gguf {'merges words' if whole else 'takes words whole'} that are cut as {names[0].name} cuts "
+            f"them, and this tokenizer {'takes them whole' if whole else 'merges them'}: its token "
+            f"{token!r:.40} is not merged from bytes"
         )
     return names[0]
 

@@ -271,7 +271,7 @@ REFUSED_WORD_PIECES: list[tuple[str, dict[str, Any], str]] = [
     ("pre_tokenizer", {"type": "Whitespace"}, "with the words of BERT"),
     ("model", {"continuing_subword_prefix": ""}, "have a prefix"),
     ("post_processor", {"type": "RobertaProcessing", "add_prefix_space": True, "trim_offsets": True,
-                        "sep": ["[MASK]", 4]}, "frames a text as"),
+                        "sep": ["[MASK]", 4]}, "before a text and"),
 ]  # fmt: skip
 
 
@@ -360,7 +360,7 @@ REFUSED: list[tuple[Callable[[], Tokenizer | str], str]] = [
     (lambda: byte_level("gpt-2", size=VOCAB + 1), f"ids up to {VOCAB}, and the embedding has {VOCAB} rows"),
     (lambda: with_added(lstrip=True), "'<mask>' with lstrip"),
     (lambda: with_added(single_word=True), "'<mask>' with single_word"),
-    (lambda: framed("<unk> $A"), "frames a text as"),
+    (lambda: framed("<unk> $A"), "before a text and"),
     (lambda: Tokenizer(models.WordLevel({"<s>": 0, "</s>": 1}, "<s>")), "not with WordLevel"),
     (lambda: Tokenizer(models.Unigram([("<s>", 0.0), ("</s>", 0.0), ("a", -1.0)])), "not with Unigram"),
     (unmade_token, "the tokenizer does not merge"),

@@ -29,6 +29,7 @@ ENDS: Final = {WORD_PIECES: ("cls", "sep")}
 OTHERS: Final = ("unk", "pad", "sep", "mask")
 NAMED: Final = ("bos", "eos", *OTHERS)
 TOKENIZER_SUFFIXES: Final = (".json", ".model", ".jinja", ".txt")
+ADD_EOS: Final = "tokenizer.ggml.add_eos_token"
 LOWER: Final = "tokenizer.ggml.normalizer.lowercase"
 
 
@@ -198,14 +199,18 @@ def compare_with(
         *step_types(_json_of(backend.pre_tokenizer), "pretokenizers"),
     ]
     present = differences(opened_file, steps)
-    compare_tokens(
-        opened_file,
-        lambda text: [int(token) for token in tokenizer(text)["input_ids"]],
-        tokenizer.get_added_vocab().items(),
-        present,
-        more,
-    )
-    return tuple(difference.note for difference in present)
+    after = [] if opened_file.metadata.get(ADD_EOS) == "true" else _around(tokenizer)[1]
+
+    def encode(text: str) -> list[int]:
+        ids = [int(token) for token in tokenizer(text)["input_ids"]]
+        return ids[: len(ids) - len(after)]
+
+    compare_tokens(opened_file, encode, tokenizer.get_added_vocab().items(), present, more)
+    notes = [difference.note for difference in present]
+    if after:
+        behind = " ".join(tokenizer.convert_ids_to_tokens(after))
+        notes.append(f"llama.cpp puts nothing after a text, and the tokenizer {behind}")
+    return tuple(notes)
 
 
 def _json_of(part: Any) -> Any:
@@ -272,14 +277,24 @@ def _identity(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase, name: 
 
 
 def _frame(tokenizer: PreTrainedTokenizerBase, bos: int | None, eos: int) -> tuple[bool, bool]:
-    """Whether the tokenizer puts BOS before a text and EOS after it."""
-    inner = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = tokenizer("a", add_special_tokens=True)["input_ids"]
-    for before in ([], [bos]):
-        for after in ([], [eos]):
-            if whole == [*before, *inner, *after]:
-                return bool(before), bool(after)
+    """Whether readers put BOS before a text and EOS after it.
+
+    They put nothing after it where the tokenizer puts other tokens there, as Cohere's does.
+    """
+    before, after = _around(tokenizer)
+    if before in ([], [bos]):
+        return bool(before), after == [eos]
     raise ValueError(
-        f"the tokenizer frames a text as {whole}, and gguf can only say a BOS ({bos}) before and an EOS "
-        f"({eos}) after it"
+        f"the tokenizer puts {before} before a text and {after} after it, and gguf can only say a BOS "
+        f"({bos}) before and an EOS ({eos}) after it"
     )
+
+
+def _around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """Return the ids that a tokenizer puts before and after a text; ``ValueError`` where it does more."""
+    inner: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole: list[int] = tokenizer("a", add_special_tokens=True)["input_ids"]
+    for place in range(len(whole) - len(inner) + 1):
+        if whole[place : place + len(inner)] == inner:
+            return whole[:place], whole[place + len(inner) :]
+    raise ValueError(f"the tokenizer frames a text as {whole}, which does not hold the text's own {inner}")

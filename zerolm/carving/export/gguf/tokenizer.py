@@ -28,7 +28,8 @@ ENDS: Final = {WORD_PIECES: ("cls", "sep")}
 """What tokenizers call the tokens around a text, by gguf's kind of tokenizer; the others bos and eos."""
 OTHERS: Final = ("unk", "pad", "sep", "mask")
 NAMED: Final = ("bos", "eos", *OTHERS)
-TOKENIZER_SUFFIXES: Final = (".json", ".model", ".jinja", ".txt")
+STAMPED: Final = ("*.json", "*.model", "*.txt", "*.jinja", "additional_chat_templates/*.jinja")
+"""Files that a tokenizer may be made of."""
 ADD_EOS: Final = "tokenizer.ggml.add_eos_token"
 LOWER: Final = "tokenizer.ggml.normalizer.lowercase"
 
@@ -146,9 +147,9 @@ def proven(checkpoint: Checkpoint) -> GgufVocabulary | None:
     """
     rows, config = checkpoint.layout.vocab, checkpoint.config
     stamps = tuple(
-        (file.name, file.stat().st_mtime_ns, file.stat().st_size)
-        for file in sorted(checkpoint.folder.iterdir())
-        if file.suffix in TOKENIZER_SUFFIXES
+        (str(file), file.stat().st_mtime_ns, file.stat().st_size)
+        for pattern in STAMPED
+        for file in sorted(checkpoint.folder.glob(pattern))
     )
     key = (
         checkpoint.folder.resolve(),

@@ -29,7 +29,7 @@ CORPUS = [PAGE, Path(__file__).read_text("utf-8"), Path(json.__file__).read_text
 
 @cache
 def byte_level(words: str = "gpt-2", size: int = 900) -> str:
-    """A byte-level BPE that cuts words as llama.cpp does by this name; some take a word whole that is a token."""
+    """A byte-level BPE that cuts words as llama.cpp does by this name."""
     document = json.loads(Tokenizer(models.BPE(ignore_merges=BY_NAME[words].whole)).to_str())
     tokenizer = Tokenizer.from_str(json.dumps(document | {"pre_tokenizer": splitting_of(BY_NAME[words])}))
     tokenizer.decoder = decoders.ByteLevel()

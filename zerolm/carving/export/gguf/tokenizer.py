@@ -161,7 +161,7 @@ def proven(checkpoint: Checkpoint) -> GgufVocabulary | None:
         tokenizer = opened(checkpoint)
         made = None if tokenizer is None else vocabulary(checkpoint, tokenizer)
         if made is not None and tokenizer is not None:
-            _check_reading(made, tokenizer)
+            check_reading(made, tokenizer)
         _LAST.clear()
         _LAST[key] = made
     return _LAST[key]
@@ -170,8 +170,10 @@ def proven(checkpoint: Checkpoint) -> GgufVocabulary | None:
 _LAST: Final[dict[Any, GgufVocabulary | None]] = {}
 
 
-def _check_reading(vocabulary: GgufVocabulary, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Compare texts that llama.cpp reads by a file of the vocabulary alone."""
+def check_reading(
+    vocabulary: GgufVocabulary, tokenizer: PreTrainedTokenizerBase, more: Sequence[str] = ()
+) -> None:
+    """Compare texts in many scripts, and ``more``, that llama.cpp reads by a file of the vocabulary alone."""
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         file = Path(folder) / "tokens.gguf"
         writer = GGUFWriter(None, "llama")
@@ -181,7 +183,7 @@ def _check_reading(vocabulary: GgufVocabulary, tokenizer: PreTrainedTokenizerBas
         writer.close()
         opened_file = opened_by_llama_cpp(file, vocab_only=True)
         try:
-            compare_with(opened_file, tokenizer, vocabulary.pieces.doubtful)
+            compare_with(opened_file, tokenizer, [*vocabulary.pieces.doubtful, *more])
         finally:
             opened_file.close()
 

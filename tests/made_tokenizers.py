@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import (
-    Regex,
     Tokenizer,
     decoders,
     models,
@@ -19,7 +18,7 @@ from tokenizers import (
     trainers,
 )
 
-from zerolm.checkpoints.gguf.words import SPLIT_PATTERNS
+from zerolm.checkpoints.gguf.words import BY_NAME, splitting_of
 from zerolm.checkpoints.many_scripts import PAGE
 
 CHAT = ["<|im_start|>", "<|im_end|>"]
@@ -30,17 +29,9 @@ CORPUS = [PAGE, Path(__file__).read_text("utf-8"), Path(json.__file__).read_text
 
 @cache
 def byte_level(words: str = "gpt-2", size: int = 900) -> str:
-    """A byte-level BPE that cuts words as ``gpt-2``, ``smollm``, ``qwen2`` or ``llama-bpe``, by GGUF's names.
-
-    The last takes a word whole that is a token.
-    """
-    expressions = {name: expression for (expression, _), name in SPLIT_PATTERNS.items()}
-    tokenizer = Tokenizer(models.BPE(ignore_merges=words == "llama-bpe"))
-    steps: list[Any] = [pre_tokenizers.Digits(individual_digits=True)] if words == "smollm" else []
-    if words in expressions:
-        steps = [pre_tokenizers.Split(Regex(expressions[words]), "isolated")]
-    last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=words not in expressions)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*steps, last]) if steps else last
+    """A byte-level BPE that cuts words as llama.cpp does by this name."""
+    document = json.loads(Tokenizer(models.BPE(ignore_merges=BY_NAME[words].whole)).to_str())
+    tokenizer = Tokenizer.from_str(json.dumps(document | {"pre_tokenizer": splitting_of(BY_NAME[words])}))
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from bert_tokenizers import bert_tokenizer
 from tiny import DECODER, logits_of
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from zerolm.carving.export.child_tensors import Child
@@ -27,25 +27,21 @@ llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not ins
 from zerolm.carving.export.gguf.check import check  # noqa: E402
 from zerolm.carving.export.gguf.tokenizer import opened  # noqa: E402
 from zerolm.carving.export.gguf.write import expressible, write  # noqa: E402
-from zerolm.checkpoints.gguf.words import SPLIT_PATTERNS  # noqa: E402
+from zerolm.checkpoints.gguf.words import BY_NAME, WORDS, splitting_of  # noqa: E402
 from zerolm.checkpoints.many_scripts import PAGE, without_marks  # noqa: E402
 
 VOCAB = 640
 SPECIAL = ["<unk>", "<s>", "</s>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 CORPUS = [PAGE, Path(__file__).read_text(encoding="utf-8")]
-EXPRESSIONS = {kind: expression for (expression, _), kind in SPLIT_PATTERNS.items()}
 
 
 def byte_level(kind: str, whole_words: bool | None = None, size: int = VOCAB - 20) -> Tokenizer:
     """Byte-level BPE trained on a few pages, which cuts words as this kind does."""
-    step = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind not in EXPRESSIONS)
-    steps = {
-        "smollm": [pre_tokenizers.Digits(individual_digits=True)],
-        **{name: [pre_tokenizers.Split(Regex(found), "isolated")] for name, found in EXPRESSIONS.items()},
-    }
-    made = Tokenizer(models.BPE(ignore_merges=kind == "llama-bpe" if whole_words is None else whole_words))
-    made.pre_tokenizer = pre_tokenizers.Sequence([*steps[kind], step]) if kind in steps else step
+    words = BY_NAME[kind]
+    whole = words.whole if whole_words is None else whole_words
+    document = json.loads(Tokenizer(models.BPE(ignore_merges=whole)).to_str())
+    made = Tokenizer.from_str(json.dumps(document | {"pre_tokenizer": splitting_of(words)}))
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
         vocab_size=size, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
@@ -126,11 +122,41 @@ def written(checkpoint: Checkpoint, file: Path) -> Any:
     return reader
 
 
-@pytest.mark.parametrize("kind", ["gpt-2", "smollm", "llama-bpe", "qwen2"])
+@pytest.mark.parametrize("kind", [words.name for words in WORDS if words.name != "glm4"])
 def test_byte_level_tokens_are_the_same(kind: str, tmp_path: Path) -> None:
     reader = written(parent(tmp_path / "parent", byte_level(kind)), tmp_path / "child.gguf")
     assert reader.metadata["tokenizer.ggml.model"] == "gpt2"
     assert reader.metadata["tokenizer.ggml.pre"] == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "whole", "name"),
+    [("gpt-2", True, "gpt-2"), ("llama-bpe", False, "dbrx"), ("tekken", False, "tekken"),
+     ("gpt-4o", True, "gpt-4o")],
+)  # fmt: skip
+def test_words_that_are_tokens_by_their_merges(kind: str, whole: bool, name: str, tmp_path: Path) -> None:
+    """Where merges make every token it is the same whether words are taken whole."""
+    reader = written(parent(tmp_path / "parent", byte_level(kind, whole)), tmp_path / "child.gguf")
+    assert reader.metadata["tokenizer.ggml.pre"] == name
+
+
+@pytest.mark.parametrize("normalizer", [normalizers.NFC(), normalizers.Sequence([]),
+                                        normalizers.Sequence([normalizers.NFC()])])  # fmt: skip
+def test_text_that_is_composed(normalizer: Any, tmp_path: Path) -> None:
+    """Readers do not normalise: that is noted, and text that is NFC already has the same tokens."""
+    tokenizer = byte_level("qwen2")
+    tokenizer.normalizer = normalizer
+    checkpoint, file = parent(tmp_path / "parent", tokenizer), tmp_path / "child.gguf"
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
+    stock = opened(checkpoint)
+    proof = check(file, logits_of(open_model(checkpoint)), stock)
+    composes = "NFC" in str(normalizer.__getstate__())
+    assert ("NFC" in proof.note) == composes
+    reader = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)
+    assert stock is not None
+    apart = [text for text in ("e\u0301", "\u00e9")
+             if reader.tokenize(text.encode(), add_bos=False) != stock(text)["input_ids"]]  # fmt: skip
+    assert apart == (["e\u0301"] if composes else [])
 
 
 @pytest.mark.parametrize("scheme", ["prepend", "first", "always", "never"])
@@ -245,7 +271,7 @@ REFUSED_WORD_PIECES: list[tuple[str, dict[str, Any], str]] = [
     ("pre_tokenizer", {"type": "Whitespace"}, "with the words of BERT"),
     ("model", {"continuing_subword_prefix": ""}, "have a prefix"),
     ("post_processor", {"type": "RobertaProcessing", "add_prefix_space": True, "trim_offsets": True,
-                        "sep": ["[MASK]", 4]}, "frames a text as"),
+                        "sep": ["[MASK]", 4]}, "before a text and"),
 ]  # fmt: skip
 
 
@@ -288,6 +314,13 @@ def stray_merge() -> str:
     return json.dumps(document)
 
 
+def unmerged(kind: str, *, whole: bool) -> str:
+    """A tokenizer with a token that no merges make."""
+    document = json.loads(byte_level(kind, whole_words=whole).to_str())
+    document["model"]["vocab"]["qqqqq"] = len(document["model"]["vocab"])
+    return json.dumps(document)
+
+
 def unmade_token() -> str:
     """A tokenizer whose last token is made of no pair."""
     document = trained_pieces()
@@ -309,16 +342,17 @@ def framed(frame: str) -> Tokenizer:
 
 REFUSED: list[tuple[Callable[[], Tokenizer | str], str]] = [
     (
-        lambda: altered(byte_level("gpt-2"), "normalizer", type="NFC"),
-        "byte-level BPE with the normalizer NFC",
+        lambda: altered(byte_level("gpt-2"), "normalizer", type="NFKC"),
+        "byte-level BPE with the normalizer NFKC",
     ),
     (
         lambda: altered(byte_level("gpt-2"), "pre_tokenizer", add_prefix_space=True),
         r"otherwise \(ByteLevel\)",
     ),
     (lambda: altered(byte_level("gpt-2"), "pre_tokenizer", use_regex=False), r"otherwise \(ByteLevel\)"),
-    (lambda: byte_level("gpt-2", whole_words=True), r"otherwise \(ByteLevel\)"),
-    (lambda: byte_level("llama-bpe", whole_words=False), r"otherwise \(Split, ByteLevel\)"),
+    (lambda: unmerged("gpt-2", whole=True), r"merges words .* gpt-2 .* its token 'qqqqq' is not merged"),
+    (lambda: unmerged("tekken", whole=False), r"takes words whole .* tekken .* its token 'qqqqq'"),
+    (lambda: altered(byte_level("qwen2"), "pre_tokenizer", pretokenizers=[]), "otherwise"),
     (
         lambda: altered(byte_level("gpt-2"), "model", end_of_word_suffix="</w>"),
         "BPE with end_of_word_suffix",
@@ -326,11 +360,11 @@ REFUSED: list[tuple[Callable[[], Tokenizer | str], str]] = [
     (lambda: byte_level("gpt-2", size=VOCAB + 1), f"ids up to {VOCAB}, and the embedding has {VOCAB} rows"),
     (lambda: with_added(lstrip=True), "'<mask>' with lstrip"),
     (lambda: with_added(single_word=True), "'<mask>' with single_word"),
-    (lambda: framed("<unk> $A"), "frames a text as"),
+    (lambda: framed("<unk> $A"), "before a text and"),
     (lambda: Tokenizer(models.WordLevel({"<s>": 0, "</s>": 1}, "<s>")), "not with WordLevel"),
     (lambda: Tokenizer(models.Unigram([("<s>", 0.0), ("</s>", 0.0), ("a", -1.0)])), "not with Unigram"),
     (unmade_token, "the tokenizer does not merge"),
-    (stray_merge, "do not stand together"),
+    (stray_merge, "as other tokens than the tokenizer"),
     (lambda: altered(sentence_piece(), "model", ignore_merges=True), "not one with ignore_merges"),
     (lambda: altered(sentence_piece("first"), "pre_tokenizer", split=True), "this one does more"),
     (lambda: altered(sentence_piece("first"), "normalizer", type="NFKC"), "this one does more"),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from published_rules import OF_FAMILY, save_published
 from safetensors.torch import load_file, save_file
 from tiny import logits_of
 from tiny_families import AS_E2B, DECODER, DERIVED, PLAIN_GEMMA4, TINY, saved
@@ -33,6 +34,7 @@ from zerolm.carving.export.gguf.check import check
 from zerolm.carving.export.gguf.file_tensors import check_types, is_rearranged
 from zerolm.carving.export.gguf.keys import SAME
 from zerolm.carving.export.gguf.network import is_read_back, network_in
+from zerolm.carving.export.gguf.tokenizer import opened
 from zerolm.carving.export.gguf.write import expressible, write
 from zerolm.carving.export.verify import outputs
 
@@ -464,3 +466,12 @@ def test_the_families_of_many_are_written() -> None:
     assert {"gpt_oss", "mixtral", "qwen3_moe", "deepseek_v3", "glm4_moe", "granite", "gpt2"} <= written
     assert len(written) >= 70
     assert {"qwen3_5", "qwen3_5_moe", "qwen3_next", "gemma4", "lfm2", "nemotron_h", "jamba"} <= written
+
+
+@pytest.mark.parametrize("name", [name for name in WRITTEN if name in OF_FAMILY])
+def test_files_with_published_tokenizers(name: str, tmp_path: Path) -> None:
+    changes = tiny_changes(name, "float32") | {"vocab_size": 960}
+    folder = save_published(OF_FAMILY[name], saved(tmp_path / "parent", name, **changes))
+    checkpoint, file = Checkpoint.open(folder), tmp_path / "child.gguf"
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
+    assert check(file, sent_by(open_model(checkpoint)), opened(checkpoint)).relative <= 1e-3

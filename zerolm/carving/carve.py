@@ -214,6 +214,8 @@ def _opened(parent: str | Path, destination: Destination, *, packed: bool) -> Ch
     check_new(place, destination.force)  # before a model of the hub is downloaded
     checkpoint = Checkpoint.open(parent, packed=packed)
     _check_outside(place, checkpoint.root)
+    if destination.form in FORMATS:
+        FORMATS[str(destination.form)].check_tokenizer(checkpoint)
     if current() is not None:
         from zerolm.networks.opener import check_stock_class
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import unicodedata
 from typing import Final
 
@@ -19,6 +20,31 @@ Straße, naïve café, Ærøskøbing, Übergröße; Привет, мир! Γει
 
 HANGUL: Final = range(0xAC00, 0xD7A4)
 SPACING_MARK: Final = "Mc"
+
+
+DRAWN: Final = 200
+RUNS: Final = (1, 2, 3, 5, 8, 13, 17, 31, 32, 33, 64)
+
+
+def strings() -> list[str]:
+    """Return the page, its lines, runs of white space, and strings of characters drawn from the page."""
+    drawn = random.Random(0)
+    characters = PAGE + " \n\t" * 20
+    runs = [f"{before}{one * count}{after}" for one in " \n\t" for count in RUNS
+            for before, after in (("", ""), ("x", "y"))]  # fmt: skip
+    mixed = ["".join(drawn.choices(characters, k=drawn.randint(1, 40))) for _ in range(DRAWN)]
+    return [PAGE, *PAGE.splitlines(), *runs, *mixed]
+
+
+def composed(text: str) -> str:
+    """Return a text in NFC."""
+    return unicodedata.normalize("NFC", text)
+
+
+def plain_letters(text: str) -> str:
+    """Return a text without combining marks, all letters beyond ASCII small."""
+    letters = (each for each in text if not unicodedata.category(each).startswith("M"))
+    return "".join(each if each.isascii() else each.lower()[:1] for each in letters)
 
 
 def without_marks(page: str) -> str:

@@ -61,7 +61,7 @@ WRONG = {
     "a merge of other cuts": (["--keep-ffn", ".5", "--merge", "ream"], "--merge is of experts that leave"),
     "another merge": (["--keep-experts", "4", "--text", "a.txt", "--merge", "mean"], "'mean' is not known"),
     "a plan": (["--keep-experts", "4", "--text", "random", "--plan", "prices"], "--plan is for other cuts"),
-    "another format": (["--keep-experts", "4", "--format", "gguf"], "give --format hf"),
+    "another format": (["--keep-experts", "4", "--format", "padded"], "as hf or gguf, not as 'padded'"),
     "devices alone": (["--expert-parallel", "2"], "--expert-parallel is of experts"),
     "neurons that are no multiple": (
         ["--keep-expert-ffn", "12"],

@@ -61,6 +61,25 @@ def test_a_child_is_the_file_of_the_child_of_the_folder(kind: str, tmp_path: Pat
     assert checked.difference <= 5e-3
 
 
+@pytest.mark.parametrize("kind", PLAIN)
+def test_a_child_of_a_folder_as_a_file(kind: str, tmp_path: Path) -> None:
+    """It is the file of the folder's child, and its recipe builds it again."""
+    flags: dict[str, Any] = {"keep_experts": "0.5", "criterion": "random", "seed": 3}
+    parent = mixture(tmp_path / "parent", kind, **PLAIN[kind])
+    carved = carve(parent, tmp_path / "child", form="gguf", **flags)
+    assert carved.verified is not None
+    assert carved.verified["difference"] <= 5e-3
+    carve(parent, tmp_path / "folder", **flags)
+    ours = read(tmp_path / "child" / "parent-carved.gguf")
+    theirs = read(written(tmp_path / "folder", tmp_path / "folder.gguf"))
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name][1], theirs[name][1]) for name in ours)
+    again = rebuild(tmp_path / "child" / "recipe.json", parent, tmp_path / "again")
+    assert not again.note
+    assert (tmp_path / "again" / "parent-carved.gguf").is_file()
+    assert not list(tmp_path.glob(".zerolm-*"))
+
+
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss"])
 @pytest.mark.parametrize("name", TYPES)
 def test_taken_out_and_quantised_in_either_order(kind: str, name: str, tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from zerolm.architecture import Ints
@@ -18,6 +20,7 @@ from zerolm.carving.experts.expert_count import (
     check_text,
     checked,
 )
+from zerolm.carving.experts.expert_file import FILE, FOLDER, check_file, written_file
 from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_width import ExpertWidth, to_hex
@@ -49,7 +52,6 @@ from zerolm.progress import Progress
 from zerolm.settings import shown
 from zerolm.settings.compute import ComputeRequest
 
-FORMAT: Final = "hf"
 BY_BYTES: Final = "bytes"
 COPIED: Final = "the parent is stored quantised, so that experts are copied as they are and none is repaired"
 MERGE_FORMAT: Final = 1
@@ -69,6 +71,12 @@ class ExpertCarving:
     compute: ComputeRequest
     progress: Progress
     recipe: Recipe | None = None
+
+    @property
+    def form(self) -> str:
+        """The format of the child: as asked for, else that of the recipe, else a folder."""
+        by_recipe = FOLDER if self.recipe is None else self.recipe.method.format
+        return str(self.destination.form or by_recipe)
 
     @property
     def repair(self) -> str:
@@ -112,11 +120,10 @@ class ExpertCarving:
         """Refuse before any work what cannot be."""
         methods, family = self.methods, self.checkpoint.family
         check_alone(self.size, methods, rebuilt=self.recipe is not None)
-        if self.destination.form not in (None, FORMAT):
-            raise ValueError(
-                f"experts are taken out of a folder into a folder, not as {shown(self.destination.form)}: "
-                "give --format hf, and convert the child"
-            )
+        if self.form not in (FOLDER, FILE):
+            raise ValueError(f"a mixture is written as {FOLDER} or {FILE}, not as {shown(self.form)}")
+        if self.form == FILE:
+            check_file(self.checkpoint)
         check_domains(self.size, methods)
         if methods.repair != "none" and methods.text is None:
             raise ValueError(f"repair {methods.repair} needs tokens: give --text FILE, or --repair none")
@@ -200,7 +207,7 @@ class ExpertCarving:
         return Carved(
             self.name,
             checkpoint.family.name,
-            CarvingMethod(methods.criterion, self.repair, "weights", self.size.layer_shape, FORMAT, None),
+            CarvingMethod(methods.criterion, self.repair, "weights", self.size.layer_shape, self.form, None),
             costs,
             stored_bits(checkpoint, self.costs),
             None if self.recipe else not any(self._gaps.values()),
@@ -264,8 +271,12 @@ class ExpertCarving:
             calibration = None if self.recipe.calibration is None else dict(self.recipe.calibration)
         plain = document(carved, *parent, calibration, {}, versions)
         recipe = with_experts(plain, fewer.by_layer, self._gaps, self.merge, _in_hex(fewer))
-        with new_folder(out, self.destination.force) as folder:
-            place = folder / checkpoint.folder.relative_to(checkpoint.root)
+        with new_folder(out, self.destination.force) as folder, ExitStack() as scratch:
+            root = folder
+            if self.form == FILE:  # made of a folder, which is proven as any other
+                scratch_folder = scratch.enter_context(TemporaryDirectory(prefix=".zerolm-", dir=out.parent))
+                root = Path(scratch_folder) / parent[0].name.rpartition("/")[2]
+            place = root / checkpoint.folder.relative_to(checkpoint.root)
             place.mkdir(parents=True, exist_ok=True)
             outgoing, config = fewer.outgoing(), fewer.configuration()
             with ReadAgain() as again:
@@ -274,9 +285,14 @@ class ExpertCarving:
                 digests = again.digests()
             write_json(place / "config.json", config)
             kind, more = str(config["model_type"]), REPORT if finish else ()
-            sha256 = complete(checkpoint, recipe, folder, kind, config, more, digests)
+            as_folder = {**recipe, "written_as": FOLDER}
+            sha256 = complete(checkpoint, as_folder, root, kind, config, more, digests)
+            proof = self._verified(Checkpoint.open(root, packed=True), fewer)
+            if self.form == FILE:
+                kind, proof = written_file(root, folder, self.compute, self.progress)
+                sha256 = complete(checkpoint, recipe, folder, kind, None, more)
             note = self.recipe.difference(sha256, versions) if self.recipe else ""
-            proof = self._verified(Checkpoint.open(folder, packed=True), fewer).of(self.proof)
+            proof = proof.of(self.proof)
             notes = "; ".join(filter(None, [carved.note, note, proof.note]))
             carved = replace(carved, note=notes, verified=proof.to_json())
             if finish:

@@ -37,6 +37,10 @@ class Format(ABC):
     has_tokenizer = False
     """Whether the file holds the tokenizer, so that none is copied."""
 
+    def check_tokenizer(self, checkpoint: Checkpoint) -> None:
+        """Raise ``ValueError`` for a tokenizer that cannot be written so; no weight is read."""
+        del checkpoint  # its files are copied as they are
+
     @abstractmethod
     def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
         """Raise ``ValueError`` for a cut that cannot be written so."""
@@ -136,6 +140,12 @@ class GgufFile(Format):
     """One file of llama.cpp, whose layers may all have other sizes; of a llama or its like, or an encoder."""
 
     has_tokenizer = True
+
+    def check_tokenizer(self, checkpoint: Checkpoint) -> None:
+        from zerolm.carving.export.gguf.tokenizer import proven
+
+        if checkpoint.family.gguf is not None:  # else no tokenizer would help
+            proven(checkpoint)
 
     def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
         from zerolm.carving.export.gguf import write

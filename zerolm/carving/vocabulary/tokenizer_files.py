@@ -70,9 +70,15 @@ class TokenizerFiles:
 
     @cached_property
     def named(self) -> frozenset[int]:
-        """The ids that configurations name: those that begin, end or pad a text, and their like."""
+        """The ids that configurations name, and those of the special tokens that transformers reads.
+
+        These begin, end or pad a text, and their like. The class of a tokenizer may name some that no file
+        does, and would add them behind the last row.
+        """
         rows = self.checkpoint.layout.vocab
-        return frozenset().union(*(ids_in(config, rows) for config in self.configurations.values()))
+        of_class = stock_tokenizer(self.folder).all_special_ids
+        ids = set[int]().union(*(ids_in(config, rows) for config in self.configurations.values()))
+        return frozenset(ids | {index for index in of_class if index < rows})
 
     @cached_property
     def configurations(self) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zerolm.checkpoints.gguf.words import DIGITS, GPT2, SPACE, SPLIT_PATTERNS
+from zerolm.checkpoints.gguf.words import BY_NAME, SPACE, WORDS, Words, splitting_of
 
 TOKENS, SCORES, KINDS, MERGES = (
     f"tokenizer.ggml.{name}" for name in ("tokens", "scores", "token_type", "merges")
@@ -15,7 +15,9 @@ LISTS: Final = (TOKENS, SCORES, KINDS, MERGES)
 """The long arrays that it is made of."""
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 NAMES: Final = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
-SPLITS: Final = {name: pair for pair, name in SPLIT_PATTERNS.items()}
+TEMPLATE: Final = "tokenizer.chat_template"
+DEFAULT: Final = "default"
+"""The name of the chat template that has none in a file."""
 LONGEST_TOKEN: Final = 512
 
 
@@ -44,8 +46,12 @@ def tokenizer_documents(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], di
     if kind not in ("gpt2", "llama"):
         raise ValueError(f"its tokenizer is a {kind!r}; gpt2 and llama are read")
     tokens = _tokens(metadata)
-    parts = _byte_level(metadata, tokens) if kind == "gpt2" else _sentence_piece(metadata, tokens)
-    framed = _frame(metadata, tokens, bos=kind == "llama" or _words(metadata) == "llama-bpe")
+    if kind == "gpt2":
+        words = _words(metadata)
+        parts, bos = _byte_level(metadata, tokens, words), words.bos
+    else:
+        parts, bos = _sentence_piece(metadata, tokens), True
+    framed = _frame(metadata, tokens, bos=bos)
     special = [index for index, each in enumerate(tokens.kinds) if each in (CONTROL, USER_DEFINED, UNKNOWN)]
     added = [
         {"id": index, "content": tokens.texts[index], "special": tokens.kinds[index] != USER_DEFINED,
@@ -62,8 +68,21 @@ def tokenizer_documents(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], di
     }
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     config |= {f"{name}_token": tokens.texts[index] for name, index in tokens.named.items()}
-    template = metadata.get("tokenizer.chat_template")
-    return document, config | ({"chat_template": template} if isinstance(template, str) else {})
+    return document, config | _templates(metadata)
+
+
+def _templates(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the chat templates as ``tokenizer_config.json`` has them: one, or a list of named ones."""
+    named = {DEFAULT: metadata.get(TEMPLATE)}
+    named |= {
+        key.removeprefix(f"{TEMPLATE}."): text
+        for key, text in metadata.items()
+        if key.startswith(f"{TEMPLATE}.")
+    }
+    rows = [{"name": name, "template": text} for name, text in named.items() if isinstance(text, str)]
+    if not rows:
+        return {}
+    return {"chat_template": rows[0]["template"] if list(named) == [DEFAULT] else rows}
 
 
 def _tokens(metadata: Mapping[str, Any]) -> ReadTokens:
@@ -89,39 +108,30 @@ def _is_list(value: Any, kind: type) -> bool:
     return isinstance(value, list) and all(type(each) is kind for each in value)
 
 
-def _words(metadata: Mapping[str, Any]) -> str:
-    return {"llama3": "llama-bpe", "llama-v3": "llama-bpe"}.get(
-        name := str(metadata.get("tokenizer.ggml.pre", "default")), name
-    )
+def _words(metadata: Mapping[str, Any]) -> Words:
+    """Return how a byte-level tokenizer cuts a text into words; ``ValueError`` for another way."""
+    name = str(metadata.get("tokenizer.ggml.pre", "default"))
+    if name not in BY_NAME:
+        possible = ", ".join(words.name for words in WORDS)
+        raise ValueError(
+            f"its tokenizer cuts text into words as {name!r}; read are {possible}: put its tokenizer.json "
+            "beside the file"
+        )
+    return BY_NAME[name]
 
 
-def _byte_level(metadata: Mapping[str, Any], tokens: ReadTokens) -> dict[str, Any]:
-    words, merges = _words(metadata), metadata.get(MERGES, [])
+def _byte_level(metadata: Mapping[str, Any], tokens: ReadTokens, words: Words) -> dict[str, Any]:
+    merges = metadata.get(MERGES, [])
     if not _is_list(merges, str):
         raise ValueError("its tokenizer has merges that are no texts")
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    steps: list[dict[str, Any]] = [level]
-    whole = False
-    if words == DIGITS:
-        steps = [{"type": "Digits", "individual_digits": True}, level]
-    elif words in SPLITS:
-        expression, whole = SPLITS[words]
-        split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
-        steps = [split, level | {"use_regex": False}]
-    elif words != GPT2:
-        possible = ", ".join([GPT2, DIGITS, *SPLITS])
-        raise ValueError(
-            f"its tokenizer cuts text into words as {words!r}; read are {possible}: put its tokenizer.json "
-            "beside the file"
-        )
     pairs = [pair.split(" ") for pair in merges]
     vocab = tokens.vocab
     for pair in pairs:
         if len(pair) != 2 or not {*pair, "".join(pair)} <= vocab.keys():
             raise ValueError(f"its tokenizer merges {' '.join(pair)[:40]!r}, which makes no token of two")
-    splitting = steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
-    model = _bpe(vocab, pairs) | {"ignore_merges": whole}
-    return {"normalizer": None, "pre_tokenizer": splitting, "decoder": level, "model": model}
+    model = _bpe(vocab, pairs) | {"ignore_merges": words.whole}
+    return {"normalizer": None, "pre_tokenizer": splitting_of(words), "decoder": level, "model": model}
 
 
 def _bpe(vocab: Mapping[str, int], merges: Sequence[Sequence[str]]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ EXPERT: Final = "{expert}"
 ROWS: Final = 1 << 22
 """Weights that are dequantised at a time, about."""
 BESIDE: Final = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+MORE_TEMPLATES: Final = "additional_chat_templates/*.jinja"
 """Files of a tokenizer that are taken where they lie beside a GGUF file."""
 
 
@@ -253,7 +254,10 @@ def _factors(model: GgufModel) -> NDArray[np.float32] | None:
 
 def _beside(file: Path) -> list[str]:
     """Return the files of a tokenizer that lie beside the file, if it is there."""
-    return [name for name in BESIDE if inside(file.parent, name)] if inside(file.parent, BESIDE[0]) else []
+    if not inside(file.parent, BESIDE[0]):
+        return []
+    more = sorted(each.relative_to(file.parent).as_posix() for each in file.parent.glob(MORE_TEMPLATES))
+    return [name for name in (*BESIDE, *more) if inside(file.parent, name)]
 
 
 def _write_tokenizer(folder: Path, file: Path, header: GgufHeader) -> None:
@@ -265,6 +269,7 @@ def _write_tokenizer(folder: Path, file: Path, header: GgufHeader) -> None:
     if names:
         _check_vocabulary(read_object(file.parent, BESIDE[0]), header)
         for name in names:
+            (folder / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(file.parent / name, folder / name)
         return
     documents = tokenizer_documents(header.metadata)

@@ -6,15 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from gguf import GGUFWriter, TokenType
 from transformers import PreTrainedTokenizerBase
 
-from zerolm.carving.export.gguf.vocabulary import WORD_PIECES, Pieces, check_model, pieces_of
+from zerolm.carving.export.gguf.vocabulary import WORD_PIECES, Pieces, check_model, pieces_of, step_types
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import inside
-from zerolm.checkpoints.gguf.same_tokens import BARE
+from zerolm.checkpoints.gguf.same_tokens import BARE, compare_tokens, differences, opened_by_llama_cpp
+from zerolm.checkpoints.gguf.tokenizer import DEFAULT
+from zerolm.checkpoints.gguf.words import SPACE
 from zerolm.networks.opener import stock_tokenizer
 
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
@@ -23,6 +27,10 @@ TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
 ENDS: Final = {WORD_PIECES: ("cls", "sep")}
 """What tokenizers call the tokens around a text, by gguf's kind of tokenizer; the others bos and eos."""
 OTHERS: Final = ("unk", "pad", "sep", "mask")
+NAMED: Final = ("bos", "eos", *OTHERS)
+STAMPED: Final = ("*.json", "*.model", "*.txt", "*.jinja", "additional_chat_templates/*.jinja")
+"""Files that a tokenizer may be made of."""
+ADD_EOS: Final = "tokenizer.ggml.add_eos_token"
 LOWER: Final = "tokenizer.ggml.normalizer.lowercase"
 
 
@@ -31,8 +39,8 @@ class GgufVocabulary:
     """The pieces (tokens and how they merge), and what is said of a few of them.
 
     ``types`` are gguf's ``TokenType`` of each token. ``add_bos``, ``add_eos``: whether a text is put between
-    these. ``others`` are the ids of further tokens with a task, by gguf's names of them. ``template``, Jinja
-    for chats, may be missing.
+    these. ``others`` are the ids of further tokens with a task, by gguf's names of them. ``templates`` are
+    Jinja for chats, by their names.
     """
 
     pieces: Pieces
@@ -42,7 +50,7 @@ class GgufVocabulary:
     others: Mapping[str, int]
     add_bos: bool
     add_eos: bool
-    template: str | None
+    templates: Mapping[str, str]
 
 
 def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
@@ -101,7 +109,7 @@ def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Gg
         {name: token for name, token in others.items() if token is not None},
         add_bos,
         add_eos,
-        tokenizer.chat_template if isinstance(tokenizer.chat_template, str) else None,
+        _templates(tokenizer.chat_template),
     )
 
 
@@ -124,8 +132,99 @@ def add_vocabulary(writer: GGUFWriter, vocabulary: GgufVocabulary) -> None:
     writer.add_add_bos_token(vocabulary.add_bos)
     writer.add_add_eos_token(vocabulary.add_eos)
     writer.add_add_space_prefix(pieces.space)
-    if vocabulary.template:
-        writer.add_chat_template(vocabulary.template)
+    if vocabulary.templates:
+        writer.add_chat_template(
+            [{"name": name, "template": text} for name, text in vocabulary.templates.items()]
+        )
+
+
+def proven(checkpoint: Checkpoint) -> GgufVocabulary | None:
+    """Return the tokenizer as GGUF has it; llama.cpp has read texts by it as the tokenizer does.
+
+    None where there is none. ``ValueError`` for one that GGUF cannot express, or that is read otherwise;
+    ``ModuleNotFoundError`` without llama-cpp-python. Nothing but the tokenizer is read. The last one is
+    remembered, for a carving asks several times.
+    """
+    rows, config = checkpoint.layout.vocab, checkpoint.config
+    stamps = tuple(
+        (str(file), file.stat().st_mtime_ns, file.stat().st_size)
+        for pattern in STAMPED
+        for file in sorted(checkpoint.folder.glob(pattern))
+    )
+    key = (
+        checkpoint.folder.resolve(),
+        stamps,
+        rows,
+        *(str(config.get(f"{name}_token_id")) for name in NAMED),
+    )
+    if key not in _LAST:
+        tokenizer = opened(checkpoint)
+        made = None if tokenizer is None else vocabulary(checkpoint, tokenizer)
+        if made is not None and tokenizer is not None:
+            check_reading(made, tokenizer)
+        _LAST.clear()
+        _LAST[key] = made
+    return _LAST[key]
+
+
+_LAST: Final[dict[Any, GgufVocabulary | None]] = {}
+
+
+def check_reading(
+    vocabulary: GgufVocabulary, tokenizer: PreTrainedTokenizerBase, more: Sequence[str] = ()
+) -> None:
+    """Compare texts in many scripts, and ``more``, that llama.cpp reads by a file of the vocabulary alone."""
+    with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
+        file = Path(folder) / "tokens.gguf"
+        writer = GGUFWriter(None, "llama")
+        add_vocabulary(writer, vocabulary)
+        writer.write_header_to_file(file)
+        writer.write_kv_data_to_file()
+        writer.close()
+        opened_file = opened_by_llama_cpp(file, vocab_only=True)
+        try:
+            compare_with(opened_file, tokenizer, [*vocabulary.pieces.doubtful, *more])
+        finally:
+            opened_file.close()
+
+
+def compare_with(
+    opened_file: Any, tokenizer: PreTrainedTokenizerBase, more: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return notes on what llama.cpp does otherwise than a tokenizer with a file that it has opened.
+
+    Texts in many scripts are compared, and ``more``.
+    ``ValueError`` where it reads as other tokens what these do not name.
+    """
+    backend = tokenizer.backend_tokenizer
+    steps = [
+        *step_types(_json_of(backend.normalizer), "normalizers"),
+        *step_types(_json_of(backend.pre_tokenizer), "pretokenizers"),
+    ]
+    present = differences(opened_file, steps)
+    after = [] if opened_file.metadata.get(ADD_EOS) == "true" else _around(tokenizer)[1]
+
+    def encode(text: str) -> list[int]:
+        ids = [int(token) for token in tokenizer(text)["input_ids"]]
+        return ids[: len(ids) - len(after)]
+
+    compare_tokens(opened_file, encode, tokenizer.get_added_vocab().items(), present, more)
+    notes = [difference.note for difference in present]
+    if after:
+        behind = " ".join(tokenizer.convert_ids_to_tokens(after))
+        notes.append(f"llama.cpp puts nothing after a text, and the tokenizer {behind}")
+    return tuple(notes)
+
+
+def _json_of(part: Any) -> Any:
+    """Return a part of a tokenizer as ``tokenizer.json`` has it."""
+    return None if part is None else json.loads(part.__getstate__())
+
+
+def _templates(template: Any) -> dict[str, str]:
+    """Return the templates by name; one that stands alone is the default."""
+    named = {DEFAULT: template} if isinstance(template, str) else template
+    return {} if named is None else {name: str(text) for name, text in named.items() if text}
 
 
 def _named(document: Mapping[str, Any], rows: int) -> dict[int, str]:
@@ -147,10 +246,15 @@ def _types(
     types = [int(TokenType.NORMAL if index in named else TokenType.UNUSED) for index in range(rows)]
     model = document["model"]
     if model.get("byte_fallback"):
-        for byte in range(256):
-            types[model["vocab"][f"<0x{byte:02X}>"]] = int(TokenType.BYTE)
+        bytewise = (model["vocab"].get(f"<0x{byte:02X}>") for byte in range(256))
+        for index in bytewise:
+            if index is not None:
+                types[index] = int(TokenType.BYTE)
     for token in document["added_tokens"]:
-        types[token["id"]] = int(TokenType.CONTROL if token["special"] else TokenType.USER_DEFINED)
+        kind = TokenType.CONTROL if token["special"] else TokenType.USER_DEFINED
+        if model.get("byte_fallback") and SPACE in token["content"] and not token["special"]:
+            kind = TokenType.NORMAL  # merged as others are; readers would write it back with ▁ in it
+        types[token["id"]] = int(kind)
     if model.get("byte_fallback") and unknown is not None:
         types[unknown] = int(TokenType.UNKNOWN)
     return tuple(types)
@@ -176,14 +280,24 @@ def _identity(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase, name: 
 
 
 def _frame(tokenizer: PreTrainedTokenizerBase, bos: int | None, eos: int) -> tuple[bool, bool]:
-    """Whether the tokenizer puts BOS before a text and EOS after it."""
-    inner = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = tokenizer("a", add_special_tokens=True)["input_ids"]
-    for before in ([], [bos]):
-        for after in ([], [eos]):
-            if whole == [*before, *inner, *after]:
-                return bool(before), bool(after)
+    """Whether readers put BOS before a text and EOS after it.
+
+    They put nothing after it where the tokenizer puts other tokens there, as Cohere's does.
+    """
+    before, after = _around(tokenizer)
+    if before in ([], [bos]):
+        return bool(before), after == [eos]
     raise ValueError(
-        f"the tokenizer frames a text as {whole}, and gguf can only say a BOS ({bos}) before and an EOS "
-        f"({eos}) after it"
+        f"the tokenizer puts {before} before a text and {after} after it, and gguf can only say a BOS "
+        f"({bos}) before and an EOS ({eos}) after it"
     )
+
+
+def _around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """Return the ids that a tokenizer puts before and after a text; ``ValueError`` where it does more."""
+    inner: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole: list[int] = tokenizer("a", add_special_tokens=True)["input_ids"]
+    for place in range(len(whole) - len(inner) + 1):
+        if whole[place : place + len(inner)] == inner:
+            return whole[:place], whole[place + len(inner) :]
+    raise ValueError(f"the tokenizer frames a text as {whole}, which does not hold the text's own {inner}")

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tokenizers import models
 
-from zerolm.checkpoints.gguf.words import DIGITS, GPT2, SPACE, SPLIT_PATTERNS
+from zerolm.checkpoints.gguf.words import SPACE, WORDS, Words, parts_of, words_of
 
+NFC: Final = "NFC"
 WORD_PIECE: Final = "WordPiece"
 WORD_PIECES: Final = "bert"
 """What GGUF calls it."""
+MOST_DOUBTFUL: Final = 5000
 
 
 @dataclass(frozen=True)
 class Pieces:
     """``kind`` is GGUF's tokenizer model, ``words`` its name of the way text is cut into words.
+
+    ``doubtful`` are texts on which readers have to be compared with the tokenizer.
 
     ``gpt2``: ``merges`` from the first, ``scores`` empty. ``llama``: ``scores`` of each token (those that are
     merged from others: the highest is merged first), ``merges`` empty; ``space`` says whether a text gets a
@@ -33,6 +38,7 @@ class Pieces:
     space: bool = False
     lower: bool | None = None
     bare: bool | None = None
+    doubtful: tuple[str, ...] = ()
 
 
 def pieces_of(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
@@ -44,54 +50,89 @@ def pieces_of(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
 
 
 def byte_level(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
-    """Return byte-level BPE (GPT-2, Llama 3) from a ``tokenizer.json``; ``ValueError`` for another."""
+    """Return byte-level BPE (GPT-2, Llama 3, Qwen) from a ``tokenizer.json``; ``ValueError`` for another.
+
+    Readers do not normalise text, which is left to their note: NFC alone is possible.
+    """
     model = document["model"]
-    if document["normalizer"] is not None:
-        raise ValueError(f"gguf has no byte-level BPE with the normalizer {document['normalizer']['type']}")
-    words = _words(document["pre_tokenizer"], bool(model.get("ignore_merges")))
+    kinds = step_types(document["normalizer"], "normalizers")
+    if not set(kinds) <= {NFC}:
+        odd = next(kind for kind in kinds if kind != NFC)
+        raise ValueError(f"gguf has no byte-level BPE with the normalizer {odd}; none and NFC are written")
+    words = _words(document["pre_tokenizer"], model, {each["content"] for each in document["added_tokens"]})
     merges = tuple(f"{left} {right}" for left, right in model["merges"])
-    return Pieces("gpt2", words, tokens, merges)
+    return Pieces("gpt2", words.name, tokens, merges)
+
+
+def step_types(part: Any, name: str) -> list[str]:
+    """Return the types of the steps of a normalizer or pre-tokenizer."""
+    return [str(step.get("type")) for step in parts_of(part, name)]
 
 
 def sentence_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
-    """Return SentencePiece's BPE with bytes for unknown characters, as Llama 2 and Mistral have it.
+    """Return SentencePiece's BPE with bytes for unknown characters, as Llama 2, Mistral and Gemma have it.
 
     A reader of GGUF merges whatever makes a token, by the score of the token; a ``tokenizer.json`` merges its
-    pairs, by their rank. Both do the same if the pairs that make a token stand together, and if a pair that
-    is left out never meets: the token comes of its own text by another pair. Both are checked. A text gets a
-    space in front where the tokenizer puts one; a reader does so also before a text that begins with a space,
-    and after each special token within a text, as SentencePiece itself does.
+    pairs, by their rank. Scores follow the first pair that makes a token. Both do the same if a pair that is
+    left out never meets: the token comes of its own text by another pair. That is checked. Where the pairs of
+    a token do not stand together, others may come between: such texts are ``doubtful``, to be compared. A
+    text gets a space in front where the
+    tokenizer puts one; a reader does so also before a text that begins with a space, and after each special
+    token within a text, as SentencePiece itself does.
     """
     model = document["model"]
     space = _space(document["normalizer"], document["pre_tokenizer"])
-    lacking = [f"<0x{byte:02X}>" for byte in range(256) if f"<0x{byte:02X}>" not in model["vocab"]]
+    lacking = [f"<0x{byte:02X}>" for byte in range(256) if not _has_byte(byte, model["vocab"])]
     if lacking or model.get("ignore_merges"):
         odd = f"without {lacking[0]}" if lacking else "with ignore_merges"
         raise ValueError(f"gguf has SentencePiece tokenizers with all bytes and merges, not one {odd}")
     _check_pairs(model, {token["content"] for token in document["added_tokens"]})
-    order = _order(model)
-    scores = tuple(float(-order.get(token, len(order))) for token in tokens)
-    return Pieces("llama", "default", tokens, scores=scores, space=space)
-
-
-def _order(model: Mapping[str, Any]) -> dict[str, int]:
-    """Return the place of each merged token among them, in the order of their merges."""
     order: dict[str, int] = {}
     for left, right in model["merges"]:
-        token = left + right
-        if order.setdefault(token, len(order)) != len(order) - 1:
+        order.setdefault(left + right, len(order))
+    scores = tuple(float(-order.get(token, len(order))) for token in tokens)
+    return Pieces("llama", "default", tokens, scores=scores, space=space, doubtful=_doubtful(model))
+
+
+def _doubtful(model: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return texts in which a pair of a token meets a pair that stands before it, but behind another one of
+    the same token; ``ValueError`` where there are more than can be compared."""
+    ranks = [(left, right) for left, right in model["merges"]]
+    first: dict[str, int] = {}
+    behind: dict[str, list[int]] = {}
+    before: dict[str, list[int]] = {}
+    for rank, (left, right) in enumerate(ranks):
+        first.setdefault(left + right, rank)
+        behind.setdefault(left, []).append(rank)
+        before.setdefault(right, []).append(rank)
+    texts: dict[str, None] = {}
+    for rank, (left, right) in enumerate(ranks):
+        start = first[left + right]
+        for other in _between(behind.get(right, []), start, rank):
+            texts[left + right + ranks[other][1]] = None
+        for other in _between(before.get(left, []), start, rank):
+            texts[ranks[other][0] + left + right] = None
+        if len(texts) > MOST_DOUBTFUL:
             raise ValueError(
-                f"gguf merges by tokens, and the merges that make {token!r} do not stand together"
+                f"gguf merges by tokens, and the merges that make {left + right!r:.40} do not stand together"
             )
-    return order
+    return tuple(text.replace(SPACE, " ") for text in texts)
+
+
+def _between(places: list[int], start: int, end: int) -> list[int]:
+    """Return those of ascending places that lie between two others."""
+    return places[bisect_right(places, start) : bisect_left(places, end)]
+
+
+def _has_byte(byte: int, vocab: Mapping[str, int]) -> bool:
+    """Return whether there is a token of a byte, or of the character that the byte is (Gemma's tab)."""
+    return f"<0x{byte:02X}>" in vocab or (byte < 128 and chr(byte) in vocab)
 
 
 def _check_pairs(model: Mapping[str, Any], added: set[str]) -> None:
     """Refuse two tokens that meet and make a third one, though the tokenizer leaves them apart."""
     pairs = {(left, right) for left, right in model["merges"]}
-    merging = models.BPE(
-        vocab=dict(model["vocab"]), merges=[(left, right) for left, right in model["merges"]]
-    )
+    merging = _merging(model)
     plain = model["vocab"].keys() - added
     for token in plain:
         for cut in range(1, len(token)):
@@ -142,43 +183,62 @@ def check_model(model: Mapping[str, Any]) -> None:
         )
 
 
-def _words(splitting: Any, whole_words: bool) -> str:
-    """Return GGUF's name of a pre-tokenizer of byte-level BPE."""
-    steps = _steps(splitting, "pretokenizers")
-    match steps:
-        case [{"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}] if not whole_words:
-            return GPT2
-        case [
-            {"type": "Digits", "individual_digits": True},
-            {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
-        ] if not whole_words:
-            return DIGITS
-        case [
-            {"type": "Split", "pattern": {"Regex": str(expression)}, "behavior": "Isolated", "invert": False},
-            {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
-        ] if (expression, whole_words) in SPLIT_PATTERNS:
-            return SPLIT_PATTERNS[expression, whole_words]
-    raise ValueError(
-        "gguf is written where text is cut into words as GPT-2, SmolLM, Llama 3 or Qwen 2 do it, and this "
-        f"tokenizer does it otherwise ({', '.join(str(step.get('type')) for step in steps) or 'not at all'})"
-    )
+def _words(splitting: Any, model: Mapping[str, Any], added: set[str]) -> Words:
+    """Return how byte-level BPE cuts a text into words, as readers have it; ``ValueError`` if they have not.
+
+    Readers of some names take a word whole that is a token, of others they do not. A tokenizer that does
+    otherwise is the same if all its tokens are merged from bytes.
+    """
+    steps = words_of(splitting)
+    names = [words for words in WORDS if words.steps == steps]
+    if not names:
+        kinds = ", ".join(step_types(splitting, "pretokenizers")) or "not at all"
+        possible = ", ".join(words.name for words in WORDS)
+        raise ValueError(
+            f"gguf is written where text is cut into words as llama.cpp does for {possible}, and this "
+            f"tokenizer does it otherwise ({kinds})"
+        )
+    whole = bool(model.get("ignore_merges"))
+    fitting = next((words for words in names if words.whole == whole), None)
+    if fitting is not None:
+        return fitting
+    token = _unmerged(model, added)
+    if token is not None:
+        raise ValueError(
+            f"gguf {'merges words' if whole else 'takes words whole'} that are cut as {names[0].name} cuts "
+            f"them, and this tokenizer {'takes them whole' if whole else 'merges them'}: its token "
+            f"{token!r:.40} is not merged from bytes"
+        )
+    return names[0]
+
+
+def _unmerged(model: Mapping[str, Any], added: set[str]) -> str | None:
+    """Return a token that its own text is not merged to; None where there is none."""
+    merging = _merging(model)
+    plain = (token for token in model["vocab"] if token not in added)
+    return next((token for token in plain if len(merging.tokenize(token)) > 1), None)
+
+
+def _merging(model: Mapping[str, Any]) -> models.BPE:
+    """Return a model that merges pairs, whatever it takes whole."""
+    merges = [(left, right) for left, right in model["merges"]]
+    return models.BPE(vocab=dict(model["vocab"]), merges=merges)
 
 
 def _space(normalizer: Any, splitting: Any) -> bool:
-    """Whether a SentencePiece tokenizer puts a space before a text."""
+    """Whether a SentencePiece tokenizer puts a space before a text.
+
+    A split at spaces finds none once they are swapped, as Gemma has it.
+    """
     swap = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
-    match _steps(normalizer, "normalizers"), splitting:
-        case [{"type": "Prepend", "prepend": "▁"}, last], None if last == swap:
+    steps, cuts = parts_of(normalizer, "normalizers"), parts_of(splitting, "pretokenizers")
+    if swap in steps:
+        cuts = [cut for cut in cuts if (cut["type"], cut.get("pattern")) != ("Split", {"String": " "})]
+    match steps, cuts:
+        case [{"type": "Prepend", "prepend": "▁"}, last], [] if last == swap:
             return True
-        case [only], None if only == swap:
+        case [only], [] if only == swap:
             return False
-        case [], {"type": "Metaspace", "replacement": "▁", "split": False, "prepend_scheme": str(scheme)}:
+        case [], [{"type": "Metaspace", "replacement": "▁", "split": False, "prepend_scheme": str(scheme)}]:
             return scheme != "never"
     raise ValueError("gguf has SentencePiece tokenizers that only turn spaces into ▁, and this one does more")
-
-
-def _steps(part: Any, name: str) -> list[dict[str, Any]]:
-    """Return the parts of a sequence, or the one that stands alone."""
-    if part is None:
-        return []
-    return list(part[name]) if part["type"] == "Sequence" else [part]

@@ -35,7 +35,7 @@ from zerolm.carving.export.gguf.keys import (
     counts_by_layer,
 )
 from zerolm.carving.export.gguf.rope import add_rope, factors_of, parameters_of, rotated
-from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
+from zerolm.carving.export.gguf.tokenizer import add_vocabulary, proven
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.same_tokens import require
@@ -225,11 +225,11 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
         add_windows(writer, checkpoint, cut)
     if checkpoint.family.task == "masked":
         add_pooling(writer, checkpoint)
-    tokenizer = opened(checkpoint)
-    if tokenizer is None:
+    vocabulary = proven(checkpoint)
+    if vocabulary is None:
         writer.add_tokenizer_model("no_vocab")
     else:
-        add_vocabulary(writer, vocabulary(checkpoint, tokenizer))
+        add_vocabulary(writer, vocabulary)
     return writer
 
 

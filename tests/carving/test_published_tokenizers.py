@@ -1,0 +1,176 @@
+"""Tokenizers with published rules: llama.cpp reads strings as they do, also those of fewer tokens."""
+
+from __future__ import annotations
+
+import os
+import random
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+pytest.importorskip("gguf", reason="gguf is not installed")
+llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+import torch  # noqa: E402
+from made_tokenizers import CORPUS  # noqa: E402
+from published_rules import PUBLISHED, SIZE, save_published  # noqa: E402
+from tiny import DECODER  # noqa: E402
+from torch import nn  # noqa: E402
+from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+
+import zerolm  # noqa: E402
+from zerolm.carving.carve import carve  # noqa: E402
+from zerolm.carving.export.child_tensors import Child  # noqa: E402
+from zerolm.carving.export.gguf.check import check  # noqa: E402
+from zerolm.carving.export.gguf.tokenizer import check_reading, compare_with, opened, vocabulary  # noqa: E402
+from zerolm.carving.export.gguf.write import write  # noqa: E402
+from zerolm.carving.kept_units import Cut, dimensions  # noqa: E402
+from zerolm.carving.request import Destination, Methods, SizeRequest, VocabularyRequest  # noqa: E402
+from zerolm.carving.vocabulary import byte_losses  # noqa: E402
+from zerolm.checkpoints import Checkpoint  # noqa: E402
+from zerolm.networks.opener import open_model, stock_tokenizer  # noqa: E402
+
+ROWS: Final = 960
+WRITTEN_AS: Final = {
+    "qwen3": "qwen2", "llama3_1": "llama-bpe", "gptoss": "gpt-4o", "deepseek_v3": "deepseek-v3",
+    "mistral_nemo": "tekken", "command_r_plus": "smollm", "llama2": "default", "gemma": "default",
+    "gemma2": "default", "gemma3": "default",
+}  # fmt: skip
+"""llama.cpp's names of the ways to cut words; all of SentencePiece have one."""
+NOTED: Final = {
+    "qwen3": "NFC", "command_r_plus": "NFC", "gptoss": "combining marks", "mistral_nemo": "combining marks",
+    "llama2": "begins with one",
+}  # fmt: skip
+STRINGS: Final = 1000
+"""Of each; 10,000 of all ten."""
+CHINESE: Final = "你好，世界。今天是三月十五日，我们一起去北京看看吧！天气很好，人也很多。"  # noqa: RUF001
+EMOJI: Final = ("🙂", "👩‍👩‍👧", "🇪🇺", "👍🏽", "🦙", "🚀", "✅")
+
+
+def parent_of(folder: Path, name: str) -> Path:
+    """A tiny llama with such a tokenizer, whose configuration names no tokens."""
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(**DECODER | {"vocab_size": ROWS, "head_dim": 8}))
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    model.save_pretrained(folder)
+    return save_published(name, folder)
+
+
+def strings(count: int, turns: list[str], seed: int = 0) -> Iterator[str]:
+    """Yield English, code, Chinese, emoji, turns of a chat, and characters of all scripts, all in NFC."""
+    drawn = random.Random(seed)
+    lines = [line for text in CORPUS for line in text.splitlines() if line.strip()]
+    english = [word for line in lines for word in line.split() if word.isalpha() and word.isascii()]
+    for number in range(count):
+        match number % 6:
+            case 0:
+                text = " ".join(drawn.choices(english, k=12)) + drawn.choice(".!?")
+            case 1:
+                text = "\n".join(drawn.choices(lines, k=3))
+            case 2:
+                text = "".join(drawn.choices(CHINESE, k=20))
+            case 3:
+                text = " ".join([*drawn.choices(EMOJI, k=4), *drawn.choices(english, k=2)])
+            case 4:
+                words = " ".join(drawn.choices(english, k=5))
+                text = f"{drawn.choice(turns)}user\n{words}{drawn.choice(turns)}\n"
+            case _:
+                text = "".join(any_character(drawn) for _ in range(20))
+        yield unicodedata.normalize("NFC", text)
+
+
+def any_character(drawn: random.Random) -> str:
+    """A character of any script that Unicode 13 knows, a half of them below 0x3000."""
+    while True:
+        start, end = drawn.choice([(0x20, 0x250), (0x250, 0x3000), (0x3000, 0xD800), (0x10000, 0x20000)])
+        character = chr(drawn.randrange(start, end))
+        if unicodedata.category(character)[0] != "C":
+            return character
+
+
+def compared(name: str, tokenizer: Any, reader: Any, count: int) -> None:
+    turns = list(tokenizer.get_added_vocab())
+    compare_with(reader, tokenizer, list(strings(count, turns)))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_strings_are_read_alike(name: str, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name))
+    file, tokenizer = tmp_path / "child.gguf", opened(checkpoint)
+    assert tokenizer is not None
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
+    model = open_model(checkpoint)
+    proof = check(file, lambda ids: model(input_ids=ids).logits, tokenizer)
+    assert NOTED.get(name, "") in proof.note
+    assert bool(proof.note) == (name in NOTED)
+    reader = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)
+    assert reader.metadata["tokenizer.ggml.pre"] == WRITTEN_AS[name]
+    compared(name, tokenizer, reader, STRINGS)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_tokens_are_written_back_as_text(name: str, tmp_path: Path) -> None:
+    """Runs of white space too, which are added tokens of some."""
+    checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name))
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), tmp_path / "child.gguf")
+    reader = llama_cpp.Llama(str(tmp_path / "child.gguf"), vocab_only=True, verbose=False)
+    for text in ("def f(x):\n    return  x\n\n\n\tdone", "naïve 🙂 世界"):
+        ids = reader.tokenize(text.encode(), add_bos=False)
+        assert reader.detokenize(ids).decode().removeprefix(" ") == text
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_fewer_tokens(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child with the tokens of a text reads it as the parent does, and so does its file."""
+    monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
+    parent, text = parent_of(tmp_path / "parent", name), tmp_path / "text.txt"
+    text.write_text(unicodedata.normalize("NFC", CORPUS[0]), "utf-8")
+    size = SizeRequest.of(vocabulary=VocabularyRequest("used"))
+    for form in ("hf", "gguf"):
+        carved = carve(parent, size, Methods(text=str(text)), Destination(tmp_path / form, form))
+        assert carved.vocabulary is not None
+        assert carved.vocabulary["child"] < SIZE
+    ours, theirs = stock_tokenizer(tmp_path / "hf"), stock_tokenizer(parent)
+    wanted = theirs.convert_ids_to_tokens(theirs(text.read_text("utf-8"))["input_ids"])
+    assert ours.convert_ids_to_tokens(ours(text.read_text("utf-8"))["input_ids"]) == wanted
+    file = next((tmp_path / "gguf").glob("*.gguf"))
+    reader = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)
+    compared(name, ours, reader, STRINGS // 10)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma3", "deepseek_v3"])
+def test_healed_and_judged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    parent, text = parent_of(tmp_path / "parent", name), tmp_path / "text.txt"
+    text.write_text(CORPUS[0] * 6, "utf-8")
+    child, out = tmp_path / "child", tmp_path / "healed"
+    zerolm.carve(parent, child, text=text, keep_ffn=0.5, keep_vocab="used", sequences=4, length=16)
+    healed = zerolm.heal(child, out, parent=parent, text=text, tokens=576, batch=4, length=12, rate=2e-4)
+    assert 0 < healed.losses["after"]["kl"] < healed.losses["before"]["kl"]
+    judged = [zerolm.eval(one, parent=parent, text=text, length=16) for one in (child, out)]
+    assert 0 < judged[1].kl < judged[0].kl
+
+
+@pytest.mark.skipif("ZEROLM_REAL" not in os.environ, reason="ZEROLM_REAL names no folder of real models")
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_whole_vocabularies_as_published(name: str, tmp_path: Path) -> None:
+    """10,000 strings of each tokenizer that is there."""
+    folder = Path(os.environ["ZEROLM_REAL"], "tokenizers", name)
+    if not folder.is_dir():
+        pytest.skip(f"{name} is not in ZEROLM_REAL")
+    tokenizer = stock_tokenizer(folder)
+    rows = max(tokenizer.get_vocab().values()) + 1
+
+    class Folder:
+        config: Final[dict[str, Any]] = {}
+
+        class layout:  # noqa: N801
+            vocab = rows
+
+    texts = list(strings(10 * STRINGS, list(tokenizer.get_added_vocab())))
+    check_reading(vocabulary(Folder, tokenizer), tokenizer, texts)  # type: ignore[arg-type]

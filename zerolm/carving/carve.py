@@ -539,6 +539,7 @@ class Carving:
         """Write the child into a new folder, opened again and compared before the folder gets its name."""
         from zerolm.carving.export.write_child import write
         from zerolm.carving.session import Session
+        from zerolm.networks.pooling import settings_note
 
         session = self.session or Session(self.checkpoint, self.methods, self.progress, self.compute)
         finish = self.destination.finish
@@ -570,7 +571,8 @@ class Carving:
             self._write_more(folder, typed)
             self.progress("opening the child again")
             proof = self.format.verified(session, cut, repaired, folder, typed)
-            note = "; ".join(filter(None, [*notes, proof.note]))
+            notes += [proof.note, settings_note(self.checkpoint, in_file=self.format.has_tokenizer)]
+            note = "; ".join(filter(None, notes))
             carved = replace(carved, losses=losses, note=note, verified=proof.to_json())
             if finish:
                 finish(folder, carved)

@@ -138,6 +138,11 @@ class Checkpoint:
         return tuple(sorted({each.dtype for each in self.tensors.values() if each.is_packed}))
 
     @property
+    def prompt(self) -> str:
+        """The text that sentence-transformers puts before each text by default."""
+        return self.sentences.settings.prompt if self.sentences else ""
+
+    @property
     def place(self) -> Path:
         """The folder or the file that opens as this checkpoint."""
         return self.root if self.source is None else self.source.file

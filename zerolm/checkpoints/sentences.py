@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from zerolm.checkpoints.folder import MAX_JSON, inside, is_plain, read_object
 from zerolm.checkpoints.headers import FLOATS, TensorInfo, read_shard
+from zerolm.checkpoints.sentence_settings import SentenceSettings
 from zerolm.checkpoints.shards import SINGLE
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import shown
@@ -66,6 +67,11 @@ class SentenceModule:
         return tuple(listed)
 
     @property
+    def pools_prompt(self) -> Any:
+        """Whether a ``Pooling`` pools the tokens of a prompt, too."""
+        return self.config.get("include_prompt", True)
+
+    @property
     def activation(self) -> str:
         """The name of the activation of a ``Dense``, as a message shows it where it is none of torch."""
         name = self.config.get("activation_function", f"{TORCH}{ACTIVATIONS[0]}")
@@ -82,6 +88,10 @@ class SentenceModule:
             if type(size) is not int or size != before:
                 raise ValueError(
                     f"{self.path} pools tokens of {shown(size)} dimensions, but the hidden size is {before}"
+                )
+            if not isinstance(self.pools_prompt, bool):
+                raise ValueError(
+                    f"{self.path} has include_prompt {shown(self.pools_prompt)}; a boolean can be"
                 )
             return before * len(self.modes)
         return self._projected(before) if self.kind == "Dense" else before
@@ -121,10 +131,11 @@ _MODES: Final = f"{', '.join(MODES)} can be"
 @dataclass(frozen=True)
 class SentenceModules:
     """The modules that ``modules.json`` names: the folder of the ``transformer`` ("" at the root), and those
-    ``behind`` it in their order, a ``Pooling`` first."""
+    ``behind`` it in their order, a ``Pooling`` first; and the ``settings`` of the folder."""
 
     transformer: str
     behind: tuple[SentenceModule, ...]
+    settings: SentenceSettings = SentenceSettings()  # noqa: RUF009
 
     @classmethod
     def of(cls, folder: Path) -> SentenceModules | None:
@@ -155,7 +166,7 @@ class SentenceModules:
                 f"it names {order}; a Transformer, a Pooling, and then {', '.join(KINDS[2:])} can be"
             )
         behind = [_module(folder, *one) for one in zip(kinds[1:], paths[1:], strict=True)]
-        return cls(paths[0], tuple(behind))
+        return cls(paths[0], tuple(behind), SentenceSettings.of(folder))
 
     def check(self, hidden: int) -> None:
         """Raise ``ValueError`` where the sizes of the modules contradict the hidden size, or one another."""

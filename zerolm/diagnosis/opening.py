@@ -98,7 +98,8 @@ def _serves_as_body(folder: Path, kind: type) -> bool:
     """Return whether the body is what users open: a sentence-transformers folder, or an encoder."""
     from transformers import MODEL_FOR_MASKED_LM_MAPPING
 
-    return (folder / "modules.json").exists() or kind in MODEL_FOR_MASKED_LM_MAPPING.values()
+    masked: list[Any] = list(MODEL_FOR_MASKED_LM_MAPPING.values())
+    return (folder / "modules.json").exists() or kind in masked
 
 
 def judged(what: str, report: Mapping[str, Any]) -> Opened:

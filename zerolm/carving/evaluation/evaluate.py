@@ -39,6 +39,7 @@ from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 from zerolm.networks.compute import Compute, compute, put_on
 from zerolm.networks.opener import is_decoder, open_model
+from zerolm.networks.pooling import settings_note
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, RunningRequest
 from zerolm.text.defaults import LENGTH, SEQUENCES
@@ -186,6 +187,7 @@ def _named_rows(neighbours: Sequence[Checkpoint], judged: Iterator[TextMeasures]
 
 def _evaluated(rows: Sequence[EvaluatedRow], judge: TextJudge, note: str, length: int) -> Evaluated:
     tokens = judge.tokens
+    note = "; ".join(filter(None, [note, settings_note(judge.parent)]))
     shortened = judge.shortened(length)
     return Evaluated(tuple(rows), len(tokens), tokens.count, note, shortened, judge.prompt_count)
 

@@ -226,7 +226,7 @@ def _embedded(ours: Reader, theirs: Reader, lines: Sequence[str], length: int) -
         vectors = []
         for reader, stock in zip((ours, theirs), stocks, strict=True):
             most = longest_line(reader.checkpoint, length)
-            rows = padded_lines(lines[first : first + BATCH], stock, most)
+            rows = padded_lines(lines[first : first + BATCH], stock, most, prompt=reader.checkpoint.prompt)
             pooling = TokenPooling.of(reader.checkpoint)
             vectors.append(torch.cat([embeddings(reader.model, batch, pooling) for batch in rows.batches(8)]))
             tokens += rows.count

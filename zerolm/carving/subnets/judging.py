@@ -151,7 +151,7 @@ class PredictionJudge:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingJudge:
-    """1 - cosine of embeddings to the parent's."""
+    """The distance of embeddings to the parent's: 1 - cosine, where they are compared by it."""
 
     blocks: Blocks
     pooling: TokenPooling
@@ -159,8 +159,8 @@ class EmbeddingJudge:
     def results(self, networks: Sequence[SubNetwork]) -> list[Results]:
         whole = SubNetwork(Cut.whole(dimensions_of(self.blocks.model)))
         theirs, *ours = (self._embeddings(each) for each in last_states(self.blocks, [whole, *networks]))
-        cosines = (functional.cosine_similarity(each, theirs, dim=-1).double().mean() for each in ours)
-        return [{metrics.DISTANCE: max(0.0, 1.0 - float(cosine))} for cosine in cosines]
+        apart = (self.pooling.distances(each, theirs).double().mean() for each in ours)
+        return [{metrics.DISTANCE: max(0.0, float(distance))} for distance in apart]
 
     def _embeddings(self, states: HiddenStates) -> Tensor:
         sent = (self.blocks.finish(i, each).last_hidden_state for i, each in enumerate(states))

@@ -249,8 +249,10 @@ def test_a_configuration_without_bottom_is_given_to_no_library(
 
 
 def test_an_empty_folder_and_none(tmp_path: Path) -> None:
-    assert {verdict.verdict for verdict in diagnose(tmp_path).verdicts} == {REFUSES}
+    with pytest.raises(ValueError, match="is an empty folder; a checkpoint has"):
+        diagnose(tmp_path)
     (tmp_path / "file").write_text("")
+    assert {verdict.verdict for verdict in diagnose(tmp_path).verdicts} == {REFUSES}
     for name in ("file", "absent"):
         with pytest.raises(ValueError, match=f"{name}' (is a file|does not exist)"):
             diagnose(tmp_path / name)

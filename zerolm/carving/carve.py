@@ -33,10 +33,11 @@ from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, 
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
 from zerolm.checkpoints import Checkpoint, ledger_of
-from zerolm.checkpoints.checkpoint import QUANTISED
 from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
+from zerolm.checkpoints.remedies import quantised
+from zerolm.checkpoints.wrappers import wrapper_note
 from zerolm.costs import CostModel
 from zerolm.families.config import CoreSizes
 from zerolm.families.reading import current
@@ -136,7 +137,7 @@ def rebuild(
     ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
     read = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
     if checkpoint.packed and read.experts is None:
-        raise ValueError(f"checkpoint {str(checkpoint.folder)!r}: {QUANTISED}")
+        raise ValueError(f"checkpoint {str(checkpoint.folder)!r}: {quantised(checkpoint.config)}")
     if _quantised(checkpoint):
         alone = bool(read.types) and read.cut.is_whole and read.width is None
         WeightsRequest(requantize=True).check_parent(_quantised(checkpoint), types_alone=alone)
@@ -428,6 +429,12 @@ class Carving:
             raise ValueError(
                 f"a {family.name} without a language-model head cannot be compared, so it is not carved"
             )
+        if family.task == "next" and layout.name("classifier") is not None:
+            raise ValueError(
+                f"a {family.name} with a classification head ({layout.name('classifier')}) cannot be "
+                "compared by its predictions of tokens, so it is not carved; a language model is, and an "
+                "encoder with any head"
+            )
         alone = self.typing is not None and self.typing.keeps_all
         size.weights.check_parent(_quantised(checkpoint), types_alone=alone)
         file_format = self.format  # one that is not known is refused also where nothing is written
@@ -525,7 +532,7 @@ class Carving:
             widths(cut),
             stream(cut),
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
-            note,
+            "; ".join(filter(None, [wrapper_note(self.checkpoint.whole.wrapper), note])),
             spectrum=list(rows),
             types=typed.rows if typed else [],
             equal_bytes=typed.equal_bytes if typed else [],

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from zerolm.checkpoints.folder import MAX_JSON, inside, is_plain, read_object
 from zerolm.checkpoints.headers import FLOATS, TensorInfo, read_shard
-from zerolm.checkpoints.sentence_settings import SentenceSettings
+from zerolm.checkpoints.sentence_settings import SETTINGS_FILE, SentenceSettings
 from zerolm.checkpoints.shards import SINGLE
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import shown
@@ -139,23 +139,20 @@ class SentenceModules:
 
     @classmethod
     def of(cls, folder: Path) -> SentenceModules | None:
-        """Return the modules of a folder, None where it has no ``modules.json``.
+        """Return the modules of a folder, None where it has no ``modules.json`` and of a cross-encoder.
 
         Raises ``ValueError``, in one line, for modules that are not known, and paths out of the folder.
         """
         if not (folder / MODULES_FILE).exists():
             return None
         try:
-            return cls._read(folder)
+            return None if is_cross_encoder(folder) else cls._read(folder)
         except (OSError, ValueError, RecursionError) as error:
             raise ValueError(f"{str(folder / MODULES_FILE)!r} cannot be used: {error}") from None
 
     @classmethod
     def _read(cls, folder: Path) -> SentenceModules:
-        inside(folder, MODULES_FILE)
-        document = parse_json(read_text(folder / MODULES_FILE, MAX_JSON))
-        if not isinstance(document, list) or not all(isinstance(entry, dict) for entry in document):
-            raise ValueError("it is not a list of modules")
+        document = _entries(folder)
         if len(document) > MAX_MODULES:
             raise ValueError(f"it names {len(document)} modules; {MAX_MODULES} are the most")
         kinds = [_kind(entry.get("type")) for entry in document]
@@ -187,6 +184,24 @@ def longest_of(folder: Path) -> int | None:
             raise ValueError(f"{str(file)!r} has max_seq_length {shown(longest)}; a number of tokens can be")
         return longest
     return None
+
+
+def is_cross_encoder(folder: Path) -> bool:
+    """Return whether a folder is a cross-encoder (a reranker): a transformer at its root, with its head."""
+    if not inside(folder, SETTINGS_FILE):
+        return False
+    kind = read_object(folder, SETTINGS_FILE).get("model_type")
+    alone = [(_kind(entry.get("type")), entry.get("path")) for entry in _entries(folder)]
+    return kind == "CrossEncoder" and alone == [("Transformer", "")]
+
+
+def _entries(folder: Path) -> list[dict[str, Any]]:
+    """Return the entries of ``modules.json``."""
+    inside(folder, MODULES_FILE)
+    document = parse_json(read_text(folder / MODULES_FILE, MAX_JSON))
+    if not isinstance(document, list) or not all(isinstance(entry, dict) for entry in document):
+        raise ValueError("it is not a list of modules")
+    return document
 
 
 def _kind(name: Any) -> str:

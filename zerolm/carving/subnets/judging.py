@@ -24,7 +24,7 @@ from zerolm.carving.subnets.walk import SubNetwork, last_states
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.compute import Compute, computed, put_on
-from zerolm.networks.opener import mapped_model, one_line, stored_model
+from zerolm.networks.opener import mapped_model, one_line, stored_model, without
 from zerolm.networks.pooling import TokenPooling
 from zerolm.networks.states import HiddenStates
 from zerolm.text.classified import AttackedTexts, ClassifiedTexts
@@ -92,7 +92,8 @@ class JudgedClasses:
 def classifier(checkpoint: Checkpoint) -> PreTrainedModel:
     """Return the parent with its head of classes, in memory; ``ValueError`` where it has none."""
     with one_line(f"the model in {str(checkpoint.folder)!r}"):
-        model, report = stored_model(checkpoint.folder, AutoModelForSequenceClassification)
+        options = without(checkpoint.wrapper)
+        model, report = stored_model(checkpoint.folder, AutoModelForSequenceClassification, **options)
     if report["missing_keys"]:
         raise ValueError(
             f"{str(checkpoint.folder)!r} has no head that classifies texts, for it lacks "

@@ -27,7 +27,7 @@ from zerolm.checkpoints.wrappers import WRAPPERS, wrapper_of
 from zerolm.diagnosis.evidence import gather
 from zerolm.diagnosis.examine import diagnose
 from zerolm.families.known import described
-from zerolm.networks.opener import open_model
+from zerolm.networks.opener import load_network, open_model
 
 BITSANDBYTES = {"quant_method": "bitsandbytes", "load_in_4bit": True}
 
@@ -118,6 +118,17 @@ def test_a_mixture_in_a_wrapper(kind: str, tmp_path: Path) -> None:
     parent = Checkpoint.open(renamed(tmp_path / "parent", "module."))
     ours, theirs = (open_model(one).state_dict() for one in (parent, clean))
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
+    carved = carve(parent.folder, tmp_path / "child", keep_experts=0.5)
+    assert "begin with 'module.'" in carved.note
+    assert Checkpoint.open(tmp_path / "child").wrapper == ""
+
+
+def test_a_network_in_a_wrapper_is_scored_by_its_weights(tmp_path: Path) -> None:
+    saved(tmp_path, "bert_masked")
+    theirs = load_network(tmp_path)[0].module.state_dict()
+    ours, is_stored = load_network(renamed(tmp_path, "_orig_mod."))
+    assert is_stored
+    assert all(torch.equal(value, theirs[key]) for key, value in ours.module.state_dict().items())
 
 
 @given(st.sampled_from(sorted(described())), st.lists(st.sampled_from(WRAPPERS), max_size=4), st.booleans())

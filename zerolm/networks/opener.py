@@ -204,12 +204,11 @@ def load_network(folder: Path | str, seed: int = 0) -> tuple[Network, bool]:
             read_shards(folder)
     except ValueError as error:
         raise ValueError(f"{str(folder)!r}: {error}") from None
-    if stored and family.tensors.body:
-        Checkpoint.open(folder)
-    return stock_network(_network_model(folder, HEADS[family.task], stored, seed)), stored
+    wrapper = Checkpoint.open(folder).wrapper if stored and family.tensors.body else ""
+    return stock_network(_network_model(folder, HEADS[family.task], stored, seed, wrapper)), stored
 
 
-def _network_model(folder: Path, maker: Any, stored: bool, seed: int) -> PreTrainedModel:
+def _network_model(folder: Path, maker: Any, stored: bool, seed: int, wrapper: str) -> PreTrainedModel:
     quiet()
     options: dict[str, Any] = {"attn_implementation": "eager", "dtype": torch.float32}
     config = stock_config(folder)
@@ -227,7 +226,7 @@ def _network_model(folder: Path, maker: Any, stored: bool, seed: int) -> PreTrai
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seed)
                 return maker.from_config(config, trust_remote_code=False, **options)  # type: ignore[no-any-return]
-        model, report = stored_model(folder, maker, config=config, **options)
+        model, report = stored_model(folder, maker, config=config, **options, **without(wrapper))
     if report["missing_keys"]:
         lacking = min(map(str, report["missing_keys"]))
         raise ValueError(

@@ -39,6 +39,7 @@ from zerolm.checkpoints import Checkpoint, write_shards
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.checkpoints.packed import PackedTensor
+from zerolm.checkpoints.wrappers import wrapper_note
 from zerolm.costs import CostModel
 from zerolm.families.config import CoreSizes
 from zerolm.io.files import write_json
@@ -187,6 +188,8 @@ class ExpertCarving:
         cut = Cut.whole(dimensions(checkpoint))
         child = fewer.shaped()
         costs = {"parent": costs_of(checkpoint, self.costs), "child": costs_of(child, self.costs)}
+        copied = "" if self.repair == methods.repair else COPIED
+        notes = wrapper_note(checkpoint.wrapper), copied, self.staying.rounding()
         return Carved(
             self.name,
             checkpoint.family.name,
@@ -198,9 +201,7 @@ class ExpertCarving:
             widths(Cut.whole(dimensions(child))),
             None,
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
-            note="; ".join(
-                filter(None, ["" if self.repair == methods.repair else COPIED, self.staying.rounding()])
-            ),
+            note="; ".join(filter(None, notes)),
             experts=self._described(fewer, left, groups),
             kept=cut,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Final
@@ -54,6 +55,7 @@ def _encoded(child: Checkpoint, lines: list[str], length: int) -> Tensor:
     with one_line(f"what sentence-transformers makes of {str(child.root)!r}"):
         from sentence_transformers import SentenceTransformer
 
+        logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # it announces default prompts
         model = SentenceTransformer(
             str(child.root),
             device="cpu",

@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 FOLLOWED: Final = "modules.json puts others behind it, which take embeddings of the parent's size"
 """Why the hidden size of a sentence-transformers folder stays."""
+EMBEDS: Final = "; a decoder that embeds is carved by its predictions of tokens, which need its head"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -110,7 +111,7 @@ class Checkpoint:
                 tensors = packed_tensors(packing, tensors)
                 check_stated_shapes(tensors)
             family = replace(family, cut=cut_of(family, config))
-            layout = _layout(family, config, tensors)
+            layout = _layout(family, config, tensors, embeds=sentences is not None)
             if sentences:
                 sentences.check(layout.hidden)
             if sentences and family.cut.hidden:
@@ -186,12 +187,16 @@ def _family(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> Family:
         raise ValueError(f"{error}; its tensors fit {fits}: --like {fits}" if fits else str(error)) from None
 
 
-def _layout(family: Family, config: dict[str, Any], tensors: dict[str, TensorInfo]) -> Layout:
-    """Return the layout; the refusal of a decoder with another head names its class."""
+def _layout(
+    family: Family, config: dict[str, Any], tensors: dict[str, TensorInfo], *, embeds: bool
+) -> Layout:
+    """Return the layout; the refusal of a decoder without the head of a language model says what needs it."""
     try:
         return Layout.of(family, config, tensors)
     except ValueError as error:
-        raise ValueError(f"{error}{other_head(family, config)}") from None
+        lacks_head = any(f"{head.name!r} is missing" in str(error) for head in family.tensors.head)
+        why = EMBEDS if embeds and lacks_head and family.task == "next" else other_head(family, config)
+        raise ValueError(f"{error}{why}") from None
 
 
 def tensors_of(shards: Sequence[Shard]) -> dict[str, TensorInfo]:

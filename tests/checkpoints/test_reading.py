@@ -229,9 +229,11 @@ def test_a_pickle_is_refused_unopened(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         Checkpoint.open(tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(
-        ValueError, match="its weights are a pickle, which is not opened; convert it to safetensors"
-    ):
+    words = (
+        r"its weights are a pickle \(pytorch_model\.bin\), which is not opened; convert it to safetensors, "
+        r"in Python: transformers\.LlamaForCausalLM\.from_pretrained\('.*'\)\.save_pretrained\('converted'\)$"
+    )
+    with pytest.raises(ValueError, match=words):
         Checkpoint.open(tmp_path)
     assert not Path("opened").exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,16 @@ import numpy as np
 import pytest
 import transformers
 from carvings import carve
-from sentence_folders import LINES, sentence_folder
+from safetensors.torch import load_file, save_file
+from sentence_folders import LINES, sentence_folder, write
 from tiny_families import saved, stock_config
+from transformers import AutoModel
 
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.folder import read_object
+from zerolm.diagnosis.opening import opened
+from zerolm.diagnosis.result import OPENS, REFUSES
 from zerolm.families.known import described
 from zerolm.networks.opener import open_model
 
@@ -79,3 +85,45 @@ def test_heads_go_into_the_child(kind: str, heads: str, tmp_path: Path) -> None:
     cut = [name for name, weight in child.named_parameters() if weight.shape != whole[name].shape]
     assert cut
     assert all("layer" in name for name in cut)
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize("with_modules", [True, False])
+def test_a_head_that_is_not_stored_is_not_needed(kind: str, with_modules: bool, tmp_path: Path) -> None:
+    """As all-mpnet-base-v2 is published: a class with a head, and the weights of the body."""
+    parent = parent_of(tmp_path, kind)
+    AutoModel.from_config(stock_config(kind)).save_pretrained(parent)
+    name = described()[kind].head_classes[0]
+    write(parent / "config.json", read_object(parent, "config.json") | {"architectures": [name]})
+    if not with_modules:
+        (parent / "modules.json").unlink()
+    carved = carve(parent, tmp_path / "child", keep_ffn=0.5)
+    assert carved.verified is not None
+    if with_modules and find_spec("sentence_transformers"):
+        assert carved.verified["embeddings"] is not None
+    for folder in (parent, tmp_path / "child"):
+        _, report = AutoModel.from_pretrained(folder, output_loading_info=True)
+        assert not [key for key in report["missing_keys"] if "pooler" not in key]
+        assert opened("transformers", folder).verdict == OPENS
+    assert read_object(tmp_path / "child", "config.json")["architectures"] == [name]
+
+
+def test_a_head_that_is_stored_in_part_is_missing(tmp_path: Path) -> None:
+    parent = parent_of(tmp_path, "bert")
+    transformers.BertForMaskedLM(stock_config("bert")).save_pretrained(parent)
+    tensors = load_file(parent / "model.safetensors")
+    del tensors["cls.predictions.transform.dense.weight"]
+    save_file(tensors, parent / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"'cls\.predictions\.transform\.dense\.weight' is missing"):
+        Checkpoint.open(parent)
+
+
+def test_a_decoder_needs_its_head(tmp_path: Path) -> None:
+    config = stock_config("llama")
+    config.tie_word_embeddings = False
+    transformers.LlamaModel(config).save_pretrained(tmp_path)
+    named = {"architectures": ["LlamaForCausalLM"]}
+    write(tmp_path / "config.json", read_object(tmp_path, "config.json") | named)
+    with pytest.raises(ValueError, match="is missing"):
+        Checkpoint.open(tmp_path)
+    assert opened("transformers", tmp_path).verdict == REFUSES

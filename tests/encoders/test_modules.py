@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from carvings import carve
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from sentence_folders import CLASSES, dense, sentence_folder, write
 
 from zerolm.checkpoints import Checkpoint
@@ -156,6 +156,14 @@ def test_the_hidden_size_of_a_decoder_with_modules_stays(tmp_path: Path) -> None
     carved = carve(folder, tmp_path / "child", max_params="0.7x")
     assert carved.stream is None
     assert Checkpoint.open(tmp_path / "child").sentences == Checkpoint.open(folder).sentences
+
+
+def test_a_decoder_that_embeds_needs_its_head(tmp_path: Path) -> None:
+    folder = sentence_folder(tmp_path / "parent", mode="lasttoken", model="llama")
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["lm_head.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    refused(folder, r"'lm_head\.weight' is missing; a decoder that embeds is carved by its predictions")
 
 
 def test_snapshots_of_the_hub_link_their_modules_to_blobs(tmp_path: Path) -> None:

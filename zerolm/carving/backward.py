@@ -136,7 +136,7 @@ def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPoolin
     with torch.enable_grad():
         sent = blocks.finish(index, top, gradients=True).last_hidden_state
         tokens, generator = blocks.tokens(index), torch.Generator().manual_seed(index)
-        directions = functional.normalize(pooling(sent, tokens), dim=-1)  # (b, d)
+        directions = pooling.direction(pooling(sent, tokens))  # (b, d)
         drawn = torch.randn(directions.shape, generator=generator).to(directions)
         (gradient,) = torch.autograd.grad((directions * drawn).sum(), top)
     return gradient

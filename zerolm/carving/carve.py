@@ -33,10 +33,10 @@ from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, 
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
 from zerolm.checkpoints import Checkpoint, ledger_of
-from zerolm.checkpoints.checkpoint import QUANTISED
 from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
+from zerolm.checkpoints.remedies import quantised
 from zerolm.costs import CostModel
 from zerolm.families.config import CoreSizes
 from zerolm.families.reading import current
@@ -137,7 +137,7 @@ def rebuild(
     ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
     read = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
     if checkpoint.packed and read.experts is None:
-        raise ValueError(f"checkpoint {str(checkpoint.folder)!r}: {QUANTISED}")
+        raise ValueError(f"checkpoint {str(checkpoint.folder)!r}: {quantised(checkpoint.config)}")
     if _quantised(checkpoint):
         alone = bool(read.types) and read.cut.is_whole and read.width is None
         WeightsRequest(requantize=True).check_parent(_quantised(checkpoint), types_alone=alone)
@@ -450,6 +450,12 @@ class Carving:
             raise ValueError(
                 f"a {family.name} without a language-model head cannot be compared, so it is not carved"
             )
+        if family.task == "next" and layout.name("classifier") is not None:
+            raise ValueError(
+                f"a {family.name} with a classification head ({layout.name('classifier')}) cannot be "
+                "compared by its predictions of tokens, so it is not carved; a language model is, and an "
+                "encoder with any head"
+            )
         alone = self.typing is not None and self.typing.keeps_all
         size.weights.check_parent(_quantised(checkpoint), types_alone=alone)
         file_format = self.format  # one that is not known is refused also where nothing is written
@@ -561,6 +567,7 @@ class Carving:
         """Write the child into a new folder, opened again and compared before the folder gets its name."""
         from zerolm.carving.export.write_child import write
         from zerolm.carving.session import Session
+        from zerolm.networks.pooling import settings_note
 
         session = self.session or Session(self.checkpoint, self.methods, self.progress, self.compute)
         finish = self.destination.finish
@@ -592,7 +599,8 @@ class Carving:
             self._write_more(folder, typed)
             self.progress("opening the child again")
             proof = self.format.verified(session, cut, repaired, folder, typed).of(self.parent.proof)
-            note = "; ".join(filter(None, [*notes, proof.note]))
+            notes += [proof.note, settings_note(self.checkpoint, in_file=self.format.has_tokenizer)]
+            note = "; ".join(filter(None, notes))
             carved = replace(carved, losses=losses, note=note, verified=proof.to_json())
             if finish:
                 finish(folder, carved)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -26,9 +26,11 @@ from zerolm.checkpoints.packed import (
     quantisation_of,
 )
 from zerolm.checkpoints.packed_values import numbers_of
+from zerolm.checkpoints.remedies import check_complete, check_stored, other_head, quantised
 from zerolm.checkpoints.sentences import SentenceModules
 from zerolm.checkpoints.shards import read_shards
 from zerolm.checkpoints.tying import same_numbers, untied
+from zerolm.checkpoints.wrappers import without_wrapper, wrapper_note, wrapper_of
 from zerolm.families.config import cut_of
 from zerolm.families.family import Family
 from zerolm.families.known import family_of
@@ -44,10 +46,7 @@ UNTIED: Final = (
     "the head in the file is not the embedding that the configuration ties it to: both are kept, as stock "
     "software runs them"
 )
-QUANTISED: Final = (
-    "its weights are quantized; weights in BF16, F16 or F32 can be read, and experts alone can be taken out "
-    "of it as it is: zerolm carve --keep-experts"
-)
+EMBEDS: Final = "; a decoder that embeds is carved by its predictions of tokens, which need its head"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -105,20 +104,27 @@ class Checkpoint:
         root = fetched(name)
         sentences = SentenceModules.of(root)
         folder = root / sentences.transformer if sentences else root
+        check_complete(folder)
         config = read_object(folder, "config.json")
         try:
-            packing = check_format(folder, config, packed=packed)
+            check_config(config)
             shards = read_shards(folder)
-            tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
+            tensors = tensors_of(shards)
+            packing = _packing(folder, config, tensors, packed=packed)
+            family = _family(config, tensors)
+            shards = without_wrapper(shards, wrapper_of(family, tensors))
+            tensors = tensors_of(shards)
             if packing is not None:
                 tensors = packed_tensors(packing, tensors)
                 check_stated_shapes(tensors)
-            family = _family(config, tensors)
             family = replace(family, cut=cut_of(family, config))
-            layout = Layout.of(family, config, tensors)
+            layout = _layout(family, config, tensors, embeds=sentences is not None)
+            notes = [wrapper_note(shards[0].wrapper)] if shards else []
             if _has_head_of_its_own(layout, tensors):
                 config = untied(family, config)
-                layout = replace(Layout.of(family, config, tensors), notes=(UNTIED,))
+                layout = Layout.of(family, config, tensors)
+                notes.append(UNTIED)
+            layout = replace(layout, notes=tuple(filter(None, notes)))
             if sentences:
                 sentences.check(layout.hidden)
             if sentences and family.cut.hidden:
@@ -133,7 +139,7 @@ class Checkpoint:
         """Open a GGUF file: its folder holds what is no weight."""
         try:
             stored = unpacked(file, mixtures=packed)
-            tensors = {name: tensor for shard in stored.shards for name, tensor in shard.tensors.items()}
+            tensors = tensors_of(stored.shards)
             family = _family(stored.config, tensors)
             family = replace(family, cut=cut_of(family, stored.config))
             layout = Layout.of(family, stored.config, tensors)
@@ -146,6 +152,16 @@ class Checkpoint:
     def packed(self) -> tuple[str, ...]:
         """The types of the matrices that are stored quantised, in tensors of the folder; none of others."""
         return tuple(sorted({each.dtype for each in self.tensors.values() if each.is_packed}))
+
+    @property
+    def wrapper(self) -> str:
+        """The text before the names of all tensors in the files, which is removed from them here."""
+        return self.shards[0].wrapper if self.shards else ""
+
+    @property
+    def prompt(self) -> str:
+        """The text that sentence-transformers puts before each text by default."""
+        return self.sentences.settings.prompt if self.sentences else ""
 
     @property
     def place(self) -> Path:
@@ -195,22 +211,50 @@ def _has_head_of_its_own(layout: Layout, tensors: Mapping[str, TensorInfo]) -> b
     return not same_numbers(tensors[head], tensors[embedding])
 
 
-def check_format(folder: Path, config: dict[str, Any], *, packed: bool = False) -> Packing | None:
+def _layout(
+    family: Family, config: dict[str, Any], tensors: dict[str, TensorInfo], *, embeds: bool
+) -> Layout:
+    """Return the layout; the refusal of a decoder without the head of a language model says what needs it."""
+    try:
+        return Layout.of(family, config, tensors)
+    except ValueError as error:
+        lacks_head = any(f"{head.name!r} is missing" in str(error) for head in family.tensors.head)
+        why = EMBEDS if embeds and lacks_head and family.task == "next" else other_head(family, config)
+        raise ValueError(f"{error}{why}") from None
+
+
+def tensors_of(shards: Sequence[Shard]) -> dict[str, TensorInfo]:
+    """Return the tensors of all shards by name."""
+    return {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
+
+
+def _packing(
+    folder: Path, config: dict[str, Any], tensors: Mapping[str, TensorInfo], *, packed: bool
+) -> Packing | None:
     """Return how quantised weights are stored; None where they are not.
 
-    Refuse what would be read otherwise than it is stored: quantised weights unless ``packed``, adapters,
-    kernels.
+    ``ValueError`` for quantised weights unless ``packed``, and for a configuration that contradicts them.
     """
     quantisation = quantisation_of(config)
-    if quantisation is not None and not packed:
-        raise ValueError(QUANTISED)
-    packing = None if quantisation is None else packing_of(quantisation)
-    if (folder / "adapter_config.json").exists():
-        raise ValueError("it holds an adapter (adapter_config.json); merge it first")
+    if quantisation is None:
+        return None
+    check_stored(folder, config, quantisation, tensors, packed=packed)
+    return packing_of(quantisation)
+
+
+def check_format(folder: Path, config: dict[str, Any]) -> None:
+    """Refuse what would be read otherwise than it is stored: quantised weights, adapters, kernels."""
+    if quantisation_of(config) is not None:
+        raise ValueError(quantised(config))
+    check_complete(folder)
+    check_config(config)
+
+
+def check_config(config: dict[str, Any]) -> None:
+    """Refuse a configuration that names code to run, or no classes."""
     kernel = next((n for n in config if n.endswith("attn_implementation") and "/" in str(config[n])), None)
     if kernel is not None:
         raise ValueError(f"its configuration names code to fetch and run in {kernel!r}; remove it")
     classes = config.get("architectures")
     if classes is not None and not (isinstance(classes, list) and all(isinstance(x, str) for x in classes)):
         raise ValueError(f"its architectures are {str(classes)[:60]!r}, not a list of names")
-    return packing

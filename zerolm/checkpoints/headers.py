@@ -90,7 +90,8 @@ class TensorInfo:
 class Shard:
     """One safetensors file: its tensors in the order in which they lie.
 
-    ``header`` is the SHA-256 of its header, ``size`` in bytes, ``modified`` in nanoseconds.
+    ``header`` is the SHA-256 of its header, ``size`` in bytes, ``modified`` in nanoseconds. Names are those
+    in the file without the ``wrapper`` that stands before all of them there.
     """
 
     file: Path
@@ -98,6 +99,7 @@ class Shard:
     header: str
     size: int
     modified: int
+    wrapper: str = ""
 
     def __repr__(self) -> str:
         return brief(self, str(self.file), f"{len(self.tensors)} tensors, {self.size:,} bytes")

@@ -189,8 +189,7 @@ def _placed(
     prefix: Prefix,
 ) -> Iterator[tuple[str, Slot]]:
     """Yield the tensors by name, with their slots, from the first layer to the last."""
-    classes = config.get("architectures")
-    with_head = any(name in family.head_classes for name in (classes if isinstance(classes, list) else ()))
+    with_head = _named_head(family, config) and not is_body(family, config, tensors)
     names = [(prefix.body, pattern) for pattern in patterns_of(family, tensors, sizes, prefix)]
     names += [(prefix.head, pattern) for pattern in family.tensors.head]
     required = {pattern: has(family, pattern, config, with_head) for _, pattern in names}
@@ -211,6 +210,26 @@ def _placed(
                     raise ValueError(f"tensor {name!r} is missing{_elsewhere(name, before, family, tensors)}")
                 if name in tensors and possible[pattern]:
                     yield name, slot if expert is None else replace(slot, expert=expert)
+
+
+def is_body(family: Family, config: Mapping[str, Any], tensors: Container[str]) -> bool:
+    """Return whether an encoder's class has a head of which nothing is stored: stock software opens the body.
+
+    A decoder needs its head.
+    """
+    stored = (
+        before + pattern.name in tensors
+        for before in {prefix.head for prefix in family.tensors.prefixes}
+        for pattern in family.tensors.head
+        if {"head", "untied"} & set(pattern.conditions)
+    )
+    return family.task == "masked" and _named_head(family, config) and not any(stored)
+
+
+def _named_head(family: Family, config: Mapping[str, Any]) -> bool:
+    """Return whether the configuration names a class with the head of the family's task."""
+    classes = config.get("architectures")
+    return any(name in family.head_classes for name in (classes if isinstance(classes, list) else ()))
 
 
 def _parts(pattern: Pattern, sizes: ModelSizes) -> tuple[Part, ...]:

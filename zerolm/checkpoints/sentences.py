@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from zerolm.checkpoints.folder import MAX_JSON, inside, is_plain, read_object
 from zerolm.checkpoints.headers import FLOATS, TensorInfo, read_shard
+from zerolm.checkpoints.sentence_settings import SETTINGS_FILE, SentenceSettings
 from zerolm.checkpoints.shards import SINGLE
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import shown
@@ -66,6 +67,11 @@ class SentenceModule:
         return tuple(listed)
 
     @property
+    def pools_prompt(self) -> Any:
+        """Whether a ``Pooling`` pools the tokens of a prompt, too."""
+        return self.config.get("include_prompt", True)
+
+    @property
     def activation(self) -> str:
         """The name of the activation of a ``Dense``, as a message shows it where it is none of torch."""
         name = self.config.get("activation_function", f"{TORCH}{ACTIVATIONS[0]}")
@@ -82,6 +88,10 @@ class SentenceModule:
             if type(size) is not int or size != before:
                 raise ValueError(
                     f"{self.path} pools tokens of {shown(size)} dimensions, but the hidden size is {before}"
+                )
+            if not isinstance(self.pools_prompt, bool):
+                raise ValueError(
+                    f"{self.path} has include_prompt {shown(self.pools_prompt)}; a boolean can be"
                 )
             return before * len(self.modes)
         return self._projected(before) if self.kind == "Dense" else before
@@ -121,30 +131,28 @@ _MODES: Final = f"{', '.join(MODES)} can be"
 @dataclass(frozen=True)
 class SentenceModules:
     """The modules that ``modules.json`` names: the folder of the ``transformer`` ("" at the root), and those
-    ``behind`` it in their order, a ``Pooling`` first."""
+    ``behind`` it in their order, a ``Pooling`` first; and the ``settings`` of the folder."""
 
     transformer: str
     behind: tuple[SentenceModule, ...]
+    settings: SentenceSettings = SentenceSettings()  # noqa: RUF009
 
     @classmethod
     def of(cls, folder: Path) -> SentenceModules | None:
-        """Return the modules of a folder, None where it has no ``modules.json``.
+        """Return the modules of a folder, None where it has no ``modules.json`` and of a cross-encoder.
 
         Raises ``ValueError``, in one line, for modules that are not known, and paths out of the folder.
         """
         if not (folder / MODULES_FILE).exists():
             return None
         try:
-            return cls._read(folder)
+            return None if is_cross_encoder(folder) else cls._read(folder)
         except (OSError, ValueError, RecursionError) as error:
             raise ValueError(f"{str(folder / MODULES_FILE)!r} cannot be used: {error}") from None
 
     @classmethod
     def _read(cls, folder: Path) -> SentenceModules:
-        inside(folder, MODULES_FILE)
-        document = parse_json(read_text(folder / MODULES_FILE, MAX_JSON))
-        if not isinstance(document, list) or not all(isinstance(entry, dict) for entry in document):
-            raise ValueError("it is not a list of modules")
+        document = _entries(folder)
         if len(document) > MAX_MODULES:
             raise ValueError(f"it names {len(document)} modules; {MAX_MODULES} are the most")
         kinds = [_kind(entry.get("type")) for entry in document]
@@ -155,7 +163,7 @@ class SentenceModules:
                 f"it names {order}; a Transformer, a Pooling, and then {', '.join(KINDS[2:])} can be"
             )
         behind = [_module(folder, *one) for one in zip(kinds[1:], paths[1:], strict=True)]
-        return cls(paths[0], tuple(behind))
+        return cls(paths[0], tuple(behind), SentenceSettings.of(folder))
 
     def check(self, hidden: int) -> None:
         """Raise ``ValueError`` where the sizes of the modules contradict the hidden size, or one another."""
@@ -176,6 +184,24 @@ def longest_of(folder: Path) -> int | None:
             raise ValueError(f"{str(file)!r} has max_seq_length {shown(longest)}; a number of tokens can be")
         return longest
     return None
+
+
+def is_cross_encoder(folder: Path) -> bool:
+    """Return whether a folder is a cross-encoder (a reranker): a transformer at its root, with its head."""
+    if not inside(folder, SETTINGS_FILE):
+        return False
+    kind = read_object(folder, SETTINGS_FILE).get("model_type")
+    alone = [(_kind(entry.get("type")), entry.get("path")) for entry in _entries(folder)]
+    return kind == "CrossEncoder" and alone == [("Transformer", "")]
+
+
+def _entries(folder: Path) -> list[dict[str, Any]]:
+    """Return the entries of ``modules.json``."""
+    inside(folder, MODULES_FILE)
+    document = parse_json(read_text(folder / MODULES_FILE, MAX_JSON))
+    if not isinstance(document, list) or not all(isinstance(entry, dict) for entry in document):
+        raise ValueError("it is not a list of modules")
+    return document
 
 
 def _kind(name: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from zerolm.checkpoints.folder import inside, is_plain, read_object
 from zerolm.checkpoints.headers import Shard, read_shard
+from zerolm.checkpoints.remedies import pickled
 
 SINGLE: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
@@ -18,10 +19,7 @@ def read_shards(folder: Path) -> tuple[Shard, ...]:
     if inside(folder, SINGLE):
         return (read_shard(folder / SINGLE),)
     if not (folder / INDEX).exists():
-        pickled = [name for name in ("*.bin", "*.pt", "*.pth", "*.ckpt") if any(folder.glob(name))]
-        if pickled:
-            raise ValueError("its weights are a pickle, which is not opened; convert it to safetensors")
-        raise ValueError(f"there is no {SINGLE} and no {INDEX}")
+        raise ValueError(pickled(folder) or f"there is no {SINGLE} and no {INDEX}")
     places = _places(read_object(folder, INDEX))
     names = sorted(set(places.values()))
     if len(names) > MAX_SHARDS:

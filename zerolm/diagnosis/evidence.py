@@ -10,7 +10,9 @@ from typing import Any, Final, TypeVar
 
 from zerolm.checkpoints import Layout, TensorInfo, family_of
 from zerolm.checkpoints.folder import inside, read_object
+from zerolm.checkpoints.remedies import check_complete
 from zerolm.checkpoints.shards import INDEX, SINGLE, read_shards
+from zerolm.checkpoints.wrappers import wrapper_note, wrapper_of
 from zerolm.families.family import Family
 
 PICKLES: Final = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -85,15 +87,18 @@ def gather(folder: Path) -> Evidence:
     if not folder.is_dir():
         kind = "is a file; name the folder that holds it" if folder.exists() else "does not exist"
         raise ValueError(f"{str(folder)!r} {kind}")
-    if not any(folder.iterdir()):
-        raise ValueError(f"{str(folder)!r} is an empty folder; a checkpoint has config.json and safetensors")
+    if not (folder / "config.json").exists():
+        check_complete(folder)
     config, config_flaw = tried(partial(read_object, folder, "config.json"))
     shards, weights_flaw = tried(partial(read_shards, folder))
     tensors = {name: tensor for shard in shards or () for name, tensor in shard.tensors.items()}
     family, family_flaw = tried(partial(family_of, config or {}))
     layout, layout_flaw = None, family_flaw or weights_flaw
     if family and tensors:
+        wrapper = wrapper_of(family, tensors)
+        tensors = {name.removeprefix(wrapper): tensor for name, tensor in tensors.items()}
         layout, layout_flaw = tried(partial(Layout.of, family, config or {}, tensors))
+        layout_flaw = layout_flaw or wrapper_note(wrapper)
     named = any((folder / name).exists() for name in (SINGLE, INDEX))
     return Evidence(
         folder,

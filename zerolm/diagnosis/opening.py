@@ -90,8 +90,24 @@ def with_transformers(folder: Path) -> Opened:
     kind = getattr(transformers, name, None) if name.isidentifier() else None
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         kind, name = transformers.AutoModel, "AutoModel"
-    _, report = stored_model(folder, kind, config=config, dtype="auto")
-    return judged(f"{name} of transformers {transformers.__version__}", report)
+    model, report = stored_model(folder, kind, config=config, dtype="auto")
+    missing = [*report["missing_keys"], *report["mismatched_keys"]]
+    of_head = [key for key in missing if not str(key).startswith(f"{model.base_model_prefix}.")]
+    if not of_head or len(of_head) < len(missing) or not _serves_as_body(folder, kind):
+        return judged(f"{name} of transformers {transformers.__version__}", report)
+    del model
+    _, report = stored_model(folder, transformers.AutoModel, config=config, dtype="auto")
+    body = judged(f"AutoModel of transformers {transformers.__version__}", report)
+    lacking = f"{name}, which architectures names, finds no {min(map(str, of_head))} and makes its head up"
+    return Opened(body.verdict, (*body.reasons, lacking))
+
+
+def _serves_as_body(folder: Path, kind: type) -> bool:
+    """Return whether the body is what users open: a sentence-transformers folder, or an encoder."""
+    from transformers import MODEL_FOR_MASKED_LM_MAPPING
+
+    masked: list[Any] = list(MODEL_FOR_MASKED_LM_MAPPING.values())
+    return (folder / "modules.json").exists() or kind in masked
 
 
 def judged(what: str, report: Mapping[str, Any]) -> Opened:

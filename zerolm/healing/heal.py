@@ -32,7 +32,7 @@ from zerolm.healing.result import Healed
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer, without_deprecations
-from zerolm.networks.pooling import TokenPooling
+from zerolm.networks.pooling import TokenPooling, settings_note
 from zerolm.progress import Progress, silent
 from zerolm.text.calibration import longest_line
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
@@ -147,7 +147,8 @@ class Healing:
         most = 2 * (self.request.tokens or MOST_TOKENS)
         length = longest_line(self.patient.child, texts.length)
         if self._reads_sentences:
-            run: dict[str, Any] = {"shares": texts.mix, "progress": self.progress}
+            prompt = self.patient.child.prompt
+            run: dict[str, Any] = {"prompt": prompt, "shares": texts.mix, "progress": self.progress}
             corpus: Corpus = LineCorpus.read(texts.sources, tokenizer, length, most, **run)
         else:
             files = tuple(
@@ -247,7 +248,9 @@ class Healing:
         self.progress("opening the child again")
         proof = FORMATS[form].verified_trained(compact.checkpoint, compact.cut, weights, folder)
         before, after = (damage_of(healed.losses[when]) for when in ("before", "after"))
-        note = "; ".join(filter(None, [WORSE if after >= before > 0 else "", proof.note]))
+        settings = settings_note(self.patient.child, in_file=FORMATS[form].has_tokenizer)
+        notes = WORSE if after >= before > 0 else "", proof.note, settings
+        note = "; ".join(filter(None, notes))
         return replace(healed, verified=proof.to_json(), note=note, names={**healed.names, "format": form})
 
     def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:

@@ -5,6 +5,7 @@ No code of a folder runs and no pickle is opened.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -112,13 +113,20 @@ def stored_model(folder: Path, maker: Any, **options: Any) -> tuple[PreTrainedMo
     return model, report
 
 
-def load_model(folder: Path, decoder: bool) -> PreTrainedModel:
+def without(wrapper: str) -> dict[str, Any]:
+    """Return the option of stock loaders that removes a wrapper from the names of tensors."""
+    return {"key_mapping": {f"^{re.escape(wrapper)}": ""}} if wrapper else {}
+
+
+def load_model(folder: Path, decoder: bool, wrapper: str = "") -> PreTrainedModel:
     """Return a model in memory, in float32: a decoder with its head, an encoder without.
 
-    Raises ``ValueError`` where weights are missing or of another shape.
+    The ``wrapper`` before the names of all tensors is removed. Raises ``ValueError`` where weights are
+    missing or of another shape.
     """
+    maker = AutoModelForCausalLM if decoder else AutoModel
     with one_line(f"the model in {str(folder)!r}"):
-        model, report = stored_model(folder, AutoModelForCausalLM if decoder else AutoModel)
+        model, report = stored_model(folder, maker, **without(wrapper))
     odd = [
         name
         for key in ("missing_keys", "mismatched_keys")
@@ -134,7 +142,7 @@ def load_model(folder: Path, decoder: bool) -> PreTrainedModel:
 def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """Return the model of a checkpoint in float32, in memory: of one that sees or hears, the text part."""
     if checkpoint.family.config.at is None and checkpoint.fewer is None and checkpoint.source is None:
-        return load_model(checkpoint.folder, is_decoder(checkpoint))
+        return load_model(checkpoint.folder, is_decoder(checkpoint), checkpoint.wrapper)
     model: PreTrainedModel = in_memory(mapped_model(checkpoint))
     nn.Module.float(model)
     model.tie_weights()
@@ -207,12 +215,11 @@ def load_network(folder: Path | str, seed: int = 0) -> tuple[Network, bool]:
             read_shards(folder)
     except ValueError as error:
         raise ValueError(f"{str(folder)!r}: {error}") from None
-    if stored and family.tensors.body:
-        Checkpoint.open(folder)
-    return stock_network(_network_model(folder, HEADS[family.task], stored, seed)), stored
+    wrapper = Checkpoint.open(folder).wrapper if stored and family.tensors.body else ""
+    return stock_network(_network_model(folder, HEADS[family.task], stored, seed, wrapper)), stored
 
 
-def _network_model(folder: Path, maker: Any, stored: bool, seed: int) -> PreTrainedModel:
+def _network_model(folder: Path, maker: Any, stored: bool, seed: int, wrapper: str) -> PreTrainedModel:
     quiet()
     options: dict[str, Any] = {"attn_implementation": "eager", "dtype": torch.float32}
     config = stock_config(folder)
@@ -230,7 +237,7 @@ def _network_model(folder: Path, maker: Any, stored: bool, seed: int) -> PreTrai
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seed)
                 return maker.from_config(config, trust_remote_code=False, **options)  # type: ignore[no-any-return]
-        model, report = stored_model(folder, maker, config=config, **options)
+        model, report = stored_model(folder, maker, config=config, **options, **without(wrapper))
     if report["missing_keys"]:
         lacking = min(map(str, report["missing_keys"]))
         raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -12,8 +12,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.sentence_settings import COSINE
 from zerolm.checkpoints.sentences import SentenceModule
 from zerolm.networks.mapped import mapped_tensor
+from zerolm.networks.opener import is_decoder, stock_tokenizer
 
 ACTIVATED: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "Tanh": torch.tanh,
@@ -23,6 +25,8 @@ ACTIVATED: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "Sigmoid": torch.sigmoid,
 }
 """The activations of ``zerolm.checkpoints.sentences``."""
+SHORTEST: Final = 1e-12
+"""The length of an embedding that is divided by, at least."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,11 +51,15 @@ class Projection:
 class TokenPooling:
     """From the states of tokens to an embedding: pooled in each of the ``modes``, joined, and then projected.
 
-    A step of None makes the embedding one of length 1.
+    A step of None makes the embedding one of length 1. At the end it is cut to its first ``dimensions``. The
+    first ``prompt_tokens`` are not pooled. Embeddings are compared by their ``similarity``.
     """
 
     modes: tuple[str, ...] = ("mean",)
     steps: tuple[Projection | None, ...] = ()
+    dimensions: int | None = None
+    prompt_tokens: int = 0
+    similarity: str = COSINE
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> TokenPooling:
@@ -59,28 +67,89 @@ class TokenPooling:
         if checkpoint.sentences is None:
             return MEAN
         pool, *others = checkpoint.sentences.behind
-        return cls(pool.modes, tuple(_step(module) for module in others if module.kind != "Dropout"))
+        settings = checkpoint.sentences.settings
+        return cls(
+            pool.modes,
+            tuple(_step(module) for module in others if module.kind != "Dropout"),
+            settings.dimensions,
+            0 if pool.pools_prompt else prompt_tokens(checkpoint),
+            settings.similarity,
+        )
 
     def __call__(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Return embeddings (b, d) of states (b, t, d); ``mask`` (b, t) tells tokens from padding."""
-        embedding = torch.cat([pooled(hidden, mask, mode) for mode in self.modes], dim=-1)
+        parts = [pooled(hidden, mask, mode, behind=self.prompt_tokens) for mode in self.modes]
+        embedding = torch.cat(parts, dim=-1)
         for step in self.steps:
             embedding = functional.normalize(embedding, dim=-1) if step is None else step(embedding)
-        return embedding
+        return embedding[..., : self.dimensions]
+
+    def direction(self, embedding: Tensor) -> Tensor:
+        """Return embeddings (b, d) over their lengths, whose squared change is twice the ``distances``.
+
+        Where lengths are compared, they are constants: a longer embedding is a changed one.
+        """
+        length = embedding.norm(dim=-1, keepdim=True).clamp_min(SHORTEST)
+        return embedding.div(length if self.similarity == COSINE else length.detach())
+
+    def distances(self, ours: Tensor, theirs: Tensor) -> Tensor:
+        """Return how far embeddings (b, d) are from the parent's, (b,).
+
+        That is 1 - cosine where lengths are not compared. Else it is half the squared distance, in units of
+        the parent's squared length, which is the same of embeddings of length 1.
+        """
+        if self.similarity == COSINE:
+            return 1.0 - functional.cosine_similarity(ours, theirs, dim=-1)
+        lengths = theirs.square().sum(-1).clamp_min(SHORTEST**2)
+        return (ours - theirs).square().sum(-1) / (2.0 * lengths)
+
+    @property
+    def uncut(self) -> TokenPooling:
+        """The same without ``dimensions`` and ``prompt_tokens``, which are settings of one package alone."""
+        return replace(self, dimensions=None, prompt_tokens=0)
 
     def __repr__(self) -> str:
         """Return all that tells it from others, in the key of a cache too."""
         steps = ("Normalize" if step is None else repr(step) for step in self.steps)
-        return ", ".join(["+".join(self.modes), *steps])
+        dimensions = [] if self.dimensions is None else [f"{self.dimensions} dimensions"]
+        behind = [f"behind {self.prompt_tokens} tokens"] if self.prompt_tokens else []
+        similarity = [] if self.similarity == COSINE else [self.similarity]
+        return ", ".join(["+".join(self.modes), *steps, *dimensions, *behind, *similarity])
 
 
 MEAN: Final = TokenPooling()
 """Of an encoder whose folder says nothing."""
 
 
-def pooled(hidden: Tensor, mask: Tensor, mode: str) -> Tensor:
-    """Return states (b, t, d) pooled into (b, d) in one way; ``mask`` (b, t) tells tokens from padding."""
-    tokens = mask.bool()[..., None]  # (b, t, 1)
+def settings_note(checkpoint: Checkpoint, *, in_file: bool = False) -> str:
+    """Return the settings of a folder that are not the usual ones, where embeddings are compared by them.
+
+    Of a GGUF child (``in_file``) users follow them on their own.
+    """
+    if checkpoint.sentences is None or is_decoder(checkpoint):
+        return ""
+    note = checkpoint.sentences.settings.note
+    return f"{note}; llama.cpp does none of this: do it yourself" if note and in_file else note
+
+
+def prompt_tokens(checkpoint: Checkpoint) -> int:
+    """Return how many tokens of a text are its prompt, with what the tokenizer puts before any text."""
+    assert checkpoint.sentences is not None
+    prompt = checkpoint.sentences.settings.prompt
+    if not prompt:
+        return 0
+    tokenizer = stock_tokenizer(checkpoint.folder)
+    ids = tokenizer(prompt, verbose=False)["input_ids"]
+    return len(ids) - (ids[-1] in tokenizer.all_special_ids)
+
+
+def pooled(hidden: Tensor, mask: Tensor, mode: str, *, behind: int = 0) -> Tensor:
+    """Return states (b, t, d) pooled into (b, d) in one way; ``mask`` (b, t) tells tokens from padding.
+
+    The first tokens of each sequence, ``behind`` which it is pooled, weigh nothing.
+    """
+    every = mask.bool()[..., None]  # (b, t, 1)
+    tokens = every & (every.cumsum(1) > behind) if behind else every
     if mode == "max":
         return hidden.masked_fill(~tokens, -torch.inf).amax(1)
     places = torch.arange(1, hidden.shape[1] + 1, device=hidden.device)[:, None] * tokens  # (b, t, 1), from 1
@@ -88,9 +157,9 @@ def pooled(hidden: Tensor, mask: Tensor, mode: str) -> Tensor:
         chosen = tokens.int().argmax(1) if mode == "cls" else places.argmax(1)  # (b, 1)
         return hidden.take_along_dim(chosen[..., None], 1).squeeze(1)
     if mode == "weightedmean":
-        weights = (places - tokens.int().argmax(1)[..., None]) * tokens  # from 1 at the first token
-        return hidden.mul(weights).sum(1) / weights.sum(1)
-    count = tokens.sum(1)
+        weights = (places - every.int().argmax(1)[..., None]) * tokens  # from 1 at the first token
+        return hidden.mul(weights).sum(1) / weights.sum(1).clamp_min(1)
+    count = tokens.sum(1).clamp_min(1)
     return hidden.mul(tokens).sum(1) / (count if mode == "mean" else count.sqrt())
 
 

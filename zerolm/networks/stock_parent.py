@@ -43,7 +43,7 @@ class StockParent:
         with one_line(f"the model in {str(self.folder)!r}"):
             self.model = blank_model(stock_config(self.folder), decoder=is_decoder(checkpoint))
         self.files = sorted({info.file for info in checkpoint.tensors.values()})
-        self.batch = batch
+        self.batch, self.wrapper = batch, checkpoint.wrapper
 
     @torch.no_grad()
     def states(self) -> Iterator[Any]:
@@ -89,8 +89,9 @@ class StockParent:
         with ExitStack() as stack:
             for file in self.files:
                 opened = stack.enter_context(safe_open(file, framework="pt"))
-                for name in opened.keys():  # noqa: SIM118
-                    tensors[layer_number(name)][name] = opened.get_slice(name)
+                for stored in opened.keys():  # noqa: SIM118
+                    name = stored.removeprefix(self.wrapper)
+                    tensors[layer_number(name)][name] = opened.get_slice(stored)
             yield tensors
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -71,7 +72,7 @@ def _tokens_of(
         )
     tokenizer = stock_tokenizer(checkpoint.folder)
     content = read(Path(text), chat_renderer(tokenizer))
-    make = running_tokens if is_decoder(checkpoint) else line_tokens
+    make = running_tokens if is_decoder(checkpoint) else partial(line_tokens, prompt=checkpoint.prompt)
     if not is_decoder(checkpoint):
         content = replace(content, content="\n".join(sentences_of(text, content.content)))
     with one_line(f"the text {text!r} with the tokenizer of {str(checkpoint.folder)!r}"):
@@ -97,7 +98,7 @@ def sentence_tokens(checkpoint: Checkpoint, lines: Sequence[str], *, length: int
     """Return the tokens of sentences, as an encoder reads them."""
     tokenizer = stock_tokenizer(checkpoint.folder)
     with one_line(f"sentences with the tokenizer of {str(checkpoint.folder)!r}"):
-        tokens = padded_lines(lines, tokenizer, longest_line(checkpoint, length))
+        tokens = padded_lines(lines, tokenizer, longest_line(checkpoint, length), prompt=checkpoint.prompt)
     return _within(checkpoint, tokens)
 
 

@@ -46,17 +46,21 @@ class LineCorpus(Corpus):
         length: int,
         most: int,
         *,
+        prompt: str = "",
         shares: tuple[float, ...] | None = None,
         progress: Progress = silent,
     ) -> LineCorpus:
-        """Return the sentences of texts, of each at most about so many tokens; none is longer than needed."""
+        """Return the sentences of texts, of each at most about so many tokens; none is longer than needed.
+
+        Each begins with the ``prompt``.
+        """
         texts, ends = [], []
         for source in sources:
             rows, digest = [], hashlib.sha256()
             texts_of = documents(source, chat_renderer(tokenizer))
             for line in (line for one in texts_of for line in sentences_of(one.name, one.content)):
-                rows.append(encoded_line(tokenizer, line, length))
-                digest.update(f"{line}\n".encode("utf-8", "surrogateescape"))
+                rows.append(encoded_line(tokenizer, prompt + line, length))
+                digest.update(f"{prompt}{line}\n".encode("utf-8", "surrogateescape"))
                 if len(rows) % REPORTED == 0:
                     progress(f"tokenizing {source}", sum(map(len, rows[-REPORTED:])), most)
                 if len(rows) * length >= most:

@@ -100,10 +100,16 @@ def running_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: in
     return Tokens(cut(np.array(ids), firsts, size, start), text=text.sha256)  # (n, t)
 
 
-def line_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: int, length: int) -> Tokens:
-    """For encoders: ``sequences`` lines spread evenly over the text, cut to ``length`` tokens, padded."""
+def line_tokens(
+    text: Text, tokenizer: PreTrainedTokenizerBase, sequences: int, length: int, *, prompt: str = ""
+) -> Tokens:
+    """For encoders: ``sequences`` lines spread evenly over the text, cut to ``length`` tokens, padded.
+
+    Each begins with the ``prompt``.
+    """
     lines = [line.strip() for line in text.content.splitlines() if line.strip()]
-    return replace(padded_lines(some(lines, sequences), tokenizer, length), text=text.sha256)
+    tokens = padded_lines(some(lines, sequences), tokenizer, length, prompt=prompt)
+    return replace(tokens, text=text.sha256)
 
 
 def some(lines: Sequence[str], count: int) -> list[str]:
@@ -112,9 +118,11 @@ def some(lines: Sequence[str], count: int) -> list[str]:
     return [lines[step * len(lines) // count] for step in range(count)]
 
 
-def padded_lines(lines: Sequence[str], tokenizer: PreTrainedTokenizerBase, length: int) -> Tokens:
-    """Return lines cut to ``length`` tokens and padded."""
-    rows = [encoded_line(tokenizer, line, length) for line in lines]
+def padded_lines(
+    lines: Sequence[str], tokenizer: PreTrainedTokenizerBase, length: int, *, prompt: str = ""
+) -> Tokens:
+    """Return lines, each behind the ``prompt``, cut to ``length`` tokens and padded."""
+    rows = [encoded_line(tokenizer, prompt + line, length) for line in lines]
     longest = max(map(len, rows))
     pad = tokenizer.pad_token_id if isinstance(tokenizer.pad_token_id, int) else 0
     ids = [row + [pad] * (longest - len(row)) for row in rows]

@@ -14,7 +14,6 @@ from zerolm.settings import nearest, shown
 from zerolm.text.line_corpus import without_padding
 from zerolm.training.losses import (
     dist,
-    embedding_distance,
     forward_kl,
     labelled,
     next_token,
@@ -31,7 +30,7 @@ LOSSES: Final = {
     "dist": "Pearson correlations of the predictions, by row and by column (DIST)",
     "hidden": "standardised hidden states of every layer (PKD, ELM)",
     "mse": "squared difference of the hidden states of every layer",
-    "embedding": "1 - cosine of the embeddings of sentences",
+    "embedding": "distance of the embeddings of sentences: 1 - cosine, where they are compared by it",
 }
 OF_STATES: Final = {"hidden": standardised, "mse": relative_mse}
 EMBEDDING: Final = "embedding"
@@ -158,7 +157,7 @@ class Student(nn.Module):
         pooling = self.objective.pooling
         assert pooling is not None
         assert mask is not None
-        return embedding_distance(pooling(ours, mask), pooling(theirs, mask))
+        return pooling.distances(pooling(ours, mask).float(), pooling(theirs, mask).float()).mean()
 
     def _predicted(
         self,

@@ -104,11 +104,6 @@ def relative_mse(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tens
     return torch.stack(losses).mean()
 
 
-def embedding_distance(ours: Tensor, theirs: Tensor) -> Tensor:
-    """Return the mean of 1 - cosine of embeddings (b, d)."""
-    return 1.0 - functional.cosine_similarity(ours.float(), theirs.float(), dim=-1).mean()
-
-
 def dist(ours: Tensor, theirs: Tensor, temperature: float = 1.0) -> Tensor:
     """Return DIST of logits (b, t, v): T^2 (1 - r) over the classes of each row, plus over the rows of each.
 

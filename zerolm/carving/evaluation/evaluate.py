@@ -41,6 +41,7 @@ from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 from zerolm.networks.compute import Compute, compute, put_on
 from zerolm.networks.opener import is_decoder, open_model
+from zerolm.networks.pooling import settings_note
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, RunningRequest
 from zerolm.text.defaults import LENGTH, SEQUENCES
@@ -188,6 +189,7 @@ def _named_rows(neighbours: Sequence[Checkpoint], judged: Iterator[TextMeasures]
 
 def _evaluated(rows: Sequence[EvaluatedRow], judge: TextJudge, note: str, length: int) -> Evaluated:
     tokens = judge.tokens
+    note = "; ".join(filter(None, [note, settings_note(judge.parent)]))
     shortened = judge.shortened(length)
     return Evaluated(tuple(rows), len(tokens), tokens.count, note, shortened, judge.prompt_count)
 
@@ -312,8 +314,8 @@ def _check_not_exchanged(ours: Checkpoint, theirs: Checkpoint) -> None:
     is_carved = (theirs.root / "recipe.json").is_file()
     if body > whole or (body == whole and ours.layout.vocab > theirs.layout.vocab and is_carved):
         raise ValueError(
-            f"the child {str(ours.place)!r} is larger than its parent {str(theirs.place)!r} ({body:,} against "
-            f"{whole:,} body parameters, {ours.layout.vocab:,} against {theirs.layout.vocab:,} tokens): "
+            f"the child {str(ours.place)!r} is larger than its parent {str(theirs.place)!r} ({body:,} "
+            f"against {whole:,} body parameters, {ours.layout.vocab:,} against {theirs.layout.vocab:,} tokens): "
             "exchange them"
         )
 

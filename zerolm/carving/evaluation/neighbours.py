@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import torch
+from scipy.spatial.distance import cdist
 from scipy.stats import rankdata
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.evaluation.divergence import RUNNING, Made, embeddings
 from zerolm.carving.evaluation.evaluated import TextMeasures
+from zerolm.checkpoints.sentence_settings import COSINE
 from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -26,6 +27,8 @@ MOST: Final = 4096
 ROWS: Final = 512
 """Sentences whose neighbours are ordered at a time."""
 SHORTEST: Final = 1e-30
+DISTANCES: Final = {"euclidean": 2, "manhattan": 1}
+"""The similarities that are distances with a minus, by the exponent of their norm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,18 +55,20 @@ class Judged:
 
         These are the mean ``cosine`` of embeddings to the parent's and the ``distance``, 1 less that; where
         there are sentences enough, ``order`` and ``nearest`` (``neighbourhood``); and with pairs Spearman's
-        rho of the similarity within each with its score. Neighbours of a domain are of that domain.
+        rho of the similarity within each with its score. Neighbours of a domain are of that domain. They and
+        pairs go by the similarity of the ``pooling``.
         """
         theirs, *ours = embedded(models, parent, self.tokens, pooling, progress)
-        every, parts = np.arange(len(self.tokens)), self.parts()
-        rows = [self._beside(one, theirs, every) for one in (theirs, *ours)]
+        every, parts, by = np.arange(len(self.tokens)), self.parts(), pooling.similarity
+        rows = [self._beside(one, theirs, every, by) for one in (theirs, *ours)]
         if self.pairs is not None:
             scores = np.array(self.scores)
             for row, one in zip(rows, embedded(models, parent, self.pairs, pooling, progress), strict=True):
                 first, second = np.split(one, 2)
-                row["pairs"] = float(spearmans((first * second).sum(1)[None], scores[None])[0])
+                alike = similarity_within(first, second, by)
+                row["pairs"] = float(spearmans(alike[None], scores[None])[0])
         return [
-            TextMeasures(row, {name: self._beside(one, theirs, part) for name, part in parts.items()})
+            TextMeasures(row, {name: self._beside(one, theirs, part, by) for name, part in parts.items()})
             for row, one in zip(rows, (theirs, *ours), strict=True)
         ]
 
@@ -73,11 +78,12 @@ class Judged:
         counted = zip(self.domains.items(), ends, strict=True)
         return {name: np.arange(end - count, end) for (name, count), end in counted}
 
-    def _beside(self, ours: Floats, theirs: Floats, part: Ints) -> dict[str, float]:
-        """Return the measures of embeddings (n, d) of some sentences beside the parent's."""
-        row, distinct = beside(ours[part], theirs[part]), part[distinct_rows(self.tokens.rows(part))]
+    def _beside(self, ours: Floats, theirs: Floats, part: Ints, by: str) -> dict[str, float]:
+        """Return the measures of embeddings (n, d) of some sentences compared with the parent's."""
+        row = beside(unit(ours[part]), unit(theirs[part]))
+        distinct = part[distinct_rows(self.tokens.rows(part))]
         if len(distinct) >= LEAST:
-            order, nearest = neighbourhood(ours[distinct], theirs[distinct])
+            order, nearest = neighbourhood(ours[distinct], theirs[distinct], by)
             row |= {"order": order, "nearest": nearest}
         return row
 
@@ -89,19 +95,19 @@ def embedded(
     pooling: TokenPooling,
     progress: Progress = silent,
 ) -> list[Floats]:
-    """Return embeddings of length 1 (n, d) by the parent, then by each model, made once a batch."""
+    """Return embeddings (n, d) by the parent, then by each model, made once a batch."""
     batches, parts = tokens.batches(BATCH), list[list[Floats]]()
     for number, inputs in enumerate(batches):
         progress(RUNNING, number, len(batches))
         networks = (parent, *(make() for make in models))
-        parts.append([_unit(embeddings(network, inputs, pooling)) for network in networks])
+        parts.append([embeddings(network, inputs, pooling).double().numpy() for network in networks])
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-def _unit(embedding: torch.Tensor) -> Floats:
-    values: Floats = embedding.double().numpy()
-    values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), SHORTEST)
-    return values
+def unit(embedding: Floats) -> Floats:
+    """Return embeddings (n, d) over their lengths."""
+    lengths: Floats = np.maximum(np.linalg.norm(embedding, axis=1, keepdims=True), SHORTEST)
+    return np.asarray(embedding / lengths, np.float64)
 
 
 def beside(ours: Floats, theirs: Floats) -> dict[str, float]:
@@ -110,27 +116,38 @@ def beside(ours: Floats, theirs: Floats) -> dict[str, float]:
     return {"cosine": 1.0 - distance, "distance": distance}
 
 
-def neighbourhood(ours: Floats, theirs: Floats) -> tuple[float, float]:
-    """Return how embeddings of length 1 (n, d) order one another as the parent's (n, d) do.
+def neighbourhood(ours: Floats, theirs: Floats, by: str = COSINE) -> tuple[float, float]:
+    """Return how embeddings (n, d) order one another as the parent's (n, d) do, ``by`` a similarity.
 
     First Spearman's rho of each sentence's similarities to all others, the mean over sentences; then the
     share of sentences whose nearest is one that the parent has nearest. Of many sentences some are taken.
     """
     count = min(len(theirs), MOST)
     chosen = np.arange(count) * len(theirs) // count
-    ours, theirs = ours[chosen], theirs[chosen]
+    ours, theirs = (unit(each[chosen]) if by == COSINE else each[chosen] for each in (ours, theirs))
     rhos, nearest = list[Floats](), 0
     for first in range(0, count, ROWS):
         rows = np.arange(first, min(first + ROWS, count))
-        a, b = (_similarities(one, rows) for one in (ours, theirs))
+        a, b = (_similarities(one, rows, by) for one in (ours, theirs))
         rhos.append(spearmans(a, b))
         nearest += int((b[np.arange(len(rows)), a.argmax(1)] == b.max(1)).sum())
     return float(np.concatenate(rhos).mean()), nearest / count
 
 
-def _similarities(embedding: Floats, rows: Ints) -> Floats:
-    """Return the similarities of some sentences to all others, (r, n - 1)."""
-    every: Floats = embedding[rows] @ embedding.T
+def similarity_within(first: Floats, second: Floats, by: str = COSINE) -> Floats:
+    """Return the similarities of embeddings (n, d) to those of the same number, (n,)."""
+    if by in DISTANCES:
+        return np.asarray(-np.linalg.norm(first - second, ord=DISTANCES[by], axis=1), np.float64)
+    first, second = (unit(each) if by == COSINE else each for each in (first, second))
+    return np.asarray((first * second).sum(1), np.float64)
+
+
+def _similarities(embedding: Floats, rows: Ints, by: str) -> Floats:
+    """Return the similarities of some sentences to all others, (r, n - 1); by cosine of those of length 1."""
+    if by in DISTANCES:
+        every: Floats = -cdist(embedding[rows], embedding, "minkowski", p=DISTANCES[by])
+    else:
+        every = embedding[rows] @ embedding.T
     others = rows[:, None] != np.arange(len(embedding))
     return np.asarray(every[others].reshape(len(rows), -1), np.float64)
 

@@ -30,7 +30,7 @@ from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
 from zerolm.networks.compute import Compute, as_noted, put_on
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer
-from zerolm.networks.pooling import TokenPooling
+from zerolm.networks.pooling import TokenPooling, settings_note
 from zerolm.progress import Progress
 from zerolm.text.calibration import longest_line
 from zerolm.text.defaults import RANDOM
@@ -226,7 +226,7 @@ def _embedded(ours: Reader, theirs: Reader, lines: Sequence[str], length: int) -
         vectors = []
         for reader, stock in zip((ours, theirs), stocks, strict=True):
             most = longest_line(reader.checkpoint, length)
-            rows = padded_lines(lines[first : first + BATCH], stock, most)
+            rows = padded_lines(lines[first : first + BATCH], stock, most, prompt=reader.checkpoint.prompt)
             pooling = TokenPooling.of(reader.checkpoint)
             vectors.append(torch.cat([embeddings(reader.model, batch, pooling) for batch in rows.batches(8)]))
             tokens += rows.count
@@ -236,5 +236,6 @@ def _embedded(ours: Reader, theirs: Reader, lines: Sequence[str], length: int) -
         f"vocabularies of {ours.checkpoint.layout.vocab:,} and {theirs.checkpoint.layout.vocab:,} tokens: "
         "embeddings of the same lines, each by its own tokens"
     )
+    note = "; ".join(filter(None, [note, settings_note(theirs.checkpoint)]))
     same = {"cosine": 1.0, "distance": 0.0}
     return Compared(same, {"cosine": cosine, "distance": 1 - cosine}, len(lines), tokens // 2, note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Final
@@ -14,7 +15,7 @@ from zerolm.carving.evaluation.divergence import embeddings
 from zerolm.carving.export.verify import Verified, apart, within_rounding
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import one_line, stock_tokenizer
-from zerolm.networks.pooling import TokenPooling
+from zerolm.networks.pooling import TokenPooling, prompt_tokens
 from zerolm.text.calibration import longest_line
 from zerolm.text.tokens import padded_lines
 
@@ -34,9 +35,10 @@ def with_encoded(proof: Verified, child: Checkpoint, reference: PreTrainedModel)
     if find_spec("sentence_transformers") is None:
         return replace(proof, note=UNTRIED)
     lines = _sentences(child)
-    tokens = padded_lines(lines, stock_tokenizer(child.folder), longest_line(child, LONGEST))
+    length = longest_line(child, LONGEST + prompt_tokens(child))
+    tokens = padded_lines(lines, stock_tokenizer(child.folder), length, prompt=child.prompt)
     wanted = [embeddings(reference, inputs, TokenPooling.of(child)) for inputs in tokens.batches(SENTENCES)]
-    far = within_rounding(apart(_encoded(child, lines), torch.cat(wanted)))
+    far = within_rounding(apart(_encoded(child, lines, length), torch.cat(wanted)))
     return replace(proof, embeddings=far.difference)
 
 
@@ -48,11 +50,12 @@ def _sentences(child: Checkpoint) -> list[str]:
     return [str(tokenizer.decode(ids, skip_special_tokens=True)) or "a" for ids in drawn]
 
 
-def _encoded(child: Checkpoint, lines: list[str]) -> Tensor:
-    """Return what sentence-transformers makes of sentences, (n, d), without a prompt."""
+def _encoded(child: Checkpoint, lines: list[str], length: int) -> Tensor:
+    """Return what sentence-transformers makes of sentences, (n, d), of so many tokens at most."""
     with one_line(f"what sentence-transformers makes of {str(child.root)!r}"):
         from sentence_transformers import SentenceTransformer
 
+        logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # it announces default prompts
         model = SentenceTransformer(
             str(child.root),
             device="cpu",
@@ -60,6 +63,6 @@ def _encoded(child: Checkpoint, lines: list[str]) -> Tensor:
             trust_remote_code=False,
             model_kwargs={"dtype": torch.float32},
         )
-        model.max_seq_length = longest_line(child, LONGEST)
-        encoded = model.encode(lines, prompt="", convert_to_tensor=True, show_progress_bar=False)
+        model.max_seq_length = length
+        encoded = model.encode(lines, convert_to_tensor=True, show_progress_bar=False)
         return encoded.float().cpu()

@@ -19,7 +19,7 @@ from zerolm.carving.export.verify import OUTPUT_TOLERANCE, Verified, apart, outp
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.same_tokens import has_llama_cpp
 from zerolm.io.memory import give_back
-from zerolm.networks.opener import is_decoder, one_line, stored_model
+from zerolm.networks.opener import is_decoder, one_line, stored_model, without
 from zerolm.networks.stock_parent import StockParent
 from zerolm.progress import Progress
 from zerolm.text.calibration import page_tokens
@@ -97,7 +97,7 @@ def _as_a_whole(parent: Checkpoint, memory: int) -> Verified:
     ids = page_tokens(parent)
     with one_line(f"the model in {str(parent.folder)!r}"):
         try:
-            model, _ = stored_model(parent.folder, opener)
+            model, _ = stored_model(parent.folder, opener, **without(parent.wrapper))
         except ImportError as error:  # a format that takes a package of its own
             return _untried(str(error).splitlines()[0])
         theirs = outputs(nn.Module.float(model).train(False)(input_ids=ids))

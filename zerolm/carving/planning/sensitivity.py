@@ -320,12 +320,12 @@ class Loss:
         return 0.0 if mean < 0 else mean  # by rounding, where nothing has moved
 
     def _distances(self, index: int, states: Tensor, end: Finish) -> Tensor:
-        """Return 1 - cosine of the embeddings of a batch to the parent's, (b,)."""
+        """Return how far the embeddings of a batch are from the parent's, (b,)."""
         ours = self._embeddings(index, end(index, states))
         theirs = self._once(
             (index, 0), lambda: self._embeddings(index, self.blocks.finish(index, self.last[index]))
         )
-        return 1.0 - functional.cosine_similarity(ours, theirs, dim=-1)
+        return self.pooling.distances(ours, theirs)
 
     def _embeddings(self, index: int, sent: Any) -> Tensor:
         return self.pooling(sent.last_hidden_state, self.blocks.tokens(index))

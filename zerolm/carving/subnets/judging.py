@@ -24,7 +24,7 @@ from zerolm.carving.subnets.walk import SubNetwork, last_states
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.compute import Compute, computed, put_on
-from zerolm.networks.opener import mapped_model, one_line, stored_model
+from zerolm.networks.opener import mapped_model, one_line, stored_model, without
 from zerolm.networks.pooling import TokenPooling
 from zerolm.networks.states import HiddenStates
 from zerolm.text.classified import AttackedTexts, ClassifiedTexts
@@ -92,7 +92,8 @@ class JudgedClasses:
 def classifier(checkpoint: Checkpoint) -> PreTrainedModel:
     """Return the parent with its head of classes, in memory; ``ValueError`` where it has none."""
     with one_line(f"the model in {str(checkpoint.folder)!r}"):
-        model, report = stored_model(checkpoint.folder, AutoModelForSequenceClassification)
+        options = without(checkpoint.wrapper)
+        model, report = stored_model(checkpoint.folder, AutoModelForSequenceClassification, **options)
     if report["missing_keys"]:
         raise ValueError(
             f"{str(checkpoint.folder)!r} has no head that classifies texts, for it lacks "
@@ -151,7 +152,7 @@ class PredictionJudge:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingJudge:
-    """1 - cosine of embeddings to the parent's."""
+    """The distance of embeddings to the parent's: 1 - cosine, where they are compared by it."""
 
     blocks: Blocks
     pooling: TokenPooling
@@ -159,8 +160,8 @@ class EmbeddingJudge:
     def results(self, networks: Sequence[SubNetwork]) -> list[Results]:
         whole = SubNetwork(Cut.whole(dimensions_of(self.blocks.model)))
         theirs, *ours = (self._embeddings(each) for each in last_states(self.blocks, [whole, *networks]))
-        cosines = (functional.cosine_similarity(each, theirs, dim=-1).double().mean() for each in ours)
-        return [{metrics.DISTANCE: max(0.0, 1.0 - float(cosine))} for cosine in cosines]
+        apart = (self.pooling.distances(each, theirs).double().mean() for each in ours)
+        return [{metrics.DISTANCE: max(0.0, float(distance))} for distance in apart]
 
     def _embeddings(self, states: HiddenStates) -> Tensor:
         sent = (self.blocks.finish(i, each).last_hidden_state for i, each in enumerate(states))

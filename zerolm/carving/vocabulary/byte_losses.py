@@ -103,7 +103,8 @@ class TokenLosses:
         parent = self.checkpoint
         config = repr(sorted(parent.config.items()))
         rules = hashlib.sha256(json.dumps(self._document).encode()).hexdigest()
-        return LOSSES_VERSION, zerolm.__version__, fingerprint(parent), config, rules, content, self.length
+        read = self.length, parent.prompt, repr(TokenPooling.of(parent))
+        return LOSSES_VERSION, zerolm.__version__, fingerprint(parent), config, rules, content, *read
 
     @cached_property
     def _document(self) -> dict[str, Any]:
@@ -117,7 +118,8 @@ class TokenLosses:
         """Return the stretches as ids of the parent's, by a tokenizer that has the kept ones alone."""
         document = self._document if kept is None else cut_document(self._document, kept)
         tokenizer = Tokenizer.from_str(json.dumps(document))
-        rows = tokenizer.encode_batch_fast(list(self.stretches), add_special_tokens=around)
+        texts = [self.checkpoint.prompt + part for part in self.stretches] if around else list(self.stretches)
+        rows = tokenizer.encode_batch_fast(texts, add_special_tokens=around)
         ids = [np.array(row.ids, np.int64) for row in rows]
         return ids if kept is None else [kept[row] for row in ids]
 
@@ -166,7 +168,7 @@ class TokenLosses:
                 blocks, _, mask = self._padded(rows)
                 hidden = blocks.finish(0, self._hidden(blocks)).last_hidden_state
                 both.append(pooling(hidden.float().cpu(), mask))
-            apart += (1 - functional.cosine_similarity(both[0], both[1], dim=-1).double()).tolist()
+            apart += pooling.distances(both[1], both[0]).double().tolist()
         return math.fsum(apart) / len(apart)
 
     @property

@@ -118,10 +118,10 @@ def compare_tokens(
                 f"llama.cpp reads {shown(text)} as other tokens than the tokenizer, from the token {place} "
                 f"on: {ours[place : place + 4]} instead of {theirs[place : place + 4]}"
             )
-    for text, token in rows[:: 1 + len(rows) // MOST_ADDED]:
-        read = opened.tokenize(text.encode(), add_bos=False, special=True)
-        if read != [token]:
-            raise ValueError(f"llama.cpp reads the added token {text!r} as {read} instead of {token}")
+    for name, number in rows[:: 1 + len(rows) // MOST_ADDED]:
+        read = opened.tokenize(name.encode(), add_bos=False, special=True)
+        if read != [number]:
+            raise ValueError(f"llama.cpp reads the added token {name!r} as {read} instead of {number}")
 
 
 def check_same_tokens(file: Path, tokenizer: Path) -> None:

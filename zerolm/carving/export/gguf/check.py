@@ -172,7 +172,7 @@ def _with_embedding(
         ours = embedding_of(opened, ids)
         with torch.no_grad():
             states = reference(torch.tensor([list(ids)])).float()
-        theirs = pooling(states, torch.ones(states.shape[:2]))[0]
+        theirs = pooling.uncut(states, torch.ones(states.shape[:2]))[0]
         ours, theirs = (functional.normalize(each, dim=0) for each in (ours, theirs))
         far = _within(opened, "embeddings", ours, theirs, tolerance).difference
         return replace(proof, embeddings=far, by="llama.cpp")

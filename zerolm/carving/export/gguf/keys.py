@@ -155,6 +155,10 @@ def add_pooling(writer: GGUFWriter, checkpoint: Checkpoint) -> None:
     if checkpoint.sentences is not None:
         pool, *others = checkpoint.sentences.behind
         modes, kinds = pool.modes, [module.kind for module in others]
+        if checkpoint.prompt and not pool.pools_prompt:
+            raise ValueError(
+                "gguf pools all tokens, and this model omits those of its prompt (include_prompt)"
+            )
     dense = "Dense" in kinds
     if dense or len(modes) > 1 or modes[0] not in POOLED:
         behind = "a Dense behind its pooling" if dense else f"the pooling {' + '.join(modes)}"

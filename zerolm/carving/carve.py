@@ -200,8 +200,9 @@ def proven_parent(parent: ParentModel, compute: ComputeRequest, progress: Progre
     from zerolm.carving.export.parent_proof import compare_with_stock
     from zerolm.networks.compute import compute as checked
 
-    limit = checked(compute).limit
-    return replace(parent, proof=compare_with_stock(parent.checkpoint.whole, limit, progress))
+    whole = parent.checkpoint.whole
+    ledger_of(whole, progress=progress)  # refuses weights that are not finite
+    return replace(parent, proof=compare_with_stock(whole, checked(compute).limit, progress))
 
 
 def _opened(parent: str | Path, destination: Destination, *, packed: bool) -> Checkpoint:

@@ -314,9 +314,9 @@ def _check_not_exchanged(ours: Checkpoint, theirs: Checkpoint) -> None:
     is_carved = (theirs.root / "recipe.json").is_file()
     if body > whole or (body == whole and ours.layout.vocab > theirs.layout.vocab and is_carved):
         raise ValueError(
-            f"child {str(ours.place)!r} is larger than its parent {str(theirs.place)!r} ({body:,} against "
-            f"{whole:,} body parameters, {ours.layout.vocab:,} against {theirs.layout.vocab:,} tokens): "
-            "exchange them"
+            f"the child {str(ours.place)!r} is larger than its parent {str(theirs.place)!r} ({body:,} "
+            f"against {whole:,} body parameters, {ours.layout.vocab:,} against {theirs.layout.vocab:,} "
+            "tokens): exchange them"
         )
 
 

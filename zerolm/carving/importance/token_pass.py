@@ -10,7 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.carving.backward import writers
+from zerolm.carving.backward import BY_WEIGHTS, writers
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.importance.activations import UnitStatistics
 from zerolm.carving.importance.criteria import CRITERIA
@@ -86,5 +86,10 @@ def _measured(stream: Stream, number: int, statistics: UnitStatistics, sizes: Di
         inputs = {**nothing, **seen.inputs}
         heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
         statistics.add(heads, neurons)
-    groups, ffn = statistics.importance()
+    try:
+        groups, ffn = statistics.importance()
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        raise ValueError(
+            f"the activations of layer {number} are too large to score its units by them: {BY_WEIGHTS}"
+        ) from None
     return {"groups": groups, "ffn": ffn}

@@ -167,6 +167,20 @@ def test_onnx_runtime_computes_what_torch_does(kind: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(not is_installed("onnx"), reason="onnxruntime or onnxscript is not installed")
+def test_what_is_not_exported_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        try:
+            raise ValueError("\x1b[96mno such function\x1b[0m\nmore")
+        except ValueError as error:
+            raise RuntimeError("it went wrong") from error
+
+    monkeypatch.setattr("torch.onnx.export", fail)
+    found = opened("onnx", saved(tmp_path, "llama"))
+    assert found.verdict == UNKNOWN
+    assert found.reasons[0].endswith("does not export it: no such function")
+
+
+@pytest.mark.skipif(not is_installed("onnx"), reason="onnxruntime or onnxscript is not installed")
 def test_an_export_that_computes_something_else_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

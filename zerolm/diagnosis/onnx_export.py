@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -14,6 +15,7 @@ from torch.export import Dim
 
 LENGTHS: Final = (8, 13)
 """Tokens of the sequence that is exported, and of another, which the export is to take as well."""
+COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class NotExported(Exception):
@@ -54,9 +56,17 @@ def difference(model: Any) -> float:
                 dynamic_shapes={"input_ids": {1: length}},
             )
         except Exception as error:  # whatever an exporter raises
-            raise NotExported(" ".join(str(error).split())[:200] or type(error).__name__) from None
+            raise NotExported(reason_of(error)) from None
         session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
         return max(_far(session, plain, ids) for ids in sequences)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the first line of what an error came from in the end, without colours."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = COLOURS.sub("", str(error)).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__
 
 
 def _far(session: Any, plain: FirstOutput, ids: Tensor) -> float:

@@ -137,6 +137,15 @@ def test_cuts_reach_fewer_bytes_and_the_refusal_names_both(parents: Path, zerolm
     assert int(least[1].replace(",", "")) < int(least[2].replace(",", ""))
 
 
+def test_bits_that_are_too_few_are_refused_with_bits_that_are_enough(parents: Path, zerolm: Zerolm) -> None:
+    flags = ("--keep", "1", "--text", str(parents / "text.txt"), "--max-bits")
+    ran = zerolm("carve", str(parents / "small"), *FLAGS, *flags, "2")
+    bits = re.search("--max-bits ([0-9.]+) ", ran.err)
+    assert bits is not None, ran.err
+    assert zerolm("carve", str(parents / "small"), *FLAGS, *flags, bits[1]).status == 0
+    assert zerolm("carve", str(parents / "small"), *FLAGS, *flags, f"{float(bits[1]) - 0.02:g}").status == 2
+
+
 def test_a_plan_says_what_stands_in_and_keeps_the_stream(parents: Path, zerolm: Zerolm) -> None:
     flags = (
         "--types",

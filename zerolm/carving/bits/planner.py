@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -214,9 +215,11 @@ class TypePlanner:
         if least.bytes > self.budget:
             whole = fewest_bytes(self.checkpoint, self.types, WHOLE)
             units = f"; with all units {whole.bytes:,}" if self.may_cut else ""
+            bits = self.size.weights.max_bits
+            as_bits = f", --max-bits {_up(bits * least.bytes / self.budget)}" if bits and self.budget else ""
             raise ValueError(
                 f"no types keep the budgets: --max-weight-bytes {self.budget:,} would have to be at least "
-                f"{least.bytes:,} ({least.words()}){units}"
+                f"{least.bytes:,}{as_bits} ({least.words()}){units}"
             )
 
     def _check_family(self) -> None:
@@ -304,6 +307,11 @@ class TypePlanner:
         self.progress(f"measuring {name}")
         measured = session.typed_final(whole, lambda _: typed.types, is_repaired=False)
         return [EqualBytes(name, typed.bytes, float(np.asarray(losses)[best]), measured)]
+
+
+def _up(bits: float) -> float:
+    """Return bits that are no fewer, with two digits behind the point."""
+    return math.ceil(100 * bits) / 100
 
 
 def _name(plan: TypedPlan) -> str:

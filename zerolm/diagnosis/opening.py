@@ -26,6 +26,7 @@ BYTES_A_SECOND: Final = 20 << 20
 OPENING_MEMORY: Final = 4 << 30
 """Bytes that opening may take beside three times the weights."""
 NEEDED: Final = {"transformers": ("torch", "transformers"), "configuration": ("torch", "transformers")}
+TOKENIZER: Final = "GGUF tokenizer"
 NEEDED_BY_GGUF: Final = ("llama_cpp",)
 QUIET: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -44,7 +45,7 @@ def is_installed(how: str) -> bool:
 
 
 def attempt(how: str, path: Path, seconds: float = OPENING_SECONDS) -> Opened:
-    """Open a folder by ``transformers`` (or its ``configuration`` alone), or a file by ``llama.cpp``.
+    """Open a folder by ``transformers`` (or its ``configuration`` or ``TOKENIZER``), a file by ``llama.cpp``.
 
     It may take so many ``seconds``, and more where there is much to read.
     """
@@ -116,6 +117,19 @@ def _configuration(folder: Path) -> Any:
     return stock_config(folder)
 
 
+def with_tokenizer(folder: Path) -> Opened:
+    """The tokenizer as a GGUF child would have it, read by llama.cpp beside it."""
+    from zerolm.carving.export.gguf.tokenizer import check_reading, opened, vocabulary
+    from zerolm.checkpoints import Checkpoint
+
+    checkpoint = Checkpoint.open(folder)
+    tokenizer = opened(checkpoint)
+    if tokenizer is None:
+        return Opened(UNKNOWN, ("the folder has none",))
+    written = vocabulary(checkpoint, tokenizer)
+    return Opened(OPENS, (f"written as {written.pieces.title}", *check_reading(written, tokenizer)))
+
+
 def with_llama_cpp(file: Path) -> Opened:
     """A GGUF file, and one token through it."""
     import llama_cpp
@@ -132,6 +146,7 @@ def with_llama_cpp(file: Path) -> Opened:
 OPENERS: Final[dict[str, Callable[[Path], Opened]]] = {
     "transformers": with_transformers,
     "configuration": with_configuration,
+    TOKENIZER: with_tokenizer,
     "llama.cpp": with_llama_cpp,
 }
 

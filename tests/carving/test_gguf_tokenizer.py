@@ -271,7 +271,7 @@ REFUSED_WORD_PIECES: list[tuple[str, dict[str, Any], str]] = [
     ("pre_tokenizer", {"type": "Whitespace"}, "with the words of BERT"),
     ("model", {"continuing_subword_prefix": ""}, "have a prefix"),
     ("post_processor", {"type": "RobertaProcessing", "add_prefix_space": True, "trim_offsets": True,
-                        "sep": ["[MASK]", 4]}, "before a text and"),
+                        "sep": ["[MASK]", 4]}, "between the tokens CLS and SEP"),
 ]  # fmt: skip
 
 

@@ -24,8 +24,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.configuration import LLAMA3, llama3_factors
 from zerolm.checkpoints.gguf.header import read_gguf_header
-from zerolm.checkpoints.gguf.same_tokens import PAGE
 from zerolm.checkpoints.identity import fingerprint
+from zerolm.checkpoints.many_scripts import PAGE
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.families.config import sizes_of
 from zerolm.networks.opener import stock_tokenizer

@@ -14,6 +14,7 @@ import transformers
 from carvings import carve
 from hypothesis import given
 from hypothesis import strategies as st
+from published_rules import save_published
 from safetensors.torch import load_file, save_file
 from tiny import DECODER, MODELS, saved, word_tokenizer
 
@@ -407,3 +408,24 @@ def test_what_opened_is_told_from_what_would_by_its_rules(tmp_path: Path) -> Non
     diagnosis = diagnose(tmp_path)
     assert diagnosis.really_opened == ["transformers"]
     assert set(diagnosis.opens_by_rules) == {"vLLM", "SGLang", "TensorRT-LLM", "MLX"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "wanted"),
+    [
+        ("qwen3", "GGUF tokenizer: written as qwen2; llama.cpp does not normalise text to NFC"),
+        ("gemma3", "GGUF tokenizer: written as SentencePiece's BPE"),
+        (None, "GGUF tokenizer: not written: gguf is written with byte-level BPE, SentencePiece's BPE or"),
+    ],
+)
+def test_it_says_how_a_tokenizer_is_written(rules: str | None, wanted: str, tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER | {"vocab_size": 960})).save_pretrained(
+        tmp_path
+    )
+    if rules is None:
+        word_tokenizer(tmp_path, "w1")
+    else:
+        save_published(rules, tmp_path)
+    (line,) = (line for line in diagnose(tmp_path).advice if line.startswith("GGUF tokenizer"))
+    assert line.startswith(wanted)

@@ -12,13 +12,14 @@ from typing import Any, Final
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
 from zerolm.diagnosis.evidence import Evidence, gather, tried
-from zerolm.diagnosis.opening import attempt, is_installed
+from zerolm.diagnosis.opening import TOKENIZER, attempt, is_installed
 from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, Diagnosis, RuntimeVerdict
 from zerolm.diagnosis.rules import by_rules
 from zerolm.diagnosis.runtimes import LLAMA_CPP, SERVERS, TRANSFORMERS
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 from zerolm.progress import Progress, silent
+from zerolm.text.defaults import TOKENIZER_FILES
 
 OPENING_ROOM: Final = 1.5
 """Memory that opening takes, in sizes of the weights."""
@@ -48,7 +49,8 @@ def diagnose(folder: Path, progress: Progress = silent) -> Diagnosis:
     masked = evidence.family is not None and evidence.family.task == "masked"
     if masked or (folder / "modules.json").exists():
         verdicts.append(_sentences(evidence, stock))
-    return Diagnosis(folder, tuple(verdicts), facts_of(evidence), tuple(_advice(evidence)))
+    advice = [*_advice(evidence), *_tokenizer(evidence, progress)]
+    return Diagnosis(folder, tuple(verdicts), facts_of(evidence), tuple(advice))
 
 
 def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:
@@ -81,6 +83,17 @@ def _onnx(evidence: Evidence, stock: RuntimeVerdict, progress: Progress) -> Runt
     progress("exporting it to ONNX")
     attempted = attempt("onnx", evidence.folder)
     return RuntimeVerdict(name, attempted.verdict, "opened", attempted.reasons)
+
+
+def _tokenizer(evidence: Evidence, progress: Progress) -> Iterator[str]:
+    """Yield how a GGUF child would have the tokenizer, or why none is written."""
+    family = evidence.family
+    is_written = family is not None and family.gguf is not None and evidence.layout is not None
+    if is_written and evidence.has(*TOKENIZER_FILES) and is_installed(TOKENIZER):
+        progress("reading texts with its tokenizer and llama.cpp")
+        read = attempt(TOKENIZER, evidence.folder)
+        reasons = "; ".join(read.reasons).removeprefix(f"{TOKENIZER}: ")
+        yield f"{TOKENIZER}: {'' if read.verdict == OPENS else 'not written: '}{reasons}"
 
 
 def _gguf(evidence: Evidence, name: str, progress: Progress) -> RuntimeVerdict:

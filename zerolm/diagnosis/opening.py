@@ -30,6 +30,7 @@ NEEDED: Final = {
     "configuration": ("torch", "transformers"),
     "onnx": ("torch", "transformers", "onnxruntime", "onnxscript"),
 }
+TOKENIZER: Final = "GGUF tokenizer"
 NEEDED_BY_GGUF: Final = ("llama_cpp",)
 ONNX_ROUNDING: Final = 1e-3
 """The difference of outputs that rounding explains, of the largest one."""
@@ -50,7 +51,7 @@ def is_installed(how: str) -> bool:
 
 
 def attempt(how: str, path: Path, seconds: float = OPENING_SECONDS) -> Opened:
-    """Open a folder by ``transformers`` (or its ``configuration`` alone), or a file by ``llama.cpp``.
+    """Open a folder by ``transformers`` (or its ``configuration`` or ``TOKENIZER``), a file by ``llama.cpp``.
 
     By ``onnx`` a folder is exported to a file that is then deleted.
 
@@ -140,6 +141,19 @@ def _configuration(folder: Path) -> Any:
     return stock_config(folder)
 
 
+def with_tokenizer(folder: Path) -> Opened:
+    """The tokenizer as a GGUF child would have it, read by llama.cpp beside it."""
+    from zerolm.carving.export.gguf.tokenizer import check_reading, opened, vocabulary
+    from zerolm.checkpoints import Checkpoint
+
+    checkpoint = Checkpoint.open(folder)
+    tokenizer = opened(checkpoint)
+    if tokenizer is None:
+        return Opened(UNKNOWN, ("the folder has none",))
+    written = vocabulary(checkpoint, tokenizer)
+    return Opened(OPENS, (f"written as {written.pieces.title}", *check_reading(written, tokenizer)))
+
+
 def with_llama_cpp(file: Path) -> Opened:
     """A GGUF file, and one token through it."""
     import llama_cpp
@@ -177,6 +191,7 @@ def with_onnx(folder: Path) -> Opened:
 OPENERS: Final[dict[str, Callable[[Path], Opened]]] = {
     "transformers": with_transformers,
     "configuration": with_configuration,
+    TOKENIZER: with_tokenizer,
     "llama.cpp": with_llama_cpp,
     "onnx": with_onnx,
 }

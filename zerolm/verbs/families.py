@@ -108,7 +108,8 @@ class FamiliesReport(Shown):
     def lines(self) -> list[str]:
         names = ", ".join(row.name for row in self.families)
         refused = f"refused, and `zerolm families NAME` says why: {', '.join(self.refused)}"
-        return [f"{len(self.families)} families: {names}", *([refused] if self.refused else [])]
+        lines = [f"{len(self.families)} families: {names}", *([refused] if self.refused else [])]
+        return [*lines, f"tokenizers written as GGUF: {tokenizers()}"]
 
     def sheets(self) -> list[Sheet]:
         head: Row = ["family", *KINDS, "experts", "gguf", Cell("note", "shape")]
@@ -116,6 +117,14 @@ class FamiliesReport(Shown):
 
     def rows(self) -> list[dict[str, Any]]:
         return [{**asdict(row), "cuts": ", ".join(row.cuts)} for row in self.families]
+
+
+def tokenizers() -> str:
+    """Return the kinds of tokenizers that a GGUF child can have."""
+    from zerolm.checkpoints.gguf.words import WORDS
+
+    names = ", ".join(words.name for words in WORDS)
+    return f"byte-level BPE with the words of {names}; SentencePiece's BPE with bytes; WordPiece"
 
 
 def _cells(row: FamilyRow) -> Row:

@@ -104,11 +104,11 @@ def compare_tokens(
 
     Texts are compared ``without`` what differences are known for.
     """
-    rows, known = list(added), tuple(without)
+    rows, spared = list(added), tuple(without)
     for text in (*strings(), *more):
-        for token, _ in rows if FRONT in known else ():
+        for token, _ in rows if FRONT in spared else ():
             text = text.replace(token, "")
-        for difference in known:
+        for difference in spared:
             text = difference.spared(text)
         theirs = encode(text)
         ours = opened.tokenize(text.encode(), add_bos=True, special=True)

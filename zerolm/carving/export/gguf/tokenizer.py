@@ -159,11 +159,11 @@ def proven(checkpoint: Checkpoint) -> GgufVocabulary | None:
     )
     if key not in _LAST:
         tokenizer = opened(checkpoint)
-        made = None if tokenizer is None else vocabulary(checkpoint, tokenizer)
-        if made is not None and tokenizer is not None:
-            check_reading(made, tokenizer)
+        written = None if tokenizer is None else vocabulary(checkpoint, tokenizer)
+        if written is not None and tokenizer is not None:
+            check_reading(written, tokenizer)
         _LAST.clear()
-        _LAST[key] = made
+        _LAST[key] = written
     return _LAST[key]
 
 
@@ -172,8 +172,8 @@ _LAST: Final[dict[Any, GgufVocabulary | None]] = {}
 
 def check_reading(
     vocabulary: GgufVocabulary, tokenizer: PreTrainedTokenizerBase, more: Sequence[str] = ()
-) -> None:
-    """Compare texts in many scripts, and ``more``, that llama.cpp reads by a file of the vocabulary alone."""
+) -> tuple[str, ...]:
+    """Compare texts that llama.cpp reads by a file of the vocabulary alone, as ``compare_with`` does."""
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         file = Path(folder) / "tokens.gguf"
         writer = GGUFWriter(None, "llama")
@@ -183,7 +183,7 @@ def check_reading(
         writer.close()
         opened_file = opened_by_llama_cpp(file, vocab_only=True)
         try:
-            compare_with(opened_file, tokenizer, [*vocabulary.pieces.doubtful, *more])
+            return compare_with(opened_file, tokenizer, [*vocabulary.pieces.doubtful, *more])
         finally:
             opened_file.close()
 

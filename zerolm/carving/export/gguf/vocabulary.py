@@ -40,6 +40,11 @@ class Pieces:
     bare: bool | None = None
     doubtful: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """The kind of tokenizer in words; of byte-level BPE llama.cpp's name of the way to cut words."""
+        return {"llama": "SentencePiece's BPE", WORD_PIECES: "WordPiece"}.get(self.kind, self.words)
+
 
 def pieces_of(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
     """Return what a ``tokenizer.json`` has whose kind ``check_model`` has passed."""

@@ -135,7 +135,7 @@ UNSOUND: dict[str, tuple[Callable[[Path], None], str]] = {
     "widths by layer": (configured(intermediate_size=[40, 39, 40]), "intermediate_size [40, 39, 40]"),
     "an unknown family": (configured(model_type="rwkv"), "'rwkv' is not known; there are afmoe, apertus"),
     "no family": (configured(model_type=None), "no model_type"),
-    "a pickle": (pickled, "a pickle, which is not opened"),
+    "a pickle": (pickled, r"a pickle (pytorch_model.bin), which is not opened"),
     "no configuration": (lambda folder: (folder / "config.json").unlink(), "there is no such file"),
     "a configuration that is none": (
         lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe\x00"),

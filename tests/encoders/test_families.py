@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -127,3 +128,15 @@ def test_a_decoder_needs_its_head(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is missing"):
         Checkpoint.open(tmp_path)
     assert opened("transformers", tmp_path).verdict == REFUSES
+
+
+@pytest.mark.skipif("ZEROLM_REAL" not in os.environ, reason="ZEROLM_REAL names no folder of real models")
+def test_a_published_body_whose_class_has_a_head() -> None:
+    folder = Path(os.environ["ZEROLM_REAL"], "mpnet")
+    if not folder.is_dir():
+        pytest.skip("there is no mpnet among the real models")
+    checkpoint = Checkpoint.open(folder)
+    assert checkpoint.config["architectures"] == ["MPNetForMaskedLM"]
+    assert checkpoint.layout.name("head_bias") is None
+    assert opened("transformers", folder).verdict == OPENS
+    assert carve(folder, keep_ffn=0.5).costs["child"]["params"] < 100_000_000

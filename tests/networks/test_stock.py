@@ -343,7 +343,7 @@ def test_hostile_folders(tmp_path: Path) -> None:
         folder = tmp_path / kind
         made(kind).config.save_pretrained(folder)
         torch.save({"x": torch.zeros(1)}, folder / "pytorch_model.bin")
-        refused(folder, "its weights are a pickle, which is not opened")
+        refused(folder, r"its weights are a pickle \(pytorch_model\.bin\), which is not opened")
         (folder / "pytorch_model.bin").rename(folder / "tf_model.h5")
         refused(folder, r"there is no model\.safetensors")
         made(kind).save_pretrained(folder)

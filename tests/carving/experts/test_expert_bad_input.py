@@ -101,7 +101,7 @@ WRONG = {
     ),
     "both within too little": (
         ["--keep-experts", "auto", "--keep-expert-ffn", "auto", "--max-params", ".1x", *ON_TOKENS],
-        "max_params 14654 would have to be at least 69648, with 2 experts a layer",
+        "--max-params 14654 would have to be at least 69648, with 2 experts a layer",
     ),
     "neurons within too little": (
         ["--keep-expert-ffn", "auto", "--max-params", ".1x"],

@@ -23,7 +23,7 @@ from zerolm.networks.opener import open_model
 gguf: Any = pytest.importorskip("gguf", reason="gguf is not installed")
 llama_cpp: Any = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from gguf_files import TYPES, fewer_of, logits, quantised, read, written  # noqa: E402
+from gguf_files import fewer_of, logits, quantised, read, written  # noqa: E402
 
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts  # noqa: E402
 from zerolm.carving.experts.gguf_mixture import GgufMixture  # noqa: E402
@@ -81,7 +81,7 @@ def test_a_child_of_a_folder_as_a_file(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss"])
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_0", "MXFP4"])
 def test_taken_out_and_quantised_in_either_order(kind: str, name: str, tmp_path: Path) -> None:
     """Blocks lie within rows, so that the child of the quantised file is the quantised child."""
     file = gguf_parent(tmp_path, kind)

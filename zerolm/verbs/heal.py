@@ -149,7 +149,7 @@ class Verification:
             reader = self.by if self.by == "llama.cpp" else "sentence-transformers"
             parts.append(f"embeddings by {reader} within {self.embeddings:.2g}")
         if self.parent is not None:
-            parts.append(f"the parent within {self.parent:.2g} of what stock software makes of its files")
+            parts.append(f"the parent within {self.parent:.2g} of stock software's")
         return ", ".join(parts)
 
 

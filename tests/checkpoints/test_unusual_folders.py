@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def test_the_names_of_wrappers_are_removed(name: str, wrapper: str, tmp_path: Pa
     shutil.copytree(clean.folder, tmp_path / "parent")
     parent = Checkpoint.open(renamed(tmp_path / "parent", wrapper))
     assert (parent.wrapper, clean.wrapper) == (wrapper, "")
-    assert parent.layout == clean.layout
+    assert replace(parent.layout, notes=()) == clean.layout
     assert fingerprint(parent) == fingerprint(clean)
     ours, theirs = (open_model(one).state_dict() for one in (parent, clean))
     assert ours.keys() == theirs.keys()

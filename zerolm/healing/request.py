@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from zerolm.settings import REQUIRED
+from zerolm.settings.messages import called
 from zerolm.settings.request import part, setting
 from zerolm.text import defaults
 from zerolm.training.request import Execution
@@ -157,7 +158,7 @@ class HealRequest:
         if self.only is not None and self.lora is not None:
             raise ValueError(f"--lora is of matrices in all layers, and --only {self.only} trains no others")
         if isinstance(self.tokens, str):
-            raise ValueError(f"tokens must be a number, not the share {self.tokens}")
+            raise ValueError(f"{called('tokens')} must be a number, not the share {self.tokens}")
         if (self.tokens is None) == (self.seconds is None):
             raise ValueError("say for how long to train: --tokens 10M or --for 30m, one of them")
         least = self.batch * self.texts.length

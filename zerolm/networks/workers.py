@@ -13,6 +13,7 @@ import torch
 from joblib import Parallel, delayed, parallel_config
 
 from zerolm.networks import cluster
+from zerolm.settings.messages import called
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -25,9 +26,9 @@ def check_workers(jobs: int, backend: str) -> None:
     if backend not in get_args(Backend):
         raise ValueError(f"backend {backend!r} is not known; there are {', '.join(get_args(Backend))}")
     if jobs < 1:
-        raise ValueError(f"jobs {jobs}: at least 1 is needed")
+        raise ValueError(f"{called('jobs')} {jobs}: at least 1 is needed")
     if backend == "ray" and jobs > 1:
-        raise ValueError(f"jobs {jobs} are for loky; ray works on every CPU of its cluster")
+        raise ValueError(f"{called('jobs')} {jobs} are for loky; ray works on every CPU of its cluster")
 
 
 def finished(

@@ -308,7 +308,7 @@ def variants(name: str, options: Mapping[str, Sequence[Any]]) -> list[dict[str, 
         if values is None:
             continue
         if not values:
-            raise ValueError(f"score {name!r} needs {setting.name}: {setting.help}")
+            raise ValueError(f"score {name!r} needs {setting.called}: {setting.help}")
         axes.append([(setting.name, value) for value in values])
     return [dict(pairs) for pairs in product(*axes)]
 

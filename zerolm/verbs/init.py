@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
+from zerolm.settings.messages import called
 from zerolm.settings.request import Request, argument, setting
 from zerolm.show.text import show_amount
 from zerolm.training.request import DEPTH_RULES
@@ -197,7 +198,9 @@ def _decoder_sizes(config: Mapping[str, Any], length: int) -> ModelSizes:
     sizes = sizes_of(family, config)
     most = sizes.sizes.get("positions", length)
     if length > most:
-        raise ValueError(f"length {length:,} is more than the {most:,} positions of the configuration")
+        raise ValueError(
+            f"{called('length')} {length:,} is more than the {most:,} positions of the configuration"
+        )
     return sizes
 
 

@@ -36,10 +36,6 @@ class SearchSettings(Request):
         ("zerolm search gpt2 --max-params 40M --score zerolm --alpha 1.1", "another score, with its option"),
         ("zerolm search --baseline SmolLM2-135M --context 2048", "better than a known model, at its costs"),
         (
-            "zerolm search --baseline SmolLM2-135M --max-params 0.8x",
-            "the best of four fifths its size",
-        ),
-        (
             "zerolm search llama --max-params 60M --max-macs 60M --vocabularies 8192,16384,32768 --text TEXT",
             "the vocabulary, too",
         ),

@@ -26,6 +26,7 @@ from zerolm.groundtruth.reader import (
 from zerolm.networks.opener import one_line
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
+from zerolm.settings.messages import called
 from zerolm.solvers.drawing import drawn
 from zerolm.spaces import make_space, space_names
 from zerolm.text.batches import TokenSource, stock_source
@@ -214,7 +215,9 @@ def _view(target: str, request: ProxyRequest) -> str | None:
         return USUAL_VIEW if USUAL_VIEW in possible else possible[0]
     if request.networks.view not in possible:
         names = ", ".join(str(name) for name in possible if name is not None) or "none"
-        raise ValueError(f"view {request.networks.view!r} is not one of {target}'s; there are {names}")
+        raise ValueError(
+            f"{called('view')} {request.networks.view!r} is not one of {target}'s; there are {names}"
+        )
     return request.networks.view
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from zerolm.networks.workers import Backend, check_workers
+from zerolm.settings.messages import called
 from zerolm.text.batches import TokenSource, random_source, text_source
 from zerolm.text.documents import read_text
 from zerolm.zero_cost.definitions import find_proxy, proxy_names
@@ -45,7 +46,9 @@ class Selection:
         """``ValueError`` for what would say nothing about such a target."""
         for name, kinds in BELONGS.items():
             if getattr(self, name) is not None and kind not in kinds:
-                raise ValueError(f"{name} is of a {' or a '.join(kinds)}; this is a {kind}: leave it out")
+                raise ValueError(
+                    f"{called(name)} is of a {' or a '.join(kinds)}; this is a {kind}: leave it out"
+                )
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class ProxyRequest:
             find_proxy(name)
         check_workers(self.jobs, self.backend)
         if self.networks.count is not None and self.networks.count < 1:
-            raise ValueError(f"count {self.networks.count}: at least 1 is needed")
+            raise ValueError(f"{called('count')} {self.networks.count}: at least 1 is needed")
         return chosen, Settings(**self.settings).named
 
     def source(self, vocabulary: int = MAX_VOCABULARY) -> TokenSource:

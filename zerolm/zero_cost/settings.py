@@ -11,6 +11,7 @@ from zerolm.networks.compute import Compute, compute
 from zerolm.networks.passes import Protocol
 from zerolm.networks.passes.protocol import MODES, UPSTREAMS, Mode, Upstream
 from zerolm.settings.compute import RunningRequest
+from zerolm.settings.messages import called
 from zerolm.text.batches import TokenSource
 
 MOST_TOKENS: Final = 1 << 24
@@ -52,7 +53,7 @@ class Settings:
                 f"{self.parts} equal micro-batches of {self.batch} are not possible; {nearest} are"
             )
         if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed {self.seed} is not possible; 0 to 2^63 - 1 are")
+            raise ValueError(f"{called('seed')} {self.seed} is not possible; 0 to 2^63 - 1 are")
         if self.compute.sums != self.compute.device:
             raise ValueError(f"proxies need float64, which {self.compute.device} lacks: give --device cpu")
 

@@ -480,4 +480,4 @@ def test_files_with_published_tokenizers(name: str, tmp_path: Path) -> None:
     folder = save_published(OF_FAMILY[name], saved(tmp_path / "parent", name, **changes))
     checkpoint, file = Checkpoint.open(folder), tmp_path / "child.gguf"
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
-    assert check(file, sent_by(open_model(checkpoint)), opened(checkpoint)).relative <= 1e-3
+    assert check(file, sent_by(open_model(checkpoint)), opened(checkpoint)).relative <= 5e-3

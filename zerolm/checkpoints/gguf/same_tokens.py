@@ -106,8 +106,8 @@ def compare_tokens(
     """
     rows, spared = list(added), tuple(without)
     for text in (*strings(), *more):
-        for token, _ in rows if FRONT in spared else ():
-            text = text.replace(token, "")
+        for content, _ in rows if FRONT in spared else ():
+            text = text.replace(content, "")
         for difference in spared:
             text = difference.spared(text)
         theirs = encode(text)

@@ -18,6 +18,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.text.corpus import Sequences, batch_of
+from zerolm.text.documents import read_text
 from zerolm.text.line_corpus import PADDING, LineCorpus, without_padding
 from zerolm.text.pairs import sentences_of
 from zerolm.training.learner import Objective, Student
@@ -148,5 +149,6 @@ def test_a_table_of_pairs_is_a_text_of_its_sentences(tmp_path: Path) -> None:
     assert sentences_of("a.csv", table) == ["w1 w2", "w3", "w4"]
     assert sentences_of("a.txt", table) == ["sentence1,sentence2,score", "w1 w2,w3,1", "w4,,2"]
     assert sentences_of("a.csv", "one, two\nthree\n") == ["one, two", "three"]  # no table of pairs
-    lines = '{"sentence1": "w1", "sentence2": "w2 w3"}\n\n{"sentence1": "w4", "sentence2": 7}\n'
-    assert sentences_of("a.jsonl", lines) == ["w1", "w2 w3", "w4"]
+    file = tmp_path / "a.jsonl"  # its records are read first, each with its sentences
+    file.write_text('{"sentence1": "w1", "sentence2": "w2 w3"}\n\n{"sentence1": "w4", "sentence2": "w5"}\n')
+    assert sentences_of(str(file), read_text(file).content) == ["w1", "w2 w3", "w4", "w5"]

@@ -306,13 +306,11 @@ def _check_same_kind(ours: Checkpoint, theirs: Checkpoint) -> None:
 
 
 def _check_not_exchanged(ours: Checkpoint, theirs: Checkpoint) -> None:
-    """Raise ``ValueError`` where a child is larger than its parent in its layers, or in tokens.
-
-    A child may have tokens of its own, unless its parent was carved itself.
-    """
+    """Raise ``ValueError`` where a parent was carved, and is smaller than its child in layers or tokens."""
+    if not (theirs.root / "recipe.json").is_file():
+        return  # any other two may be compared
     body, whole = (costs_of(each, CostModel())["body_params"] for each in (ours, theirs))
-    is_carved = (theirs.root / "recipe.json").is_file()
-    if body > whole or (body == whole and ours.layout.vocab > theirs.layout.vocab and is_carved):
+    if body > whole or (body == whole and ours.layout.vocab > theirs.layout.vocab):
         raise ValueError(
             f"the child {str(ours.place)!r} is larger than its parent {str(theirs.place)!r} ({body:,} "
             f"against {whole:,} body parameters, {ours.layout.vocab:,} against {theirs.layout.vocab:,} "

@@ -44,6 +44,8 @@ NOTED: Final = {
     "qwen3": "NFC", "command_r_plus": "NFC", "gptoss": "combining marks", "mistral_nemo": "combining marks",
     "llama2": "begins with one",
 }  # fmt: skip
+TAKEN_FOR_AN_END: Final = "</s>"
+"""llama.cpp takes this for a special token wherever it is one, as in the vocabulary of Qwen."""
 STRINGS: Final = 1000
 """Of each; 10,000 of all ten."""
 CHINESE: Final = "你好，世界。今天是三月十五日，我们一起去北京看看吧！天气很好，人也很多。"  # noqa: RUF001
@@ -176,4 +178,5 @@ def test_whole_vocabularies_as_published(name: str, tmp_path: Path) -> None:
             vocab = rows
 
     texts = list(strings(10 * STRINGS, list(tokenizer.get_added_vocab())))
+    texts = [text.replace(TAKEN_FOR_AN_END, "") for text in texts]
     check_reading(vocabulary(Folder, tokenizer), tokenizer, texts)  # type: ignore[arg-type]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -45,7 +44,7 @@ def job(name: str, parent: str, out: str) -> dict[str, float]:
     from zerolm.cli import main
 
     torch.set_num_threads(1)
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    before, start = kilobytes("VmRSS"), time.perf_counter()
     if name == "carve":
         kept = "--keep-experts" if "mixture" in Path(parent).name else "--keep-ffn"
         main(["carve", parent, kept, "0.5", "--out", out, "--force"])
@@ -55,8 +54,14 @@ def job(name: str, parent: str, out: str) -> dict[str, float]:
             compare_with_stock(checkpoint, 4 << 30, lambda *_: None)
         elif checkpoint.family.cut.hidden:
             check_rotation(checkpoint)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {"seconds": time.perf_counter() - start, "gigabytes": peak * 1024 / 1e9}
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "gigabytes": (kilobytes("VmHWM") - before) * 1024 / 1e9}
+
+
+def kilobytes(field: str) -> int:
+    """Return a figure of this process's memory, as Linux has it: of now (VmRSS), or at the peak (VmHWM)."""
+    status = Path("/proc/self/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))
 
 
 def measured(name: str, parent: Path, out: Path) -> dict[str, float]:

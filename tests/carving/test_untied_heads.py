@@ -21,6 +21,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.headers import read_shard
 from zerolm.checkpoints.tying import same_numbers
 from zerolm.costs import CostModel
+from zerolm.diagnosis.examine import diagnose
 from zerolm.families.config import from_config
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
@@ -63,6 +64,12 @@ def test_a_child_keeps_both(flags: dict[str, Any], tmp_path: Path) -> None:
     assert head is not embedding
     assert not torch.equal(head, embedding)
     assert carved.costs["child"]["params"] == sum(weight.numel() for weight in child.parameters())
+
+
+def test_doctor_says_so(tmp_path: Path) -> None:
+    diagnosis = diagnose(parent(tmp_path, factor=1.25))
+    assert diagnosis.facts["tied"] is False
+    assert any("the head in the file is not the embedding" in line for line in diagnosis.advice)
 
 
 def test_a_gguf_child_has_both(tmp_path: Path) -> None:

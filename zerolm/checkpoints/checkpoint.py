@@ -29,7 +29,7 @@ from zerolm.checkpoints.packed_values import numbers_of
 from zerolm.checkpoints.remedies import check_complete, check_stored, other_head, quantised
 from zerolm.checkpoints.sentences import SentenceModules
 from zerolm.checkpoints.shards import read_shards
-from zerolm.checkpoints.tying import same_numbers, untied
+from zerolm.checkpoints.tying import as_stored
 from zerolm.checkpoints.wrappers import without_wrapper, wrapper_note, wrapper_of
 from zerolm.families.config import cut_of
 from zerolm.families.family import Family
@@ -42,10 +42,6 @@ logger = logging.getLogger(__name__)
 FOLLOWED: Final = "modules.json puts others behind it, which take embeddings of the parent's size"
 """Why the hidden size of a sentence-transformers folder stays."""
 
-UNTIED: Final = (
-    "the head in the file is not the embedding that the configuration ties it to: both are kept, as stock "
-    "software runs them"
-)
 EMBEDS: Final = "; a decoder that embeds is carved by its predictions of tokens, which need its head"
 
 
@@ -119,12 +115,9 @@ class Checkpoint:
                 check_stated_shapes(tensors)
             family = replace(family, cut=cut_of(family, config))
             layout = _layout(family, config, tensors, embeds=sentences is not None)
-            notes = [wrapper_note(shards[0].wrapper)] if shards else []
-            if _has_head_of_its_own(layout, tensors):
-                config = untied(family, config)
-                layout = Layout.of(family, config, tensors)
-                notes.append(UNTIED)
-            layout = replace(layout, notes=tuple(filter(None, notes)))
+            config, layout = as_stored(family, config, tensors, layout)
+            if shards and shards[0].wrapper:
+                layout = replace(layout, notes=(wrapper_note(shards[0].wrapper), *layout.notes))
             if sentences:
                 sentences.check(layout.hidden)
             if sentences and family.cut.hidden:
@@ -198,17 +191,6 @@ def _family(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> Family:
     except ValueError as error:
         fits = None if current() else fitting_family(config, tensors)
         raise ValueError(f"{error}; its tensors fit {fits}: --like {fits}" if fits else str(error)) from None
-
-
-def _has_head_of_its_own(layout: Layout, tensors: Mapping[str, TensorInfo]) -> bool:
-    """Return whether a head differs from the embedding that the configuration ties it to.
-
-    transformers 5 then leaves them apart.
-    """
-    head, embedding = layout.name("head"), layout.name("embedding")
-    if not layout.tied or head is None or embedding is None:
-        return False
-    return not same_numbers(tensors[head], tensors[embedding])
 
 
 def _layout(

@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from zerolm.checkpoints.dtypes import RAW_TYPES, widened
 from zerolm.checkpoints.headers import TensorInfo
+from zerolm.checkpoints.layout import Layout
 from zerolm.families.family import Family
 from zerolm.families.values import part_at
 
 COMPARED: Final = 1 << 22
 """Numbers compared at a time."""
+UNTIED: Final = (
+    "the head in the file is not the embedding that the configuration ties it to: both are kept, as stock "
+    "software runs them"
+)
+
+
+def as_stored(
+    family: Family, config: dict[str, Any], tensors: Mapping[str, TensorInfo], layout: Layout
+) -> tuple[dict[str, Any], Layout]:
+    """Return configuration and layout as the file has it: untied where head and embedding differ.
+
+    transformers 5 leaves them apart then, whatever the configuration says.
+    """
+    head, embedding = layout.name("head"), layout.name("embedding")
+    if not layout.tied or head is None or embedding is None:
+        return config, layout
+    if same_numbers(tensors[head], tensors[embedding]):
+        return config, layout
+    config = untied(family, config)
+    return config, replace(Layout.of(family, config, tensors), notes=(UNTIED,))
 
 
 def same_numbers(ours: TensorInfo, theirs: TensorInfo) -> bool:

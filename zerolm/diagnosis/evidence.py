@@ -12,6 +12,7 @@ from zerolm.checkpoints import Layout, TensorInfo, family_of
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.checkpoints.remedies import check_complete
 from zerolm.checkpoints.shards import INDEX, SINGLE, read_shards
+from zerolm.checkpoints.tying import as_stored
 from zerolm.checkpoints.wrappers import wrapper_note, wrapper_of
 from zerolm.families.family import Family
 
@@ -98,6 +99,8 @@ def gather(folder: Path) -> Evidence:
         wrapper = wrapper_of(family, tensors)
         tensors = {name.removeprefix(wrapper): tensor for name, tensor in tensors.items()}
         layout, layout_flaw = tried(partial(Layout.of, family, config or {}, tensors))
+        if layout is not None:
+            config, layout = as_stored(family, config or {}, tensors, layout)
         layout_flaw = layout_flaw or wrapper_note(wrapper)
     named = any((folder / name).exists() for name in (SINGLE, INDEX))
     return Evidence(

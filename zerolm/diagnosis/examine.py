@@ -192,6 +192,8 @@ def _advice(evidence: Evidence) -> Iterator[str]:
         f"{layout.depth} layers, {layout.heads} heads in {layout.kv_heads} KV groups of {layout.head_size}, "
         f"hidden {layout.hidden}, FFN {layout.ffn}; {shared}"
     )
+    for note in layout.notes:
+        yield f"{note}; a runtime that goes by the configuration drops the head: let it say untied"
     possible = ", ".join(map(str, ways(math.gcd(layout.kv_heads, layout.ffn))))
     yield f"tensor-parallel ways that divide KV groups and FFN: {possible}"
     sizes = {"hidden": layout.hidden, "FFN": layout.ffn, "heads x head size": layout.heads * layout.head_size}

@@ -15,6 +15,7 @@ from made_tokenizers import CORPUS, KINDS, SPECIAL
 from tokenizers import Tokenizer
 
 from zerolm.carving.vocabulary.kept_tokens import TokenUse, listed
+from zerolm.carving.vocabulary.same_strings import check_rows
 from zerolm.carving.vocabulary.token_table import TokenTable, last_merge
 from zerolm.carving.vocabulary.tokenizer_json import cut_document, ids_in, numbers, renumbered
 
@@ -214,3 +215,11 @@ def test_what_cannot_be_cut_is_refused(case: str) -> None:
     document, message = BAD[case]
     with pytest.raises(ValueError, match=message):
         TokenTable.of(document, 4)
+
+
+def test_rows_are_those_of_the_ids_of_stock_tokenizers() -> None:
+    kept, whole = np.array([0, 2, 5]), {"a": 0, "b": 2, "c": 5, "d": 3}
+    check_rows(whole, {"a": 0, "b": 1, "c": 2, "new": 3}, kept)
+    for wrong in ({"a": 1}, {"b": 2}, {"c": 3}):
+        with pytest.raises(ValueError, match=r"has row \d, not that of its id"):
+            check_rows(whole, wrong, kept)

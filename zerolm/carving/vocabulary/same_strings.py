@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -51,11 +51,19 @@ def proven(child: Checkpoint, text: str | None) -> SameStrings:
     assert child.fewer is not None
     whole, kept = child.fewer.whole, child.fewer.kept
     theirs, ours = (stock_tokenizer(one.folder) for one in (whole, child))
+    check_rows(theirs.get_vocab(), ours.get_vocab(), kept)
     strings = [*some_strings(text), *theirs.get_added_vocab(), *TokenizerFiles(whole).prompts]
     same = same_strings(theirs, ours, kept, strings)
     rows = _rows(theirs, kept, strings)
     proof = _compared(whole, child, rows, kept)
     return SameStrings(len(strings), same, proof[0], proof[1])
+
+
+def check_rows(theirs: Mapping[str, int], ours: Mapping[str, int], kept: Ints) -> None:
+    """Raise ``ValueError`` where a token's row is not that of its id in the whole vocabulary."""
+    for token, row in ours.items():
+        if token in theirs and (row >= len(kept) or kept[row] != theirs[token]):
+            raise ValueError(f"token {token[:40]!r} has row {row}, not that of its id {theirs[token]}")
 
 
 def some_strings(text: str | None) -> list[str]:

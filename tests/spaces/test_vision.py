@@ -134,8 +134,8 @@ def test_the_flags_of_pit_and_a_configuration_file(zerolm: Callable[..., Any], t
     ("arguments", "message"),
     [
         (("autoformer", "--size", "huge"), "size 'huge' is not known; there are tiny, small, base"),
-        (("autoformer", "--mlp-ratio", "wide"), "mlp_ratio must be a number, not 'wide'"),
-        (("autoformer", "--mlp-ratio", "3,-1"), "mlp_ratio must be a positive number"),
+        (("autoformer", "--mlp-ratio", "wide"), "--mlp-ratio must be a number, not 'wide'"),
+        (("autoformer", "--mlp-ratio", "3,-1"), "--mlp-ratio must be a positive number"),
         (("autoformer", "--base-dim", "16"), "no setting 'base_dim'"),
         (("pit", "--depth", "4"), "no setting 'depth'"),
         (("llama", "--mlp-ratio", "4"), "no setting 'mlp_ratio'"),

@@ -89,7 +89,11 @@ WRONG: dict[str, tuple[str, Callable[[Path], None], str]] = {
         config(layer_types=["full_attention"] * 3),
         "tensor 'model.layers.0.self_attn.q_proj.weight' is missing",
     ),
-    "a quantised folder": ("llama", config(quantization_config={"quant_method": "fp8"}), "quantization_config asks for"),
+    "a quantised folder": (
+        "llama",
+        config(quantization_config={"quant_method": "fp8"}),
+        "quantization_config asks for",
+    ),
     "a quantised tensor": ("llama", tensors(in_eight_bits), f"tensor '{UP}' is F8_E4M3; read are BF16"),
     "code of its own": (
         "llama",

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import torch
@@ -104,7 +105,11 @@ class StockParent:
     def _load(self, tensors: dict[str, Any]) -> set[str]:
         """Give the model these tensors in float32; return the names of those that it still lacks."""
         with one_line(f"the model in {str(self.folder)!r}"):
-            report, _ = convert_and_load_state_dict_in_model(self.model, tensors, self._loading)
+            load = convert_and_load_state_dict_in_model
+            unsplit = (
+                {"tp_plan": None} if "tp_plan" in signature(load).parameters else {}
+            )  # transformers before 5.16
+            report, _ = load(self.model, tensors, self._loading, **unsplit)
         problems = [*report.mismatched_keys, *report.conversion_errors, *report.error_msgs]
         if problems:
             raise ValueError(f"transformers cannot load {str(problems[0])[:200]} of {str(self.folder)!r}")

@@ -106,10 +106,9 @@ class StockParent:
         """Give the model these tensors in float32; return the names of those that it still lacks."""
         with one_line(f"the model in {str(self.folder)!r}"):
             load = convert_and_load_state_dict_in_model
-            unsplit = (
-                {"tp_plan": None} if "tp_plan" in signature(load).parameters else {}
-            )  # transformers before 5.16
-            report, _ = load(self.model, tensors, self._loading, **unsplit)
+            takes_plan = "tp_plan" in signature(load).parameters  # transformers before 5.16
+            plan: dict[str, Any] = {"tp_plan": None} if takes_plan else {}
+            report, _ = load(self.model, tensors, self._loading, **plan)
         problems = [*report.mismatched_keys, *report.conversion_errors, *report.error_msgs]
         if problems:
             raise ValueError(f"transformers cannot load {str(problems[0])[:200]} of {str(self.folder)!r}")

@@ -111,7 +111,9 @@ class Parent:
     @cached_property
     def methods(self) -> Methods:
         sequences = self.scale.calibrated * (SENTENCES if self.encodes else 1)
-        return Methods("surgeon", "prices", str(self.seen), sequences, LENGTH, repair="least-squares")
+        return Methods(
+            "surgeon", "prices", str(self.seen), sequences=sequences, length=LENGTH, repair="least-squares"
+        )
 
     @cached_property
     def session(self) -> Session:

@@ -187,7 +187,12 @@ class Parent:
     @cached_property
     def session(self) -> PartedSession:
         methods = Methods(
-            "surgeon", "prices", str(self.sources.seen), self.scale.calibrated, LENGTH, "least-squares"
+            "surgeon",
+            "prices",
+            str(self.sources.seen),
+            sequences=self.scale.calibrated,
+            length=LENGTH,
+            repair="least-squares",
         )
         return PartedSession(self.checkpoint, methods, self.parts, self.name)
 

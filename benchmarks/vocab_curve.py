@@ -88,7 +88,9 @@ class Curve:
 
     @cached_property
     def session(self) -> Session:
-        methods = Methods("surgeon", "prices", str(self.seen), 64, LENGTH, "least-squares")
+        methods = Methods(
+            "surgeon", "prices", str(self.seen), sequences=64, length=LENGTH, repair="least-squares"
+        )
         return Session(self.parent, methods, silent)
 
     def ffn(self, params: int) -> dict[str, Any]:

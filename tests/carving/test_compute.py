@@ -194,7 +194,7 @@ def test_a_device_that_lacks_bfloat16_is_named(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("no_least")
 def test_what_is_measured_in_another_type_is_cached_apart(tmp_path: Path) -> None:
     opened = Checkpoint.open(saved(tmp_path / "parent", "llama"))
-    methods = Methods("output_energy", "prices", "random", 8, 8, "none")
+    methods = Methods("output_energy", "prices", "random", sequences=8, length=8, repair="none")
     folders = {
         session.Session(opened, methods, silent, ComputeRequest(dtype=dtype)).cache("basis").folder
         for dtype in ("float32", "bfloat16")

@@ -142,7 +142,10 @@ def test_keys_name_what_parts_depend_on(parent: Path, monkeypatch: pytest.Monkey
 
     usual = key()
     assert usual == key(criterion="amp", repair="none", plan="weights")
-    family, config = replace(checkpoint.family, runtimes={}), checkpoint.config | {"rms_norm_eps": 1e-4}
+    family, config = (
+        replace(checkpoint.family, head_classes=("Other",)),
+        checkpoint.config | {"rms_norm_eps": 1e-4},
+    )
     others = [key(replace(checkpoint, family=family)), key(replace(checkpoint, config=config))]
     others += [key(seed=1), key(length=9), key(sequences=5)]
     monkeypatch.setattr("zerolm.carving.session.CACHE_FORMAT", 0)

@@ -21,7 +21,11 @@ SPEEDS = st.floats(1e-9, 1e-3)
 PACES = st.builds(Pace, SPEEDS, SPEEDS, st.floats(1e-12, 1e-9))
 WORKS = st.builds(
     lambda criterion, plan, repair, sequences, narrows, written: CarvingWork(
-        PARENT, Methods(criterion, plan, "random", sequences, 64, repair), narrows, 3, written
+        PARENT,
+        Methods(criterion, plan, "random", sequences=sequences, length=64, repair=repair),
+        narrows,
+        3,
+        written,
     ),
     st.sampled_from(["surgeon", "output_energy", "capacity"]),
     st.sampled_from(["prices", "measured", "weights"]),
@@ -62,7 +66,11 @@ def test_more_sequences_and_slower_networks_take_longer(work: CarvingWork, pace:
 
 def test_what_would_take_less_is_named() -> None:
     work = CarvingWork(
-        PARENT, Methods("output_energy", "measured", "t", 64, 256, "least-squares"), True, 3, True
+        PARENT,
+        Methods("output_energy", "measured", "t", sequences=64, length=256, repair="least-squares"),
+        True,
+        3,
+        True,
     )
     slow = Pace(5e-4, 5e-3, 5e-11)
     said = announcement(work, slow)

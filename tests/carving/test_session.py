@@ -25,7 +25,7 @@ from zerolm.text.calibration import tokens_of
 
 
 def running(folder: Path) -> Session:
-    method = Methods("output_energy", "measured", "random", 6, 12, "least-squares")
+    method = Methods("output_energy", "measured", "random", sequences=6, length=12, repair="least-squares")
     return Session(Checkpoint.open(folder), method, lambda text: None)
 
 

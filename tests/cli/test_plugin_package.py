@@ -98,14 +98,14 @@ def test_for_people_and_in_help(installed: Zerolm) -> None:
     ("arguments", "words"),
     [
         (("rings", "--metal", "gld"), "metal 'gld' is not known; did you mean 'gold'? there are gold, iron"),
-        (("rings", "--ring-width", "4"), "ring_width must be an integer from 8 to 1024, not 4"),
+        (("rings", "--ring-width", "4"), "--ring-width must be an integer from 8 to 1024, not 4"),
         (
             ("rings", "--score", "mine", "--my-option", "9"),
-            "my_option must be an integer from 1 to 4, not '9'",
+            "--my-option must be an integer from 1 to 4, not '9'",
         ),
         (
             ("rings", "--score", "narrow"),
-            "score 'narrow' needs limit_width: width beyond which nothing counts",
+            "score 'narrow' needs --limit-width: width beyond which nothing counts",
         ),
         (("rings", "--my-option", "2"), "score 'geo' has no setting 'my_option'"),
         (("llama", "--ring-width", "16"), "space 'llama' has no setting 'ring_width'"),
@@ -125,7 +125,7 @@ def test_score_and_bench_go_on_without_the_score_that_needs_an_option(installed:
     file = folder_of(installed) / "one.json"
     file.write_text(json.dumps({"space": "rings", "architecture": choices[0]}))
     left_out = (
-        "zerolm: narrow is left out: score 'narrow' needs limit_width: width beyond which nothing counts"
+        "zerolm: narrow is left out: score 'narrow' needs --limit-width: width beyond which nothing counts"
     )
     ran = installed("score", str(file), "--my-option", "2", "--json")
     assert (ran.returncode, ran.stderr.strip().split("\n")) == (0, [WARNING, left_out])
@@ -137,7 +137,7 @@ def test_score_and_bench_go_on_without_the_score_that_needs_an_option(installed:
     values = [row["value"] for row in json.loads(given.stdout)["scores"] if row["score"] == "narrow"]
     assert (given.stderr.strip(), values) == (WARNING, [9, 12])
     named = installed("score", str(file), "--score", "narrow")
-    assert (named.returncode, "needs limit_width" in named.stderr) == (2, True)
+    assert (named.returncode, "needs --limit-width" in named.stderr) == (2, True)
     labels = folder_of(installed) / "labels.csv"
     quoted = [json.dumps(choice).replace('"', '""') for choice in choices]
     labels.write_text(

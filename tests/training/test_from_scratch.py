@@ -170,11 +170,11 @@ def test_tokens_of_nobody_are_best_for_the_size(tmp_path: Path) -> None:
     [
         (
             ("--architecture", "SmolLM2-135M", "--batch-tokens", "2000", "--train-tokens", "1500"),
-            "more than train_tokens",
+            "more than --train-tokens",
         ),
         (("--architecture", "SmolLM2-135M", "--batch-tokens", "100"), "fewer than the 1,024 of one sequence"),
         (("--architecture", "SmolLM2-135M", "--length", "1000000"), "more than the"),
-        (("--architecture", "SmolLM2-135M", "--train-tokens", "0"), "train_tokens must be"),
+        (("--architecture", "SmolLM2-135M", "--train-tokens", "0"), "--train-tokens must be"),
         (("--architecture", "SmolLM2-135M", "--tokenizer", "."), "there is no tokenizer.json"),
         (("--architecture", "nothing-of-this-name"), "nothing-of-this-name"),
         (("--architecture", "bert.json"), "does not predict the next token"),

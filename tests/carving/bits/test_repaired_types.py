@@ -35,7 +35,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     torch.manual_seed(0)
     sizes = {"hidden_size": 96, "intermediate_size": 64, "head_dim": 16, "initializer_range": 0.3}
     LlamaForCausalLM(LlamaConfig(**DECODER | sizes)).save_pretrained(folder)
-    methods = Methods("surgeon", "prices", "random", 64, 16, repair="least-squares")
+    methods = Methods("surgeon", "prices", "random", sequences=64, length=16, repair="least-squares")
     return Session(Checkpoint.open(folder), methods, silent)
 
 

@@ -40,7 +40,7 @@ OF_FAMILY: dict[str, str] = {
 
 
 def rules_of(name: str) -> dict[str, Any]:
-    """Return what is published of a tokenizer."""
+    """The published rules of a tokenizer."""
     rules: dict[str, Any] = json.loads((RULES / f"{name}.json").read_text("utf-8"))
     return rules
 

@@ -14,7 +14,7 @@ WRAPPERS: Final = ("module.", "_orig_mod.", "model.")
 
 
 def wrapper_of(family: Family, names: Collection[str]) -> str:
-    """Return what wrappers put before the names of all tensors; empty where a family knows them as they are.
+    """The prefix of wrappers before the names of all tensors; empty where a family knows the names.
 
     It is also empty where they are not those of the family behind any wrappers.
     """

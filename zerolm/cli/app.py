@@ -122,7 +122,7 @@ def _message(error: Exception) -> str:
 
 
 def _of_click(error: click.UsageError) -> str:
-    """Return what is wrong with the words of a command, and what to do."""
+    """Say what is wrong with the words of a command, and what to do."""
     message = error.format_message()
     if isinstance(error, click.BadOptionUsage):
         needs = "requires an argument" in message

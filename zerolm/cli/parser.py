@@ -146,7 +146,7 @@ def run_command(request: type[Request], typed: dict[str, Any]) -> None:
 
 
 def _typed_names(request: type[Request], further: Iterable[str]) -> dict[str, str]:
-    """Return what a user types for each setting, by name: its flag, or the capitals of an argument."""
+    """The spelling of each setting by its name: its flag, or the capitals of an argument."""
     placed = {setting.name for setting in request.groups()[PLACED]}
     settings = (*request.settings(), *request.output())
     names = {name: f"--{name.replace('_', '-')}" for name in further}

@@ -62,7 +62,7 @@ def called_as(typed: Mapping[str, str]) -> Iterator[None]:
 
 
 def called(name: str) -> str:
-    """Return what a message calls a setting: its flag where a command line is run, else its name."""
+    """The name of a setting in messages: its flag where a command line is run, else its own name."""
     return _TYPED[-1].get(name, name.rstrip("_")) if _TYPED else name.rstrip("_")
 
 

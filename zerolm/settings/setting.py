@@ -57,7 +57,7 @@ class Setting:
 
     @property
     def called(self) -> str:
-        """Return what messages call it: its flag where a command line is run, else its name."""
+        """Its name in messages: its flag where a command line is run, else its own name."""
         return called(self.name)
 
     @property

@@ -33,7 +33,7 @@ def encoded_line(tokenizer: PreTrainedTokenizerBase, line: str, most: int) -> li
 
 
 def chat_renderer(tokenizer: PreTrainedTokenizerBase) -> Render:
-    """Return what renders messages by the chat template of a tokenizer.
+    """A function that renders messages by the chat template of a tokenizer.
 
     It raises ``ValueError`` where there is no template, or the template refuses the messages.
     """

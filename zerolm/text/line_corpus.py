@@ -50,7 +50,7 @@ class LineCorpus(Corpus):
         shares: tuple[float, ...] | None = None,
         progress: Progress = silent,
     ) -> LineCorpus:
-        """Return the sentences of texts, of each at most about so many tokens; none is longer than needed.
+        """Return the sentences of texts, each cut to about a number of tokens.
 
         Each begins with the ``prompt``.
         """

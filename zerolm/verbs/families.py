@@ -208,7 +208,7 @@ class FamilyReport(Shown):
         return rows + [(name, f"only {_json(value)} is read") for name, value in config.only.items()]
 
     def _listed(self) -> list[tuple[str, str]]:
-        """Return what each runtime lists of the family, and in which version."""
+        """The classes that each runtime lists of the family, and its version."""
         each = ((runtime, runtime.of_family(self.family)) for runtime in _runtimes())
         return [
             (runtime.name, f"{', '.join(names) or 'not listed'} ({runtime.dated})") for runtime, names in each

@@ -407,7 +407,7 @@ def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
 
 @dataclass(frozen=True)
 class Fewest:
-    """The fewest ``bytes`` of weights that a child has, with so many layers, sizes and ``types``."""
+    """The fewest ``bytes`` that a child's weights can have, with its layers, sizes and ``types``."""
 
     bytes: int
     layers: int

@@ -51,7 +51,7 @@ def _sentences(child: Checkpoint) -> list[str]:
 
 
 def _encoded(child: Checkpoint, lines: list[str], length: int) -> Tensor:
-    """Return what sentence-transformers makes of sentences, (n, d), of so many tokens at most."""
+    """Return sentence-transformers' embeddings (n, d) of sentences, cut to a number of tokens."""
     with one_line(f"what sentence-transformers makes of {str(child.root)!r}"):
         from sentence_transformers import SentenceTransformer
 

@@ -105,7 +105,7 @@ def _as_a_whole(parent: Checkpoint, memory: int) -> Verified:
 
 
 def _opener(parent: Checkpoint) -> Any:
-    """Return what opens a folder: the class in its configuration, if that has parts beside the text.
+    """The stock class that opens a folder: that of its configuration, if it has parts beside the text.
 
     None where transformers has no such class.
     """

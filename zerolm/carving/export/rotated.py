@@ -48,7 +48,7 @@ def check_rotation(parent: Checkpoint) -> None:
 
 @torch.no_grad()
 def _sent(model: PreTrainedModel, ids: Tensor, layers: Sequence[int], narrowing: Narrowing | None) -> Tensor:
-    """Return what some layers of a model send for ids (b, t), in float32, one in memory at a time."""
+    """Run some layers of a model on ids (b, t), in float32, one in memory at a time; return its output."""
     blocks = Blocks(model, [{"input_ids": ids}])
     hidden = blocks.embed(0)
     if narrowing is None:

@@ -78,7 +78,7 @@ FRONT: Final = Difference(
 
 
 def differences(opened: Any, steps: Sequence[str] = ()) -> tuple[Difference, ...]:
-    """Return what llama.cpp does otherwise with an opened file than a tokenizer of these ``steps``.
+    """The differences between llama.cpp, with an opened file, and a tokenizer of these ``steps``.
 
     These are the types of normalizers and pre-tokenizers, as ``tokenizer.json`` calls them.
     """

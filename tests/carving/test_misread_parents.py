@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from carvings import carve
 from made_tokenizers import byte_level
 from made_vocabularies import decoder
@@ -20,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from saved_mixtures import mixture
 from tiny_families import saved
 
+from zerolm.carving.export import parent_proof
 from zerolm.carving.vocabulary import fewer_tokens
 from zerolm.checkpoints import tying
 from zerolm.families import known
@@ -164,3 +167,13 @@ def test_a_misread_parent_is_refused(name: str, tmp_path: Path, monkeypatch: Pat
     with pytest.raises(ValueError, match=misreading.refusal):
         carve(parent, tmp_path / "wrong", **flags)
     assert not (tmp_path / "wrong").exists()
+
+
+@pytest.mark.parametrize("name", ["pipeline", "AutoConfig", "no_such_class", ""])
+def test_a_configuration_opens_models_alone(name: str) -> None:
+    """What else transformers has under the name of a class is not called."""
+    family = SimpleNamespace(config=SimpleNamespace(at="text_config"))
+    parent: Any = SimpleNamespace(family=family, config={"architectures": [name]})
+    assert parent_proof._opener(parent) is None
+    parent.config = {"architectures": ["Gemma3ForConditionalGeneration"]}
+    assert parent_proof._opener(parent) is transformers.Gemma3ForConditionalGeneration

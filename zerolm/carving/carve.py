@@ -192,19 +192,6 @@ def _with_vocabulary(
     return cut_parent(model, kept, folder, methods.text, destination.folder is not None, progress=progress)
 
 
-def proven_parent(parent: ParentModel, compute: ComputeRequest, progress: Progress) -> ParentModel:
-    """Return a parent with how far it lies from what stock software makes of its files.
-
-    ``ValueError`` where that is more than rounding.
-    """
-    from zerolm.carving.export.parent_proof import compare_with_stock
-    from zerolm.networks.compute import compute as checked
-
-    whole = parent.checkpoint.whole
-    ledger_of(whole, progress=progress)  # refuses weights that are not finite
-    return replace(parent, proof=compare_with_stock(whole, checked(compute).limit, progress))
-
-
 def _opened(parent: str | Path, destination: Destination, *, packed: bool) -> Checkpoint:
     """Return the parent, when the child may be written where it is to be; if asked, also a ``packed`` one."""
     place = destination.folder
@@ -319,7 +306,13 @@ class Carving:
         """Return the carving, its parent compared with stock software's if a child is written."""
         if self.destination.folder is None or self.parent.proof is not None:
             return self
-        return replace(self, parent=proven_parent(self.parent, self.compute, self.progress))
+        from zerolm.carving.export.parent_proof import compare_with_stock
+        from zerolm.networks.compute import compute
+
+        whole, memory = self.checkpoint.whole, compute(self.compute).limit
+        ledger_of(whole, progress=self.progress)  # refuses weights that are not finite
+        proof = compare_with_stock(whole, memory, self.progress)
+        return replace(self, parent=replace(self.parent, proof=proof))
 
     def _in_time(self) -> Carving:
         """Return the carving with as many sequences as its time allows, and say what it takes."""
@@ -566,10 +559,13 @@ class Carving:
 
     def _written(self, carved: Carved, cut: Cut, out: Path) -> Carved:
         """Write the child into a new folder, opened again and compared before the folder gets its name."""
+        from zerolm.carving.export.rotated import check_rotation
         from zerolm.carving.export.write_child import write
         from zerolm.carving.session import Session
         from zerolm.networks.pooling import settings_note
 
+        if cut.narrowing:
+            check_rotation(self.checkpoint)  # before the long repair
         session = self.session or Session(self.checkpoint, self.methods, self.progress, self.compute)
         finish = self.destination.finish
         repaired, typed = self._repaired(session, cut)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from zerolm.checkpoints import Layout, TensorInfo, family_of
+from zerolm.checkpoints.checkpoint import tensors_of
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.checkpoints.remedies import check_complete
 from zerolm.checkpoints.shards import INDEX, SINGLE, read_shards
@@ -92,7 +93,7 @@ def gather(folder: Path) -> Evidence:
         check_complete(folder)
     config, config_flaw = tried(partial(read_object, folder, "config.json"))
     shards, weights_flaw = tried(partial(read_shards, folder))
-    tensors = {name: tensor for shard in shards or () for name, tensor in shard.tensors.items()}
+    tensors = tensors_of(shards or ())
     family, family_flaw = tried(partial(family_of, config or {}))
     layout, layout_flaw = None, family_flaw or weights_flaw
     if family and tensors:

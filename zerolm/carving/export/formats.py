@@ -92,7 +92,6 @@ class StockFolder(Format):
         self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
     ) -> Verified:
         from zerolm.carving.export.encoded import with_encoded
-        from zerolm.carving.export.rotated import check_rotation
         from zerolm.carving.export.verify import (
             ROUNDED,
             as_stored,
@@ -108,8 +107,6 @@ class StockFolder(Format):
         parent, child = session.checkpoint, Checkpoint.open(folder)
         proof = compare_blocks(child, parent, cut, repaired)
         stored = as_stored(child, cut, repaired)
-        if cut.narrowing:
-            check_rotation(parent)
         ids = page_tokens(parent)
         if not fits(parent, session.compute.limit):
             compare_outputs(child, session.carved_layers(cut, stored), ids)
@@ -168,10 +165,7 @@ class GgufFile(Format):
     ) -> Verified:
         from zerolm.carving.export.gguf.check import check
         from zerolm.carving.export.gguf.tokenizer import opened
-        from zerolm.carving.export.rotated import check_rotation
 
-        if cut.narrowing:
-            check_rotation(session.checkpoint)
         file, tokenizer = next(folder.glob("*.gguf")), opened(session.checkpoint)
         if typed is None:
             return check(file, session.carved_layers(cut, repaired), tokenizer, pooling=session.pooling)

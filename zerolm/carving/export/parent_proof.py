@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from zerolm.carving.export.verify import OUTPUT_TOLERANCE, Verified, apart, outputs, sent_by, states_of
 from zerolm.checkpoints import Checkpoint
@@ -24,8 +24,8 @@ from zerolm.networks.stock_parent import StockParent
 from zerolm.progress import Progress
 from zerolm.text.calibration import page_tokens
 
-COPIES: Final = 8
-"""Bytes of memory for each weight of a model that transformers opens as a whole."""
+BYTES_A_WEIGHT: Final = 8
+"""Memory that a model takes which transformers opens as a whole: as stored, and in float32."""
 
 
 @torch.no_grad()
@@ -88,7 +88,7 @@ def _differs(name: str, how: str) -> str:
 
 def _as_a_whole(parent: Checkpoint, memory: int) -> Verified:
     """Compare with a model that transformers opens as a whole: it also sees, or its weights are quantised."""
-    needed = COPIES * sum(tensor.count for tensor in parent.tensors.values())
+    needed = BYTES_A_WEIGHT * sum(tensor.count for tensor in parent.tensors.values())
     if needed > memory:
         return _untried(f"it is opened as a whole, which takes {needed / 1e9:.3g} GB")
     opener = _opener(parent)
@@ -112,7 +112,8 @@ def _opener(parent: Checkpoint) -> Any:
     if parent.family.config.at is None:
         return AutoModelForCausalLM if is_decoder(parent) else AutoModel
     named = parent.config.get("architectures") or [""]
-    return getattr(transformers, named[0], None)
+    stock = getattr(transformers, named[0], None)
+    return stock if isinstance(stock, type) and issubclass(stock, PreTrainedModel) else None
 
 
 def _with_llama_cpp(parent: Checkpoint) -> Verified:

@@ -81,9 +81,8 @@ def sentence_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Piec
     pairs, by their rank. Scores follow the first pair that makes a token. Both do the same if a pair that is
     left out never meets: the token comes of its own text by another pair. That is checked. Where the pairs of
     a token do not stand together, others may come between: such texts are ``doubtful``, to be compared. A
-    text gets a space in front where the
-    tokenizer puts one; a reader does so also before a text that begins with a space, and after each special
-    token within a text, as SentencePiece itself does.
+    text gets a space in front where the tokenizer puts one; a reader does so also before a text that begins
+    with a space, and after each special token within a text, as SentencePiece itself does.
     """
     model = document["model"]
     space = _space(document["normalizer"], document["pre_tokenizer"])

@@ -19,6 +19,7 @@ from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.repair.rules import REPAIRS
+from zerolm.carving.repair.ridges import Ridges
 from zerolm.carving.request import MAX_TOKENS, NO_MERGE, REAM, Methods
 from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.carving.width.narrowing import Width
@@ -72,7 +73,7 @@ class Recipe:
     cut: Cut
     method: CarvingMethod
     calibration: Mapping[str, Any] | None
-    ridges: dict[Place, float]
+    ridges: dict[Place, Ridges]
     sha256: dict[str, str]
     versions: dict[str, str]
     width: Width | None = None
@@ -181,7 +182,7 @@ def document(
     parent: Origin,
     weights: str,
     calibration: Mapping[str, Any] | None,
-    ridges: Mapping[Place, float],
+    ridges: Mapping[Place, Ridges],
     versions: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the recipe of a child as plain JSON, but for the files that are written with it.
@@ -206,7 +207,7 @@ def document(
         "weight_bits": carved.weight_bits,
         "losses": carved.losses,
         "calibration": calibration,
-        "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in ridges.items()},
+        "ridges": {f"{role} {layer}": list(pair) for (layer, role), pair in ridges.items()},
         "versions": dict(versions),
         "stream": carved.stream,
         **({"types": carved.types} if carved.types else {}),
@@ -427,8 +428,12 @@ def _calibration(calibration: Any) -> Mapping[str, Any] | None:
     return dict(calibration)
 
 
-def _ridges(shares: Any, depth: int) -> dict[Place, float]:
-    ridges: dict[Place, float] = {}
+def _is_ridge(share: Any) -> bool:
+    return isinstance(share, float | int) and not isinstance(share, bool) and 0 < share < 1e6
+
+
+def _ridges(shares: Any, depth: int) -> dict[Place, Ridges]:
+    ridges: dict[Place, Ridges] = {}
     if not isinstance(shares, dict):
         raise ValueError("it lists no ridges")
     for place, ridge in shares.items():
@@ -436,7 +441,8 @@ def _ridges(shares: Any, depth: int) -> dict[Place, float]:
         is_place = layer.isdecimal() and (
             (role in IN_LAYER and int(layer) < depth) or (role == "final_norm" and int(layer) == depth)
         )
-        if not is_place or not isinstance(ridge, float | int) or not 0 < ridge < 1e6:
-            raise ValueError(f"its ridge of {place[:40]!r} is {ridge!r}")
-        ridges[int(layer), role] = float(ridge)
+        is_pair = isinstance(ridge, list) and len(ridge) == 2
+        if not is_place or not is_pair or not all(_is_ridge(share) for share in ridge):
+            raise ValueError(f"its ridges of {place[:40]!r} are {str(ridge)[:40]}, not two shares")
+        ridges[int(layer), role] = Ridges(*map(float, ridge))
     return ridges

@@ -45,8 +45,8 @@ from zerolm.carving.pruning import (
     finish,
 )
 from zerolm.carving.recipe import to_layers
-from zerolm.carving.repair.ridge import UNTRIED
-from zerolm.carving.repair.walk import repair, tokens_needed
+from zerolm.carving.repair.ridges import Ridges
+from zerolm.carving.repair.walk import columns_of, repair
 from zerolm.carving.request import Methods
 from zerolm.carving.result import stream
 from zerolm.carving.width.loss_basis import loss_basis
@@ -59,15 +59,18 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import compute, computed, held_of
 from zerolm.networks.opener import mapped_model, open_model
 from zerolm.networks.pooling import TokenPooling
+from zerolm.networks.threads import use_idle_processors
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.calibration import tokens_of
-from zerolm.text.tokens import Tokens
+from zerolm.text.tokens import DividedTokens, Tokens
 
 BASIS: Final = ("vectors", "energy", "last", "gain")
 TYPED_TOKENS: Final = 4 * FINAL_TOKENS
 """So many repair a plan with types: beside one that cuts nothing, a poor repair would be taken for a loss."""
-CACHE_FORMAT: Final = 4
+PER_COLUMN: Final = 2
+"""Tokens for each column of the widest output matrix that plans are repaired on before one is chosen."""
+CACHE_FORMAT: Final = 5
 """One more where what is cached comes about, or is kept, in another way."""
 
 
@@ -82,8 +85,9 @@ class Session:
         request: ComputeRequest = ComputeRequest(),
     ) -> None:
         self.checkpoint, self.methods, self.progress = checkpoint, methods, progress
-        self.compute = compute(request)
+        self.compute = compute(request, checkpoint.layout.hidden)
         _check_room(checkpoint, request.memory)
+        use_idle_processors(sum(tensor.count for tensor in checkpoint.tensors.values()))
         self._spent: list[ArrayCache] = []
 
     @cached_property
@@ -104,6 +108,11 @@ class Session:
             length=methods.length,
             seed=methods.seed,
         )
+
+    @cached_property
+    def divided(self) -> DividedTokens:
+        """The calibration tokens in a set for fitting and two held-out ones."""
+        return self.tokens.divided()
 
     @property
     def calibration(self) -> dict[str, object] | None:
@@ -161,7 +170,7 @@ class Session:
             sums = self.cache("fisher sums", self.pooling)
             felt = fisher(
                 self.model,
-                self.tokens,
+                self.divided.fitted,
                 with_stream=narrows,
                 pooling=self.pooling,
                 cache=sums,
@@ -181,7 +190,9 @@ class Session:
         options = name, definition, self.pooling if felt else None
         cache = ArrayCache() if definition is None else self.cache("importances", *options)
         return Additive(
-            importances(self.model, self.tokens, name, fisher=felt, cache=cache, progress=self.progress)
+            importances(
+                self.model, self.divided.fitted, name, fisher=felt, cache=cache, progress=self.progress
+            )
         )
 
     @cached_property
@@ -202,7 +213,7 @@ class Session:
         """
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
-            tokens, basis = self._measured, self.basis if with_stream else None
+            tokens, basis = self._compared, self.basis if with_stream else None
             after_repair = self.foretells_repair
             table = priced_losses(
                 self.model,
@@ -217,19 +228,25 @@ class Session:
                 progress=self.progress,
             )
             give_back()
-            few = self._loss_on(self.tokens.most(FINAL_TOKENS))
+            few = self._loss_on(self.divided.compared.most(FINAL_TOKENS))
             gone = bent(table.gone, partial(self._without, few))
             left = None if table.repaired is None else replace(table.repaired, gone=gone)
             return replace(table, gone=gone, repaired=left)
         cache = self.cache("sensitivity", pooling)
         table = measured_losses(
-            self.model, self.tokens, by, kinds, pooling=pooling, cache=cache, progress=self.progress
+            self.model,
+            self.divided.compared,
+            by,
+            kinds,
+            pooling=pooling,
+            cache=cache,
+            progress=self.progress,
         )
         if not with_stream:
             return table
         cache = self.cache("stream", STREAM_SHARES)
         losses = stream_losses(
-            self.model, self.tokens, self.basis, tied=tied, cache=cache, progress=self.progress
+            self.model, self.divided.compared, self.basis, tied=tied, cache=cache, progress=self.progress
         )
         return replace(table, stream=losses)
 
@@ -253,7 +270,7 @@ class Session:
         return float(row["loss"])
 
     def repaired(
-        self, cut: Cut, ridges: Mapping[Place, float] | None = None, types: Types | None = None
+        self, cut: Cut, ridges: Mapping[Place, Ridges] | None = None, types: Types | None = None
     ) -> Repaired:
         """Return new output matrices for the cut, with these ridges or chosen ones.
 
@@ -268,8 +285,9 @@ class Session:
         repaired = repair(
             self.model,
             cut,
-            self.tokens,
+            self.divided.fitted,
             rule,
+            held=self.divided.compared,
             ridges=ridges,
             cache=cache,
             progress=self.progress,
@@ -291,15 +309,15 @@ class Session:
 
         All have one ridge: which plan is best hardly depends on it.
         """
-        fitted, judged = self._fitted_and_judged(cuts)
-        rule, loss = self.methods.repair, self._loss_on(judged.most(FINAL_TOKENS))
+        fitted = self._few_fitted(cuts)
+        rule, loss = self.methods.repair, self._loss_on(self.divided.compared.most(FINAL_TOKENS))
         losses = []
         for number, cut in enumerate(cuts):
             self.progress("measuring the best plans, repaired", number, len(cuts))
             cache = self.cache("finals", rule, self.pooling, *_options(cut))
             row = cache.get("loss")
             if row is None:
-                repaired = repair(self.model, cut, fitted, rule, grid=(UNTRIED,))
+                repaired = repair(self.model, cut, fitted, rule)
                 give_back()
                 row = {"loss": np.array(loss.of_cut(cut, repaired))}
                 cache.put("loss", row)
@@ -312,7 +330,9 @@ class Session:
         """Second moments of what every matrix reads, and of what is felt of it."""
         pooling = self.pooling
         sums = self.cache("felt sums", pooling)
-        felt = felt_matrices(self.model, self.tokens, pooling=pooling, cache=sums, progress=self.progress)
+        felt = felt_matrices(
+            self.model, self.divided.fitted, pooling=pooling, cache=sums, progress=self.progress
+        )
         give_back()
         return felt
 
@@ -329,17 +349,17 @@ class Session:
 
         ``choose`` says the types of the repaired child.
         """
-        fitted, judged = self._fitted_and_judged([cut], TYPED_TOKENS)
+        fitted = self._few_fitted([cut], TYPED_TOKENS)
         rule = self.methods.repair
         whole = cut.is_whole and cut.narrowing is None
-        repaired = Repaired() if whole else repair(self.model, cut, fitted, rule, grid=(UNTRIED,))
+        repaired = Repaired() if whole else repair(self.model, cut, fitted, rule)
         give_back()
         types = choose(self.weighed(cut, repaired))
         if self.repairs_types and is_repaired:
             reading = partial(self._reading_back, cut, types)
-            repaired = repair(self.model, cut, fitted, rule, grid=(UNTRIED,), reading_back=reading)
+            repaired = repair(self.model, cut, fitted, rule, reading_back=reading)
         typed = TypedChild(self.weighed(cut, repaired), types)
-        loss = typed_loss(self._loss_on(judged.most(FINAL_TOKENS)), typed, repaired)
+        loss = typed_loss(self._loss_on(self.divided.compared.most(FINAL_TOKENS)), typed, repaired)
         give_back()
         return loss
 
@@ -348,12 +368,9 @@ class Session:
         self.progress("measuring the child as it is read back")
         return typed_loss(self._loss, typed, repaired)
 
-    def _fitted_and_judged(self, cuts: Sequence[Cut], least: int = FINAL_TOKENS) -> tuple[Tokens, Tokens]:
-        """Return tokens that plans are repaired on, and those that they are judged on: others, if any are."""
-        fitted, judged = self.tokens.halves()
-        if not len(judged):
-            fitted = judged = self.tokens
-        return fitted.most(max(least, *(tokens_needed(cut) for cut in cuts))), judged
+    def _few_fitted(self, cuts: Sequence[Cut], least: int = FINAL_TOKENS) -> Tokens:
+        """Return the tokens that plans are repaired on before one of them is chosen."""
+        return self.divided.fitted.most(max(least, *(PER_COLUMN * columns_of(cut) for cut in cuts)))
 
     def done(self) -> None:
         """Forget what only a run that is not finished needs."""
@@ -361,22 +378,20 @@ class Session:
             cache.forget()
 
     def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
-        """Return the loss of the whole cut on the tokens that the table was measured on, in its units."""
+        """Return the loss of the whole cut on tokens that nothing was fitted to or chosen by."""
         self.progress("measuring the plan")
         loss = self._loss.of_cut(cut, repaired)
         give_back()
         return loss
 
     @property
-    def _measured(self) -> Tokens:
-        """The tokens that losses are foretold or measured on."""
-        if self.methods.plan == "measured":
-            return self.tokens.spread(LOSS_SEQUENCES)
-        return self.tokens.most(PRICE_TOKENS)
+    def _compared(self) -> Tokens:
+        """The held-out tokens that losses of single cuts are predicted on."""
+        return self.divided.compared.most(PRICE_TOKENS)
 
     @cached_property
     def _loss(self) -> Loss:
-        return self._loss_on(self._measured)
+        return self._loss_on(self.divided.judged)
 
     def _loss_on(self, tokens: Tokens) -> Loss:
         """Return the loss of cuts on these tokens."""

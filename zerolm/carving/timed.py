@@ -26,6 +26,7 @@ from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import LossTable
 from zerolm.carving.planning.sizes import budgets_of, costs_of, plan_of
 from zerolm.carving.pruning import Place, Repaired
+from zerolm.carving.repair.ridges import Ridges
 from zerolm.carving.request import BY_LOSS, Destination, MethodRequest, Methods, SizeRequest, methods_of
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
@@ -219,7 +220,7 @@ class TimedSession(Session):
             return super().table(by, kinds, with_stream=with_stream)
 
     def repaired(
-        self, cut: Cut, ridges: Mapping[Place, float] | None = None, types: Types | None = None
+        self, cut: Cut, ridges: Mapping[Place, Ridges] | None = None, types: Types | None = None
     ) -> Repaired:
         with self.clock.part("repair"):
             return super().repaired(cut, ridges, types)

@@ -188,7 +188,8 @@ class Blocks:
         sent: list[Any] = [nothing, *[hidden] * len(norms), *[self._returned(hidden)] * len(layers)]
         skipped = [last.get_input_embeddings(), *norms, *layers]
         inputs = {name: x[:, : hidden.shape[1]] for name, x in self.batches[index].items()}
-        with torch.set_grad_enabled(gradients), stand_ins(skipped, [_sending(out) for out in sent]):
+        stands = stand_ins(skipped, [_sending(out) for out in sent])
+        with torch.set_grad_enabled(gradients), stands, self.compute.wide():
             return last(**inputs, use_cache=False)
 
     def _part(self, name: object, module: M, used: Iterable[nn.Parameter], *, wide: bool) -> M:

@@ -55,7 +55,7 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
         lines += [f"a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}"]
     losses = ", ".join(f"{name} {loss:.4g}" for name, loss in recipe["losses"].items())
     if losses:
-        lines += [f"loss on the calibration text (KL in nats a token, or 1 - cosine): {losses}"]
+        lines += [f"loss on held-out text (KL in nats a token, or 1 - cosine): {losses}"]
     lines += ["made with " + ", ".join(f"{name} {number}" for name, number in recipe["versions"].items())]
     embeds = auto == SENTENCES
     loading = LOADING_SENTENCES.format(place=".") if embeds else LOADING.format(auto=auto, place=".")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import Final
 
 import torch
 from torch import nn
@@ -22,6 +23,9 @@ from zerolm.networks.roles import StockLayer, layer_of, places_of
 from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
+
+
+TINY: Final = 1e-12
 
 
 def importances(
@@ -85,7 +89,8 @@ def _measured(stream: Stream, number: int, statistics: UnitStatistics, sizes: Di
         }
         inputs = {**nothing, **seen.inputs}
         heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
-        statistics.add(heads, neurons)
+        mean_squares = hidden[rows].float().square().mean(-1).clamp_min(TINY)
+        statistics.add(heads, neurons, mean_squares.reciprocal().to(heads.device))
     try:
         groups, ffn = statistics.importance()
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]

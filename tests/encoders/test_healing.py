@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_folders import LINES, sentence_folder
 from tiny import model, saved, word_tokenizer
 from torch.nn import functional
@@ -59,6 +61,23 @@ def test_a_healed_child_is_nearer_and_keeps_its_layout(inside: str, tmp_path: Pa
     judged = zerolm.eval(tmp_path / "healed", parent=parent, beside=[tmp_path / "child"], text=text(tmp_path))
     healed, child = judged.networks[0], judged.networks[-1]
     assert healed.distance < child.distance
+
+
+@pytest.mark.parametrize(
+    "losses", [",".join(pair) for pair in permutations(("embedding", "hidden", "mse"), 2)]
+)
+def test_a_channel_that_the_last_norm_all_but_removes(losses: str, tmp_path: Path) -> None:
+    """As that of all-MiniLM-L6-v2 does with channel 223: its square underflows as soon as it is trained."""
+    parent = sentence_folder(tmp_path / "parent")
+    weights = load_file(parent / "model.safetensors")
+    norm = max(name for name in weights if name.endswith(".output.LayerNorm.weight"))
+    for name in (norm, norm.replace("weight", "bias")):
+        weights[name][5] = 1e-22
+    save_file(weights, parent / "model.safetensors", {"format": "pt"})
+    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5)
+    run: dict[str, Any] = {"parent": parent, "text": text(tmp_path), **FAST, "losses": losses}
+    report = zerolm.heal(tmp_path / "child", tmp_path / "healed", **run)
+    assert report.losses["after"]["cosine"] > report.losses["before"]["cosine"]
 
 
 def corpus_of(folder: Path, lines: list[str] = LINES, length: int = 9) -> LineCorpus:

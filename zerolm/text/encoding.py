@@ -88,7 +88,7 @@ def around(tokenizer: PreTrainedTokenizerBase) -> list[int]:
 def edges(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return what the tokenizer puts before any text (a BOS, [CLS], or nothing) and behind it ([SEP], EOS).
 
-    A text that is not empty shows which is which: an empty one does not tell a BOS from an EOS.
+    A text that is not empty shows which is which: on an empty one BOS and EOS look alike.
     """
     both = around(tokenizer)
     inside = encoded(tokenizer, [PROBE])[0]

@@ -79,8 +79,8 @@ def standardised(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tens
 
     Every channel of every sample has mean 0 and deviation 1 over the tokens, so that the loss is 2 (1 - r) of
     Pearson's correlation r: scale and shift of a channel do not count (PKD, arXiv 2207.02039; ELM, arXiv
-    2510.27037). One that stands still, or is empty, counts as 0 and has no gradient. ``padding`` (b, t) is 0 on tokens that
-    do not count.
+    2510.27037). One that stands still, or is empty, counts as 0 and has no gradient. ``padding`` (b, t) is 0
+    on tokens that do not count.
     """
     pairs = zip(ours, theirs, strict=True)
     losses = [

@@ -523,7 +523,7 @@ def heal(
     lora: int | str | None = ...,
     only: str | None = ...,
     rate: float | None = ...,
-    batch: int | str = ...,
+    batch: int | str | None = ...,
     seed: int | str = ...,
     device: str = ...,
     dtype: str = ...,

@@ -14,15 +14,15 @@ from zerolm.text.documents import Text, read_text
 from zerolm.text.tokens import line_tokens, random_tokens, running_tokens
 
 
-def words(*, special: bool) -> PreTrainedTokenizerFast:
-    """A tokenizer of the words w0 to w99, after [PAD], [CLS] and [SEP]."""
+def words(*, special: bool, around: str = "[CLS] $A [SEP]") -> PreTrainedTokenizerFast:
+    """A tokenizer of the words w0 to w99, after [PAD], [CLS] and [SEP]; ``special`` ones stand ``around``."""
     vocabulary = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2} | {f"w{n}": n + 3 for n in range(100)}
     made = Tokenizer(models.WordLevel(vocabulary, unk_token="[PAD]"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     if special:
         ends = [("[CLS]", 1), ("[SEP]", 2)]
-        made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]")
+        made.post_processor = processors.TemplateProcessing(single=around, special_tokens=ends)
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]", eos_token="[SEP]")
 
 
 def test_sequences_are_spread_over_the_text() -> None:
@@ -36,6 +36,19 @@ def test_sequences_are_spread_over_the_text() -> None:
     assert len(running_tokens(text, words(special=False), 64, 30)) == 3
     begun = running_tokens(text, words(special=True), 3, 10)
     assert begun.ids[:, :2].tolist() == [[1, 3], [1, 48], [1, 94]]
+
+
+@pytest.mark.parametrize(
+    ("around", "start"),
+    [("$A [SEP]", []), ("[SEP] $A", [2]), ("[CLS] [SEP] $A", [1, 2]), ("[CLS] $A [SEP]", [1])],
+    ids=["end alone", "the end in front", "two in front", "both"],
+)
+def test_sequences_begin_as_any_text_begins(around: str, start: list[int]) -> None:
+    text = Text(" ".join(f"w{n}" for n in range(100)), "hash")
+    tokens = running_tokens(text, words(special=True, around=around), 3, 10)
+    size = 10 - len(start)
+    assert tokens.ids[0].tolist() == [*start, *range(3, 3 + size)]
+    assert tokens.ids[2].tolist() == [*start, *range(103 - size, 103)]
 
 
 def test_one_sequence_is_the_least() -> None:

@@ -53,13 +53,18 @@ def test_the_table_shows_what_json_holds(zerolm: Zerolm) -> None:
         f"6 sequences, 72 tokens: perplexity {child['perplexity']:.2f} (parent {parent['perplexity']:.2f}), "
         f"KL {child['kl']:.4f}"
     )
-    assert head.split() == ["network", "parameters", "perplexity", "KL", "least", "to", "largest", "draw"]
+    by_position = ["KL", "first", "KL", "1-15", "KL", "rest"]  # 12 tokens: none at 16 and behind it
+    assert head.split() == ["network", "parameters", "perplexity", "KL", *by_position[:4],
+                            "least", "to", "largest", "draw"]  # fmt: skip
     assert (child["name"], child["perplexity"], child["kl"]) == ("child", found["perplexity"], found["kl"])
     assert (parent["perplexity"], parent["kl"]) == (found["parent_perplexity"], 0.0)
     for row, line in zip(found["rows"], lines, strict=False):
         name, rest = line.strip()[: len(row["name"])], line.strip()[len(row["name"]) :]
-        _, perplexity, kl, *spread = rest.split()
+        _, perplexity, kl, first, others, *spread = rest.split()
         assert (name, perplexity, kl) == (row["name"], f"{row['perplexity']:,.2f}", f"{row['kl']:.4f}")
+        at = row["kl_by_position"]
+        assert (first, others) == (f"{at['first']:.4f}", f"{at['1-15']:.4f}")
+        assert row["kl"] == pytest.approx((at["first"] + 10 * at["1-15"]) / 11)
         assert bool(spread) == ("spread" in row) == (name == "random")
         assert line.index(kl) + len(kl) == head.index("KL") + 2  # below its head
     assert "no repair, no rotation" in lines[-1] == found["note"]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from portion import portion
+from safetensors.torch import load_file, save_file
 from sentence_folders import LINES, sentence_folder
 from tiny import model, saved, word_tokenizer
 from torch.nn import functional
@@ -61,6 +66,23 @@ def test_a_healed_child_is_nearer_and_keeps_its_layout(inside: str, tmp_path: Pa
     assert healed.distance < child.distance
 
 
+@pytest.mark.parametrize(
+    "losses", [",".join(pair) for pair in permutations(("embedding", "hidden", "mse"), 2)]
+)
+def test_a_channel_that_the_last_norm_all_but_removes(losses: str, tmp_path: Path) -> None:
+    """As that of all-MiniLM-L6-v2 does with channel 223: its square underflows as soon as it is trained."""
+    parent = sentence_folder(tmp_path / "parent")
+    weights = load_file(parent / "model.safetensors")
+    norm = max(name for name in weights if name.endswith(".output.LayerNorm.weight"))
+    for name in (norm, norm.replace("weight", "bias")):
+        weights[name][5] = 1e-22
+    save_file(weights, parent / "model.safetensors", {"format": "pt"})
+    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5)
+    run: dict[str, Any] = {"parent": parent, "text": text(tmp_path), **FAST, "losses": losses}
+    report = zerolm.heal(tmp_path / "child", tmp_path / "healed", **run)
+    assert report.losses["after"]["cosine"] > report.losses["before"]["cosine"]
+
+
 def corpus_of(folder: Path, lines: list[str] = LINES, length: int = 9) -> LineCorpus:
     source = text(folder, lines)
     return LineCorpus.read([str(source)], stock_tokenizer(folder), length, 1 << 20)
@@ -87,6 +109,29 @@ def test_a_sentence_is_a_sequence_and_the_last_are_held_out(tmp_path: Path) -> N
     assert short.length == 2  # no longer than needed
     with pytest.raises(ValueError, match="has 9 sentences, one a line; 10 are the least"):
         corpus_of(tmp_path, LINES[:9])
+
+
+@settings(max_examples=portion(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batch=st.integers(1, 5), count=st.integers(1, 120), seed=st.integers(0, 99))
+def test_sentences_of_a_batch_are_about_as_long(batch: int, count: int, seed: int, tmp_path: Path) -> None:
+    corpus = corpus_of(sentence_folder(tmp_path / "folder"))
+    pairs = corpus.ordered(count, seed)
+    grouped = corpus.grouped(pairs, batch, seed)
+    size = 32 * batch
+    for first in range(0, count, size):  # the same sentences within so many batches
+        parts = (sorted(map(tuple, each[first : first + size].tolist())) for each in (pairs, grouped))
+        assert next(parts) == next(parts)
+    lengths = np.diff(corpus.ends[0], prepend=0)
+
+    def padded(order: np.ndarray[Any, Any]) -> int:
+        rows = lengths[order[: count // batch * batch, 1]].reshape(-1, batch)
+        return int((rows.max(1) * batch).sum())
+
+    assert padded(grouped[: count // batch * batch]) <= padded(pairs) + batch * lengths.max()
+    if batch == 1:
+        assert (grouped == pairs).all()
+    assert (Sequences(corpus, count, seed, batch).pairs == grouped).all()
+    assert corpus.usual_length == round(sum(lengths) / len(lengths))
 
 
 def test_losses_are_those_of_sentences_alone(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from transformers import AutoModel, AutoModelForCausalLM
 
 import zerolm
 from zerolm.healing import heal as healing
+from zerolm.training import watch
 from zerolm.training.learner import Student
 from zerolm.training.train import TrainingFailed
 
@@ -213,13 +215,17 @@ def test_a_mix_and_a_time(tmp_path: Path, llama: Any, monkeypatch: pytest.Monkey
     other = tmp_path / "other"
     other.mkdir()
     (other / "a.txt").write_text(" ".join(f"w{place * place % 61}" for place in range(2000)))
-    monkeypatch.setattr(healing, "tokens_within", lambda seconds, *more: seconds * 480)
+    monkeypatch.setattr(healing, "step_seconds", lambda *_: 0.1)
+    clock = iter(range(10**6))  # each look at it is a tenth of a second later
+    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: next(clock) / 10))
     common = {name: value for name, value in FAST.items() if name != "tokens"}
     report = zerolm.heal(
         child, tmp_path / "out", parent=parent, text=[text, other], mix=[3, 1], for_="2s", **common
     )
-    assert [one.trained_on for one in report.texts] == [720, 240]
-    assert report.training.tokens == 960
+    trained_on = [one.trained_on for one in report.texts]
+    assert report.training.tokens == 48 * report.training.steps == sum(trained_on)
+    assert 18 <= report.training.steps <= 22
+    assert trained_on[0] > 2 * trained_on[1]
     assert all(one.held_out > 0 for one in report.texts)
 
 

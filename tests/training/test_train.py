@@ -9,6 +9,7 @@ import random
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from transformers import TrainerState
 
 from zerolm.settings.compute import TrainedOn
 from zerolm.training import train as training
+from zerolm.training import watch as watching
 from zerolm.training.learner import Objective
 from zerolm.training.request import Execution, Schedule, TrainingRequest
 from zerolm.training.teacher import LiveTeacher, fill, teacher_cache
@@ -256,6 +258,42 @@ def test_the_rate_rises_holds_and_falls(tmp_path: Path, monkeypatch: pytest.Monk
     assert rates[:6] == pytest.approx([0, 2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
     assert rates[5:11] == pytest.approx([1e-3] * 6)
     assert rates[10:] == pytest.approx([1e-3 * (1 - part / 10) for part in range(10)])
+
+
+@pytest.mark.parametrize("pace", [0.25, 1.0, 3.0])
+def test_a_run_by_time_lasts_so_long_whatever_was_estimated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: float
+) -> None:
+    """60 steps are estimated in 60 seconds; a step takes ``pace`` seconds, and is the only one that looks."""
+    now, rates, shown = [0.0], list[float](), list[tuple[int, int]]()
+    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    plan = request(60, seconds=60.0)
+    trainer = training._Trainer
+
+    class Slow(trainer):  # type: ignore[misc, valid-type]
+        def compute_loss(self, *arguments: Any, **named: Any) -> Any:
+            now[0] += pace
+            rates.append(self.optimizer.param_groups[0]["lr"])
+            return super().compute_loss(*arguments, **named)
+
+    monkeypatch.setattr(training, "_Trainer", Slow)
+    run = TrainingRun(tmp_path, None, lambda text, done=0, of=0: shown.append((done, of)))
+    result = train(learner(), data(plan), plan, run)
+    assert result.steps == len(rates) == round(60 / pace)
+    rate = plan.schedule.rate
+    np.testing.assert_allclose(
+        rates[1:], [rate * plan.schedule.factor(n * pace / 60 + 1 / 60) for n in range(1, len(rates))]
+    )
+    assert 0 < rates[0] < rate
+    assert rates[-1] < 0.2 * rate
+    assert shown[-1] == (60_000, 60_000)
+    assert [row["seconds"] for row in result.rows][-1] == 60
+    assert len(result.rows) == 1 + min(plan.measured, result.steps)
+    last = last_checkpoint(tmp_path)
+    assert last is not None
+    now[0] = 1000.0
+    again = train(learner(), data(plan), plan, run)  # nothing is left of its time
+    assert again.steps <= result.steps + 1
 
 
 def test_precision_is_what_the_device_has_unless_it_is_said() -> None:

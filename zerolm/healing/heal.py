@@ -27,7 +27,7 @@ from zerolm.healing.held_out import HeldOut
 from zerolm.healing.patient import Patient
 from zerolm.healing.rate import damage_of, rate_of
 from zerolm.healing.record import stage_of, texts_of, training_of
-from zerolm.healing.request import HealRequest
+from zerolm.healing.request import BATCH, SENTENCES, HealRequest
 from zerolm.healing.result import Healed
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
@@ -42,7 +42,7 @@ from zerolm.training.learner import EMBEDDING, Objective, Student, Teacher
 from zerolm.training.processes import check_whole, device_for, of_first, owned_by_first, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
-from zerolm.training.speed import tokens_within
+from zerolm.training.speed import TRIALS, step_seconds
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
 from zerolm.training.train import recompute_activations, train
 from zerolm.training.watch import EVENTS, LOG, TrainingRun
@@ -79,7 +79,6 @@ def heal(
     request.check()
     device_for(request.execution)
     check_whole()
-    micro_batch(request.batch, processes().num_processes, request.execution.accumulate)
     if not processes().is_main_process:
         progress = silent
     out, force = destination.place, destination.force
@@ -100,6 +99,9 @@ class Healing:
 
     def __init__(self, patient: Patient, request: HealRequest, progress: Progress) -> None:
         self.patient, self.request, self.progress = patient, request, progress
+        self.batch = request.batch or (SENTENCES if self._reads_sentences else BATCH)
+        """Sequences of a step, over all processes."""
+        micro_batch(self.batch, processes().num_processes, request.execution.accumulate)
 
     @cached_property
     def device(self) -> torch.device:
@@ -160,10 +162,10 @@ class Healing:
         if largest >= layout.vocab:
             raise ValueError(f"the tokenizer gives token {largest}, but the model has {layout.vocab}")
         sequences = sum(train for train, _ in corpus.counts)
-        if sequences < self.request.batch:
+        if sequences < self.batch:
             raise ValueError(
                 f"the texts have {sequences} sequences of {corpus.length} tokens to train on, fewer than a "
-                f"batch of {self.request.batch}: give more text, or a smaller --batch"
+                f"batch of {self.batch}: give more text, or a smaller --batch"
             )
         return corpus
 
@@ -179,7 +181,7 @@ class Healing:
         request, patient = self.request, self.patient
         identity = asdict(replace(request, texts=replace(request.texts, sources=())))
         identity["texts"] = [[text.sha256, len(text.ids)] for text in self.corpus.texts]
-        identity |= {"mix": request.texts.mix, "length": self.corpus.length}
+        identity |= {"mix": request.texts.mix, "length": self.corpus.length, "batch": self.batch}
         identity |= {"losses": list(self.objective.weights), "pooling": repr(self.held_out.pooling)}
         identity["child"], identity["teacher"] = map(fingerprint, (patient.child, patient.teacher))
         return {**identity, "zerolm": zerolm.__version__}
@@ -195,7 +197,7 @@ class Healing:
         with seeded(self.request.seed):
             learner = self._learner(model, parent)
         plan = self._plan(work, before, learner, parent)
-        data = Sequences(self.corpus, plan.sequences, plan.seed)
+        data = Sequences(self.corpus, plan.sequences, plan.seed, plan.batch)
         teacher = self._teacher(parent, data)
         del parent
         run = TrainingRun(work, judge, self.progress)
@@ -209,7 +211,7 @@ class Healing:
         model.cpu()
         return Healed(
             names=self._names(),
-            texts=texts_of(data),
+            texts=texts_of(data, trained.steps * plan.batch),
             training=training_of(
                 self.request, plan, trained, list(self.objective.weights), len(self.held_out.tokens)
             ),
@@ -285,7 +287,7 @@ class Healing:
         """Return the child with its losses, each weighed so that it begins as large as the first."""
         widths = self.compact.checkpoint.layout.hidden, int(teacher.config.hidden_size)
         learner = Student(self._adapted(model), self.objective, widths)
-        batch = Sequences(self.corpus, self.request.batch, self.request.seed)
+        batch = Sequences(self.corpus, self.batch, self.request.seed)
         live = LiveTeacher(teacher, self.objective)
         if len(self.objective.weights) > 1 or learner.fit is not None:
             learner.balance(*batch_of(batch), live)
@@ -308,19 +310,22 @@ class Healing:
         if tokens is None:
             assert request.seconds is not None
             self.progress("timing a step")
-            count = processes().num_processes
-            sequences = micro_batch(request.batch, count, execution.accumulate)
-            data = Sequences(self.corpus, sequences, request.seed)
+            sequences = micro_batch(self.batch, processes().num_processes, execution.accumulate)
+            data = Sequences(self.corpus, TRIALS * sequences, request.seed, sequences)
             live = LiveTeacher(teacher, self.objective, execution.bfloat16)
-            tokens = count * tokens_within(request.seconds, learner, data, live, execution)
+            took = step_seconds(learner, data, live, execution) * execution.accumulate
+            tokens = max(1, int(request.seconds / took)) * self._request(0, rate=0.0).step_tokens
         steps = self._request(tokens, rate=0.0).steps
         pace = {"tokens": tokens, "rate": request.rate or rate_of(damage_of(before), steps, request.lora)}
         write_json(file, pace)
         return pace
 
     def _request(self, tokens: int, rate: float) -> TrainingRequest:
-        request, length = self.request, self.corpus.length
-        return TrainingRequest(tokens, request.batch, length, Schedule(rate), request.seed, request.execution)
+        request, length = self.request, self.corpus.usual_length
+        is_cached = request.distillation.top is not None  # the teacher runs on all sequences first
+        schedule, seconds = Schedule(rate), None if is_cached else request.seconds
+        sizes = tokens, self.batch, length
+        return TrainingRequest(*sizes, schedule, request.seed, request.execution, seconds=seconds)
 
     def _teacher(self, model: PreTrainedModel, data: Sequences) -> Teacher | None:
         """Return what the losses ask: the teacher itself, or its predictions on the disk."""

@@ -69,6 +69,6 @@ class HeldOut:
                 for inputs, theirs in zip(batches, references, strict=True)
             ]
             count = sum(inputs["input_ids"][:, 1:].numel() for inputs in batches)
-            return asdict(Divergence.of(np.sum(sums, axis=0), count))
+            return asdict(Divergence.of(np.sum(sums, axis=(0, 1)), count))
 
         return measured

@@ -15,15 +15,18 @@ from zerolm.training.request import TrainingRequest
 from zerolm.training.train import Trained
 
 
-def texts_of(data: Sequences) -> list[dict[str, Any]]:
-    """Return what each text is, and how many tokens of it were trained on and held out."""
-    corpus = data.corpus
+def texts_of(data: Sequences, count: int) -> list[dict[str, Any]]:
+    """Return what each text is, and how many tokens of it were trained on and held out.
+
+    Trained on were the first ``count`` sequences.
+    """
+    corpus, pairs = data.corpus, data.pairs[:count]
     return [
         {
             "source": text.source,
             "sha256": text.sha256,
             "tokens": len(text.ids),
-            "trained_on": corpus.tokens_in(number, data.pairs[data.pairs[:, 0] == number, 1]),
+            "trained_on": corpus.tokens_in(number, pairs[pairs[:, 0] == number, 1]),
             "held_out": corpus.tokens_in(number, np.arange(trained, trained + held)),
         }
         for number, (text, (trained, held)) in enumerate(zip(corpus.texts, corpus.counts, strict=True))
@@ -35,8 +38,8 @@ def training_of(
 ) -> dict[str, Any]:
     """Return how a child was trained, by these losses, and on how many held-out sequences it was judged."""
     return {
-        "tokens": plan.steps * plan.step_tokens,
-        "steps": plan.steps,
+        "tokens": trained.steps * plan.step_tokens,
+        "steps": trained.steps,
         "seconds": round(trained.seconds, 1),
         "rate": plan.schedule.rate,
         "losses": losses,

@@ -20,6 +20,9 @@ ENCODER_LOSSES: Final = ("mse",)
 """An encoder predicts nothing, and the mean over tokens counts, which ``hidden`` does not see."""
 SENTENCE_LOSSES: Final = ("hidden", "embedding")
 """Of sentences: together they leave less than either, and than ``mse``."""
+BATCH: Final = 8
+SENTENCES: Final = 32
+"""Sentences of a step: of fewer, sorted by length, a step computes too little for its fixed work."""
 ROUTER: Final = "router"
 POSSIBLE: Final = (
     "next-token, kl, reverse-kl, dist (predictions), hidden, mse (states of the layers), embedding (of a "
@@ -128,7 +131,7 @@ class HealRequest:
         metavar="AMOUNT",
     )
     seconds: int | None = setting(
-        "duration", None, "train about so long instead: 90s, 30m, 1.5h", name="for_", low=1, high=10**8
+        "duration", None, "train for so long instead: 90s, 30m, 1.5h", name="for_", low=1, high=10**8
     )
     distillation: Distillation = part(Distillation)
     lora: int | None = setting(
@@ -148,7 +151,13 @@ class HealRequest:
     rate: float | None = setting(
         "number", None, "learning rate; it follows the damage unless given", low=0, high=10
     )
-    batch: int = setting("integer", 8, "sequences of a step, over all processes", low=1, high=1 << 20)
+    batch: int | None = setting(
+        "integer",
+        None,
+        f"sequences of a step, over all processes; else {BATCH}, of sentences {SENTENCES}",
+        low=1,
+        high=1 << 20,
+    )
     seed: int = setting("integer", 0, "seed of the order of the text", low=0, high=2**32 - 1)
     execution: Execution = part(Execution)
 
@@ -161,7 +170,8 @@ class HealRequest:
             raise ValueError(f"{called('tokens')} must be a number, not the share {self.tokens}")
         if (self.tokens is None) == (self.seconds is None):
             raise ValueError("say for how long to train: --tokens 10M or --for 30m, one of them")
-        least = self.batch * self.texts.length
+        batch = self.batch or BATCH
+        least = batch * self.texts.length
         if self.tokens is not None and self.tokens < least:
-            size = f"{self.batch} x {self.texts.length}"
+            size = f"{batch} x {self.texts.length}"
             raise ValueError(f"{self.tokens} tokens are less than one batch of {size}; {least} are the least")

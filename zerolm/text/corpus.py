@@ -227,6 +227,15 @@ class Corpus:
             pairs[texts == text, 1] = np.concatenate([*rounds, np.zeros(0, np.int64)])[:amount]
         return pairs
 
+    def grouped(self, pairs: Ints, batch: int, seed: int) -> Ints:
+        """Return (text, window) pairs in the order in which batches take them: as they are."""
+        return pairs
+
+    @property
+    def usual_length(self) -> int:
+        """Return the tokens of a sequence, without padding, on the average."""
+        return self.length
+
     def number(self, pairs: Ints) -> Ints:
         """Return the number (n,) of each (text, window) pair among all sequences of all texts."""
         firsts = np.cumsum([0] + [train for train, _ in self.counts])[:-1]
@@ -241,11 +250,14 @@ def batch_of(sequences: Sequences) -> tuple[Tensor, Tensor]:
 
 
 class Sequences(Dataset[dict[str, Tensor]]):
-    """Sequences to train on, in order: ``input_ids`` (length,), and the ``number`` of each."""
+    """Sequences to train on, in order: ``input_ids`` (length,), and the ``number`` of each.
 
-    def __init__(self, corpus: Corpus, count: int, seed: int) -> None:
+    Those of a ``batch`` follow one another.
+    """
+
+    def __init__(self, corpus: Corpus, count: int, seed: int, batch: int = 1) -> None:
         self.corpus = corpus
-        self.pairs = corpus.ordered(count, seed)
+        self.pairs = corpus.grouped(corpus.ordered(count, seed), batch, seed)
         self.numbers = corpus.number(self.pairs)
 
     def __len__(self) -> int:

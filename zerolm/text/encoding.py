@@ -18,6 +18,8 @@ TRAINED_ON: Final = 16 << 20
 """Characters of a text that a tokenizer is trained on, at most."""
 PIECE: Final = 1 << 16
 """Characters that a tokenizer is given at a time: it takes many times their memory."""
+PROBE: Final = "a"
+"""A text whose tokens show what a tokenizer puts before and behind a text."""
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
@@ -84,10 +86,18 @@ def around(tokenizer: PreTrainedTokenizerBase) -> list[int]:
 
 
 def edges(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return what the tokenizer puts before any text (a BOS, [CLS], or nothing) and behind it ([SEP])."""
+    """Return what the tokenizer puts before any text (a BOS, [CLS], or nothing) and behind it ([SEP], EOS).
+
+    A text that is not empty shows which is which: on an empty one BOS and EOS look alike.
+    """
     both = around(tokenizer)
-    begins = bool(both) and (len(both) > 1 or both[0] != tokenizer.eos_token_id)
-    return tuple(both[:1] if begins else ()), tuple(both[1:] if begins else both)
+    inside = encoded(tokenizer, [PROBE])[0]
+    whole = [int(token) for token in tokenizer(PROBE, verbose=False)["input_ids"]]
+    places = (place for place in range(len(both) + 1) if both[:place] + inside + both[place:] == whole)
+    begins = next(places, None) if inside else None
+    if begins is None:  # the probe is no text of this tokenizer
+        begins = int(bool(both) and (len(both) > 1 or both[0] != tokenizer.eos_token_id))
+    return tuple(both[:begins]), tuple(both[begins:])
 
 
 def separator(tokenizer: PreTrainedTokenizerBase, vocabulary: int | None = None) -> list[int]:

@@ -25,6 +25,8 @@ from zerolm.text.tokens import Tokens
 PADDING: Final = -1
 """The id that stands behind the end of a sentence; no tokenizer has it."""
 LEAST_LINES: Final = 10
+SORTED: Final = 32
+"""Batches whose sentences are sorted by length together; random batches are padded to twice their tokens."""
 REPORTED: Final = 256
 """Lines between two reports."""
 
@@ -85,6 +87,28 @@ class LineCorpus(Corpus):
         """Sentences of each text: to train on, and held out."""
         held = [min(HELD, len(ends) // LEAST_LINES) for ends in self.ends]
         return [(len(ends) - count, count) for ends, count in zip(self.ends, held, strict=True)]
+
+    @property
+    def usual_length(self) -> int:
+        """Return the tokens of a sentence, without padding, on the average."""
+        return max(1, round(sum(len(text.ids) for text in self.texts) / sum(map(len, self.ends))))
+
+    def grouped(self, pairs: Ints, batch: int, seed: int) -> Ints:
+        """Return (text, window) pairs (n, 2) so that sentences of a batch are about as long, batches random.
+
+        Sentences move within ``SORTED`` batches alone, so that they come again no earlier than those do.
+        """
+        if batch == 1:
+            return pairs
+        generator, size = np.random.default_rng(seed), SORTED * batch
+        lengths = [np.diff(ends, prepend=0) for ends in self.ends]
+        parts = []
+        for part in (pairs[first : first + size] for first in range(0, len(pairs), size)):
+            by_length = part[np.argsort([lengths[text][line] for text, line in part], kind="stable")]
+            whole = len(part) // batch * batch
+            batches = by_length[:whole].reshape(-1, batch, 2)
+            parts += [generator.permutation(batches).reshape(-1, 2), by_length[whole:]]
+        return np.concatenate(parts)
 
     def tokens_in(self, text: int, windows: Ints) -> int:
         """Return how many tokens sentences (n,) of a text have, without padding."""

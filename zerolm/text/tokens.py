@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zerolm.architecture import Ints
 from zerolm.text.documents import Text
-from zerolm.text.encoding import around, encoded_line, running_ids
+from zerolm.text.encoding import edges, encoded_line, running_ids
 from zerolm.text.sequences import cut, spread_evenly
 
 
@@ -119,7 +119,7 @@ def running_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: in
     several are separated as in training. A short text gives fewer sequences; ``ValueError`` where it is too
     short for one.
     """
-    start = around(tokenizer)[:1]
+    start, _ = edges(tokenizer)
     ids = running_ids(tokenizer, text.documents)
     size = length - len(start)
     count = min(sequences, len(ids) // size)

@@ -15,7 +15,7 @@ HELD_BATCH: Final = 16
 """Sequences that are held out are measured so many at a time."""
 TINY: Final = 1e-6
 STILL: Final = 1e-5
-"""A channel whose deviation is less than this share of its size stands still."""
+"""A channel whose deviation is less than this share of its size, or of all channels' size, stands still."""
 
 
 def next_token(logits: Tensor, ids: Tensor) -> Tensor:
@@ -79,8 +79,8 @@ def standardised(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tens
 
     Every channel of every sample has mean 0 and deviation 1 over the tokens, so that the loss is 2 (1 - r) of
     Pearson's correlation r: scale and shift of a channel do not count (PKD, arXiv 2207.02039; ELM, arXiv
-    2510.27037). One that stands still counts as 0 and has no gradient. ``padding`` (b, t) is 0 on tokens that
-    do not count.
+    2510.27037). One that stands still, or is empty, counts as 0 and has no gradient. ``padding`` (b, t) is 0
+    on tokens that do not count.
     """
     pairs = zip(ours, theirs, strict=True)
     losses = [
@@ -129,7 +129,9 @@ def _over_tokens(features: Tensor, padding: Tensor | None) -> Tensor:
 
     centred = values - mean(values)
     variance, size = mean(centred.square()), mean(values.square())
-    moves = variance > STILL**2 * size  # else it is rounding, and the root has no gradient at 0
+    # a norm may weigh a channel by 1e-33: made to deviate by 1, its gradient is beyond float32
+    least = torch.maximum(size, size.mean(-1, keepdim=True))
+    moves = variance > STILL**2 * least  # else it is rounding, and the root has no gradient at 0
     return centred * torch.where(moves, variance, 1.0).rsqrt() * moves
 
 

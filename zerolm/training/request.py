@@ -13,14 +13,24 @@ DEPTH_RULES: Final[dict[str, float | None]] = {"none": None, "sqrt": 0.5, "linea
 """By how large a power of the depth residual branches are divided; None leaves them, and their rates."""
 
 
+ESTIMATES: Final = 16
+"""A run by time ends after this multiple of the estimated steps: the machine may have been busy then."""
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """The learning ``rate``, and the shares of the steps in which it rises linearly and falls to nothing."""
+    """The learning ``rate``, and the shares of a run in which it rises linearly and falls to nothing."""
 
     rate: float
     warmup: float = 0.05
     decay: float = 0.5
     weight_decay: float = 0.0
+
+    def factor(self, share: float) -> float:
+        """Return what the rate is multiplied by where this share of a run is behind."""
+        rising = share / self.warmup if self.warmup else 1.0
+        falling = (1.0 - share) / self.decay if self.decay else 1.0
+        return max(0.0, min(1.0, rising, falling))
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,10 @@ class Execution:
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """``tokens`` to train on in steps of ``batch`` sequences, over all processes, of ``length`` tokens."""
+    """``tokens`` to train on in steps of ``batch`` sequences, over all processes, of ``length`` tokens.
+
+    With ``seconds`` training lasts so long, whatever comes of ``tokens``, which are then an estimate.
+    """
 
     tokens: int
     batch: int
@@ -52,6 +65,7 @@ class TrainingRequest:
     checkpoints: int = 20
     measured: int = 16
     """How often in a run the state is kept, and the network measured on text that is held out."""
+    seconds: float | None = None
     depth_rule: str = "none"
     """How residual branches and rates follow the depth, of networks that are trained from scratch."""
 
@@ -66,8 +80,13 @@ class TrainingRequest:
         return max(1, self.tokens // self.step_tokens)
 
     @property
+    def most_steps(self) -> int:
+        """Return the steps that a run has at most: of one by time many more than are estimated."""
+        return self.steps if self.seconds is None else ESTIMATES * self.steps
+
+    @property
     def sequences(self) -> int:
-        return self.steps * self.batch
+        return self.most_steps * self.batch
 
     @property
     def tokens_read(self) -> int:

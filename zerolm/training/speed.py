@@ -1,40 +1,42 @@
-"""How many tokens a run takes in a given time, from steps that are tried first."""
+"""How long a step of a training takes here."""
 
 from __future__ import annotations
 
 import time
 from typing import Final
 
+import torch
 from torch import nn
 
-from zerolm.text.corpus import Sequences, batch_of
+from zerolm.text.corpus import Sequences
 from zerolm.training.learner import Teacher, total
 from zerolm.training.processes import device_for
 from zerolm.training.request import Execution
 from zerolm.training.teacher import half_precision
 
-TRIALS: Final = 3
+TRIALS: Final = 5
+"""Batches that are tried; the first is not timed: it allocates what the others use again."""
 
 
-def tokens_within(
-    seconds: float, learner: nn.Module, batch: Sequences, teacher: Teacher | None, execution: Execution
-) -> int:
-    """Return how many tokens steps of this batch train on in so many seconds, at least those of one.
+def step_seconds(
+    learner: nn.Module, batches: Sequences, teacher: Teacher | None, execution: Execution
+) -> float:
+    """Return the seconds of forward and backward passes over a batch, the mean of ``TRIALS`` - 1.
 
-    Some steps are tried, without changing the weights; the fastest counts.
+    ``batches`` are ``TRIALS`` of the same number of sequences. No weight is changed.
     """
     device = device_for(execution)
     learner.to(device)
-    ids, numbers = batch_of(batch)
-    ids = ids.to(device)
-    fastest = float("inf")
-    for _ in range(TRIALS):
-        begun = time.perf_counter()
+    size, begun = len(batches) // TRIALS, 0.0
+    for trial in range(TRIALS):
+        samples = [batches[trial * size + place] for place in range(size)]
+        ids, numbers = (torch.stack([sample[name] for sample in samples]) for name in ("input_ids", "number"))
+        ids = ids.to(device)
         signals = teacher.signals(ids, numbers) if teacher else {}
         with half_precision(device, execution.bfloat16):
             loss = total(learner(ids, **signals))
         loss.backward()  # type: ignore[no-untyped-call]
         float(loss)
-        fastest = min(fastest, time.perf_counter() - begun)
         learner.zero_grad(set_to_none=True)
-    return max(1, int(seconds / fastest)) * ids.numel()
+        begun = begun or time.perf_counter()
+    return (time.perf_counter() - begun) / (TRIALS - 1)

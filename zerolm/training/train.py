@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import safetensors.torch
 import torch
+from accelerate.utils import broadcast
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.data import Dataset
@@ -37,12 +38,13 @@ Groups = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Trained:
-    """The outcome of a run: ``rows`` of its log (``step``, ``tokens``, losses, measures), and its seconds.
+    """The outcome of a run: ``rows`` of its log (``step``, ``tokens``, losses, measures), steps, and seconds.
 
     ``seconds`` are those of this process: one that resumed has fewer.
     """
 
     seconds: float
+    steps: int
     rows: list[dict[str, int | float]] = field(default_factory=list)
 
 
@@ -76,7 +78,7 @@ def train(
             if good is not None:
                 safetensors.torch.load_model(learner, good / WEIGHTS)
             raise
-    return Trained(time.monotonic() - begun, watch.rows)
+    return Trained(time.monotonic() - begun, trainer.state.global_step, watch.rows)
 
 
 def recompute_activations(model: PreTrainedModel) -> None:
@@ -107,7 +109,7 @@ def _is_complete(checkpoint: Path) -> bool:
 
 
 def _arguments(request: TrainingRequest, folder: Path) -> TrainingArguments:
-    execution, schedule, steps = request.execution, request.schedule, request.steps
+    execution, schedule, steps = request.execution, request.schedule, request.most_steps
     sequences = micro_batch(request.batch, processes().num_processes, execution.accumulate)
     device = device_for(execution)
     arguments = TrainingArguments(
@@ -129,7 +131,7 @@ def _arguments(request: TrainingRequest, folder: Path) -> TrainingArguments:
         bf16=execution.bfloat16,
         use_cpu=device.type == "cpu",
         torch_compile=execution.compile,
-        save_strategy="steps",
+        save_strategy="steps" if request.seconds is None else "no",  # by time the watch has it saved
         save_steps=max(1, steps // request.checkpoints),
         save_total_limit=2,
         logging_strategy="steps",
@@ -187,6 +189,17 @@ class _Trainer(Trainer):
         )
         return self.optimizer
 
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Return the schedule of steps, or, of a run by time, that of the time."""
+        if self.watch.request.seconds is None:
+            return super().create_scheduler(num_training_steps, optimizer)
+        schedule = self.watch.request.schedule
+        assert self.optimizer is not None
+        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
+            self.optimizer, lambda _: schedule.factor(self.watch.share)
+        )
+        return self.lr_scheduler
+
     def compute_loss(
         self,
         model: nn.Module,
@@ -199,9 +212,10 @@ class _Trainer(Trainer):
         losses = model(**inputs, **signals)
         loss = total(losses)
         parts = torch.stack([part.detach() for part in losses.values()])
-        if self.accelerator.num_processes > 1:  # all stop where one has to
-            parts = self.accelerator.reduce(parts, "mean")
-        self.watch.parts = dict(zip(losses, parts.tolist(), strict=True))
+        spent = parts.new_tensor(self.watch.time_spent())
+        if self.accelerator.num_processes > 1:  # all stop where one has to, and have one rate
+            parts, spent = self.accelerator.reduce(parts, "mean"), broadcast(spent)
+        self.watch.parts, self.watch.spent = dict(zip(losses, parts.tolist(), strict=True)), float(spent)
         if not math.isfinite(sum(self.watch.parts.values())):
             raise TrainingFailed(
                 f"the loss is {sum(self.watch.parts.values())} at step {self.state.global_step + 1}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,11 +39,26 @@ class TrainingWatch(TrainerCallback):
         self.parts: Mapping[str, float] = {}
         """The losses of the last batch by name."""
         self.rows: list[dict[str, int | float]] = []
+        self.spent = 0.0
+        """Seconds of training so far, as all processes have it."""
+        self._begun = self._before = 0.0
         self._every = max(1, request.steps // request.measured)
         self._loss = math.nan
         self._events: Any = None
+        self._part = 0
+        """How many parts of the time are behind: a run by time is measured and kept behind each."""
+
+    @property
+    def share(self) -> float:
+        """The share of a run by time that is behind at the end of a step."""
+        return min(1.0, self.spent / (self.request.seconds or math.inf) + 1 / self.request.steps)
+
+    def time_spent(self) -> float:
+        """Return the seconds of this process in training, those before it was killed included."""
+        return self._before + time.monotonic() - self._begun
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        self._begun = time.monotonic()
         if not state.is_world_process_zero:
             return
         self._events = _events_in(self.run.folder, state.global_step)
@@ -51,6 +67,7 @@ class TrainingWatch(TrainerCallback):
             lines = file.read_text(encoding="utf-8").splitlines()
             rows = [json.loads(line) for line in lines if line.endswith("}")]
             self.rows = [row for row in rows if row["step"] <= state.global_step]
+            self._before = self.rows[-1].get("seconds", 0.0) if self.rows else 0.0
         file.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows), encoding="utf-8")
         if not self.rows:
             self._measure(state)
@@ -60,9 +77,23 @@ class TrainingWatch(TrainerCallback):
         parts = self.parts
         loss = sum(parts.values())
         self._loss = loss if math.isnan(self._loss) else 0.9 * self._loss + 0.1 * loss
-        if step % self._every == 0 or step == self.request.steps:
+        due, is_last, done, of = self._due(step)
+        if self.request.seconds is not None:
+            control.should_training_stop = control.should_training_stop or is_last
+            control.should_save = control.should_save or due
+        if due or is_last:
             self._measure(state, parts)
-        self.run.progress(f"training, loss {self._loss:.3f}{self._told()}", step, self.request.steps)
+        self.run.progress(f"training, loss {self._loss:.3f}{self._told()}", done, of)
+
+    def _due(self, step: int) -> tuple[bool, bool, int, int]:
+        """Return whether to measure behind a step, whether it is the last, and what is done of how much."""
+        request, is_last = self.request, step == self.request.most_steps
+        if request.seconds is None:
+            return step % self._every == 0, is_last, step, request.steps
+        share = min(1.0, self.spent / request.seconds)
+        part = math.floor(share * request.measured)
+        due, self._part = part > self._part, part
+        return due, is_last or share >= 1, round(self.spent * 1000), round(request.seconds * 1000)
 
     def _told(self) -> str:
         last = self.rows[-1] if self.rows else {}
@@ -76,6 +107,8 @@ class TrainingWatch(TrainerCallback):
         step = state.global_step
         row: dict[str, int | float] = {"step": step, "tokens": step * self.request.step_tokens}
         row |= {f"loss_{name}": value for name, value in (parts or {}).items()}
+        if self.request.seconds is not None:
+            row["seconds"] = round(self.spent, 3)
         if self.run.judge is not None:
             self.learner.train(False)
             row |= self.run.judge()

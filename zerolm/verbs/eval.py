@@ -49,6 +49,9 @@ MEASURES: Final = {
     "loops": Measure("loops", "Looping answers", "share of answers that loop", False, ".1%"),
     "pairs": Measure("pairs", "Pairs with scores", "Spearman of similarities with scores", True, ",.4f"),
 }
+POSITIONS: Final = {"first": "KL first", "1-15": "KL 1-15", "rest": "KL rest"}
+"""Spans of positions in a window, as they head columns."""
+BY_POSITION: Final = "KL first, 1-15, rest: of predictions behind the tokens at these positions of a sequence"
 BASELINES: Final = {
     "random": "a random carving of its size",
     "uniform": "a uniform carving of its size",
@@ -185,7 +188,8 @@ class JudgedNetwork:
     """A network: its parameters, and its ``perplexity`` and ``kl``, or the measures of its embeddings.
 
     ``spread`` holds the smallest and the largest of several draws, of which the measures are the means.
-    ``domains`` are measures by the domain of the text, where it has several.
+    ``domains`` are measures by the domain of the text, where it has several. ``kl_by_position`` is the KL of
+    predictions behind the ``first`` token of a window, behind those at ``1-15``, and behind the ``rest``.
     """
 
     name: str
@@ -201,6 +205,7 @@ class JudgedNetwork:
     pairs: float | None = None
     spread: dict[str, tuple[float, float]] = field(default_factory=dict)
     domains: dict[str, dict[str, float]] = field(default_factory=dict)
+    kl_by_position: dict[str, float] = field(default_factory=dict)
 
     def value(self, measure: str) -> float:
         """Return a measure."""
@@ -276,6 +281,8 @@ class EvaluationReport(Report):
                 raise ValueError(f"row {one.name!r:.80} has no {lacking or 'measure'}")
             if {name: set(values) for name, values in one.domains.items()} != of_child:
                 raise ValueError(f"row {one.name!r:.80} has other domains than the child, or measures")
+            if set(one.kl_by_position) not in (set(report.positions), set()):
+                raise ValueError(f"row {one.name!r:.80} has other kl_by_position than the child")
         return report
 
     @property
@@ -283,6 +290,11 @@ class EvaluationReport(Report):
         """Return the names of what is measured on the text, empty without one."""
         first = self.networks[:1]
         return [name for name in MEASURES for one in first if getattr(one, name) is not None]
+
+    @property
+    def positions(self) -> list[str]:
+        """Return the spans of positions that the child's KL is split by; none of encoders."""
+        return [name for name in POSITIONS for one in self.networks[:1] if name in one.kl_by_position]
 
     @property
     def remarks(self) -> list[str]:
@@ -300,6 +312,7 @@ class EvaluationReport(Report):
                 row |= {f"{name}_low": low, f"{name}_high": high}
             for domain, values in one.domains.items():
                 row |= {f"{name}_on_{domain}": value for name, value in values.items()}
+            row |= {f"kl_at_{span}": value for span, value in one.kl_by_position.items()}
             rows.append(row)
         return rows
 
@@ -436,15 +449,23 @@ class EvaluationReport(Report):
                 one.name,
                 show_amount(one.params),
                 *(one.text(name) for name in self.measures),
+                *(self._at(one, span) for span in self.positions),
                 Cell(one.draws(), "shape"),
             ]
             for one in self.networks
         ]
         head: list[Cell | str] = ["network", "parameters", *(MEASURES[name].head for name in self.measures)]
+        head += [POSITIONS[span] for span in self.positions]
         head.append(Cell("least to largest draw" * any(one.spread for one in self.networks), "shape"))
         units = ", ".join(MEASURES[name].unit for name in self.measures if name != "perplexity")
+        notes = [units, *([BY_POSITION] if self.positions else []), self.note]
         on = (PAGE, TERMINAL, NOTEBOOK)
-        return Sheet("All numbers", head, lines, [units, self.note], kind="evaluation", on=on)
+        return Sheet("All numbers", head, lines, notes, kind="evaluation", on=on)
+
+    @staticmethod
+    def _at(one: JudgedNetwork, span: str) -> str:
+        """Return the KL of a network at these positions; empty where it is not known."""
+        return show_measure("kl", one.kl_by_position[span]) if one.kl_by_position else ""
 
     def _domains_sheet(self) -> Sheet:
         """Return the measures of each network by domain."""

@@ -7,13 +7,12 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.evaluation.divergence import surprise_and_divergence
+from zerolm.carving.evaluation.divergence import SPANS, predicted, surprise_and_divergence
 from zerolm.carving.experts.expert_use import experts_of
 from zerolm.carving.experts.fewer_experts import AXIS, FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import send_on
@@ -45,23 +44,24 @@ def surprises_by_layers(
 ) -> tuple[Floats, Ints]:
     """Return nats of surprise and of divergence from the parent, of each network and each of n sequences.
 
-    They are (networks, n, 2), summed over the predicted tokens of a sequence, of which there are (n,): of the
-    parent, of it with the experts of each of the ``choices`` alone, of the children. One layer of one network
+    They are (networks, n, spans, 2), summed over the predicted tokens of a sequence in each of ``SPANS``, of
+    which there are (n, spans): of the parent, of it with the experts of each of the ``choices`` alone, of the
+    children. One layer of one network
     is in memory at a time, in the type of products, and the hidden states of all, on disk where they exceed a
     share of memory. What is stored quantised is dequantised for it.
     """
     streams = _at_the_end(parent, tokens, running, choices, progress)
     for child in children:
         streams += _at_the_end(child, tokens, running, (), progress)
-    sums, counts = np.zeros((len(streams), len(tokens), 2)), np.zeros(len(tokens), np.int64)
+    sums = np.zeros((len(streams), len(tokens), len(SPANS), 2))
+    counts = np.zeros((len(tokens), len(SPANS)), np.int64)
     first = 0
     for index, inputs in enumerate(tokens.batches(BATCH)):
         progress("predicting tokens", first, len(tokens))
         rows = range(len(inputs["input_ids"]))
         for place, ours in enumerate(_divergences(streams, index, inputs)):
             sums[place, first : first + len(rows)] = ours
-        wanted = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"]))[:, 1:]
-        counts[first : first + len(rows)] = wanted.bool().sum(1).numpy()
+        counts[first : first + len(rows)] = [predicted(_row(inputs, row)) for row in rows]
         first += len(rows)
     return sums, counts
 
@@ -125,9 +125,9 @@ def _counting(parent: Checkpoint, stream: Stream, layer: int, counts: Floats) ->
 
 
 def _divergences(streams: Sequence[Stream], index: int, inputs: dict[str, Tensor]) -> Floats:
-    """Return surprise and divergence of each network on each sequence of a batch, (networks, b, 2)."""
+    """Return surprise and divergence of each network on each sequence of a batch, (networks, b, spans, 2)."""
     sequences, length = inputs["input_ids"].shape
-    sums = np.zeros((len(streams), sequences, 2))
+    sums = np.zeros((len(streams), sequences, len(SPANS), 2))
     step = min(tokens_at_once(stream.blocks, sequences) for stream in streams)
     for start in range(0, length - 1, step):
         stop = min(start + step, length - 1)
@@ -139,6 +139,11 @@ def _divergences(streams: Sequence[Stream], index: int, inputs: dict[str, Tensor
             ours = functional.log_softmax(logits, dim=-1).cpu()
             theirs = ours if theirs is None else theirs
             for row in range(sequences):
-                one = {name: each[row : row + 1] for name, each in part.items()}
-                sums[place, row] += surprise_and_divergence(ours[row : row + 1], theirs[row : row + 1], one)
+                both = ours[row : row + 1], theirs[row : row + 1]
+                sums[place, row] += surprise_and_divergence(*both, _row(part, row), first=start)
     return sums
+
+
+def _row(inputs: dict[str, Tensor], row: int) -> dict[str, Tensor]:
+    """Return one sequence of a batch."""
+    return {name: each[row : row + 1] for name, each in inputs.items()}

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from zerolm.architecture import Floats
+from zerolm.architecture import Floats, Ints
 from zerolm.networks.compute import as_noted
 from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.roles import body_of
@@ -23,6 +24,9 @@ from zerolm.text.tokens import Tokens
 RUNNING: Final = "running the text through all networks"
 MOST_NATS: Final = 700.0
 """A network that broke is surprised by more than an exponential can hold."""
+SPANS: Final = {"first": (0, 1), "1-15": (1, 16), "rest": (16, None)}
+"""Positions of a window, counted from 0, whose predictions are summed apart: the first token is a sink
+(arXiv 2309.17453), and the next ones have little text before them."""
 
 Made = Callable[[], PreTrainedModel]
 """Makes a model when its turn comes, so that of several one is in memory at a time."""
@@ -54,8 +58,8 @@ def perplexities_and_kls(
 
     The first token of each is given, not predicted. The parent runs once, each model is made once a batch.
     """
-    sums, count = surprises_and_divergences(models, parent, tokens, batch=batch, progress=progress)
-    return [Divergence.of(row, count) for row in sums]
+    sums, counts = surprises_and_divergences(models, parent, tokens, batch=batch, progress=progress)
+    return [Divergence.of(row.sum(0), int(counts.sum())) for row in sums]
 
 
 def surprises_and_divergences(
@@ -65,12 +69,12 @@ def surprises_and_divergences(
     *,
     batch: int = 8,
     progress: Progress = silent,
-) -> tuple[Floats, int]:
-    """Return nats of surprise and of divergence, (1 + models, 2), summed over so many predicted tokens.
+) -> tuple[Floats, Ints]:
+    """Return nats of surprise and of divergence, (1 + models, spans, 2), and predicted tokens, (spans,).
 
-    The first row is the parent's.
+    They are summed over the positions of each of ``SPANS``. The first row is the parent's.
     """
-    sums, count = np.zeros((1 + len(models), 2)), 0
+    sums, counts = np.zeros((1 + len(models), len(SPANS), 2)), np.zeros(len(SPANS), np.int64)
     batches = tokens.batches(batch)
     for number, inputs in enumerate(batches):
         progress(RUNNING, number, len(batches))
@@ -79,16 +83,34 @@ def surprises_and_divergences(
         for place, make in enumerate(models, 1):
             ours = _log_probabilities(make(), inputs)[:, :-1]
             sums[place] += surprise_and_divergence(ours, theirs, inputs)
-        count += int(_mask(inputs)[:, 1:].sum())
-    return sums, count
+        counts += predicted(inputs)
+    return sums, counts
 
 
-def surprise_and_divergence(ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor]) -> Floats:
-    """Return surprise and divergence of a batch, each summed over its predicted tokens, (2,)."""
+def surprise_and_divergence(
+    ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor], *, first: int = 0
+) -> Floats:
+    """Return surprise and divergence of a batch, each summed over the predictions of each span, (spans, 2).
+
+    The batch begins at the position ``first`` of its windows.
+    """
     following, wanted = (x[:, 1:].to(theirs.device) for x in (inputs["input_ids"], _mask(inputs)))
     loss = -ours.gather(-1, following[..., None]).squeeze(-1)  # (b, t - 1)
     apart = (theirs.exp() * (theirs - ours)).sum(-1)  # (b, t - 1)
-    return np.array([float(x[wanted].cpu().double().sum()) for x in (loss, apart)])
+    nats = torch.stack([loss, apart], -1).masked_fill(~wanted[..., None], 0.0)  # (b, t - 1, 2)
+    return _by_span(nats.cpu().double().sum(0).numpy(), first)
+
+
+def predicted(inputs: dict[str, Tensor], *, first: int = 0) -> Ints:
+    """Return how many predictions a batch has in each span, (spans,)."""
+    return _by_span(_mask(inputs)[:, 1:].sum(0).numpy(), first)
+
+
+def _by_span(values: NDArray[Any], first: int) -> NDArray[Any]:
+    """Return values (t, ...) at the positions from ``first`` on, summed over each span, (spans, ...)."""
+    places = [slice(max(0, low - first), None if high is None else max(0, high - first))
+              for low, high in SPANS.values()]  # fmt: skip
+    return np.stack([values[place].sum(0) for place in places])
 
 
 def log_probabilities(model: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:

@@ -14,10 +14,14 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class TextMeasures:
-    """The measures of a network on a text by name, and those of each domain, if there are several."""
+    """The measures of a network on a text by name, and those of each domain, if there are several.
+
+    ``positions`` is the KL of decoders by span of positions in a window.
+    """
 
     values: Values
     domains: Mapping[str, Values] = field(default_factory=dict)
+    positions: Values = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class EvaluatedRow:
     """A network: its parameters and its ``perplexity`` and ``kl``, or what its embeddings are worth.
 
     ``spread`` holds the smallest and the largest of several draws, of which ``values`` are the means, and so
-    are those of ``domains``, by their names.
+    are those of ``domains``, by their names, and ``positions``, the KL by span of positions in a window.
     """
 
     name: str
@@ -33,10 +37,12 @@ class EvaluatedRow:
     values: dict[str, float]
     spread: dict[str, tuple[float, float]] = field(default_factory=dict)
     domains: dict[str, dict[str, float]] = field(default_factory=dict)
+    positions: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         more: dict[str, Any] = {"spread": self.spread} if self.spread else {}
         more |= {"domains": self.domains} if self.domains else {}
+        more |= {"kl_by_position": self.positions} if self.positions else {}
         return {"name": self.name, "params": self.params, **self.values, **more}
 
 
@@ -77,7 +83,8 @@ def evaluated_row(name: str, params: int, draws: Sequence[TextMeasures]) -> Eval
     spread = {key: (min(column), max(column)) for key, column in columns.items()} if len(draws) > 1 else {}
     each = {domain: [draw.domains[domain] for draw in draws] for domain in draws[0].domains}
     domains = {domain: _means(_columns(name, values)) for domain, values in each.items()}
-    return EvaluatedRow(name, params, _means(columns), spread, domains)
+    positions = _means(_columns(name, [draw.positions for draw in draws]))
+    return EvaluatedRow(name, params, _means(columns), spread, domains, positions)
 
 
 def _columns(name: str, draws: Sequence[Values]) -> dict[str, list[float]]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from transformers import PreTrainedModel
 
-from zerolm.architecture import Floats
+from zerolm.architecture import Floats, Ints
 from zerolm.carving.evaluation.by_layers import Choice, surprises_by_layers
-from zerolm.carving.evaluation.divergence import Divergence, Made, surprises_and_divergences
+from zerolm.carving.evaluation.divergence import SPANS, Divergence, Made, surprises_and_divergences
 from zerolm.carving.evaluation.evaluated import TextMeasures
 from zerolm.carving.evaluation.loops import Prompts, half_of, longest_of
 from zerolm.carving.evaluation.neighbours import Judged
@@ -120,7 +120,7 @@ class TextJudge:
         prompts = Prompts.of(self.parent, reference, self.tokens, self.prompts)
         shares = prompts.shares([lambda: reference, *makers], progress)
         return [
-            TextMeasures({**row.values, "loops": share}, row.domains)
+            replace(row, values={**row.values, "loops": share})
             for row, share in zip(rows, shares, strict=True)
         ]
 
@@ -139,9 +139,7 @@ class TextJudge:
             self.parent, choices, children, self.tokens, running, progress=progress
         )
         parts = self.judged.parts() or {"": np.arange(len(self.tokens))}
-        return _measures(
-            {name: (sums[:, part].sum(1), int(counts[part].sum())) for name, part in parts.items()}
-        )
+        return _measures({name: (sums[:, part].sum(1), counts[part].sum(0)) for name, part in parts.items()})
 
     @property
     def prompt_count(self) -> int:
@@ -163,12 +161,23 @@ class TextJudge:
         return ""
 
 
-def _measures(parts: Mapping[str, tuple[Floats, int]]) -> list[TextMeasures]:
-    """Return the measures of each network by nats (networks, 2) and tokens of each domain, or of a text."""
-    sums, counts = (list(column) for column in zip(*parts.values(), strict=True))
-    whole = [Divergence.of(row, sum(counts)) for row in np.sum(sums, axis=0)]
-    each = [
-        {name: asdict(Divergence.of(nats[place], count)) for name, (nats, count) in parts.items() if name}
-        for place in range(len(whole))
-    ]
-    return [TextMeasures(asdict(row), domains) for row, domains in zip(whole, each, strict=True)]
+def _measures(parts: Mapping[str, tuple[Floats, Ints]]) -> list[TextMeasures]:
+    """Return the measures of each network by nats (networks, spans, 2) and predicted tokens (spans,).
+
+    These are of each domain, or of a text by an empty name.
+    """
+    sums, counts = (np.sum(column, axis=0) for column in zip(*parts.values(), strict=True))
+    return [
+        TextMeasures(
+            _divergence(nats, counts),
+            {name: _divergence(each[place], count) for name, (each, count) in parts.items() if name},
+            {span: float(nats[at, 1] / count)
+             for at, (span, count) in enumerate(zip(SPANS, counts, strict=True)) if count},
+        )
+        for place, nats in enumerate(sums)
+    ]  # fmt: skip
+
+
+def _divergence(nats: Floats, counts: Ints) -> dict[str, float]:
+    """Return perplexity and KL by nats (spans, 2) of so many predicted tokens (spans,)."""
+    return asdict(Divergence.of(nats.sum(0), int(counts.sum())))

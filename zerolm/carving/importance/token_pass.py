@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats
 from zerolm.carving.backward import BY_WEIGHTS, writers
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
-from zerolm.carving.importance.activations import UnitStatistics
+from zerolm.carving.importance.activations import OfSequences, UnitStatistics
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Dimensions
 from zerolm.carving.pruning import dimensions_of
@@ -85,7 +85,9 @@ def _measured(stream: Stream, number: int, statistics: UnitStatistics, sizes: Di
         }
         inputs = {**nothing, **seen.inputs}
         heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
-        statistics.add(heads, neurons)
+        lengths = rows.sum(1).tolist() if isinstance(statistics, OfSequences) else [len(heads)]
+        for pair in zip(heads.split(lengths), neurons.split(lengths), strict=True):
+            statistics.add(*pair)
     try:
         groups, ffn = statistics.importance()
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]

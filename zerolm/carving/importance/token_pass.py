@@ -86,7 +86,7 @@ def _measured(stream: Stream, number: int, statistics: UnitStatistics, sizes: Di
         inputs = {**nothing, **seen.inputs}
         heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
         lengths = rows.sum(1).tolist() if isinstance(statistics, OfSequences) else [len(heads)]
-        for pair in zip(heads.split(lengths), neurons.split(lengths), strict=True):
+        for pair in zip(torch.split(heads, lengths), torch.split(neurons, lengths), strict=True):
             statistics.add(*pair)
     try:
         groups, ffn = statistics.importance()

@@ -1,0 +1,135 @@
+"""Children of a parent judged together on an unseen text, with one set of the parent's predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import torch
+from real_models import Parent
+from real_peers import PeerCut
+from torch import Tensor
+
+from zerolm.carving.planning.sensitivity import predictions
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.stream import Stream
+from zerolm.text.tokens import Tokens
+
+Network = Callable[[Tokens], tuple[Blocks, list[Tensor]]]
+"""From tokens to the layers of a model and the states behind the last, (b, t, d) of each batch."""
+BATCH: Final = 4
+EVERY: Final = 2
+"""Predictions of one in so many positions are compared; all positions run."""
+AT_ONCE: Final = 32
+"""Columns of a batch whose logits are made at a time."""
+NEAREST: Final = 10
+
+
+def whole(parent: Parent) -> Network:
+    """Return the parent itself."""
+
+    def run(tokens: Tokens) -> tuple[Blocks, list[Tensor]]:
+        blocks = Blocks(parent.model, tokens.batches(BATCH))
+        return blocks, list(Stream(blocks).before(parent.sizes.depth))
+
+    return run
+
+
+def written(parent: Parent, checkpoint: Checkpoint) -> Network:
+    """Return a child of the same vocabulary that was written to a folder."""
+
+    def run(tokens: Tokens) -> tuple[Blocks, list[Tensor]]:
+        blocks = Blocks(parent.opened(checkpoint), tokens.batches(BATCH))
+        return blocks, list(Stream(blocks).before(checkpoint.layout.depth))
+
+    return run
+
+
+def of_peer(parent: Parent, cut: PeerCut) -> Network:
+    """Return a cut of the parent in memory."""
+
+    def run(tokens: Tokens) -> tuple[Blocks, list[Tensor]]:
+        blocks = Blocks(parent.model, tokens.batches(BATCH))
+        hidden = [blocks.embed(index) for index in range(len(blocks.batches))]
+        for kept in cut.cut.layers:
+            module = cut.layer(parent, kept.layer).module
+            hidden = [blocks.call(i, kept.layer, states, module) for i, states in enumerate(hidden)]
+        return blocks, hidden
+
+    return run
+
+
+def judged(parent: Parent, text: str, children: Sequence[Network]) -> list[dict[str, float]]:
+    """Return what children lose on an unseen text, with the parent's own figures.
+
+    Decoders: ``kl`` in nats a token, ``perplexity`` and ``parent``. Encoders: ``distance`` (1 - cosine) and
+    ``nearest``, the mean share of the ten nearest sentences that are the parent's.
+    """
+    tokens = parent.unseen(text)
+    with torch.no_grad():
+        networks = [whole(parent)(tokens), *(child(tokens) for child in children)]
+        if parent.is_decoder:
+            return _predicted(networks)
+        return _embedded(parent, networks)
+
+
+def _predicted(networks: Sequence[tuple[Blocks, list[Tensor]]]) -> list[dict[str, float]]:
+    sums, count = np.zeros((len(networks), 2)), 0
+    for index, batch in enumerate(networks[0][0].batches):
+        ids = batch["input_ids"]
+        for columns in torch.split(torch.arange(0, ids.shape[1] - 1, EVERY), AT_ONCE):
+            wanted = ids[:, columns + 1][..., None]
+            count += wanted.numel()
+            p: Tensor | None = None
+            for place, (blocks, states) in enumerate(networks):
+                logits = blocks.finish(index, states[index][:, columns]).logits.float()
+                total = logits.logsumexp(-1)
+                sums[place, 0] += float((total - logits.gather(-1, wanted)[..., 0]).double().sum())
+                if p is None:
+                    p, certainty = predictions(logits)
+                else:
+                    kl = certainty - torch.linalg.vecdot(p, logits) + total
+                    sums[place, 1] += float(kl.double().sum())
+    means = sums / count
+    parent = float(np.exp(means[0, 0]))
+    return [
+        {"kl": float(kl), "perplexity": float(np.exp(nll)), "parent": parent, "positions": count}
+        for nll, kl in means[1:]
+    ]
+
+
+def surprise(parent: Parent, tokens: Tokens, cut: PeerCut) -> float:
+    """Return the mean negative log-likelihood of a cut on tokens, in nats."""
+    with torch.no_grad():
+        blocks, states = of_peer(parent, cut)(tokens)
+        ids = blocks.batches[0]["input_ids"]
+        logits = blocks.finish(0, states[0][:, :-1]).logits.float()
+        wanted = logits.gather(-1, ids[:, 1:, None])[..., 0]
+        return float((logits.logsumexp(-1) - wanted).double().mean())
+
+
+def _embedded(parent: Parent, networks: Sequence[tuple[Blocks, list[Tensor]]]) -> list[dict[str, float]]:
+    embeddings = []
+    for blocks, states in networks:
+        parts = [
+            parent.pooling(blocks.finish(index, each).last_hidden_state, blocks.tokens(index))
+            for index, each in enumerate(states)
+        ]
+        every = torch.cat(parts).double()
+        embeddings.append(every / every.norm(dim=1, keepdim=True))
+    theirs = _nearest(embeddings[0])
+    rows = []
+    for ours in embeddings[1:]:
+        distance = float((ours - embeddings[0]).square().sum(1).mean() / 2)
+        same = (_nearest(ours)[:, :, None] == theirs[:, None, :]).any(2)
+        rows.append({"distance": distance, "nearest": float(same.double().mean())})
+    return rows
+
+
+def _nearest(embedding: Tensor) -> Tensor:
+    """Return the nearest others of each, (n, 10), of embeddings (n, d) of length 1."""
+    similar = embedding @ embedding.T
+    similar.fill_diagonal_(-2.0)
+    return similar.topk(NEAREST, dim=1).indices

@@ -19,7 +19,8 @@ from zerolm.text.tokens import Tokens
 
 Network = Callable[[Tokens], tuple[Blocks, list[Tensor]]]
 """From tokens to the layers of a model and the states behind the last, (b, t, d) of each batch."""
-BATCH: Final = 4
+BATCH: Final = {True: 4, False: 32}
+"""Sequences at a time, of decoders and of encoders."""
 EVERY: Final = 2
 """Predictions of one in so many positions are compared; all positions run."""
 AT_ONCE: Final = 32
@@ -31,7 +32,7 @@ def whole(parent: Parent) -> Network:
     """Return the parent itself."""
 
     def run(tokens: Tokens) -> tuple[Blocks, list[Tensor]]:
-        blocks = Blocks(parent.model, tokens.batches(BATCH))
+        blocks = Blocks(parent.model, tokens.batches(BATCH[parent.is_decoder]))
         return blocks, list(Stream(blocks).before(parent.sizes.depth))
 
     return run
@@ -41,7 +42,7 @@ def written(parent: Parent, checkpoint: Checkpoint) -> Network:
     """Return a child of the same vocabulary that was written to a folder."""
 
     def run(tokens: Tokens) -> tuple[Blocks, list[Tensor]]:
-        blocks = Blocks(parent.opened(checkpoint), tokens.batches(BATCH))
+        blocks = Blocks(parent.opened(checkpoint), tokens.batches(BATCH[parent.is_decoder]))
         return blocks, list(Stream(blocks).before(checkpoint.layout.depth))
 
     return run
@@ -51,7 +52,7 @@ def of_peer(parent: Parent, cut: PeerCut) -> Network:
     """Return a cut of the parent in memory."""
 
     def run(tokens: Tokens) -> tuple[Blocks, list[Tensor]]:
-        blocks = Blocks(parent.model, tokens.batches(BATCH))
+        blocks = Blocks(parent.model, tokens.batches(BATCH[parent.is_decoder]))
         hidden = [blocks.embed(index) for index in range(len(blocks.batches))]
         for kept in cut.cut.layers:
             module = cut.layer(parent, kept.layer).module

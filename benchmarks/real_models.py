@@ -119,7 +119,10 @@ class Parent:
             length = min(LENGTH, self.checkpoint.layout.sizes.get("positions", LENGTH))
             return tokens_of(self.checkpoint, file, sequences=count // length, length=length)
         tokens = tokens_of(self.checkpoint, file, sequences=SENTENCES, length=128)
-        return tokens if part == "unseen" else tokens.most(count)
+        if part == "cal":
+            return tokens.most(count)
+        assert tokens.mask is not None
+        return tokens.rows(tokens.mask.sum(1).argsort(stable=True).tolist())  # little padding
 
     def _chat(self, file: Path, windows: int) -> Tokens:
         """Return windows of turns: a user asks for a function, the assistant's answer is its code."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 from parts import Parts
@@ -25,6 +25,7 @@ from real_ours import OURS, ours_row
 from real_page import page
 from real_peers import METHODS, TWO_SSP, params_of, peer_cut, scores_of
 from real_speed import speed_row
+from real_vocabulary import VOCABULARY, vocabulary_row
 from timing import note, one_thread
 
 FOLDER: Final = Path(__file__).with_suffix("")
@@ -42,6 +43,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shares", default=",".join(map(str, SHARES)))
     parser.add_argument("--methods", default=",".join((*METHODS, *OURS)))
     parser.add_argument("--texts", default="python,english,sentences,chat")
+    parser.add_argument("--of", choices=("body", "params"), default="body", help="what shares are of")
     parser.add_argument("--calibration", choices=("plain", "chat"), default="plain")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
     parser.add_argument("--minutes", type=float, default=1e9)
@@ -61,7 +63,7 @@ def main() -> None:
     (FOLDER.with_suffix(".md")).write_text(page(FOLDER), encoding="utf-8")
 
 
-def rows(chosen: argparse.Namespace, is_over: Callable[[], bool]) -> Iterator[tuple[str, Any]]:
+def rows(chosen: argparse.Namespace, is_over: Callable[[], bool]) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield what is to be measured, by a name, as functions without arguments."""
     shares, methods = [float(share) for share in chosen.shares.split(",")], chosen.methods.split(",")
     for name in chosen.models.split(","):
@@ -71,21 +73,26 @@ def rows(chosen: argparse.Namespace, is_over: Callable[[], bool]) -> Iterator[tu
                     peers = [method for method in METHODS if method in methods]
                     yield (
                         f"{name} {share} {text}",
-                        lambda n=name, s=share, t=text, p=peers: peer_rows(
-                            Parent(n, chosen.dtype), s, t, p, chosen.calibration, is_over
-                        ),
+                        partial(peer_rows, Parent(name, chosen.dtype), share, text, peers, chosen, is_over),
+                    )
+        if chosen.only in (None, "peers") and chosen.of == "params" and name in REAL:
+            for text in chosen.texts.split(","):
+                for share in shares:
+                    yield (
+                        f"{name} {share} {text}",
+                        partial(vocabulary_rows, Parent(name, chosen.dtype), share, text),
                     )
         if chosen.only in (None, "ours") and name in REAL:
             for share in shares:
                 for method in (method for method in OURS if method in methods):
                     yield (
                         f"{name} {share} {method}",
-                        lambda n=name, s=share, m=method: ours_rows(
-                            Parent(n, chosen.dtype), s, m, chosen.texts.split(",")
+                        partial(
+                            ours_rows, Parent(name, chosen.dtype), share, method, chosen.texts.split(",")
                         ),
                     )
         if chosen.only in (None, "speed") and name in REAL:
-            yield f"{name} speed", lambda n=name: speed_rows(Parent(n))
+            yield f"{name} speed", partial(speed_rows, Parent(name))
 
 
 def peer_rows(
@@ -93,17 +100,18 @@ def peer_rows(
     share: float,
     text: str,
     methods: Sequence[str],
-    calibration: str,
+    chosen: argparse.Namespace,
     is_over: Callable[[], bool],
 ) -> None:
     """Measure what is missing of a share of the body and a text, several children at a time."""
-    if text not in parent.texts or (calibration == "chat" and "chat" not in parent.texts):
+    if text not in parent.texts or (chosen.calibration == "chat" and "chat" not in parent.texts):
         return
     form = "" if parent.dtype == "bfloat16" else f" in {parent.dtype}"
-    by = "chat" if calibration == "chat" else parent.calibrated
+    by = "chat" if chosen.calibration == "chat" else parent.calibrated
     store = Parts(FOLDER / f"{parent.name}.jsonl")
     every = store.every()
-    names = {method: f"{share} {method} by {by} on {text}{form}" for method in methods}
+    kind = "" if chosen.of == "body" else "of params "
+    names = {method: f"{share} {kind}{method} by {by} on {text}{form}" for method in methods}
     missing = [method for method, name in names.items() if name not in every]
     if not parent.is_decoder:
         missing = [method for method in missing if method != TWO_SSP]
@@ -112,7 +120,11 @@ def peer_rows(
     start = time.process_time()
     scores = scores_of(parent, by)
     passed = time.process_time() - start
-    fewer = (1.0 - share) * Sizes.of(parent).body
+    sizes = Sizes.of(parent)
+    fewer = (1.0 - share) * (sizes.body if chosen.of == "body" else sizes.params)
+    if sizes.width(parent, fewer) < 1:
+        note(f"{parent.name}: FFNs do not hold {1 - share:.0%} of all parameters")
+        return
     for first in range(0, len(missing), GROUP):
         if is_over():
             return
@@ -120,7 +132,7 @@ def peer_rows(
         note(f"{parent.name} {share} on {text}: {', '.join(group)}")
         start = time.process_time()
         cuts = [peer_cut(parent, method, fewer, scores) for method in group]
-        chosen = time.process_time() - start
+        choosing = time.process_time() - start
         start = time.process_time()
         measured = judged(parent, text, [of_peer(parent, cut) for cut in cuts])
         took = time.process_time() - start
@@ -133,13 +145,23 @@ def peer_rows(
                 "widths": [len(layer.ffn) for layer in cut.cut.layers],
                 "layers": len(cut.cut.layers),
                 "dtype": parent.dtype,
-                "score_seconds": round(passed + chosen / len(group), 2),
+                "score_seconds": round(passed + choosing / len(group), 2),
                 "judge_seconds": round(took / (len(group) + 1), 2),
                 "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
             }
             if cut.without_attention:
                 result["without_attention"] = sorted(cut.without_attention)
             store.measured(names[method], partial(dict, result))
+
+
+def vocabulary_rows(parent: Parent, share: float, text: str) -> None:
+    """Measure COMPACT with its vocabulary, calibrated by a text of the kind that it is judged on."""
+    if parent.is_decoder and text in ("python", "english"):
+        store = Parts(FOLDER / f"{parent.name}.jsonl")
+        store.measured(
+            f"{share} of params {VOCABULARY} by {text} on {text}",
+            partial(vocabulary_row, parent, share, text),
+        )
 
 
 def ours_rows(parent: Parent, share: float, method: str, texts: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.checkpoints import Checkpoint
+from zerolm.io.cache import ArrayCache
 from zerolm.networks.compute import compute, computed
 from zerolm.networks.opener import is_decoder, mapped_model, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
@@ -112,6 +113,18 @@ class Parent:
         return self._tokens(text, "unseen", JUDGED)
 
     def _tokens(self, text: str, part: str, count: int) -> Tokens:
+        """Return tokens of a file, which is tokenized once: it has millions."""
+        file = text_file("python" if text == "chat" else text, part)
+        cache = ArrayCache.of("real tokens", self.name, text, part, count, file.stat().st_size)
+        row = cache.get("tokens")
+        if row is None:
+            tokens = self._tokenized(text, part, count)
+            row = {"ids": tokens.ids.numpy()} | ({} if tokens.mask is None else {"mask": tokens.mask.numpy()})
+            cache.put("tokens", row)
+        mask = torch.from_numpy(row["mask"]) if "mask" in row else None
+        return Tokens(torch.from_numpy(row["ids"]), mask)
+
+    def _tokenized(self, text: str, part: str, count: int) -> Tokens:
         if text == "chat":
             return self._chat(text_file("python", part), count // LENGTH)
         file = str(text_file(text, part))

@@ -25,9 +25,9 @@ OURS: Final[Mapping[str, str]] = {
     "ours none": "zerolm, nothing refitted",
     "ours": "zerolm",
     "ours healed": "zerolm, healed for 30 minutes",
-    "ours params": "zerolm, by parameters",
+    "of params ours": "zerolm, which may prune all that it can",
 }
-"""``ours params`` has a budget of all parameters, tokens among them; the others the width of the peers."""
+"""``of params ours`` has a budget of all parameters, tokens among them; the others have the peers' width."""
 WORK: Final = Path(tempfile.gettempdir()) / "zerolm_real"
 
 
@@ -65,7 +65,7 @@ def command(parent: Parent, share: float, method: str, child: Path) -> list[str]
     if method == "ours healed":
         made = WORK / parent.name / f"{share} ours".replace(" ", "_")
         more = ["heal", str(made), "--parent", str(parent.folder), "--for", "30m"]
-    elif method == "ours params":
+    elif method == "of params ours":
         more = ["carve", str(parent.folder), "--max-params", f"{share}x"]
     else:
         sizes = Sizes.of(parent)

@@ -10,6 +10,7 @@ from parts import Parts
 from real_models import CALIBRATED, JUDGED, LENGTH, REAL, SENTENCES, TOYS
 from real_ours import OURS
 from real_peers import METHODS
+from real_vocabulary import VOCABULARY
 from scipy.stats import rankdata
 from timing import machine, number
 
@@ -29,6 +30,9 @@ TEXTS: Final = {
     "chat": "unseen chat turns",
     "sentences": "unseen sentences",
 }
+TITLES: Final = {**METHODS, **OURS, VOCABULARY: "COMPACT with its vocabulary"}
+SIDE: Final = (0.8, 0.5)
+"""Shares of the first tables."""
 SHARES: Final = (0.9, 0.8, 0.7, 0.5)
 RANKED: Final = (
     "capacity",
@@ -64,6 +68,7 @@ def page(folder: Path) -> str:
         "embeddings. Nearest is the share of the ten nearest sentences that are the parent's, too.",
         "",
     ]
+    lines += ["## Side by side", "", *side_by_side(every)]
     for name in REAL:
         if every[name]:
             lines += [f"## {NAMES[name]}", "", *model_tables(every[name])]
@@ -75,12 +80,46 @@ def page(folder: Path) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def side_by_side(every: Mapping[str, Rows]) -> Iterator[str]:
+    """The first text of each model at two shares, a column a model."""
+    for share in SIDE:
+        columns = {name: first_text(every[name], share) for name in REAL}
+        columns = {name: column for name, column in columns.items() if any(column.values())}
+        yield (
+            f"{share:.0%} of the layers' parameters: KL (perplexity) on unseen Python; 1 - cosine (nearest) "
+            "on unseen sentences:"
+        )
+        yield ""
+        yield from table(
+            ["method", *(NAMES[name] for name in columns)],
+            [
+                [{**METHODS, **OURS}[method], *(shown(column[method]) for column in columns.values())]
+                for method in (*METHODS, *OURS)
+                if any(column[method] for column in columns.values())
+            ],
+        )
+
+
+def first_text(rows: Rows, share: float) -> dict[str, Any]:
+    """Return the rows of a share by method: on Python, or of an encoder on sentences."""
+    return {
+        method: rows.get(f"{share} {method} by python on python")
+        or rows.get(f"{share} {method} by sentences on sentences")
+        for method in (*METHODS, *OURS)
+    }
+
+
 def model_tables(rows: Rows) -> Iterator[str]:
-    for text, title in TEXTS.items():
+    for kind, text in ((kind, text) for kind in ("", "of params ") for text in TEXTS):
         by = "sentences" if text == "sentences" else "python"
+        title, what = TEXTS[text], "all parameters" if kind else "the layers' parameters"
         cells = {
-            method: [shown(rows.get(f"{share} {method} by {by} on {text}")) for share in SHARES]
-            for method in (*METHODS, *OURS)
+            method: [
+                shown(rows.get(f"{share} {kind}{method} by {by} on {text}"))
+                or shown(rows.get(f"{share} {kind}{method} by {text} on {text}"))
+                for share in SHARES
+            ]
+            for method in (*METHODS, VOCABULARY, *(name.removeprefix("of params ") for name in OURS))
         }
         present = {method: each for method, each in cells.items() if any(each)}
         if not present or text == "chat":
@@ -89,24 +128,27 @@ def model_tables(rows: Rows) -> Iterator[str]:
             one["parent"] for name, one in rows.items() if name.endswith(f" on {text}") and "parent" in one
         ]
         unit = "1 - cosine (nearest)" if text == "sentences" else "KL (perplexity)"
-        yield f"{unit} on {title}, by share of the layers' parameters" + (
+        yield f"{unit} on {title}, by share of {what}" + (
             f"; the parent's perplexity is {parents[0]:.2f}:" if parents else ":"
         )
         yield ""
         yield from table(
             ["method", *(f"{share:.0%}" for share in SHARES)],
-            [[{**METHODS, **OURS}[method], *each] for method, each in present.items()],
+            [[TITLES[method], *each] for method, each in present.items()],
         )
 
 
 def shown(row: Any) -> str:
     if row is None:
         return ""
+    if "bits" in row:
+        return f"{row['bits']:.3f} bits a byte (parent's {row['parent_bits']:.3f})"
     if "distance" in row:
         return f"{row['distance']:.3f} ({row['nearest']:.2f})"
     if "kl" in row:
         return f"{number(row['kl'])} ({number(row['perplexity'])})"
-    return "see `eval`"
+    ours, theirs = (each["bits"] for each in row["eval"]["rows"][:2])
+    return f"{ours:.3f} bits a byte (parent's {theirs:.3f})"
 
 
 def loss_of(row: Any) -> float | None:

@@ -138,10 +138,11 @@ def peer_cut(parent: Parent, method: str, fewer: float, scores: Scores) -> PeerC
     if method in BY_WEIGHTS:
         choose = criterion_of(method, parent.checkpoint, ledger_of(parent.checkpoint)).choose
         return PeerCut(Cut.of(whole, layers, lambda layer: (whole.kv_heads, width), choose))
-    return PeerCut(_by_scores(parent, width, scores.ffn[method]))
+    return PeerCut(width_cut(parent, width, scores.ffn[method]))
 
 
-def _by_scores(parent: Parent, width: int, ffn: list[Floats]) -> Cut:
+def width_cut(parent: Parent, width: int, ffn: list[Floats]) -> Cut:
+    """Return the cut of all FFNs to a width, by the scores of their neurons (f,)."""
     whole = parent.sizes
 
     def choose(layer: int, kind: str, count: int) -> Ints:
@@ -180,7 +181,7 @@ def _two_ssp(parent: Parent, fewer: float, sizes: Sizes, scores: Scores) -> Peer
     ratio = sizes.neuron * parent.sizes.ffn / depth / sizes.attention
     count = round(depth * (fewer / sizes.body) ** (ratio / 1.5))
     width = sizes.width(parent, fewer - count * sizes.attention)
-    chosen = PeerCut(_by_scores(parent, width, scores.ffn["two_ssp"]))
+    chosen = PeerCut(width_cut(parent, width, scores.ffn["two_ssp"]))
     if not count:
         return chosen
     from real_judging import surprise

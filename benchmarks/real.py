@@ -23,7 +23,7 @@ from real_judging import judged, of_peer
 from real_models import REAL, TOYS, Parent, Sizes
 from real_ours import OURS, ours_row
 from real_page import page
-from real_peers import METHODS, TWO_SSP, params_of, peer_cut, scores_of
+from real_peers import METHODS, PCA, TWO_SSP, narrows, params_of, peer_cut, scores_of
 from real_speed import speed_row
 from real_vocabulary import VOCABULARY, vocabulary_row
 from timing import note, one_thread
@@ -115,6 +115,8 @@ def peer_rows(
     missing = [method for method, name in names.items() if name not in every]
     if not parent.is_decoder:
         missing = [method for method in missing if method != TWO_SSP]
+    if not narrows(parent):
+        missing = [method for method in missing if method != PCA]
     if not missing:
         return
     start = time.process_time()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -12,13 +13,26 @@ from real_peers import PeerCut
 from torch import Tensor
 
 from zerolm.carving.planning.sensitivity import predictions
+from zerolm.carving.pruning import enter, finish
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.stream import Stream
 from zerolm.text.tokens import Tokens
 
-Network = Callable[[Tokens], tuple[Blocks, list[Tensor]]]
-"""From tokens to the layers of a model and the states behind the last, (b, t, d) of each batch."""
+
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """A network that has run: states behind its last layer, (b, t, d) of each batch, and what ends it.
+
+    ``end`` takes the number of a batch and states (b, n, d) of some of its tokens.
+    """
+
+    blocks: Blocks
+    states: Sequence[Tensor]
+    end: Callable[[int, Tensor], Any]
+
+
+Network = Callable[[Tokens], Ran]
 BATCH: Final = {True: 4, False: 32}
 """Sequences at a time, of decoders and of encoders."""
 EVERY: Final = 2
@@ -31,9 +45,9 @@ NEAREST: Final = 10
 def whole(parent: Parent) -> Network:
     """Return the parent itself."""
 
-    def run(tokens: Tokens) -> tuple[Blocks, list[Tensor]]:
+    def run(tokens: Tokens) -> Ran:
         blocks = Blocks(parent.model, tokens.batches(BATCH[parent.is_decoder]))
-        return blocks, list(Stream(blocks).before(parent.sizes.depth))
+        return Ran(blocks, Stream(blocks).before(parent.sizes.depth), blocks.finish)
 
     return run
 
@@ -41,9 +55,9 @@ def whole(parent: Parent) -> Network:
 def written(parent: Parent, checkpoint: Checkpoint) -> Network:
     """Return a child of the same vocabulary that was written to a folder."""
 
-    def run(tokens: Tokens) -> tuple[Blocks, list[Tensor]]:
+    def run(tokens: Tokens) -> Ran:
         blocks = Blocks(parent.opened(checkpoint), tokens.batches(BATCH[parent.is_decoder]))
-        return blocks, list(Stream(blocks).before(checkpoint.layout.depth))
+        return Ran(blocks, Stream(blocks).before(checkpoint.layout.depth), blocks.finish)
 
     return run
 
@@ -51,13 +65,13 @@ def written(parent: Parent, checkpoint: Checkpoint) -> Network:
 def of_peer(parent: Parent, cut: PeerCut) -> Network:
     """Return a cut of the parent in memory."""
 
-    def run(tokens: Tokens) -> tuple[Blocks, list[Tensor]]:
+    def run(tokens: Tokens) -> Ran:
         blocks = Blocks(parent.model, tokens.batches(BATCH[parent.is_decoder]))
-        hidden = [blocks.embed(index) for index in range(len(blocks.batches))]
+        hidden = [enter(cut.cut, blocks.embed(index)) for index in range(len(blocks.batches))]
         for kept in cut.cut.layers:
             module = cut.layer(parent, kept.layer).module
             hidden = [blocks.call(i, kept.layer, states, module) for i, states in enumerate(hidden)]
-        return blocks, hidden
+        return Ran(blocks, hidden, lambda index, states: finish(blocks, index, states, cut.cut, {}))
 
     return run
 
@@ -76,16 +90,16 @@ def judged(parent: Parent, text: str, children: Sequence[Network]) -> list[dict[
         return _embedded(parent, networks)
 
 
-def _predicted(networks: Sequence[tuple[Blocks, list[Tensor]]]) -> list[dict[str, float]]:
+def _predicted(networks: Sequence[Ran]) -> list[dict[str, float]]:
     sums, count = np.zeros((len(networks), 2)), 0
-    for index, batch in enumerate(networks[0][0].batches):
+    for index, batch in enumerate(networks[0].blocks.batches):
         ids = batch["input_ids"]
         for columns in torch.split(torch.arange(0, ids.shape[1] - 1, EVERY), AT_ONCE):
             wanted = ids[:, columns + 1][..., None]
             count += wanted.numel()
             p: Tensor | None = None
-            for place, (blocks, states) in enumerate(networks):
-                logits = blocks.finish(index, states[index][:, columns]).logits.float()
+            for place, one in enumerate(networks):
+                logits = one.end(index, one.states[index][:, columns]).logits.float()
                 total = logits.logsumexp(-1)
                 sums[place, 0] += float((total - logits.gather(-1, wanted)[..., 0]).double().sum())
                 if p is None:
@@ -104,19 +118,19 @@ def _predicted(networks: Sequence[tuple[Blocks, list[Tensor]]]) -> list[dict[str
 def surprise(parent: Parent, tokens: Tokens, cut: PeerCut) -> float:
     """Return the mean negative log-likelihood of a cut on tokens, in nats."""
     with torch.no_grad():
-        blocks, states = of_peer(parent, cut)(tokens)
-        ids = blocks.batches[0]["input_ids"]
-        logits = blocks.finish(0, states[0][:, :-1]).logits.float()
+        one = of_peer(parent, cut)(tokens)
+        ids = one.blocks.batches[0]["input_ids"]
+        logits = one.end(0, one.states[0][:, :-1]).logits.float()
         wanted = logits.gather(-1, ids[:, 1:, None])[..., 0]
         return float((logits.logsumexp(-1) - wanted).double().mean())
 
 
-def _embedded(parent: Parent, networks: Sequence[tuple[Blocks, list[Tensor]]]) -> list[dict[str, float]]:
+def _embedded(parent: Parent, networks: Sequence[Ran]) -> list[dict[str, float]]:
     embeddings = []
-    for blocks, states in networks:
+    for one in networks:
         parts = [
-            parent.pooling(blocks.finish(index, each).last_hidden_state, blocks.tokens(index))
-            for index, each in enumerate(states)
+            parent.pooling(one.end(index, each).last_hidden_state, one.blocks.tokens(index))
+            for index, each in enumerate(one.states)
         ]
         every = torch.cat(parts).double()
         embeddings.append(every / every.norm(dim=1, keepdim=True))

@@ -12,23 +12,25 @@ from real_models import Parent, Sizes
 from torch import Tensor
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.backward import writers
+from zerolm.carving.backward import normalised, readers_and_writers, writers
 from zerolm.carving.importance.activations import OfSequences
 from zerolm.carving.importance.criteria import CRITERIA, criterion_of, definition_of
 from zerolm.carving.importance.peers import Flap
 from zerolm.carving.kept_units import Cut, best
 from zerolm.carving.pruning import carved_layer
+from zerolm.carving.width.narrowing import Basis, Width, energies
 from zerolm.checkpoints import ledger_of
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import in_memory
-from zerolm.networks.roles import StockLayer, bias, layer_list, layer_of, matrix, places_of
+from zerolm.networks.roles import StockLayer, bias, layer_list, layer_of, matrix, norm_gain, places_of
 from zerolm.networks.stream import Stream
 
 BY_WEIGHTS: Final = ("capacity", "max_weight", "random")
 BY_TOKENS: Final = ("flap", "two_ssp", "compact", "minitron", "amp", "output_energy")
 FLAP: Final = "flap adaptive"
 TWO_SSP: Final = "two_ssp attention"
+PCA: Final = "pca"
 SHORT: Final = "shortgpt"
 METHODS: Final[Mapping[str, str]] = {
     "capacity": "magnitude: group norm, as Torch-Pruning's default (2301.12900)",
@@ -42,6 +44,7 @@ METHODS: Final[Mapping[str, str]] = {
     "minitron": "Minitron's activations (2407.14679)",
     "amp": "AMP (2504.21174)",
     "output_energy": "output energy (ours, before `surgeon`)",
+    PCA: "hidden size by PCA, one basis (as SliceGPT, 2401.15024)",
     SHORT: "ShortGPT: whole layers (2403.03853)",
 }
 """The methods in the order of the page."""
@@ -75,11 +78,17 @@ class PeerCut:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What one pass yields: ``ffn[method][layer]`` (f,), mean inputs of ``down`` (f,), block influences."""
+    """What one pass yields: ``ffn[method][layer]`` (f,), mean inputs of ``down`` (f,), block influences.
+
+    ``energy`` and ``last`` (d, d) are second moments of what norms read, of all and of the last, where the
+    stream can be narrowed.
+    """
 
     ffn: Mapping[str, list[Floats]]
     means: list[Floats]
     influence: Floats
+    energy: Floats | None = None
+    last: Floats | None = None
 
 
 def scores_of(parent: Parent, text: str) -> Scores:
@@ -96,7 +105,16 @@ def scores_of(parent: Parent, text: str) -> Scores:
         rows.append(row)
     ffn = {name: [row[name] for row in rows] for name in BY_TOKENS}
     influence = np.array([float(row["influence"]) for row in rows])
-    return Scores(ffn, [row["means"] for row in rows], influence)
+    means = [row["means"] for row in rows]
+    if not narrows(parent):
+        return Scores(ffn, means, influence)
+    energy = np.sum([row["energy"] for row in rows], axis=0, dtype=np.float64)
+    return Scores(ffn, means, influence, energy, rows[-1]["last"].astype(np.float64))
+
+
+def narrows(parent: Parent) -> bool:
+    """Return whether the stream of a parent can be narrowed."""
+    return parent.is_decoder and parent.checkpoint.family.cut.hidden
 
 
 def _layer_scores(parent: Parent, stream: Stream, number: int) -> Arrays:
@@ -104,8 +122,8 @@ def _layer_scores(parent: Parent, stream: Stream, number: int) -> Arrays:
     stored = layer_list(parent.model)[number]
     layer = layer_of(places_of(parent.model), in_memory(stored).float())
     statistics = {name: CRITERIA[name](parent.sizes, layer) for name in BY_TOKENS}
-    cosines = []
-    for index, hidden, seen in stream.through(number, writers):
+    cosines, moments = [], {name: np.zeros(2 * [parent.sizes.hidden]) for name in ("energy", "last")}
+    for index, hidden, seen in stream.through(number, readers_and_writers if narrows(parent) else writers):
         mask = stream.blocks.tokens(index)
         heads, neurons = (seen.inputs[role][mask].float() for role in ("o", "down"))
         lengths = mask.sum(1).tolist()
@@ -114,13 +132,27 @@ def _layer_scores(parent: Parent, stream: Stream, number: int) -> Arrays:
             for pair in zip(torch.split(heads, parts), torch.split(neurons, parts), strict=True):
                 each.add(*pair)
         after = stream.hidden[index]
+        if narrows(parent):
+            moments["energy"] += sum(_moments(seen.inputs[norm]) for norm in ("attention_norm", "ffn_norm"))
+            moments["last"] += _moments(after)
         cosines.append(torch.cosine_similarity(hidden[mask].double(), after[mask].double(), dim=-1))
     flap = statistics["flap"]
     assert isinstance(flap, Flap)
     row = {name: each.importance()[1] for name, each in statistics.items()}
     row["means"] = (flap.neuron_sums / flap.count).numpy()
     row["influence"] = np.array(1.0 - float(torch.cat(cosines).mean()))
+    if narrows(parent):
+        row["energy"] = moments["energy"].astype(np.float32)
+        if number == parent.sizes.depth - 1:
+            row["last"] = moments["last"].astype(np.float32)
     return row
+
+
+def _moments(stream: Tensor) -> Floats:
+    """Return second moments (d, d) of the normalised stream (b, t, d), summed over tokens."""
+    tokens = normalised(stream.float()).flatten(0, 1)
+    moments: Floats = (tokens.T @ tokens).double().numpy()
+    return moments
 
 
 def peer_cut(parent: Parent, method: str, fewer: float, scores: Scores) -> PeerCut:
@@ -131,6 +163,8 @@ def peer_cut(parent: Parent, method: str, fewer: float, scores: Scores) -> PeerC
         gone = round(fewer / (sizes.body / whole.depth))
         kept = sorted(np.argsort(-scores.influence, kind="stable")[: whole.depth - gone].tolist())
         return PeerCut(Cut.of(whole, kept, lambda layer: (whole.kv_heads, whole.ffn)))
+    if method == PCA:
+        return PeerCut(_narrower(parent, 1.0 - fewer / sizes.body, scores))
     if method == TWO_SSP:
         return _two_ssp(parent, fewer, sizes, scores)
     if method == FLAP:
@@ -149,6 +183,21 @@ def width_cut(parent: Parent, width: int, ffn: list[Floats]) -> Cut:
         return best(ffn[layer], count) if kind == "ffn" else np.arange(count)
 
     return Cut.of(whole, range(whole.depth), lambda layer: (whole.kv_heads, width), choose)
+
+
+def _narrower(parent: Parent, share: float, scores: Scores) -> Cut:
+    """Return the cut to the first principal components of the stream, with a head of its own.
+
+    SliceGPT has another basis for each sublayer; this one has one for all.
+    """
+    assert scores.energy is not None
+    assert scores.last is not None
+    gain = norm_gain(parent.model, "final_norm", None).double().numpy()
+    vectors = np.linalg.eigh(scores.energy)[1][:, ::-1].copy()
+    last = scores.last / np.trace(scores.last)
+    basis = Basis("pca", vectors, energies(vectors, scores.energy), last, gain)
+    width = Width(round(share * parent.sizes.hidden), tied=False)
+    return replace(Cut.whole(parent.sizes), narrowing=basis.narrowing(width))
 
 
 def _flap(parent: Parent, width: int, scores: Scores) -> PeerCut:
@@ -200,6 +249,9 @@ def _two_ssp(parent: Parent, fewer: float, sizes: Sizes, scores: Scores) -> Peer
 def params_of(parent: Parent, cut: PeerCut) -> tuple[int, int]:
     """Return the parameters of a cut, of all and of its layers."""
     sizes, whole = Sizes.of(parent), parent.sizes
+    if cut.cut.narrowing:
+        body = round(sizes.body * cut.cut.hidden / whole.hidden)
+        return body + 2 * parent.checkpoint.layout.vocab * cut.cut.hidden, body
     gone = (whole.depth - len(cut.cut.layers)) * (sizes.body / whole.depth)
     gone += sum(whole.ffn - len(layer.ffn) for layer in cut.cut.layers) * sizes.neuron / whole.depth
     gone += len(cut.without_attention) * sizes.attention

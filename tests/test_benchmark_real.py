@@ -16,7 +16,7 @@ import real_judging
 from real_judging import judged, of_peer, surprise, whole
 from real_models import Parent, Sizes
 from real_page import page
-from real_peers import FLAP, METHODS, SHORT, TWO_SSP, PeerCut, params_of, peer_cut, scores_of
+from real_peers import FLAP, METHODS, PCA, SHORT, TWO_SSP, PeerCut, params_of, peer_cut, scores_of
 from real_vocabulary import compact_scores
 from tiny import saved
 
@@ -97,8 +97,8 @@ def test_flap_puts_the_means_of_what_goes_into_a_bias(parent: Parent) -> None:
         )
     with torch.no_grad():
         wanted = model(TOKENS.ids).logits
-        blocks, states = of_peer(parent, peer)(TOKENS)
-        logits = torch.cat([blocks.finish(index, each).logits for index, each in enumerate(states)])
+        ran = of_peer(parent, peer)(TOKENS)
+        logits = torch.cat([ran.end(index, each).logits for index, each in enumerate(ran.states)])
     torch.testing.assert_close(logits, wanted, rtol=1e-4, atol=1e-4)
 
 
@@ -127,6 +127,25 @@ def test_influence_is_one_less_the_cosine_of_a_layers_ends(parent: Parent) -> No
     assert {0, 1, 2} - {layer.layer for layer in short.cut.layers} == {int(np.argmin(wanted))}
 
 
+def test_all_principal_components_are_the_parent(parent: Parent) -> None:
+    scores = scores_of(parent, "python")
+    (same,) = judged(parent, "python", [of_peer(parent, peer_cut(parent, PCA, 0.0, scores))])
+    assert same["kl"] == pytest.approx(0.0, abs=1e-5)
+    reads = list[torch.Tensor]()
+    model = open_model(parent.checkpoint)
+    for layer in layers_of(model):
+        for norm in ("before", "between"):
+            layer.norms[norm].register_forward_pre_hook(lambda _, x: reads.append(x[0].flatten(0, 1)))
+    with torch.no_grad():
+        model(TOKENS.ids)
+    stream = torch.cat([functional.normalize(read, dim=1) for read in reads]).double()
+    narrow = peer_cut(parent, PCA, 0.5 * Sizes.of(parent).body, scores).cut.narrowing
+    assert narrow is not None
+    wanted = torch.linalg.svd(stream).Vh[:24]
+    energy = (stream @ torch.from_numpy(narrow.basis.copy())).square().sum()
+    assert float(energy) == pytest.approx(float((stream @ wanted.T).square().sum()), rel=1e-4)
+
+
 def test_2ssp_removes_the_attention_that_costs_least(parent: Parent) -> None:
     scores, sizes = scores_of(parent, "python"), Sizes.of(parent)
     fewer = 0.3 * sizes.body
@@ -148,9 +167,9 @@ def test_methods_of_one_share_have_equal_parameters(parent: Parent, method: str)
     fewer = sizes.body / 3
     peer = peer_cut(parent, method, fewer, scores_of(parent, "python"))
     params, body = params_of(parent, peer)
-    assert params - body == sizes.params - sizes.body
+    assert params - body == sizes.params - sizes.body or method == PCA
     assert body == pytest.approx(sizes.body - fewer, abs=sizes.neuron)
-    if not peer.without_attention:
+    if not peer.without_attention and method != PCA:
         child = apply_in_memory(open_model(parent.checkpoint), peer.cut)
         assert sum(weight.numel() for weight in child.parameters()) == pytest.approx(params, abs=3)
 

@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -109,6 +110,7 @@ def peer_rows(
     form = "" if parent.dtype == "bfloat16" else f" in {parent.dtype}"
     by = "chat" if chosen.calibration == "chat" else parent.calibrated
     store = Parts(FOLDER / f"{parent.name}.jsonl")
+    store.measured("sizes", lambda: asdict(Sizes.of(parent)))
     every = store.every()
     kind = "" if chosen.of == "body" else "of params "
     names = {method: f"{share} {kind}{method} by {by} on {text}{form}" for method in methods}

@@ -31,6 +31,7 @@ TEXTS: Final = {
     "sentences": "unseen sentences",
 }
 TITLES: Final = {**METHODS, **OURS, VOCABULARY: "COMPACT with its vocabulary"}
+APART: Final = 0.01
 SIDE: Final = (0.8, 0.5)
 """Shares of the first tables."""
 SHARES: Final = (0.9, 0.8, 0.7, 0.5)
@@ -65,7 +66,8 @@ def page(folder: Path) -> str:
         "in float32.",
         "",
         "KL is KL(parent || child) in nats a token. 1 - cosine is between the parent's and the child's "
-        "embeddings. Nearest is the share of the ten nearest sentences that are the parent's, too.",
+        "embeddings. Nearest is the share of the ten nearest sentences that are the parent's, too. A method "
+        "that cannot keep a share stands there with the nearest that it can.",
         "",
     ]
     lines += ["## Side by side", "", *side_by_side(every)]
@@ -93,7 +95,13 @@ def side_by_side(every: Mapping[str, Rows]) -> Iterator[str]:
         yield from table(
             ["method", *(NAMES[name] for name in columns)],
             [
-                [{**METHODS, **OURS}[method], *(shown(column[method]) for column in columns.values())]
+                [
+                    TITLES[method],
+                    *(
+                        shown(column[method], every[name]["sizes"]["body"], share)
+                        for name, column in columns.items()
+                    ),
+                ]
                 for method in (*METHODS, *OURS)
                 if any(column[method] for column in columns.values())
             ],
@@ -115,7 +123,11 @@ def model_tables(rows: Rows) -> Iterator[str]:
         title, what = TEXTS[text], "all parameters" if kind else "the layers' parameters"
         cells = {
             method: [
-                shown(rows.get(f"{share} {kind}{method} by {by} on {text}"))
+                shown(
+                    rows.get(f"{share} {kind}{method} by {by} on {text}"),
+                    None if kind else rows["sizes"]["body"],
+                    share,
+                )
                 or shown(rows.get(f"{share} {kind}{method} by {text} on {text}"))
                 for share in SHARES
             ]
@@ -138,9 +150,12 @@ def model_tables(rows: Rows) -> Iterator[str]:
         )
 
 
-def shown(row: Any) -> str:
+def shown(row: Any, whole: int | None = None, share: float = 1.0) -> str:
+    """Return a cell; with the share of the ``whole`` layers that is kept where it cannot be this one."""
     if row is None:
         return ""
+    if whole and abs(row["body"] / whole - share) > APART:
+        return f"{shown(row)} at {row['body'] / whole:.0%}"
     if "bits" in row:
         return f"{row['bits']:.3f} bits a byte (parent's {row['parent_bits']:.3f})"
     if "distance" in row:

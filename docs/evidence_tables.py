@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from evidence import facts, plain, views
+from evidence import facts, plain, read, views
 
 QUESTIONS = (
     (
@@ -122,7 +123,6 @@ def tables() -> dict[str, str]:
         "leaderboard_summary": summary(),
         "experts_criteria": by_criteria(),
         "real_80": real_table("80% of the layers' parameters"),
-        "real_50": real_table("50% of the layers' parameters"),
         "real_ranks": real_table("Rank of each criterion"),
     }
 

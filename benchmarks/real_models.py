@@ -93,15 +93,15 @@ class Parent:
     @property
     def calibrated(self) -> str:
         """The text that it is calibrated by, unless chat is asked for."""
-        return "python" if self.is_decoder else "sentences"
+        return "python" if self.is_decoder or self.name in TOYS else "sentences"
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The unseen texts that it is judged on."""
+        if self.name in TOYS:
+            return ("python",)  # all that they were trained on
         if not self.is_decoder:
             return ("sentences",)
-        if self.name in TOYS:
-            return ("python",)
         return ("python", "english", *(("chat",) if self.name in CHATTY else ()))
 
     def calibration(self, text: str) -> Tokens:

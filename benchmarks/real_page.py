@@ -174,8 +174,7 @@ def ranking(every: Mapping[str, Rows]) -> Iterator[str]:
     """The ranks of criteria, 1 the best, mean over the shares that all of a model's criteria have."""
     columns: dict[str, dict[str, float]] = {}
     for name, rows in every.items():
-        text = "sentences" if any(" on sentences" in part for part in rows) else "python"
-        by = "sentences" if text == "sentences" else "python"
+        text = by = "sentences" if any(" on sentences" in part for part in rows) else "python"
         ranks = []
         for share in SHARES:
             losses = [loss_of(rows.get(f"{share} {method} by {by} on {text}")) for method in RANKED]

@@ -13,12 +13,14 @@ from torch.nn import functional
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 pytest.importorskip("transformers")
 import real_judging
+import real_ours
+from parts import Parts
 from real_judging import judged, of_peer, surprise, whole
 from real_models import Parent, Sizes
 from real_page import page
 from real_peers import FLAP, METHODS, PCA, SHORT, TWO_SSP, PeerCut, params_of, peer_cut, scores_of
 from real_vocabulary import compact_scores
-from tiny import saved
+from tiny import saved, word_tokenizer
 
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.pruning import apply_in_memory
@@ -184,6 +186,31 @@ def test_dropped_tokens_weigh_nothing_in_compact(parent: Parent) -> None:
     wanted = inputs[0][TOKENS.ids % 2 == 0].double().square().mean(0)
     np.testing.assert_allclose(scores[1], wanted.numpy(), rtol=1e-4)
     assert not np.allclose(scores[1], inputs[0].double().square().mean((0, 1)).numpy(), rtol=1e-2)
+
+
+@pytest.mark.slow
+def test_rows_of_ours_are_made_by_the_command_and_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    word_tokenizer(saved(tmp_path / "gemma270", "llama"))
+    generator = np.random.default_rng(0)
+    (tmp_path / "texts").mkdir()
+    for part in ("cal", "unseen"):
+        words = (f"w{number}" for number in generator.integers(64, size=40_000))
+        (tmp_path / "texts" / f"py_{part}.txt").write_text(" ".join(words))
+    monkeypatch.setenv("ZEROLM_REAL", str(tmp_path))
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(real_ours, "WORK", tmp_path / "work")
+    parent, store = Parent("gemma270"), Parts(tmp_path / "rows.jsonl")
+    real_ours.ours_row(parent, 0.8, "ours none", ["python"], store)
+    row = store.stored("0.8 ours none by python on python")
+    assert row["body"] == pytest.approx(0.8 * Sizes.of(parent).body, rel=0.02)
+    assert row["params"] - row["body"] == Sizes.of(parent).params - Sizes.of(parent).body
+    assert row["kl"] > 0
+    assert row["peak_gb"] > 0
+    monkeypatch.setattr(real_ours, "ran", None)  # nothing is made or judged again
+    real_ours.ours_row(parent, 0.8, "ours none", ["python"], store)
+    assert len(store.every()) == 2
 
 
 def test_the_page_is_written_without_a_row(tmp_path: Path) -> None:

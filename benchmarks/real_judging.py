@@ -15,6 +15,7 @@ from torch import Tensor
 from zerolm.carving.planning.sensitivity import predictions
 from zerolm.carving.pruning import enter, finish
 from zerolm.checkpoints import Checkpoint
+from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.stream import Stream
 from zerolm.text.tokens import Tokens
@@ -43,11 +44,17 @@ NEAREST: Final = 10
 
 
 def whole(parent: Parent) -> Network:
-    """Return the parent itself."""
+    """Return the parent itself, which runs once on the same tokens."""
 
     def run(tokens: Tokens) -> Ran:
         blocks = Blocks(parent.model, tokens.batches(BATCH[parent.is_decoder]))
-        return Ran(blocks, Stream(blocks).before(parent.sizes.depth), blocks.finish)
+        cache = ArrayCache.of("real states", parent.name, parent.dtype, parent.sizes, tokens.digest())
+        states = cache.get("states")
+        if states is None:
+            last = Stream(blocks).before(parent.sizes.depth)
+            states = {str(index): each.numpy() for index, each in enumerate(last)}
+            cache.put("states", states)
+        return Ran(blocks, [torch.from_numpy(states[str(i)]) for i in range(len(states))], blocks.finish)
 
     return run
 

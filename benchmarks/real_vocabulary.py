@@ -10,7 +10,7 @@ from real_peers import width_cut
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.backward import writers
-from zerolm.carving.importance.peers import Compact
+from zerolm.carving.importance.peers import CommonActivations
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.vocabulary.byte_losses import TokenLosses, stretches_of
 from zerolm.carving.vocabulary.cut_parent import use_of
@@ -68,7 +68,7 @@ def compact_scores(parent: Parent, text: str, kept: Ints) -> list[Floats]:
     stream, scores = Stream(Blocks(parent.model, tokens.batches(4))), list[Floats]()
     for number in range(parent.sizes.depth):
         layer = layer_of(places_of(parent.model), in_memory(layer_list(parent.model)[number]).float())
-        compact = Compact(parent.sizes, layer)
+        compact = CommonActivations(parent.sizes, layer)
         for index, _, seen in stream.through(number, writers):
             weights = stays[stream.blocks.batches[index]["input_ids"]].flatten()
             heads, neurons = (seen.inputs[role].flatten(0, 1) for role in ("o", "down"))

@@ -13,7 +13,7 @@ import torch
 from tiny import model, saved
 
 from zerolm.carving.importance.criteria import criterion_of
-from zerolm.carving.importance.peers import Compact
+from zerolm.carving.importance.peers import CommonActivations
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import dimensions
 from zerolm.carving.pruning import dimensions_of
@@ -123,7 +123,7 @@ def test_tokens_that_left_the_vocabulary_weigh_nothing() -> None:
     sizes, layer = dimensions_of(network), layers_of(network)[1]
     heads, neurons = torch.randn(9, 48), torch.randn(9, 40)
     weights = torch.tensor([1.0, 0, 1, 1, 0, 0, 1, 1, 1])
-    weighed, alone = Compact(sizes, layer), Compact(sizes, layer)
+    weighed, alone = CommonActivations(sizes, layer), CommonActivations(sizes, layer)
     weighed.add(heads, neurons, weights)
     alone.add(heads[weights > 0], neurons[weights > 0])
     for scores, wanted in zip(weighed.importance(), alone.importance(), strict=True):

@@ -48,9 +48,9 @@ def output_energy(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
 
 
 def compact(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
-    from zerolm.carving.importance.peers import Compact
+    from zerolm.carving.importance.peers import CommonActivations
 
-    return Compact(sizes, layer)
+    return CommonActivations(sizes, layer)
 
 
 def two_ssp(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:

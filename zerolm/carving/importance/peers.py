@@ -15,7 +15,7 @@ from zerolm.carving.kept_units import Dimensions
 from zerolm.networks.roles import StockLayer, matrix
 
 
-class Compact:
+class CommonActivations:
     """Mean square of activations: COMPACT (arXiv 2509.06836), "common act^2".
 
     I_m = sum_i w_i a_im^2 / sum_i w_i, where w_i is 0 for a token that was dropped from the vocabulary, else

@@ -323,7 +323,8 @@ class MethodRequest:
         "text",
         None,
         "what a unit is worth; from weights: capacity (without text), zerolm, max_weight, "
-        "max_weight_strict, magnitude, random, prefix; from tokens: surgeon (with text), amp, output_energy; "
+        "max_weight_strict, magnitude, random, prefix; from tokens: surgeon (with text), amp, output_energy, "
+        "compact, two_ssp, minitron, flap; "
         "of experts: aimer (without text), random; by tokens sent to them: reap (with text), gated_norm, "
         "frequency, gate_mass, mean_norm, mean_square, total_norm; by pairs that leave: hope, hope_moments",
         group="What goes",

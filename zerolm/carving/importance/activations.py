@@ -25,6 +25,10 @@ class UnitStatistics(Protocol):
         """Return the worth of KV groups (g,) and neurons (f,); more is better."""
 
 
+class OfSequences:
+    """Statistics of whole sequences: ``add`` gets the tokens of one of them at a time."""
+
+
 class Amp:
     """AMP (arXiv 2504.21174), from magnitudes.
 

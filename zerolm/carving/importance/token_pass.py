@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats
 from zerolm.carving.backward import BY_WEIGHTS, writers
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
-from zerolm.carving.importance.activations import UnitStatistics
+from zerolm.carving.importance.activations import OfSequences, UnitStatistics
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Dimensions
 from zerolm.carving.pruning import dimensions_of
@@ -90,7 +90,11 @@ def _measured(stream: Stream, number: int, statistics: UnitStatistics, sizes: Di
         inputs = {**nothing, **seen.inputs}
         heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
         mean_squares = hidden[rows].float().square().mean(-1).clamp_min(TINY)
-        statistics.add(heads, neurons, mean_squares.reciprocal().to(heads.device))
+        weights = mean_squares.reciprocal().to(heads.device)
+        lengths = rows.sum(1).tolist() if isinstance(statistics, OfSequences) else [len(heads)]
+        parts = (torch.split(each, lengths) for each in (heads, neurons, weights))
+        for part in zip(*parts, strict=True):
+            statistics.add(*part)
     try:
         groups, ffn = statistics.importance()
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]

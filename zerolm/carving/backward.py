@@ -27,7 +27,7 @@ from zerolm.progress import Counted, Progress
 EPSILON: Final = 1e-12
 SAVED: Final = 8
 """How often the sums of a pass are stored."""
-BY_WEIGHTS: Final = "check the parent, or decide by weights alone: leave --text out"
+BY_WEIGHTS: Final = "check the parent, or decide by weights alone: --criterion capacity, without --text"
 STATES_SHARE: Final = 4
 """One in so many bytes of memory may hold the states of the batches that go through the network together."""
 Watched = Callable[[StockLayer], Mapping[str, nn.Module]]

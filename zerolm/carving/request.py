@@ -332,8 +332,8 @@ class MethodRequest:
     criterion: str | None = setting(
         "text",
         None,
-        "what a unit is worth; from tokens: surgeon (default), amp, output_energy; from weights alone, for "
-        "research: capacity, zerolm, max_weight, max_weight_strict, magnitude, random, prefix; "
+        "what a unit is worth; from weights alone, for research: capacity, zerolm, max_weight, "
+        "max_weight_strict, magnitude, random, prefix; from tokens: surgeon (default), amp, output_energy; "
         "of experts: aimer (without text), random; by tokens sent to them: reap (with text), gated_norm, "
         "frequency, gate_mass, mean_norm, mean_square, total_norm; by pairs that leave: hope, hope_moments",
         group="What goes",

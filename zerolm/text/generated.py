@@ -147,10 +147,11 @@ def _beginning(checkpoint: Checkpoint) -> tuple[tuple[int, ...], int, Tensor]:
     Where there is no tokenizer, nothing is ahead and all tokens may be.
     """
     vocab = checkpoint.layout.vocab
+    unknown: tuple[tuple[int, ...], int, Tensor] = (), 0, torch.ones(vocab, dtype=torch.bool)
     try:
         tokenizer = stock_tokenizer(checkpoint.folder)
     except ValueError:
-        return (), 0, torch.ones(vocab, dtype=torch.bool)
+        return unknown
     begins = edges(tokenizer)[0]
     before = tuple(separator(tokenizer, vocab))
     if max((*before, 0)) >= vocab:
@@ -161,6 +162,8 @@ def _beginning(checkpoint: Checkpoint) -> tuple[tuple[int, ...], int, Tensor]:
     special = {*tokenizer.all_special_ids}
     special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
     usual = [token for token in tokenizer.get_vocab().values() if token < vocab and token not in special]
+    if not usual:  # stock software makes a tokenizer of special tokens where there is none
+        return unknown
     allowed = torch.zeros(vocab, dtype=torch.bool)
     allowed[usual] = True
     return before, len(begins), allowed

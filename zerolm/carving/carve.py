@@ -241,7 +241,8 @@ def _session(
 ) -> Session | None:
     """Return what runs the parent on tokens; None where no method needs any.
 
-    ``ValueError`` for a device that is not here, also where nothing runs.
+    ``ValueError`` for a device that is not here, also where nothing runs, and for a parent that generates no
+    text where none is named.
     """
     if methods.text is None:
         if compute != ANYWHERE:
@@ -251,7 +252,12 @@ def _session(
         return None
     from zerolm.carving.session import Session
 
-    return Session(checkpoint, methods, progress, compute)
+    session = Session(checkpoint, methods, progress, compute)
+    if methods.text == GENERATED:
+        from zerolm.text.generated import check_generates
+
+        check_generates(checkpoint, session.compute)
+    return session
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,10 +51,7 @@ def generated_tokens(
     memory in the type of products, which need not be as exact as where losses are measured. ``ValueError``
     for an encoder, and where memory does not hold the model.
     """
-    if not is_decoder(checkpoint):
-        raise ValueError(
-            f"a {checkpoint.family.name} predicts no next token, so it generates no text: {INSTEAD}"
-        )
+    check_generates(checkpoint, compute)
     length = longest_line(checkpoint, length)
     rows = max(1, BATCH_TOKENS // length)
     sampler: Sampler | None = None
@@ -75,6 +72,21 @@ def generated_tokens(
     del sampler
     give_back()
     return Tokens(torch.cat(batches), seed=seed)  # (n, t)
+
+
+def check_generates(checkpoint: Checkpoint, compute: Compute) -> None:
+    """Raise ``ValueError`` for a model that generates no text, or that memory does not hold."""
+    if not is_decoder(checkpoint):
+        raise ValueError(
+            f"a {checkpoint.family.name} predicts no next token, so it generates no text: {INSTEAD}"
+        )
+    weights = sum(checkpoint.tensors[name].count for name in checkpoint.layout.slots)
+    needed, free = ROOM * compute.products.itemsize * weights, _free(compute)
+    if needed > free:
+        sizes = [f"{size / 1e9:.3g} GB" for size in (needed, free)]
+        raise ValueError(
+            f"a text sampled from the parent needs {sizes[0]} of memory, and {sizes[1]} are free: {INSTEAD}"
+        )
 
 
 @dataclass(frozen=True)
@@ -105,7 +117,7 @@ class Sampler:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, compute: Compute) -> Sampler:
-        """Return the sampler of a checkpoint; ``ValueError`` where memory does not hold its model."""
+        """Return the sampler of a checkpoint."""
         before, kept, allowed = _beginning(checkpoint)
         return cls(_whole_model(checkpoint, compute), before, kept, allowed, compute.device)
 
@@ -171,15 +183,7 @@ def _beginning(checkpoint: Checkpoint) -> tuple[tuple[int, ...], int, Tensor]:
 
 def _whole_model(checkpoint: Checkpoint, compute: Compute) -> PreTrainedModel:
     """Return the model in memory on its device, its weights in the type of products."""
-    mapped = mapped_model(checkpoint)
-    needed = ROOM * compute.products.itemsize * sum(weight.numel() for weight in mapped.parameters())
-    free = _free(compute)
-    if needed > free:
-        sizes = [f"{size / 1e9:.3g} GB" for size in (needed, free)]
-        raise ValueError(
-            f"a text sampled from the parent needs {sizes[0]} of memory, and {sizes[1]} are free: {INSTEAD}"
-        )
-    model: PreTrainedModel = in_memory(mapped)
+    model: PreTrainedModel = in_memory(mapped_model(checkpoint))
     for weight in model.parameters():  # buffers stay: frequencies of rotations are exact
         weight.data = weight.data.to(compute.products)
     model.to(compute.device)  # type: ignore[arg-type]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from bert_tokenizers import bert_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
@@ -22,7 +25,7 @@ from zerolm.io.cache import ArrayCache
 from zerolm.networks.compute import Compute
 from zerolm.networks.opener import load_model
 from zerolm.text import generated
-from zerolm.text.generated import BATCH_TOKENS, drawn, generated_tokens
+from zerolm.text.generated import BATCH_TOKENS, drawn, generated_tokens, random_sentences
 
 SHORT: dict[str, Any] = {"sequences": 6, "length": 12}
 Zerolm = Callable[..., Any]
@@ -195,6 +198,43 @@ def test_a_criterion_by_weights_runs_nothing_and_warns(
         assert ran.status == 0, ran.err
         assert f"{name}: chosen by weights alone, for research" in ran.err
         assert "by weights alone" not in zerolm("carve", str(parent), "--keep-ffn", "1").err
+
+
+@given(st.integers(1, 9), st.integers(3, 40), st.integers(0, 2**63 - 1))
+def test_sentences_of_encoders_are_random_words_as_their_tokenizer_puts_them(
+    sequences: int, length: int, seed: int
+) -> None:
+    folder = bert()
+    tokens = random_sentences(Checkpoint.open(folder), sequences, length, seed)
+    again = random_sentences(Checkpoint.open(folder), sequences, length, seed)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    around, usual = tokenizer("")["input_ids"], set(tokenizer.get_vocab().values())
+    usual -= set(tokenizer.all_special_ids)
+    assert tokens.mask is not None
+    assert tokens.digest() == again.digest()
+    assert len(tokens) == sequences
+    for ids, mask in zip(tokens.ids.tolist(), tokens.mask.tolist(), strict=True):
+        count = sum(mask)
+        assert mask == [1] * count + [0] * (len(mask) - count)
+        assert min(8, length) <= count <= min(32, length)
+        assert [ids[0], ids[count - 1]] == around
+        assert set(ids[1 : count - 1]) <= usual
+
+
+@cache
+def bert() -> Path:
+    folder = saved(Path(mkdtemp()), "bert")
+    bert_tokenizer([" ".join(f"w{i}" for i in range(64))], 64).save_pretrained(folder)
+    return folder
+
+
+def test_an_encoder_is_carved_by_random_sentences_without_a_text(tmp_path: Path) -> None:
+    report = package.carve(bert(), tmp_path / "child", keep_ffn=0.5, sequences=20)
+    count = random_sentences(Checkpoint.open(bert()), 20, 256).count
+    assert (report.criterion, report.repair) == ("surgeon", "least-squares")
+    assert f"calibrated on {count} random tokens; a text like" in report.note
+    built = package.carve(bert(), tmp_path / "built", recipe=tmp_path / "child" / "recipe.json")
+    assert "another text" not in built.note
 
 
 REFUSED: dict[str, tuple[str, tuple[str, ...], str]] = {

@@ -241,8 +241,8 @@ def _session(
 ) -> Session | None:
     """Return what runs the parent on tokens; None where no method needs any.
 
-    ``ValueError`` for a device that is not here, also where nothing runs, and for a parent that generates no
-    text where none is named.
+    ``ValueError`` for a device that is not here, also where nothing runs, and for a parent that memory does
+    not hold where it has to generate a text.
     """
     if methods.text is None:
         if compute != ANYWHERE:
@@ -254,9 +254,9 @@ def _session(
 
     session = Session(checkpoint, methods, progress, compute)
     if methods.text == GENERATED:
-        from zerolm.text.generated import check_generates
+        from zerolm.text.generated import check_room
 
-        check_generates(checkpoint, session.compute)
+        check_room(checkpoint, session.compute)
     return session
 
 
@@ -572,7 +572,10 @@ class Carving:
         """Return in words what units and types were chosen by, where that was no text of the user."""
         methods = self.methods
         if self.session is not None and methods.text == GENERATED:
-            count = f"{self.session.tokens.count:,} tokens sampled from the parent"
+            of = (
+                "tokens sampled from the parent" if self.checkpoint.family.task == "next" else "random tokens"
+            )
+            count = f"{self.session.tokens.count:,} {of}"
             return f"calibrated on {count}; a text like what the child will serve is better: --text FILE"
         is_chosen = typed is not None or not cut.is_whole or cut.narrowing is not None
         by_weights = self.recipe is None and self.session is None and is_chosen

@@ -1,7 +1,7 @@
-"""Calibration tokens that a decoder samples from itself, for a parent without a text.
+"""Calibration tokens for a parent without a text: sampled from a decoder, or random words for an encoder.
 
 Data-free calibration as in LLM-QAT (arXiv 2305.17888), but sampled from the first token on: each sequence
-begins a document, and every token is drawn from the parent's prediction at temperature 1.
+begins a document, and every token is drawn from the decoder's prediction at temperature 1.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
@@ -31,6 +31,8 @@ ROOM: Final = 1.5
 """Memory that sampling takes: the weights, and what is kept of the tokens so far, in units of the weights."""
 ON_CPU: Final = Compute()
 NOT_KEPT: Final = ArrayCache()
+WORDS: Final = (6, 30)
+"""Word pieces of a random sentence, at least and at most: those of most sentences."""
 INSTEAD: Final = "give --text FILE, or choose by weights alone: --criterion capacity"
 
 
@@ -49,10 +51,12 @@ def generated_tokens(
     Each begins as a text does (``edges``); no other special token is in them, and none that the tokenizer
     lacks. The same ``seed`` gives the same tokens on the same machine and device. The whole model is held in
     memory in the type of products, which need not be as exact as where losses are measured. ``ValueError``
-    for an encoder, and where memory does not hold the model.
+    where memory does not hold it. An encoder predicts no text: it gets ``random_sentences``.
     """
-    check_generates(checkpoint, compute)
     length = longest_line(checkpoint, length)
+    if not is_decoder(checkpoint):
+        return random_sentences(checkpoint, sequences, length, seed)
+    check_room(checkpoint, compute)
     rows = max(1, BATCH_TOKENS // length)
     sampler: Sampler | None = None
     batches = []
@@ -74,12 +78,27 @@ def generated_tokens(
     return Tokens(torch.cat(batches), seed=seed)  # (n, t)
 
 
-def check_generates(checkpoint: Checkpoint, compute: Compute) -> None:
-    """Raise ``ValueError`` for a model that generates no text, or that memory does not hold."""
+def random_sentences(checkpoint: Checkpoint, sequences: int, length: int, seed: int = 0) -> Tokens:
+    """Return sentences of random word pieces, between what the tokenizer puts around any text, padded.
+
+    Each has 6 to 30 pieces, as far as ``length`` tokens allow, each as likely as any other.
+    """
+    tokenizer, allowed = _vocabulary(checkpoint)
+    begins, ends = edges(tokenizer) if tokenizer else ((), ())
+    generator = np.random.default_rng(seed)
+    most = max(1, min(WORDS[1], length - len(begins) - len(ends)))
+    counts = generator.integers(min(WORDS[0], most), most + 1, sequences)
+    words = np.flatnonzero(allowed.numpy())
+    rows = [torch.tensor([*begins, *generator.choice(words, count).tolist(), *ends]) for count in counts]
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+    return Tokens(ids, mask, seed=seed)  # (n, t) both
+
+
+def check_room(checkpoint: Checkpoint, compute: Compute) -> None:
+    """Raise ``ValueError`` where memory does not hold a decoder, so that none is sampled from."""
     if not is_decoder(checkpoint):
-        raise ValueError(
-            f"a {checkpoint.family.name} predicts no next token, so it generates no text: {INSTEAD}"
-        )
+        return
     weights = sum(checkpoint.tensors[name].count for name in checkpoint.layout.slots)
     needed, free = ROOM * compute.products.itemsize * weights, _free(compute)
     if needed > free:
@@ -118,7 +137,14 @@ class Sampler:
     @classmethod
     def of(cls, checkpoint: Checkpoint, compute: Compute) -> Sampler:
         """Return the sampler of a checkpoint."""
-        before, kept, allowed = _beginning(checkpoint)
+        tokenizer, allowed = _vocabulary(checkpoint)
+        before = tuple(separator(tokenizer, len(allowed))) if tokenizer else ()
+        if max((*before, 0)) >= len(allowed):
+            raise ValueError(
+                f"the tokenizer of {str(checkpoint.folder)!r} gives token {max(before)}, but the model has "
+                f"{len(allowed)}"
+            )
+        kept = len(edges(tokenizer)[0]) if tokenizer else 0
         return cls(_whole_model(checkpoint, compute), before, kept, allowed, compute.device)
 
     @torch.inference_mode()
@@ -153,32 +179,21 @@ def drawn(logits: Tensor, allowed: Tensor, uniforms: Tensor) -> Tensor:
     return torch.searchsorted(sums, torch.minimum(uniforms * total, below)[:, None], right=True)[:, 0]
 
 
-def _beginning(checkpoint: Checkpoint) -> tuple[tuple[int, ...], int, Tensor]:
-    """Return the tokens ahead of a text, how many of them a sequence holds, and which tokens (v,) it may.
-
-    Where there is no tokenizer, nothing is ahead and all tokens may be.
-    """
+def _vocabulary(checkpoint: Checkpoint) -> tuple[PreTrainedTokenizerBase | None, Tensor]:
+    """Return the tokenizer, and which tokens (v,) a text may hold; None and all where there is none."""
     vocab = checkpoint.layout.vocab
-    unknown: tuple[tuple[int, ...], int, Tensor] = (), 0, torch.ones(vocab, dtype=torch.bool)
     try:
         tokenizer = stock_tokenizer(checkpoint.folder)
     except ValueError:
-        return unknown
-    begins = edges(tokenizer)[0]
-    before = tuple(separator(tokenizer, vocab))
-    if max((*before, 0)) >= vocab:
-        raise ValueError(
-            f"the tokenizer of {str(checkpoint.folder)!r} gives token {max(before)}, but the model has "
-            f"{vocab}"
-        )
+        return None, torch.ones(vocab, dtype=torch.bool)
     special = {*tokenizer.all_special_ids}
     special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
     usual = [token for token in tokenizer.get_vocab().values() if token < vocab and token not in special]
     if not usual:  # stock software makes a tokenizer of special tokens where there is none
-        return unknown
+        return None, torch.ones(vocab, dtype=torch.bool)
     allowed = torch.zeros(vocab, dtype=torch.bool)
     allowed[usual] = True
-    return before, len(begins), allowed
+    return tokenizer, allowed
 
 
 def _whole_model(checkpoint: Checkpoint, compute: Compute) -> PreTrainedModel:

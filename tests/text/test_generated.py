@@ -44,7 +44,7 @@ def with_start(folder: Path, **tokens: str) -> Path:
     from tokenizers.processors import TemplateProcessing
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_special_tokens(tokens)
+    tokenizer.add_special_tokens(dict(tokens))
     if "bos_token" in tokens:
         word = tokens["bos_token"]
         start = TemplateProcessing(
@@ -155,7 +155,8 @@ def test_a_text_is_no_longer_than_the_model_reads(tmp_path: Path) -> None:
 
 def test_a_child_is_carved_and_built_again_without_a_text(parent: Path, tmp_path: Path) -> None:
     """By its parent's own text: by default, by name, and from its recipe, where nothing else is needed."""
-    for name, more in (("child", {}), ("named", {"text": "generated"})):
+    named: dict[str, Any] = {"text": "generated"}
+    for name, more in (("child", {}), ("named", named)):
         report = package.carve(parent, tmp_path / name, keep_ffn=0.5, **SHORT, **more)
         assert (report.criterion, report.repair) == ("surgeon", "least-squares")
         assert "calibrated on 72 tokens sampled from the parent; a text like" in report.note
@@ -269,6 +270,6 @@ def test_a_model_that_memory_does_not_hold_is_refused(
 def test_predictions_that_are_not_finite_are_refused(parent: Path) -> None:
     sampler = generated.Sampler.of(Checkpoint.open(parent), Compute())
     with torch.no_grad():
-        sampler.model.get_output_embeddings().weight.fill_(float("nan"))
+        sampler.model.get_parameter("lm_head.weight").fill_(float("nan"))
     with pytest.raises(ValueError, match="not finite, so no text is sampled from it: give --text FILE"):
         sampler.sample(torch.zeros(1, 4), generated._Share(lambda *_: None, 0, 4))

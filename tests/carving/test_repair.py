@@ -63,7 +63,7 @@ def literal(
 def targets_of(
     norm: str, role: str, theirs: dict[str, np.ndarray], ours: dict[str, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What a matrix sends in the parent, what is lacking before it in the child, and the weights of tokens."""
+    """A matrix's output in the parent, what is lacking before it in the child, and the weights of tokens."""
     own = theirs[f"{role}_out"]
     if norm == "sandwich":
         return own, 0 * own, 1 / (np.square(own).mean(1) * np.square(theirs["layer_in"]).mean(1))

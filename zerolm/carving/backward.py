@@ -27,7 +27,7 @@ from zerolm.progress import Counted, Progress
 EPSILON: Final = 1e-12
 SAVED: Final = 8
 """How often the sums of a pass are stored."""
-BY_WEIGHTS: Final = "check the parent, or decide by weights alone: leave --text out"
+BY_WEIGHTS: Final = "check the parent, or decide by weights alone: --criterion capacity, without --text"
 LARGE: Final = 1 << 15
 SAMPLED: Final = 8
 """Of a vocabulary of ``LARGE`` tokens or more, one position in ``SAMPLED`` is predicted."""

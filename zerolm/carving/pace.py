@@ -19,6 +19,7 @@ from zerolm.carving.planning.sensitivity import FINAL_TOKENS, LOSS_SEQUENCES, ST
 from zerolm.carving.request import Methods
 from zerolm.networks.blocks import Blocks
 from zerolm.progress import about
+from zerolm.text.defaults import GENERATED
 
 PACED_TOKENS: Final = 256
 PACED_SIZE: Final = 512
@@ -28,6 +29,8 @@ BACK: Final = 4.0
 """A layer there and, computed again, back: in units of the layer there."""
 SOLVED: Final = 3.5
 """Layers there that repairing one takes: the parent's, and parts of the child's around each solve."""
+STEPS: Final = 2.0
+"""Passes there that sampling a token takes: few tokens pass at a time."""
 ROUNDED: Final = 5e6
 """Weights that are rounded a second by one thread, about, over all types."""
 ELIMINATED: Final = 6
@@ -71,6 +74,8 @@ class CarvingWork:
         back = BACK * there + 3 * pace.head
         by_gradients = needs_gradients(methods.criterion)
         parts = {"weighing units": tokens * there + by_gradients * self._elimination(pace, tokens)}
+        if methods.text == GENERATED:
+            parts["sampling a text"] = STEPS * tokens * (there + pace.head)
         if self.narrows or by_gradients:
             parts["what the loss feels"] = min(tokens, FISHER_TOKENS) * back
         if methods.plan == "prices":

@@ -18,8 +18,8 @@ from zerolm.carving.experts.fewer_experts import NEURONS
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
-from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.repair.ridges import Ridges
+from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import MAX_TOKENS, NO_MERGE, REAM, Methods
 from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.carving.width.narrowing import Width
@@ -28,7 +28,7 @@ from zerolm.checkpoints.origin import Origin
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import nearest
-from zerolm.text.defaults import RANDOM
+from zerolm.text.defaults import GENERATED, NO_FILES, RANDOM
 
 RECIPE_FORMAT: Final = "zerolm-recipe"
 RECIPE_VERSION: Final = 6
@@ -112,14 +112,15 @@ class Recipe:
         needed = needed or self.merge != NO_MERGE
         if not needed or tokens is None:
             return Methods(criterion=method.criterion, plan=method.plan)
-        if tokens["text"] is not None and text in (None, RANDOM):
+        without = GENERATED if "generated" in tokens else RANDOM
+        if tokens["text"] is not None and text in NO_FILES:
             raise ValueError(
                 f"the recipe was made with a text of SHA-256 {tokens['text']}: give it by --text FILE"
             )
         return Methods(
             criterion=method.criterion,
             plan=method.plan,
-            text=RANDOM if tokens["text"] is None else text,
+            text=without if tokens["text"] is None else text,
             sequences=tokens["sequences"],
             length=tokens["length"],
             repair=method.repair,
@@ -131,6 +132,11 @@ class Recipe:
         wanted = self.calibration["text"] if self.calibration else None
         if wanted is not None and sha256 != wanted:
             raise ValueError(f"the text has SHA-256 {sha256}, but the recipe was made with {wanted}")
+
+    def other_tokens(self, digest: str) -> str:
+        """Return in words that the parent generates other tokens here; empty where they are the same."""
+        wanted = (self.calibration or {}).get("generated", digest)
+        return "" if digest == wanted else "the parent generates another text here than for the recipe"
 
     def difference(self, sha256: Mapping[str, str], versions: Mapping[str, str]) -> str:
         """Return in what the files written now differ from those of the recipe; empty where in none."""
@@ -419,9 +425,10 @@ def _calibration(calibration: Any) -> Mapping[str, Any] | None:
     if calibration is None:
         return None
     fields = {"text": (str, type(None)), "seed": (int, type(None)), "sequences": (int,), "length": (int,)}
-    sound = isinstance(calibration, dict) and set(calibration) == set(fields)
+    sound = isinstance(calibration, dict) and set(calibration) - {"generated"} == set(fields)
     if not sound or not all(isinstance(calibration[name], kinds) for name, kinds in fields.items()):
         raise ValueError(f"its calibration must hold {', '.join(fields)}")
+    _text("calibration", calibration.get("generated", ""))
     sequences, length = calibration["sequences"], calibration["length"]
     if not (sequences >= 1 and length >= 2 and sequences * length <= MAX_TOKENS):
         raise ValueError(f"its calibration has {sequences} sequences of {length} tokens")

@@ -29,7 +29,6 @@ from zerolm.carving.planning.prices import PRICE_TOKENS, bent, priced_losses
 from zerolm.carving.planning.sensitivity import (
     FINAL_TOKENS,
     LOSS_BATCH,
-    LOSS_SEQUENCES,
     STREAM_SHARES,
     Loss,
     LossTable,
@@ -62,8 +61,10 @@ from zerolm.networks.pooling import TokenPooling
 from zerolm.networks.threads import use_idle_processors
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
-from zerolm.text.calibration import tokens_of
-from zerolm.text.tokens import DividedTokens, Tokens
+from zerolm.text.calibration import longest_line, tokens_of
+from zerolm.text.defaults import GENERATED
+from zerolm.text.generated import generated_tokens
+from zerolm.text.tokens import DividedTokens, Tokens, random_tokens
 
 BASIS: Final = ("vectors", "energy", "last", "gain")
 TYPED_TOKENS: Final = 4 * FINAL_TOKENS
@@ -97,9 +98,19 @@ class Session:
 
     @cached_property
     def tokens(self) -> Tokens:
-        """The calibration tokens of the methods' text."""
+        """The calibration tokens of the methods' text, or those that the parent generates."""
         methods = self.methods
         assert methods.text is not None
+        if methods.text == GENERATED:
+            return generated_tokens(
+                self.checkpoint,
+                methods.sequences,
+                methods.length,
+                seed=methods.seed,
+                compute=self.compute,
+                cache=ArrayCache.of("generated text", *self._parent_as_run, methods.length, methods.seed),
+                progress=self.progress,
+            )
         self.progress("tokenizing")
         return tokens_of(
             self.checkpoint,
@@ -125,6 +136,7 @@ class Session:
             "seed": self.tokens.seed,
             "sequences": methods.sequences,
             "length": methods.length,
+            **({"generated": self.tokens.digest()} if methods.text == GENERATED else {}),
         }
 
     @cached_property
@@ -137,8 +149,17 @@ class Session:
     def pace(self) -> Pace:
         """How long the parent takes here, a token."""
         self.progress("taking the time of a layer")
-        sequences = max(1, PACED_TOKENS // self.tokens.ids.shape[1])
-        return measured_pace(Blocks(self.model, self.tokens.spread(sequences).batches(sequences)))
+        tokens = self._paced
+        sequences = max(1, PACED_TOKENS // tokens.ids.shape[1])
+        return measured_pace(Blocks(self.model, tokens.spread(sequences).batches(sequences)))
+
+    @property
+    def _paced(self) -> Tokens:
+        """The tokens that a layer is timed on: random ones where the text has to be sampled first."""
+        if self.methods.text != GENERATED:
+            return self.tokens
+        length = longest_line(self.checkpoint, self.methods.length)
+        return random_tokens(self.checkpoint.layout.vocab, PACED_TOKENS, length)
 
     @cached_property
     def pooling(self) -> TokenPooling:
@@ -147,15 +168,20 @@ class Session:
 
     @cached_property
     def _measured_on(self) -> tuple[object, ...]:
-        """The parent, how its family is read, the tokens, and how networks run: all measured depends on them.
+        """The parent as it runs, and the tokens: all measured depends on them.
 
         The digest of the tokens stands for the text, its tokenizer, sequences, length and seed.
         """
+        return *self._parent_as_run, self.tokens.digest()
+
+    @cached_property
+    def _parent_as_run(self) -> tuple[object, ...]:
+        """The parent, how its family is read, and how networks run."""
         parent = self.checkpoint
         config = repr(sorted(parent.config.items()))
         versions = CACHE_FORMAT, zerolm.__version__
         running = sorted(self.compute.to_json().items())
-        return *versions, running, self.fingerprint, config, repr(parent.family), self.tokens.digest()
+        return *versions, running, self.fingerprint, config, repr(parent.family)
 
     def cache(self, kind: str, *options: object) -> ArrayCache:
         """Return the cache of a part that depends on nothing else but these options of its own."""

@@ -66,7 +66,8 @@ class Command:
 
 def carving_commands(sequences: int, length: int) -> list[Command]:
     """Return the carvings that are foretold: by weights, and by so many sequences and four times as many."""
-    commands = [Command("--keep-ffn .75", NARROWER, methods_of(NARROWER, MethodRequest()))]
+    by_weights = methods_of(NARROWER, MethodRequest("capacity"))
+    commands = [Command("--keep-ffn .75 --criterion capacity", NARROWER, by_weights)]
     for plan in BY_LOSS:
         for count in (sequences, 4 * sequences):
             methods = methods_of(SMALLER, MethodRequest(None, plan, RANDOM, sequences=count, length=length))

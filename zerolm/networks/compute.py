@@ -225,7 +225,7 @@ def devices() -> list[str]:
 
 
 def is_fast_in_bfloat16(device: torch.device) -> bool:
-    """Return whether products in bfloat16 take less time than in float32: a processor has to have units for it."""
+    """Return whether a device has units for products in bfloat16, which then take less time."""
     if device.type == "cuda":
         return multiplies_bfloat16(device)
     return device.type == "cpu" and any(

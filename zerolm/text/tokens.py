@@ -17,7 +17,6 @@ from zerolm.text.documents import Text
 from zerolm.text.encoding import edges, encoded_line, running_ids
 from zerolm.text.sequences import cut, spread_evenly
 
-
 LEAST_SEQUENCES: Final = 3
 """Fewer cannot be divided into a part for fitting and two held-out ones."""
 HELD_SHARE: Final = 8

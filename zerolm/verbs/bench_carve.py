@@ -210,10 +210,10 @@ class CarvingTimes(Report):
             f"{self.shape}, on {self.machine.words}.",
             f"A carving on {show_amount(first.tokens)} tokens takes about {show_seconds(first.seconds)}; on "
             f"{show_amount(most.tokens)} tokens, cuts measured one by one, {show_seconds(most.seconds)}.",
-            "Without a text, weights alone decide: "
+            "By weights alone, for research: "
             f"{show_seconds(self.commands[0].seconds)}, of which files are the most.",
             f"{self._outcome(self.carved).capitalize()}." if self.carved else FORETOLD,
-            ("What it takes", "Without a text", "How far to trust it"),
+            ("What it takes", "By weights alone", "How far to trust it"),
         )
 
     def sheets(self) -> list[Sheet]:

@@ -16,7 +16,7 @@ from zerolm.settings.request import PLACED, Request, part, setting, settings_of,
 from zerolm.show.charts import Axis, Bar, Bars, LayerSizes, Strips, from_zero
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, sentence, show_cost, span
-from zerolm.text.defaults import RANDOM
+from zerolm.text.defaults import GENERATED, RANDOM
 from zerolm.verbs import shared
 from zerolm.verbs.carve_experts import ChildExperts
 from zerolm.verbs.carve_types import ChildTypes, EqualBytesRow, TypeRow
@@ -48,13 +48,17 @@ class CarveSettings(Request):
 
     ``parent`` is a folder or a model of the hub; without ``out`` the child is only planned. Budgets are
     amounts or shares of the parent's (``max_params="0.8x"``), ``keep_ffn`` and the like shares of widths.
-    ``text`` is a file, or ``random``. A run that was killed goes on when it is started again. Raises
-    ``ValueError``, in one line, for what cannot be done; nothing is written then.
+    ``text`` is a file, ``generated`` (sampled from the parent; default) or ``random``. A run that was killed
+    goes on when it is started again. Raises ``ValueError``, in one line, for what cannot be done; nothing is
+    written then.
     """
 
     name: ClassVar[str] = "carve"
     examples = (
-        ("zerolm carve PARENT --max-params 0.8x", "only the plan: what stays, and what it costs"),
+        (
+            "zerolm carve PARENT --max-params 0.8x",
+            "only the plan, by a text that the parent generates: what stays, what it costs and loses",
+        ),
         (
             "zerolm carve PARENT --max-params 0.8x --text TEXT --out child",
             "by what units do on a text, repaired, written, reopened and compared",
@@ -114,7 +118,7 @@ class CarveSettings(Request):
 
         place = Destination(None if self.out is None else Path(self.out), self.format, self.force, finish)
         running: dict[str, Any] = {"costs": self._costs(), "compute": self.compute, "progress": progress}
-        with needing_torch("writing a child, and tokens, run networks"):
+        with needing_torch("writing a child, and tokens (all but --criterion capacity), run networks"):
             if self.recipe is None:
                 carved = carving.carve(self.parent, self.size, self._methods(), place, **running)
             else:
@@ -181,12 +185,14 @@ class CarveSettings(Request):
             raise ValueError("--for is the time of a carving: heal the child afterwards, zerolm heal --for")
         if self.recipe:
             raise ValueError("--heal trains and writes: a recipe cannot stand beside it")
-        if self.methods.text == RANDOM:
-            raise ValueError("--heal trains and writes: random tokens teach nothing")
+        if self.methods.text in (RANDOM, GENERATED):
+            raise ValueError(f"--heal trains on a file: give --text FILE, not {self.methods.text}")
         return self.methods.text, self.out
 
     def _report(self, document: dict[str, Any]) -> CarvingReport:
-        return replace(CarvingReport.from_json(document), run=run_of(self))
+        is_open = self.methods.text is None and self.recipe is None
+        used = {"text": self._methods().text} if is_open else {}
+        return replace(CarvingReport.from_json(document), run=run_of(self, **used))
 
     def _report_of_both(self, outcome: CarvedAndHealed) -> CarvingReport:
         healed = outcome.healed.to_json()
@@ -437,7 +443,7 @@ class CarvingReport(Report):
         text, field, like = (self.run.configuration.get(name) for name in ("text", "text_field", "like"))
         by_loss = self.stream is not None and self.stream.basis == "loss"
         merges = self.experts is not None and self.experts.merge != "none"
-        if by_loss or merges or (self.repair != "none" and (text or self.losses)):
+        if text != GENERATED and (by_loss or merges or (self.repair != "none" and (text or self.losses))):
             line += f" --text {shlex.quote(str(text)) if text else 'FILE'}"
             line += f" --text-field {shlex.quote(field)}" if field else ""
         return line + (f" --like {like}" if like else "")

@@ -24,7 +24,6 @@ from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
-
 TINY: Final = 1e-12
 
 

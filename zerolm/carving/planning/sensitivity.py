@@ -19,8 +19,8 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.backward import LARGE
+from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
 from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of, enter, finish
 from zerolm.carving.width.narrowing import Basis, Width

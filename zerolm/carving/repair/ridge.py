@@ -7,8 +7,8 @@ With inputs x_i (k,), weights w_i, targets in two parts a_i and b_i (d,), and W0
       = (sum w a x^T - W0 sum w x x^T) (sum w x x^T + alpha I)^-1,
     B = argmin sum_i w_i ||b_i - B x_i||^2 + beta ||B||_F^2.
 
-a is what the matrix sends in the parent, b what the layers before have lost. Of b inputs explain far less than
-of a, so it needs a stronger ridge: with one for both, noise is fitted in each layer to what the others lost. A
+a is the output of the matrix in the parent, b what the layers before have lost. Inputs explain far less of b
+than of a, so b needs a stronger ridge: with one for both, each layer fits noise to what the others lost. A
 bias is the column of an input that is always one, with no ridge on it: that is the same as centring inputs
 and targets. alpha and beta are shares of the mean diagonal of sum w x x^T, centred where there is a bias. All
 that is needed are the sums: the loss on held-out tokens is a quadratic form in theirs.
@@ -63,7 +63,7 @@ class SecondMoments:
         return self.sums.centred_squares if self.bias else self.sums.squares
 
     def missing(self, start: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sums of x e^T (k, d) of what columns (k, d) miss of the first part, and of the second."""
+        """Return the sums of x e^T (k, d), e what columns (k, d) miss of the first part, and of the second."""
         crossed = self.sums.centred_crossed if self.bias else self.sums.crossed
         return crossed[:, : self.outputs] - self.inputs @ start, crossed[:, self.outputs :]
 

@@ -99,7 +99,7 @@ def test_each_matrix_solves_its_literal_problem(name: str) -> None:
             wanted = own_part + lost_part
             new = {(kept.layer, role): arrays[kept.layer, role]}
             columns = arrays[kept.layer, role] if name == "gpt2" else arrays[kept.layer, role].T
-            np.testing.assert_allclose(columns, wanted, atol=1e-4 * np.abs(wanted).max())
+            np.testing.assert_allclose(columns, wanted, atol=1e-3 * np.abs(wanted).max())
             if offset is not None:
                 shift = weights @ (own + lacking - x @ wanted) / weights.sum()
                 near = 1e-3 * max(np.abs(shift).max(), np.abs(own).max())

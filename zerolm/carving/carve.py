@@ -99,6 +99,10 @@ def carve(
         SIZE_SPACES[size.space].choices(checkpoint)
     limits = budgets_of(size.budgets, _whole_costs(checkpoint, costs, size.space))
     limits = size.weights.limits(limits, costs_of(checkpoint, costs)["params"])
+    if methods.sequences is None and methods.text is not None:
+        from zerolm.carving.amount import usual_sequences
+
+        methods = replace(methods, sequences=usual_sequences(checkpoint, methods))
     methods.check()
     compute.check()
     place = replace(destination, form=destination.form or "hf")
@@ -679,7 +683,7 @@ def _cuttable(checkpoint: Checkpoint) -> list[str]:
 
 def _time_note(methods: Methods) -> str:
     """Return how its time was kept, in words; empty where it was not limited."""
-    return f"{methods.sequences} sequences, to last about {about(methods.for_)}" if methods.for_ else ""
+    return f"{methods.count} sequences, to last about {about(methods.for_)}" if methods.for_ else ""
 
 
 def _width_of(cut: Cut) -> str:

@@ -102,7 +102,7 @@ class CarvingWork:
 
     def total(self, pace: Pace, sequences: int | None = None) -> float:
         """Return the seconds of all of it, with so many sequences, else with those of its methods."""
-        return sum(self.seconds(pace, sequences or self.methods.sequences).values())
+        return sum(self.seconds(pace, sequences or self.methods.count).values())
 
     def _elimination(self, pace: Pace, tokens: int) -> float:
         """Return the seconds of second moments, and of taking units away one by one."""
@@ -155,7 +155,7 @@ def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu
 
 def fitting(work: CarvingWork, pace: Pace, limit: float) -> int:
     """Return how many sequences a carving of so many seconds reads; ``ValueError`` where not even one."""
-    sequences = work.methods.sequences
+    sequences = work.methods.count
     while work.total(pace, sequences) > limit:
         if sequences == 1:
             least = about(work.total(pace, 1))
@@ -169,7 +169,7 @@ def announcement(work: CarvingWork, pace: Pace) -> str:
     total = work.total(pace)
     if total < LONG:
         return ""
-    parts = work.seconds(pace, work.methods.sequences)
+    parts = work.seconds(pace, work.methods.count)
     named = sorted(parts.items(), key=lambda part: -part[1])[:3]
     most = ", ".join(f"{about(seconds)} {name}" for name, seconds in named)
     return f"about {about(total)}: {most}{_cheaper(work, pace, total)}"
@@ -177,7 +177,7 @@ def announcement(work: CarvingWork, pace: Pace) -> str:
 
 def _cheaper(work: CarvingWork, pace: Pace, total: float) -> str:
     """Return what would take less, in words; empty where nothing does."""
-    fewer = max(1, work.methods.sequences // 4)
+    fewer = max(1, work.methods.count // 4)
     others: Mapping[str, CarvingWork] = {
         f"--sequences {fewer}": replace(work, methods=replace(work.methods, sequences=fewer)),
         "--plan prices": replace(work, methods=replace(work.methods, plan="prices")),

@@ -31,6 +31,8 @@ USED: Final = "used"
 AUTO: Final = "auto"
 RANDOM: Final = defaults.RANDOM
 GENERATED: Final = defaults.GENERATED
+LEAST_SEQUENCES: Final = 3
+"""One to fit and two held-out ones."""
 MAX_TOKENS: Final = 1 << 26
 """Calibration tokens, of whose hidden states three are in memory."""
 Limits: Any = budgets(["max"], "amount", shares=", or 0.8x of the parent's")
@@ -356,7 +358,13 @@ class MethodRequest:
         metavar="FILE|generated|random",
     )
     text_field: str | None = defaults.text_field()
-    sequences: int = defaults.sequences()
+    sequences: int | None = setting(
+        "integer",
+        None,
+        "sequences taken from the text; by default as many as the widest output matrix needs",
+        low=LEAST_SEQUENCES,
+        high=1 << 26,
+    )
     length: int = defaults.length()
     repair: str | None = setting(
         "text",
@@ -391,15 +399,22 @@ class Methods(MethodRequest):
     plan: str = "weights"
     repair: str = "none"
 
+    @property
+    def count(self) -> int:
+        """Return the number of sequences: that which is named, or the usual one."""
+        return self.sequences or defaults.SEQUENCES
+
     def check(self) -> None:
         """Raise ``ValueError`` for what is not known, or does not go together."""
         from zerolm.carving.importance.criteria import needs_tokens
         from zerolm.carving.repair.rules import REPAIRS
 
-        if not (self.sequences >= 1 and self.length >= 2 and self.sequences * self.length <= MAX_TOKENS):
+        if not (
+            self.count >= LEAST_SEQUENCES and 2 <= self.length and self.count * self.length <= MAX_TOKENS
+        ):
             raise ValueError(
-                f"{self.sequences} sequences of {self.length} tokens cannot be: at least one of two tokens, "
-                f"at most {MAX_TOKENS} tokens in all"
+                f"{self.count} sequences of {self.length} tokens cannot be: at least {LEAST_SEQUENCES}, one to "
+                f"fit and two held out, of two tokens; at most {MAX_TOKENS} tokens in all"
             )
         if domains_of(self.text):
             raise ValueError(

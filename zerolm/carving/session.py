@@ -104,7 +104,7 @@ class Session:
         if methods.text == GENERATED:
             return generated_tokens(
                 self.checkpoint,
-                methods.sequences,
+                methods.count,
                 methods.length,
                 seed=methods.seed,
                 compute=self.compute,
@@ -115,7 +115,7 @@ class Session:
         return tokens_of(
             self.checkpoint,
             methods.text,
-            sequences=methods.sequences,
+            sequences=methods.count,
             length=methods.length,
             seed=methods.seed,
         )
@@ -134,7 +134,7 @@ class Session:
         return {
             "text": self.tokens.text,
             "seed": self.tokens.seed,
-            "sequences": methods.sequences,
+            "sequences": methods.count,
             "length": methods.length,
             **({"generated": self.tokens.digest()} if methods.text == GENERATED else {}),
         }

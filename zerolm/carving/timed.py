@@ -78,7 +78,7 @@ def carving_commands(sequences: int, length: int) -> list[Command]:
 def words_of(methods: Methods) -> str:
     """Return the words of a carving by a text."""
     plan = "" if methods.plan == "prices" else f" --plan {methods.plan}"
-    return f"--max-params .8x --text TEXT --sequences {methods.sequences} --length {methods.length}{plan}"
+    return f"--max-params .8x --text TEXT --sequences {methods.count} --length {methods.length}{plan}"
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def foretold(checkpoint: Checkpoint, command: Command, pace: Pace, files: FilePa
         return {OTHERS: seconds}
     seconds += PLANNED * files.planned
     work = CarvingWork(parent, methods, narrows, FINALISTS, True)
-    return {OTHERS: seconds} | work.seconds(pace, methods.sequences)
+    return {OTHERS: seconds} | work.seconds(pace, methods.count)
 
 
 class PartClock:

@@ -17,8 +17,7 @@ from zerolm.text.documents import Text
 from zerolm.text.encoding import edges, encoded_line, running_ids
 from zerolm.text.sequences import cut, spread_evenly
 
-LEAST_SEQUENCES: Final = 3
-"""Fewer cannot be divided into a part for fitting and two held-out ones."""
+LEAST_DIVIDED: Final = 3
 HELD_SHARE: Final = 8
 HELD_TOKENS: Final = 1 << 13
 """Each of two held-out sets has one sequence in ``HELD_SHARE``, at most about ``HELD_TOKENS`` tokens."""
@@ -85,10 +84,13 @@ class Tokens:
     def divided(self) -> DividedTokens:
         """Return the sequences divided into those for fitting and two held-out sets, evenly from all.
 
-        Of fewer than three sequences all sets are the same one.
+        ``ValueError`` for fewer than three sequences.
         """
-        if len(self) < LEAST_SEQUENCES:
-            return DividedTokens(self, self, self)
+        if len(self) < LEAST_DIVIDED:
+            raise ValueError(
+                f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens, and {LEAST_DIVIDED} are "
+                "the least: one to fit and two held out; give more text, or a smaller --length"
+            )
         each = min(max(1, len(self) // HELD_SHARE), max(1, HELD_TOKENS * len(self) // self.count))
         held = [(2 * place + 1) * len(self) // (4 * each) for place in range(2 * each)]
         fitted = sorted(set(range(len(self))) - set(held))

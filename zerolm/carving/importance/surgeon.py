@@ -51,7 +51,9 @@ class Surgeon:
         self.units = {"o": sizes.kv_heads, "down": sizes.ffn}
         self.modules, self.roots = layer.writers, roots
         self.moments = {
-            role: Moments(matrix(module).shape[1], device=matrix(module).device)
+            role: Moments(
+                matrix(module).shape[1], centred=bias(module) is not None, device=matrix(module).device
+            )
             for role, module in self.modules.items()
         }
 
@@ -64,7 +66,7 @@ class Surgeon:
 
     def _worth(self, role: str) -> Floats:
         module, sums = self.modules[role], self.moments[role]
-        moments = (sums.squares if bias(module) is None else sums.centred_squares) / sums.total
+        moments = sums.squares / sums.total
         root = torch.from_numpy(self.roots[role]).to(moments)
         ridge = max(RIDGE, len(moments) / (FEW * sums.count))
         return elimination(moments, root.T @ matrix(module).to(moments), self.units[role], ridge).worth()

@@ -41,16 +41,13 @@ class SecondMoments:
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool, device: torch.device | None = None) -> None:
         self.bias, self.outputs = bias, outputs
-        self.sums = Moments(inputs, 2 * outputs, device=device)
-        self.squared = 0.0
+        self.sums = Moments(inputs, 2 * outputs, centred=bias, device=device)
 
     def add(self, x: Tensor, own: Tensor, lost: Tensor | None = None, weights: Tensor | None = None) -> None:
         """Add tokens: inputs (n, k), targets (n, d) in one part or two, weights (n,)."""
         own = own.float()
         lost = torch.zeros_like(own) if lost is None else lost.float()
         self.sums.add(x, torch.cat([own, lost], 1), weights)
-        squares = (own + lost).square().sum(1, dtype=torch.float64)
-        self.squared += float(squares.sum() if weights is None else squares @ weights.double())
 
     @property
     def count(self) -> int:
@@ -60,11 +57,11 @@ class SecondMoments:
     @property
     def inputs(self) -> Tensor:
         """The sum of x x^T, centred where there is a bias, (k, k)."""
-        return self.sums.centred_squares if self.bias else self.sums.squares
+        return self.sums.squares
 
     def missing(self, start: Tensor) -> tuple[Tensor, Tensor]:
         """Return the sums of x e^T (k, d), e what columns (k, d) miss of the first part, and of the second."""
-        crossed = self.sums.centred_crossed if self.bias else self.sums.crossed
+        crossed = self.sums.crossed
         return crossed[:, : self.outputs] - self.inputs @ start, crossed[:, self.outputs :]
 
     def offset(self, columns: Tensor) -> Tensor:

@@ -225,7 +225,8 @@ class Walk:
     ) -> None:
         """Add the inputs (b, t, k) and targets (b, t, d) of a batch to a fit."""
         weights = self.blocks.tokens(index).float() if weights is None else weights
-        fit.add(x, own, lost, weights, is_held=index >= self.fitted)
+        with self.blocks.compute.wide():  # rounding is noise beside that of the tokens
+            fit.add(x, own, lost, weights, is_held=index >= self.fitted)
 
     def _before_ffn(self, layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
         """Return the residual that the FFN's output is added to, (b, t, d), as that is scaled.

@@ -1,0 +1,37 @@
+"""How much of a text calibration reads where nothing is said: by what is solved with it."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from zerolm.carving.kept_units import dimensions
+from zerolm.carving.request import Methods
+from zerolm.checkpoints import Checkpoint
+from zerolm.settings.domains import domains_of
+from zerolm.text.calibration import longest_line, tokens_of
+from zerolm.text.defaults import GENERATED, RANDOM
+
+PER_INPUT: Final = 8
+"""Tokens for each input of the widest output matrix: least squares fits noise where they are fewer."""
+LEAST_TOKENS: Final = 1 << 16
+MOST_TOKENS: Final = 1 << 18
+COUNTED: Final = 256
+"""Lines whose tokens are counted to know how many a line of a text has."""
+
+
+def tokens_wanted(checkpoint: Checkpoint) -> int:
+    """Return the calibration tokens that suit the widest output matrix of a parent."""
+    parent = dimensions(checkpoint)
+    inputs = max(parent.ffn, parent.heads * parent.head_size)
+    return min(MOST_TOKENS, max(LEAST_TOKENS, PER_INPUT * inputs))
+
+
+def usual_sequences(checkpoint: Checkpoint, methods: Methods) -> int:
+    """Return how many sequences of a text hold ``tokens_wanted``: an encoder's are lines of any length."""
+    length = longest_line(checkpoint, methods.length)
+    text = methods.text
+    if checkpoint.family.task != "next" and text not in (None, RANDOM, GENERATED) and not domains_of(text):
+        few = tokens_of(checkpoint, str(text), sequences=COUNTED, length=methods.length)
+        length = max(1, few.count // len(few))
+    return math.ceil(tokens_wanted(checkpoint) / length)

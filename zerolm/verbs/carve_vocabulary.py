@@ -38,7 +38,7 @@ class ChildVocabulary:
 
     ``saves`` are the parameters less with these alone. The text has ``tokens``, and ``grows`` by some.
     ``sizes`` were compared within budgets. ``losses`` are of the ``parent`` and with fewer tokens, in bits a
-    byte of the text; of an encoder 1 - cosine.
+    byte of a part of the text that is ``held_out`` of their choice; of an encoder 1 - cosine.
     """
 
     parent: int
@@ -49,6 +49,7 @@ class ChildVocabulary:
     grows: int = 0
     sizes: list[VocabularyRow] = field(default_factory=list)
     losses: dict[str, float] = field(default_factory=dict)
+    held_out: bool = False
     proof: StringsProof | None = None
 
     def line(self) -> str:
@@ -71,7 +72,9 @@ class ChildVocabulary:
             return ""
         before, after = self.losses["parent"], self.losses["child"]
         unit = "bits a byte" if before else "1 - cosine"
-        return f"; {before:.4g} becomes {after:.4g} {unit}"
+        where = "on held-out text" if self.held_out else "on the text itself, too short to hold any out"
+        share = f" ({after / before - 1:+.1%})" if before else ""
+        return f"; {before:.4g} becomes {after:.4g} {unit}{share} {where}"
 
     def _proven(self) -> str:
         if self.proof is None:

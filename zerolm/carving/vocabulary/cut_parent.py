@@ -2,33 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from zerolm.architecture import Ints
+from zerolm.architecture import Floats, Ints
 from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.request import AUTO, USED, Methods, SizeRequest, VocabularyRequest
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
-from zerolm.carving.vocabulary.counted_text import token_counts_of
+from zerolm.carving.vocabulary.counted_text import CountedText, token_counts_of
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.kept_tokens import TokenUse, listed
-from zerolm.carving.vocabulary.planned_size import best_size, tried_sizes
+from zerolm.carving.vocabulary.planned_size import Beside, best_size, tried_sizes
 from zerolm.carving.vocabulary.same_strings import proven
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
-from zerolm.networks.opener import mapped_model
+from zerolm.networks.opener import is_decoder, mapped_model
 from zerolm.progress import Progress
 from zerolm.settings.units import parse_amount, parse_share
 
 MAX_LIST: Final = 64 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class TextUse:
+    """The tokens that a text uses: all of it, and its ``fitted`` part, beside which the rest is held out."""
+
+    whole: TokenUse
+    fitted: TokenUse
+    text: CountedText
+
+    def predicted(self, likely: Floats) -> TextUse:
+        """Return the same use, where tokens rank by what the parent predicts, too."""
+        whole, fitted = (replace(part, likely=likely) for part in (self.whole, self.fitted))
+        return TextUse(whole, fitted, self.text)
+
+    @property
+    def is_held_out(self) -> bool:
+        """Whether the text is long enough that some of it is held out."""
+        return bool(self.text.held_pieces)
+
+    def chosen(self, size: int, *, used: bool = False, whole: bool = True) -> Ints:
+        """Return the ids of so many rows, those chosen by all of the text or by its fitted part alone.
+
+        ``used``: all that the text needs stays, and no fewer than that.
+        """
+        use = self.whole if whole else self.fitted
+        if used:
+            use = use.without_unused()
+            size = size if whole else use.least
+        return use.kept(size)
 
 
 def use_of(
@@ -38,13 +67,24 @@ def use_of(
 
     Those of a file with a list stay. ``ValueError`` for a tokenizer that cannot be cut.
     """
+    return text_use_of(checkpoint, text, tokens, progress=progress).whole
+
+
+def text_use_of(
+    checkpoint: Checkpoint, text: str | None, tokens: str | None = None, *, progress: Progress
+) -> TextUse:
+    """Return how often the tokens of a checkpoint are met in a text, and in a part of it."""
     files = TokenizerFiles(checkpoint)
     table, rows = files.table, checkpoint.layout.vocab
     wanted = set(files.named)
     if tokens is not None:
         wanted |= set(listed(table, read_list(Path(tokens))).tolist())
-    counts = np.zeros(rows, np.int64) if text is None else token_counts_of(files, text, progress)
-    return TokenUse(table, counts, frozenset(wanted))
+    nothing = np.zeros(rows, np.int64)
+    counted = (
+        CountedText(nothing, nothing, (), ()) if text is None else token_counts_of(files, text, progress)
+    )
+    whole, fitted = (TokenUse(table, each, frozenset(wanted)) for each in (counted.whole, counted.fitted))
+    return TextUse(whole, fitted, counted)
 
 
 def suggested(parent: ParentModel, text: str | None, costs: CostModel, progress: Progress) -> ParentModel:
@@ -62,30 +102,37 @@ def chosen(
     size: SizeRequest,
     methods: Methods,
     costs: CostModel,
-    beside: Callable[[int], tuple[int, float]],
+    beside: Beside,
     progress: Progress,
 ) -> tuple[ParentModel, Ints]:
     """Return the parent with what is to be said of its tokens, and those that a request keeps.
 
-    ``beside`` gives the parameters of the best child within the budgets with so many tokens, and what it
-    loses by other cuts.
+    ``beside`` tells of the best child within the budgets with so many tokens. Losses are measured on the part
+    of the text that is held out, with tokens chosen by the rest; the child's are chosen by all of it.
     """
     checkpoint, request = parent.checkpoint, size.vocabulary
-    use = use_of(checkpoint, methods.text, request.tokens, progress=progress)
+    use = text_use_of(checkpoint, methods.text, request.tokens, progress=progress)
     more: dict[str, Any] = {}
     losses = None
     if methods.text is not None:
-        losses = TokenLosses.on(checkpoint, mapped_model(checkpoint), methods.text, methods.length)
+        model, pieces = mapped_model(checkpoint), use.text.held_pieces or use.text.fitted_pieces
+        losses = TokenLosses.of_pieces(checkpoint, model, pieces, methods.length)
+        if request.size != USED and is_decoder(checkpoint):
+            progress("finding the tokens that the parent predicts")
+            predicted = TokenLosses.of_pieces(checkpoint, model, use.text.fitted_pieces, methods.length)
+            use = use.predicted(predicted.likely())
     if request.size == AUTO and losses is not None:
         tried = tried_sizes(use, losses, beside, size.multiple_of or 1, progress)
         rows, more = best_size(tried), {"sizes": [one.to_json() for one in tried]}
     else:
-        rows = size_of(request, use, size.multiple_of)
-    kept = use.kept(rows)
-    if losses is not None and rows < use.used:
+        rows = size_of(request, use.whole, size.multiple_of)
+    is_used = request.size == USED
+    kept = use.chosen(rows, used=is_used)
+    if losses is not None and len(kept) < checkpoint.layout.vocab:
         progress("measuring what fewer tokens lose")
-        more |= {"losses": {"parent": losses.loss(None), "child": losses.loss(kept)}}
-    return replace(parent, vocabulary=described(checkpoint, use, rows, costs) | more), kept
+        of_child = losses.loss(use.chosen(rows, used=is_used, whole=False))
+        more |= {"losses": {"parent": losses.loss(None), "child": of_child}, "held_out": use.is_held_out}
+    return replace(parent, vocabulary=described(checkpoint, use.whole, rows, costs) | more), kept
 
 
 def cut_parent(

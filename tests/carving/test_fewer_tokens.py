@@ -30,8 +30,8 @@ from zerolm.carving.request import (
 )
 from zerolm.carving.vocabulary import byte_losses, planned_size
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
-from zerolm.carving.vocabulary.cut_parent import text_use_of, use_of
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
+from zerolm.carving.vocabulary.text_use import text_use_of, use_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import mapped_model, open_model, stock_tokenizer
 from zerolm.progress import silent

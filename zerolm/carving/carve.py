@@ -201,7 +201,7 @@ def _with_vocabulary(
     from zerolm.carving.vocabulary.cut_parent import chosen, cut_parent, suggested
 
     whole = Carving(parent, size, methods, destination, costs, compute, progress, None)
-    is_usual = size.vocabulary.is_usual and bool(size.budgets) and not whole.tokens_stay
+    is_usual = size.vocabulary.is_usual and bool(size.budgets) and not whole.usual_tokens_stay
     if not size.vocabulary.cuts and not is_usual:
         return suggested(parent, methods.text, costs, progress)
     ledger_of(parent.checkpoint, progress=progress)  # refuses weights that are not finite
@@ -430,6 +430,14 @@ class Carving:
             return f"--plan {self.methods.plan}"
         return "a quantised parent" if _quantised(self.checkpoint) else ""
 
+    @property
+    def usual_tokens_stay(self) -> str:
+        """Return why all tokens stay within the budgets where nothing is given of them; empty if they do not.
+
+        Time that is limited is not spent on passes that weigh tokens.
+        """
+        return self.tokens_stay or ("--for" if self.methods.for_ is not None else "")
+
     def beside(self) -> Beside:
         """Return the best child within the budgets as a function of its tokens.
 
@@ -479,7 +487,7 @@ class Carving:
     def _tokens_note(self) -> str:
         """Return how tokens could leave, too, where they are not among the units of the budgets."""
         vocabulary, fewer = self.parent.vocabulary or {}, self.checkpoint.fewer
-        saves, reason = vocabulary.get("saves") or 0, self.tokens_stay
+        saves, reason = vocabulary.get("saves") or 0, self.usual_tokens_stay
         if not (reason and self.size.budgets and self.size.vocabulary.is_usual and fewer is None):
             return ""
         if saves < WORTHWHILE * self.costs_of()["params"]:

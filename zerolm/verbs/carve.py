@@ -212,7 +212,7 @@ class LayerSize:
 
 @dataclass(frozen=True)
 class UnitRow:
-    """What a kind of units gave up: their number ``before`` and ``after``, and the parameters that left."""
+    """The units of a kind ``before`` and ``after`` the cut, and the parameters that they gave up."""
 
     unit: str
     before: int

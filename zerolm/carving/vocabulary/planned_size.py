@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
+from zerolm.carving.vocabulary.text_use import TextUse
 from zerolm.networks.opener import is_decoder
 from zerolm.progress import Progress
-
-if TYPE_CHECKING:
-    from zerolm.carving.vocabulary.cut_parent import TextUse
 
 SHARES: Final = (3.0, 2.0, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """The shares of the used tokens that are tried, in addition to all tokens of the parent."""

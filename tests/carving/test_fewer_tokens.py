@@ -216,6 +216,9 @@ def test_a_tenth_of_a_text_is_held_out(parent: Path, tmp_path: Path) -> None:
     assert (use.text.held == np.bincount(ids, minlength=ROWS)).all()
     assert 0.05 < use.text.held.sum() / use.whole.counts.sum() < 0.2
     assert use.fitted.counts.sum() < use.whole.counts.sum()
+    curve = use.curve([ROWS, use.whole.used, use.whole.least])
+    assert curve == sorted(curve)
+    assert curve[0] == 0 < curve[-1]
 
 
 def test_likely_tokens_are_those_of_the_stock_network(parent: Path, text: Path) -> None:

@@ -108,6 +108,7 @@ def test_what_is_kept_is_closed_and_grows(kind: str) -> None:
         assert table.staying <= tokens
         assert tokens == table.needed(tokens) | tokens
     grown = [counted.growth(size) for size in sizes]
+    assert counted.growths(counted.counts, sizes) == grown
     assert grown == sorted(grown, reverse=True)
 
 

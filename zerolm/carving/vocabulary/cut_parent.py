@@ -14,7 +14,7 @@ from zerolm.carving.request import AUTO, USED, Methods, SizeRequest, VocabularyR
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
-from zerolm.carving.vocabulary.planned_size import Beside, best_size, tried_sizes
+from zerolm.carving.vocabulary.planned_size import Beside, best_size, tried_sizes, usual_sizes
 from zerolm.carving.vocabulary.same_strings import proven
 from zerolm.carving.vocabulary.text_use import text_use_of, use_of
 from zerolm.checkpoints import Checkpoint
@@ -69,6 +69,13 @@ def chosen(
         progress("measuring what fewer tokens lose")
         of_child = losses.loss(use.chosen(rows, used=is_used, whole=False))
         more |= {"losses": {"parent": losses.loss(None), "child": of_child}, "held_out": use.is_held_out}
+    if use.is_held_out:
+        sizes = usual_sizes(use.whole, size.multiple_of or 1)
+        counted = zip(sizes, use.curve(sizes), strict=True)
+        more["curve"] = [
+            {"size": rows, "params": costs_of(shaped(checkpoint, rows), costs)["params"], "grows": share}
+            for rows, share in counted
+        ]
     return replace(parent, vocabulary=described(checkpoint, use.whole, rows, costs) | more), kept
 
 

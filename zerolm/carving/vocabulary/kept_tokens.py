@@ -108,6 +108,15 @@ class TokenUse:
         """Return by how many tokens the text grows where so many rows stay, each parted once at a time."""
         return sum(count for _, count in self.leaving[: self.table.rows - size])
 
+    def growths(self, counts: Ints, sizes: Sequence[int]) -> list[int]:
+        """Return by how many tokens another text of these ``counts`` (rows,) grows at each size."""
+        uses, grown = counts.astype(np.int64).copy(), [0]
+        for row, _ in self.leaving:
+            grown.append(grown[-1] + int(uses[row]))
+            for part in self.table.parts.get(row, ()):
+                uses[part] += uses[row]
+        return [grown[self.table.rows - size] for size in sizes]
+
 
 def listed(table: TokenTable, tokens: Sequence[int]) -> Ints:
     """Return the ids of a list with all they need, ascending; ``ValueError`` for one that is not known."""

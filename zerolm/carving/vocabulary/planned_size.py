@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -76,7 +76,7 @@ def tried_sizes(
     tried = [] if alone is None else [TriedSize(alone, beside.params(alone), lost(alone), 0.0)]
     if tried and tried[0].tokens <= small:
         return tried
-    sizes = [size for size in dict.fromkeys(_sizes(use.whole, step)) if size > (alone or 0)]
+    sizes = [size for size in usual_sizes(use.whole, step) if size > (alone or 0)]
     refused: list[ValueError] = []
     for number, size in enumerate(sizes):
         progress("trying sizes of the vocabulary", number, len(sizes))
@@ -114,8 +114,8 @@ def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int 
     return low * step
 
 
-def _sizes(use: TokenUse, step: int) -> Iterator[int]:
-    yield use.table.rows
-    for share in SHARES:
-        size = max(use.least, round(share * use.used))
-        yield min(use.table.rows, -(-size // step) * step)
+def usual_sizes(use: TokenUse, step: int) -> list[int]:
+    """Return sizes from all tokens of the parent to a tenth of those used, the largest first."""
+    rows = use.table.rows
+    each = (max(use.least, round(share * use.used)) for share in SHARES)
+    return list(dict.fromkeys([rows, *(min(rows, -(-size // step) * step) for size in each)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -47,6 +48,12 @@ class TextUse:
             use = use.without_unused()
             size = size if whole else use.least
         return use.kept(size)
+
+    def curve(self, sizes: Sequence[int]) -> list[float]:
+        """Return by what share the held-out text grows at each size, its tokens chosen by the rest."""
+        held = self.text.held
+        total = max(1, int(held.sum()))
+        return [grown / total for grown in self.fitted.growths(held, sizes)]
 
 
 def use_of(

@@ -29,6 +29,7 @@ SUMMED: Final = "hope_moments"
 STORED: Final = "stored"
 USED: Final = "used"
 AUTO: Final = "auto"
+ALL: Final = "all"
 RANDOM: Final = defaults.RANDOM
 GENERATED: Final = defaults.GENERATED
 LEAST_SEQUENCES: Final = 3
@@ -120,13 +121,13 @@ class ExpertsRequest:
 
 @dataclass(frozen=True)
 class VocabularyRequest:
-    """The tokens that a child keeps; None for all of them."""
+    """The tokens that a child keeps: within budgets on a text ``auto`` where no size is given, else all."""
 
     size: str | None = setting(
         "text",
         None,
-        "tokens to keep, the least used in the text leaving first: a number (64k), a share (0.5), used (what "
-        "the text needs, and no more), or auto (as many as pay within the budgets)",
+        "tokens to keep, those of fewest expected uses in the text leaving first: a number (64k), a share "
+        "(0.5), used (those the text needs), auto (within budgets, default with --text FILE), or all",
         name="keep_vocab",
         metavar="SIZE",
     )
@@ -136,12 +137,17 @@ class VocabularyRequest:
 
     @property
     def cuts(self) -> bool:
-        """Return whether tokens may leave."""
-        return self.size is not None or self.tokens is not None
+        """Return whether a size or a list of tokens is given, so that others leave."""
+        return self.size not in (None, ALL) or (self.tokens is not None and self.size is None)
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether nothing is given of tokens: a text and budgets choose."""
+        return self.size is None and self.tokens is None
 
     def check(self, text: str | None, budgets: Mapping[str, Any]) -> None:
         """Raise ``ValueError`` for a request that needs a text or budgets, and has none."""
-        if self.size is not None and text in defaults.NO_FILES:
+        if self.size not in (None, ALL) and text in defaults.NO_FILES:
             raise ValueError(
                 "which tokens leave is told by the text that the model is to serve: --keep-vocab needs "
                 "--text FILE; --keep-tokens FILE alone names those that stay"

@@ -14,8 +14,8 @@ from zerolm.settings.compute import ComputeRequest, TrainedOn
 from zerolm.settings.domains import domains_of
 from zerolm.settings.request import PLACED, Request, part, setting, settings_of, values_of
 from zerolm.show.charts import Axis, Bar, Bars, LayerSizes, Strips, from_zero
-from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
-from zerolm.show.text import base_name, sentence, show_cost, span
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
+from zerolm.show.text import base_name, sentence, show_amount, show_cost, span
 from zerolm.text.defaults import GENERATED, RANDOM
 from zerolm.verbs import shared
 from zerolm.verbs.carve_experts import ChildExperts
@@ -211,6 +211,16 @@ class LayerSize:
 
 
 @dataclass(frozen=True)
+class UnitRow:
+    """The units of a kind ``before`` and ``after`` the cut, and the parameters that they gave up."""
+
+    unit: str
+    before: int
+    after: int
+    params: int
+
+
+@dataclass(frozen=True)
 class ParentSizes:
     """The sizes of the parent."""
 
@@ -246,6 +256,7 @@ class CarvingReport(Report):
     equal_bytes: list[EqualBytesRow] = field(default_factory=list)
     experts: ChildExperts | None = None
     vocabulary: ChildVocabulary | None = None
+    units: list[UnitRow] = field(default_factory=list)
     criterion: str
     repair: str
     plan: str
@@ -290,11 +301,26 @@ class CarvingReport(Report):
             f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
             f"ffn {span(self._all('ffn'))}",
             *filter(None, [self.stream_widths.line(), self.child_types.line(), self._vocabulary()]),
+            *([f"gave up: {', '.join(self._gave_up())}"] if self._gave_up() else []),
             *([self.experts.line(self.criterion)] if self.experts else []),
             *([f"loss on held-out text: {losses}"] if losses else []),
             *([f"healed: {self.healing.gains}"] if self.healing else []),
             *([f"verified: opened again, {self._proof()}"] if self.verified else []),
         ]
+
+    def _gave_up(self) -> list[str]:
+        """Return what each kind of unit gave up that lost any."""
+        return [
+            f"{row.unit} {row.before:,} -> {row.after:,} ({show_amount(row.params)} parameters)"
+            for row in self.units
+            if row.after < row.before
+        ]
+
+    def _units_sheet(self) -> Sheet:
+        rows: list[Row] = [
+            [row.unit, f"{row.before:,}", f"{row.after:,}", show_amount(row.params)] for row in self.units
+        ]
+        return Sheet("What each unit gave up", ["unit", "before", "after", "parameters"], rows, on=(PAGE,))
 
     def _vocabulary(self) -> str:
         return self.vocabulary.line() if self.vocabulary else ""
@@ -368,6 +394,7 @@ class CarvingReport(Report):
             Sheet("Sizes, layer by layer", charts=[self._strips()], on=(PAGE,)),
             *self._layer_sheets(),
             self._costs_sheet(),
+            *([self._units_sheet()] if self.units else []),
             *self.child_types.sheets(),
             *(self.experts.sheets() if self.experts else []),
             *(self.vocabulary.sheets() if self.vocabulary else []),

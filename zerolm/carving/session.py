@@ -23,7 +23,7 @@ from zerolm.carving.fisher import STREAM, Fisher, fisher
 from zerolm.carving.importance.criteria import definition_of, needs_gradients
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
-from zerolm.carving.kept_units import Cut
+from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
 from zerolm.carving.planning.prices import PRICE_TOKENS, bent, priced_losses
 from zerolm.carving.planning.sensitivity import (
@@ -69,6 +69,8 @@ from zerolm.text.tokens import DividedTokens, Tokens, random_tokens
 BASIS: Final = ("vectors", "energy", "last", "gain")
 TYPED_TOKENS: Final = 4 * FINAL_TOKENS
 """So many repair a plan with types: beside one that cuts nothing, a poor repair would be taken for a loss."""
+SCORED_PER_INPUT: Final = 4
+LEAST_SCORED: Final = 1 << 14
 PER_COLUMN: Final = 2
 """Tokens for each column of the widest output matrix that plans are repaired on before one is chosen."""
 CACHE_FORMAT: Final = 5
@@ -216,10 +218,15 @@ class Session:
         options = name, definition, self.pooling if felt else None
         cache = ArrayCache() if definition is None else self.cache("importances", *options)
         return Additive(
-            importances(
-                self.model, self.divided.fitted, name, fisher=felt, cache=cache, progress=self.progress
-            )
+            importances(self.model, self._scored, name, fisher=felt, cache=cache, progress=self.progress)
         )
+
+    @property
+    def _scored(self) -> Tokens:
+        """The tokens that units are scored on: choosing them needs fewer than refitting what is kept."""
+        parent = dimensions(self.checkpoint)
+        inputs = max(parent.ffn, parent.heads * parent.head_size)
+        return self.divided.fitted.most(max(LEAST_SCORED, SCORED_PER_INPUT * inputs))
 
     @cached_property
     def basis(self) -> Basis:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from zerolm.carving.kept_units import dimensions
+from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint
 from zerolm.settings.domains import domains_of
@@ -16,15 +16,21 @@ PER_INPUT: Final = 8
 """Tokens for each input of the widest output matrix: least squares fits noise where they are fewer."""
 LEAST_TOKENS: Final = 1 << 16
 MOST_TOKENS: Final = 1 << 18
+SCORED_PER_INPUT: Final = 4
+LEAST_SCORED: Final = 1 << 14
+"""Tokens that units are scored on: choosing them needs fewer than refitting what is kept."""
 COUNTED: Final = 256
 """Lines whose tokens are counted to know how many a line of a text has."""
 
 
 def tokens_wanted(checkpoint: Checkpoint) -> int:
     """Return the calibration tokens that suit the widest output matrix of a parent."""
-    parent = dimensions(checkpoint)
-    inputs = max(parent.ffn, parent.heads * parent.head_size)
-    return min(MOST_TOKENS, max(LEAST_TOKENS, PER_INPUT * inputs))
+    return min(MOST_TOKENS, max(LEAST_TOKENS, PER_INPUT * inputs_of(dimensions(checkpoint))))
+
+
+def inputs_of(parent: Dimensions) -> int:
+    """Return the inputs of the widest output matrix."""
+    return max(parent.ffn, parent.heads * parent.head_size)
 
 
 def usual_sequences(checkpoint: Checkpoint, methods: Methods) -> int:

@@ -373,6 +373,7 @@ class Carving:
             self._finalists(session),
             self.destination.folder is not None,
             0 if self.typing is None else len(self.typing.types),
+            self.checkpoint.layout.vocab,
         )
         if methods.for_ is None:
             announced = announcement(work, session.pace)

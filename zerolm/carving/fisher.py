@@ -29,6 +29,7 @@ from zerolm.carving.backward import (
     together,
     writers,
 )
+from zerolm.carving.moments import gram
 from zerolm.carving.pruning import dimensions_of
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
@@ -115,15 +116,15 @@ def _add_outputs(felt: Felt, sums: Arrays) -> None:
         if role not in felt.gradients.outputs:
             continue  # the layer has no such output
         gradients = felt.gradients.outputs[role][felt.tokens].float()  # (n, d)
-        moments = (gradients.T @ gradients).cpu().double().numpy()
+        moments = gram(gradients).cpu().double().numpy()
         sums["outputs"] += moments
         sums["shares"][felt.layer, place] += np.trace(moments)
 
 
 def _add_reading(reading: Reading, tokens: Tensor, sums: Arrays) -> Floats:
     """Add what a norm reads, and return its second moments (d, d)."""
-    stream, felt = (each[tokens].cpu().double() for each in (normalised(reading.stream), reading.felt))
-    moments: Floats = (stream.T @ stream).numpy()
+    stream, felt = (each[tokens].float().cpu() for each in (normalised(reading.stream), reading.felt))
+    moments: Floats = gram(stream).double().numpy()
     sums["energy"] += moments
-    sums["metric"] += (felt.T @ felt).numpy()
+    sums["metric"] += gram(felt).double().numpy()
     return moments

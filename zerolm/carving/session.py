@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import zerolm
+from zerolm.carving.amount import LEAST_SCORED, SCORED_PER_INPUT, inputs_of
 from zerolm.carving.bits.felt import FeltMatrix, felt_matrices
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild, typed_loss
 from zerolm.carving.export.child_tensors import Child
@@ -69,8 +70,6 @@ from zerolm.text.tokens import DividedTokens, Tokens, random_tokens
 BASIS: Final = ("vectors", "energy", "last", "gain")
 TYPED_TOKENS: Final = 4 * FINAL_TOKENS
 """So many repair a plan with types: beside one that cuts nothing, a poor repair would be taken for a loss."""
-SCORED_PER_INPUT: Final = 4
-LEAST_SCORED: Final = 1 << 14
 PER_COLUMN: Final = 2
 """Tokens for each column of the widest output matrix that plans are repaired on before one is chosen."""
 CACHE_FORMAT: Final = 5
@@ -153,7 +152,8 @@ class Session:
         self.progress("taking the time of a layer")
         tokens = self._paced
         sequences = max(1, PACED_TOKENS // tokens.ids.shape[1])
-        return measured_pace(Blocks(self.model, tokens.spread(sequences).batches(sequences)))
+        blocks = Blocks(self.model, tokens.spread(sequences).batches(sequences))
+        return measured_pace(blocks, inputs_of(dimensions(self.checkpoint)))
 
     @property
     def _paced(self) -> Tokens:
@@ -224,8 +224,7 @@ class Session:
     @property
     def _scored(self) -> Tokens:
         """The tokens that units are scored on: choosing them needs fewer than refitting what is kept."""
-        parent = dimensions(self.checkpoint)
-        inputs = max(parent.ffn, parent.heads * parent.head_size)
+        inputs = inputs_of(dimensions(self.checkpoint))
         return self.divided.fitted.most(max(LEAST_SCORED, SCORED_PER_INPUT * inputs))
 
     @cached_property

@@ -208,15 +208,15 @@ class TimedSession(Session):
     @cached_property
     def fisher(self) -> Fisher:
         """The Fisher information of the parent."""
-        with self.clock.part("what the loss feels"):
+        with self.clock.part("Fisher information"):
             return super().fisher
 
     def importance(self) -> Criterion:
-        with self.clock.part("weighing units"):
+        with self.clock.part("scoring units"):
             return super().importance()
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
-        name = "prices" if self.methods.plan == "prices" else "measuring cuts"
+        name = "predicting cuts" if self.methods.plan == "prices" else "measuring cuts"
         with self.clock.part(name):
             return super().table(by, kinds, with_stream=with_stream)
 

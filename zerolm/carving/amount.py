@@ -17,8 +17,8 @@ PER_INPUT: Final = 8
 """Tokens for each input of the widest output matrix: least squares fits noise where they are fewer."""
 LEAST_TOKENS: Final = 1 << 16
 MOST_TOKENS: Final = 1 << 18
-SCORED_PER_INPUT: Final = 4
-LEAST_SCORED: Final = 1 << 14
+SCORED_PER_INPUT: Final = 2
+LEAST_SCORED: Final = 1 << 13
 """Tokens that units are scored on: choosing them needs fewer than refitting what is kept."""
 COUNTED: Final = 256
 """Lines whose tokens are counted to know how many a line of a text has."""

@@ -11,6 +11,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.settings.domains import domains_of
 from zerolm.text.calibration import longest_line, tokens_of
 from zerolm.text.defaults import GENERATED, RANDOM
+from zerolm.text.generated import WORDS
 
 PER_INPUT: Final = 8
 """Tokens for each input of the widest output matrix: least squares fits noise where they are fewer."""
@@ -40,4 +41,6 @@ def usual_sequences(checkpoint: Checkpoint, methods: Methods) -> int:
     if checkpoint.family.task != "next" and text not in (None, RANDOM, GENERATED) and not domains_of(text):
         few = tokens_of(checkpoint, str(text), sequences=COUNTED, length=methods.length)
         length = max(1, few.count // len(few))
+    elif checkpoint.family.task != "next" and text == GENERATED:
+        length = min(length, sum(WORDS) // 2)
     return math.ceil(tokens_wanted(checkpoint) / length)

@@ -94,7 +94,7 @@ def test_each_matrix_solves_its_literal_problem(name: str) -> None:
             offset = bias(module)
             own, lacking, weights = targets_of(layer.norm, role, theirs, ours)
             start, x = matrix(module).double().numpy().T, ours[f"{role}_in"]
-            own_part = literal(x, own, start, offset, RIDGES.own, weights)
+            own_part = literal(x, own, start, offset, RIDGES.output, weights)
             lost_part = literal(x, lacking, 0 * start, offset, RIDGES.lost, weights)
             wanted = own_part + lost_part
             new = {(kept.layer, role): arrays[kept.layer, role]}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zerolm.carving.repair import ridge as moments
-from zerolm.carving.repair.ridge import LOST_RIDGES, OWN_RIDGES, Fit, SecondMoments
+from zerolm.carving.repair.ridge import LOST_RIDGES, OUTPUT_RIDGES, Fit, SecondMoments
 from zerolm.carving.repair.ridges import UNTRIED, Ridges
 
 
@@ -61,7 +61,9 @@ def test_each_part_has_its_own_ridge_towards_the_start(bias: bool, ridges: Ridge
     rows = np.array([first // 8 % 4 != 3 for first in range(48)])
     a, b, c, w = (each.double().numpy()[rows] for each in (x, own, lost, weights))
     s = start.double().numpy()
-    wanted = s + literal(a, b, s, w, bias, ridges.own) + literal(a, c, np.zeros_like(s), w, bias, ridges.lost)
+    wanted = (
+        s + literal(a, b, s, w, bias, ridges.output) + literal(a, c, np.zeros_like(s), w, bias, ridges.lost)
+    )
     np.testing.assert_allclose(columns.numpy(), wanted, rtol=1e-5, atol=1e-5)
     if bias:
         shift = (w @ (b + c) - w @ a @ wanted) / w.sum()
@@ -77,7 +79,7 @@ def test_the_pair_with_the_least_loss_on_held_out_tokens_is_chosen(bias: bool) -
     if bias:
         a, b, c = (each - each.mean(0) for each in (a, b, c))
     losses = {}
-    for pair in product(OWN_RIDGES, LOST_RIDGES):
+    for pair in product(OUTPUT_RIDGES, LOST_RIDGES):
         columns, _ = fit.best(start.double(), Ridges(*pair))
         losses[pair] = float(np.square(b + c - a @ columns.numpy()).sum())
         assert fit.improves(start.double(), columns) == (
@@ -92,7 +94,7 @@ def test_noise_that_others_lost_is_not_fitted() -> None:
     x, true = torch.randn(64, 24, generator=generator), torch.randn(24, 5, generator=generator)
     lost = 10 * torch.randn(64, 5, generator=generator)
     fit = filled(x, x @ true, lost, torch.ones(64))
-    assert fit.chosen(0.5 * true.double()) == Ridges(min(OWN_RIDGES), max(LOST_RIDGES))
+    assert fit.chosen(0.5 * true.double()) == Ridges(min(OUTPUT_RIDGES), max(LOST_RIDGES))
 
 
 def test_mixtures_of_many_outputs_choose_the_ridges_of_all(monkeypatch: pytest.MonkeyPatch) -> None:

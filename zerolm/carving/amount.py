@@ -17,6 +17,8 @@ PER_INPUT: Final = 8
 """Tokens for each input of the widest output matrix: least squares fits noise where they are fewer."""
 LEAST_TOKENS: Final = 1 << 16
 MOST_TOKENS: Final = 1 << 18
+GENERATED_TOKENS: Final = 1 << 14
+"""Tokens that a parent without a text samples: one takes longer than to read it."""
 SCORED_PER_INPUT: Final = 2
 LEAST_SCORED: Final = 1 << 13
 """Tokens that units are scored on: choosing them needs fewer than refitting what is kept."""
@@ -43,4 +45,5 @@ def usual_sequences(checkpoint: Checkpoint, methods: Methods) -> int:
         length = max(1, few.count // len(few))
     elif checkpoint.family.task != "next" and text == GENERATED:
         length = min(length, sum(WORDS) // 2)
-    return math.ceil(tokens_wanted(checkpoint) / length)
+    wanted = GENERATED_TOKENS if text == GENERATED else tokens_wanted(checkpoint)
+    return math.ceil(wanted / length)

@@ -29,8 +29,8 @@ from zerolm.carving.backward import (
     together,
     writers,
 )
-from zerolm.carving.moments import gram
 from zerolm.carving.pruning import dimensions_of
+from zerolm.carving.token_sums import gram
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.pooling import MEAN, TokenPooling

@@ -16,7 +16,6 @@ from zerolm.carving.bits.prices import SAMPLED as SAMPLED_ROWS
 from zerolm.carving.fisher import FISHER_TOKENS
 from zerolm.carving.importance.criteria import needs_gradients
 from zerolm.carving.kept_units import Dimensions
-from zerolm.carving.moments import gram
 from zerolm.carving.planning.prices import PRICE_TOKENS
 from zerolm.carving.planning.sensitivity import (
     FINAL_TOKENS,
@@ -26,6 +25,7 @@ from zerolm.carving.planning.sensitivity import (
     cuts_of,
 )
 from zerolm.carving.request import LEAST_SEQUENCES, Methods
+from zerolm.carving.token_sums import gram
 from zerolm.networks.blocks import Blocks
 from zerolm.progress import about
 from zerolm.text.defaults import GENERATED
@@ -54,10 +54,10 @@ CHEAPER: Final = 0.5
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds of what a carving does again and again.
+    """Seconds of the steps that a carving repeats.
 
-    Of one token in one ``layer`` there, and there and ``back``; in the ``head``. Of one product of two numbers
-    in second moments (``gram``, of which half are computed), and in a product of matrices in float64.
+    Of one token in one ``layer`` forward, and forward and ``back``; in the ``head``. Of one product of two
+    numbers in second moments (``gram``, of which half are computed), and in a product of float64 matrices.
     """
 
     layer: float
@@ -209,8 +209,8 @@ def fitting(work: CarvingWork, pace: Pace, limit: float) -> int:
         if sequences == least:
             taken = about(work.total(pace, least))
             raise ValueError(
-                f"--for {about(limit)} is too short: {least} sequences of {work.methods.length} tokens are the "
-                f"fewest that make sense here, and take about {taken}"
+                f"--for {about(limit)} is too short: {least} sequences of {work.methods.length} tokens are "
+                f"the fewest that make sense here, and take about {taken}"
             )
         sequences = max(least, min(sequences - 1, sequences * 7 // 8))
     return sequences

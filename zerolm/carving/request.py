@@ -416,11 +416,11 @@ class Methods(MethodRequest):
         from zerolm.carving.repair.rules import REPAIRS
 
         if not (
-            self.count >= LEAST_SEQUENCES and 2 <= self.length and self.count * self.length <= MAX_TOKENS
+            self.count >= LEAST_SEQUENCES and self.length >= 2 and self.count * self.length <= MAX_TOKENS
         ):
             raise ValueError(
-                f"{self.count} sequences of {self.length} tokens cannot be: at least {LEAST_SEQUENCES}, one to "
-                f"fit and two held out, of two tokens; at most {MAX_TOKENS} tokens in all"
+                f"{self.count} sequences of {self.length} tokens cannot be: at least {LEAST_SEQUENCES} of two "
+                f"tokens, one to fit and two held out; at most {MAX_TOKENS} tokens in all"
             )
         if domains_of(self.text):
             raise ValueError(

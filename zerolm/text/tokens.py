@@ -90,8 +90,8 @@ class Tokens:
         """
         if len(self) < LEAST_DIVIDED:
             raise ValueError(
-                f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens, and {LEAST_DIVIDED} are "
-                "the least: one to fit and two held out; give more text, or a smaller --length"
+                f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens, and {LEAST_DIVIDED} "
+                "are the least: one to fit and two held out; give more text, or a smaller --length"
             )
         each = min(max(1, len(self) // HELD_SHARE), max(1, HELD_TOKENS * len(self) // self.count))
         held = [(2 * place + 1) * len(self) // (4 * each) for place in range(2 * each)]

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.kept_units import Dimensions
-from zerolm.carving.moments import Moments
+from zerolm.carving.token_sums import TokenSums
 from zerolm.networks.roles import StockLayer, bias, matrix
 
 RIDGE: Final = 1e-2
@@ -51,7 +51,7 @@ class Surgeon:
         self.units = {"o": sizes.kv_heads, "down": sizes.ffn}
         self.modules, self.roots = layer.writers, roots
         self.moments = {
-            role: Moments(
+            role: TokenSums(
                 matrix(module).shape[1], centred=bias(module) is not None, device=matrix(module).device
             )
             for role, module in self.modules.items()

@@ -24,10 +24,10 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from zerolm.carving.moments import Moments
 from zerolm.carving.repair.ridges import UNTRIED, Ridges
+from zerolm.carving.token_sums import TokenSums
 
-OWN_RIDGES: Final = (1e-3, 1e-2, 1e-1, 1.0)
+OUTPUT_RIDGES: Final = (1e-3, 1e-2, 1e-1, 1.0)
 LOST_RIDGES: Final = (1e-1, 1.0, 1e1, 1e2)
 """The ridges tried for what a matrix sends in the parent, and for what the layers before have lost."""
 OUTPUTS: Final = 64
@@ -41,13 +41,15 @@ class SecondMoments:
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool, device: torch.device | None = None) -> None:
         self.bias, self.outputs = bias, outputs
-        self.sums = Moments(inputs, 2 * outputs, centred=bias, device=device)
+        self.sums = TokenSums(inputs, 2 * outputs, centred=bias, device=device)
 
-    def add(self, x: Tensor, own: Tensor, lost: Tensor | None = None, weights: Tensor | None = None) -> None:
+    def add(
+        self, x: Tensor, output: Tensor, lost: Tensor | None = None, weights: Tensor | None = None
+    ) -> None:
         """Add tokens: inputs (n, k), targets (n, d) in one part or two, weights (n,)."""
-        own = own.float()
-        lost = torch.zeros_like(own) if lost is None else lost.float()
-        self.sums.add(x, torch.cat([own, lost], 1), weights)
+        output = output.float()
+        lost = torch.zeros_like(output) if lost is None else lost.float()
+        self.sums.add(x, torch.cat([output, lost], 1), weights)
 
     @property
     def count(self) -> int:
@@ -60,7 +62,7 @@ class SecondMoments:
         return self.sums.squares
 
     def missing(self, start: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sums of x e^T (k, d), e what columns (k, d) miss of the first part, and of the second."""
+        """Return sums of x e^T (k, d), e what columns (k, d) miss of the first part, and of the second."""
         crossed = self.sums.crossed
         return crossed[:, : self.outputs] - self.inputs @ start, crossed[:, self.outputs :]
 
@@ -71,7 +73,7 @@ class SecondMoments:
         return offset
 
 
-class Solver:
+class RidgeSolver:
     """Changes of columns (k, d) for given sums of x x^T (k, k), by ridge."""
 
     def __init__(self, inputs: Tensor) -> None:
@@ -100,7 +102,7 @@ class Fit:
         new, again = (SecondMoments(inputs, outputs, bias=bias, device=device) for _ in range(2))
         return cls(new, again)
 
-    def add(self, x: Tensor, own: Tensor, lost: Tensor | None, weights: Tensor, *, is_held: bool) -> None:
+    def add(self, x: Tensor, output: Tensor, lost: Tensor | None, weights: Tensor, *, is_held: bool) -> None:
         """Add sequences: inputs (b, t, k), targets (b, t, d), weights (b, t), 0 for what is left out."""
         rows = weights > 0
         if not rows.any():
@@ -110,7 +112,7 @@ class Fit:
             return values.flatten(0, 1) if rows.all() else values[rows]
 
         moments = self.held if is_held else self.fitted
-        moments.add(taken(x), taken(own), None if lost is None else taken(lost), taken(weights))
+        moments.add(taken(x), taken(output), None if lost is None else taken(lost), taken(weights))
 
     def best(
         self, start: Tensor, ridges: Ridges | None = None, *, tried: bool = True
@@ -118,20 +120,20 @@ class Fit:
         """Return the columns (k, d), and their ridges: those given, or the best of some if they are tried."""
         if ridges is None:
             ridges = self.chosen(start) if tried and self.held.count else UNTRIED
-        own, lost = self.fitted.missing(start)
-        solver = Solver(self.fitted.inputs)
-        (first,) = solver.solve([own], ridges.own)
+        output, lost = self.fitted.missing(start)
+        solver = RidgeSolver(self.fitted.inputs)
+        (first,) = solver.solve([output], ridges.output)
         (second,) = solver.solve([lost], ridges.lost) if bool(lost.any()) else (torch.zeros_like(first),)
         return start + first + second, ridges
 
     def improves(self, start: Tensor, columns: Tensor) -> bool:
         """Return whether columns lose less on what is held out than ``start``, both (k, d)."""
-        own, lost = self.held.missing(start)
+        output, lost = self.held.missing(start)
         change = columns - start
-        return float((change * (self.held.inputs @ change - 2 * (own + lost))).sum()) < 0
+        return float((change * (self.held.inputs @ change - 2 * (output + lost))).sum()) < 0
 
     def chosen(self, start: Tensor) -> Ridges:
-        """Return the ridges of ``OWN_RIDGES`` and ``LOST_RIDGES`` with the least loss on what is held out."""
+        """Return the ridges, of ``OUTPUT_RIDGES`` and ``LOST_RIDGES``, with the least held-out loss."""
         outputs = start.shape[1]
         mix = torch.eye(outputs, dtype=start.dtype, device=start.device)
         if outputs > OUTPUTS:
@@ -141,20 +143,20 @@ class Fit:
         parts = [(part @ mix).to(dtype) for part in self.fitted.missing(start)]
         held, missing = self.held.inputs.to(dtype), self.held.missing(start)
         wanted = ((missing[0] + missing[1]) @ mix).to(dtype)
-        solver = Solver(self.fitted.inputs.to(dtype))
-        solved = {share: solver.solve(parts, share) for share in {*OWN_RIDGES, *LOST_RIDGES}}
-        own = {share: solved[share][0] for share in OWN_RIDGES}
+        solver = RidgeSolver(self.fitted.inputs.to(dtype))
+        solved = {share: solver.solve(parts, share) for share in {*OUTPUT_RIDGES, *LOST_RIDGES}}
+        output = {share: solved[share][0] for share in OUTPUT_RIDGES}
         lost = {share: solved[share][1] for share in LOST_RIDGES}
         sent = {share: held @ change for share, change in lost.items()}
 
-        def alone(change: Tensor, output: Tensor) -> float:
-            return float((change * (output - 2 * wanted)).sum())
+        def alone(change: Tensor, sent: Tensor) -> float:
+            return float((change * (sent - 2 * wanted)).sum())
 
-        firsts = {share: alone(change, held @ change) for share, change in own.items()}
+        firsts = {share: alone(change, held @ change) for share, change in output.items()}
         seconds = {share: alone(change, sent[share]) for share, change in lost.items()}
 
         def loss(pair: tuple[float, float]) -> float:
-            together = 2 * float((own[pair[0]] * sent[pair[1]]).sum())
+            together = 2 * float((output[pair[0]] * sent[pair[1]]).sum())
             return firsts[pair[0]] + seconds[pair[1]] + together
 
-        return Ridges(*min(product(OWN_RIDGES, LOST_RIDGES), key=loss))
+        return Ridges(*min(product(OUTPUT_RIDGES, LOST_RIDGES), key=loss))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 class Ridges(NamedTuple):
     """Shares of the mean diagonal: for what a matrix sends in the parent, and for what others have lost."""
 
-    own: float
+    output: float
     lost: float
 
 

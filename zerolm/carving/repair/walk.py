@@ -176,14 +176,14 @@ class Walk:
         roles = ours.writers
 
         # What down_proj sends in the parent, and the residual that it is added to, where that counts.
-        own, before = self.blocks.states(), self.blocks.states()
+        outputs, before = self.blocks.states(), self.blocks.states()
         weights: list[Tensor] = []
         fits = {role: self._output_fit(module) for role, module in roles.items()}
         for i, hidden, seen in self.parent.through(layer, parts):
             if "down" in roles:
-                own.append(seen.outputs["down"])
+                outputs.append(seen.outputs["down"])
                 before.append(self._before_ffn(ours, hidden, seen))
-                weights.append(self._weights(ours, i, hidden, before[i], own[i]))
+                weights.append(self._weights(ours, i, hidden, before[i], outputs[i]))
             if "o" not in roles:
                 continue
             target = seen.outputs["o"]
@@ -203,7 +203,7 @@ class Walk:
             with watching(parts(ours), hidden, until="down") as seen:
                 self.blocks.call(i, layer, hidden, ours.module)
             lost = None if ours.norm in BEHIND_NORMS else before[i] - self._before_ffn(ours, hidden, seen)
-            self._add(fits["down"], i, seen.inputs["down"], own[i], lost, weights[i])
+            self._add(fits["down"], i, seen.inputs["down"], outputs[i], lost, weights[i])
         self.solve((layer, "down"), ours.writers["down"], fits["down"])
 
     def _weights(
@@ -221,12 +221,18 @@ class Walk:
         return self.blocks.tokens(index) / scale
 
     def _add(
-        self, fit: Fit, index: int, x: Tensor, own: Tensor, lost: Tensor | None, weights: Tensor | None = None
+        self,
+        fit: Fit,
+        index: int,
+        x: Tensor,
+        output: Tensor,
+        lost: Tensor | None,
+        weights: Tensor | None = None,
     ) -> None:
         """Add the inputs (b, t, k) and targets (b, t, d) of a batch to a fit."""
         weights = self.blocks.tokens(index).float() if weights is None else weights
         with self.blocks.compute.wide():  # rounding is noise beside that of the tokens
-            fit.add(x, own, lost, weights, is_held=index >= self.fitted)
+            fit.add(x, output, lost, weights, is_held=index >= self.fitted)
 
     def _before_ffn(self, layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
         """Return the residual that the FFN's output is added to, (b, t, d), as that is scaled.

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 
-class Moments:
-    """Weighted sums over tokens of x x^T (k, k), x t^T (k, d), x (k,) and t (d,); ``centred``: about the means.
+class TokenSums:
+    """Weighted sums over tokens of x x^T (k, k), x t^T (k, d), x (k,) and t (d,), maybe about the means.
 
     Products of numbers far from zero would lose small variances in float32. So where sums are centred inputs
     and targets are shifted by the means of the first tokens, which changes nothing. ``total`` is the sum of

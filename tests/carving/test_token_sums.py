@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zerolm.carving.moments import Moments
+from zerolm.carving.token_sums import TokenSums
 
 
 @pytest.mark.parametrize("centred", [False, True])
@@ -19,7 +19,7 @@ def test_sums_are_those_of_all_tokens_at_once(seed: int, batches: int, mean: flo
     x = (generator.normal(size=(8 * batches, 4)) + mean).astype(np.float32)
     t = (generator.normal(size=(8 * batches, 3)) - mean).astype(np.float32)
     w = generator.random(8 * batches).astype(np.float32)
-    moments = Moments(4, 3, centred=centred)
+    moments = TokenSums(4, 3, centred=centred)
     for part in np.split(np.arange(len(x)), batches):
         moments.add(*(torch.from_numpy(each[part]) for each in (x, t, w)))
     a, b, c = (each.astype(np.float64) for each in (x, t, w))
@@ -37,7 +37,7 @@ def test_sums_are_those_of_all_tokens_at_once(seed: int, batches: int, mean: flo
 def test_a_small_variance_far_from_zero_is_not_lost() -> None:
     """In float32 the difference of two sums of squares near 1e6 would be noise."""
     x = torch.randn(4096, 2, generator=torch.Generator().manual_seed(0)) * 1e-1 + 1e3
-    moments = Moments(2, centred=True)
+    moments = TokenSums(2, centred=True)
     for part in x.split(512):
         moments.add(part)
     wanted = torch.cov(x.double().T, correction=0)

@@ -66,6 +66,12 @@ class Tokens:
         )
         return first, second
 
+    def shortest_first(self) -> Ints:
+        """Return the numbers (n,) of the sequences by their length, so that batches of them pad little."""
+        if self.mask is None:
+            return np.arange(len(self))
+        return np.argsort(self.mask.sum(1).numpy(), kind="stable")
+
     def batches(self, size: int = 8) -> list[dict[str, Tensor]]:
         """Return what a model is given: ``input_ids`` (b, t) and, with padding, ``attention_mask`` (b, t).
 

@@ -20,9 +20,9 @@ from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.request import MethodRequest, Methods, SizeRequest, VocabularyRequest, methods_of
 from zerolm.carving.session import Session
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
-from zerolm.carving.vocabulary.cut_parent import use_of
 from zerolm.carving.vocabulary.fewer_tokens import shaped
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
+from zerolm.carving.vocabulary.text_use import use_of
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model

@@ -23,8 +23,8 @@ from zerolm.architecture import Ints
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
-from zerolm.carving.vocabulary.cut_parent import use_of
 from zerolm.carving.vocabulary.fewer_tokens import shaped
+from zerolm.carving.vocabulary.text_use import use_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model
 from zerolm.progress import silent

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from evidence import facts, plain, views
+from evidence import facts, plain, read, views
 
 QUESTIONS = (
     (
@@ -121,6 +122,8 @@ def tables() -> dict[str, str]:
         "best_proxies": best_proxies(),
         "leaderboard_summary": summary(),
         "experts_criteria": by_criteria(),
+        "real_80": real_table("80% of the layers' parameters"),
+        "real_ranks": real_table("Rank of each criterion"),
     }
 
 
@@ -179,3 +182,11 @@ def by_criteria() -> str:
         )
         lines.append(f"| {text} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def real_table(first: str) -> str:
+    """Return the table of the real models below the line that begins so."""
+    below = read("real").partition(f"\n{first}")[2].splitlines()[2:]
+    if not below or not below[0].startswith("|"):
+        raise LookupError(f"benchmarks/real.md has no table below {first!r}")
+    return "\n".join(itertools.takewhile(lambda line: line.startswith("|"), below))

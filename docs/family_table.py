@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from zerolm.checkpoints.gguf.names import rearrangement
 from zerolm.families.family import Family
 from zerolm.families.known import described
 
@@ -29,11 +30,12 @@ def table() -> str:
     """Return the table: what is proven of each family, and why the rest is refused."""
     notes: list[str] = []
     learnt = healed()
-    head = "| family | counted | layers | FFN | heads | hidden | GGUF | heal |"
+    head = "| family | counted | layers | FFN | heads | hidden | GGUF | types | heal |"
     rows = [head, "|---" * head.count(" | ") + "|---|"]
     for name, family in described().items():
         cells = ["proven", *(_cell(family, kind, notes) for kind in KINDS)]
         cells.append(f"`{family.gguf.architecture}`" if family.gguf else "no")
+        cells.append(_types(family, notes))
         part = family.module_names.text_type or str(family.config.at and "as its text")
         cells.append("proven" if name in learnt else f"as {part}" if family.config.at else "not done")
         rows.append(f"| {name} | {' | '.join(cells)} |")
@@ -45,7 +47,18 @@ def _cell(family: Family, kind: str, notes: list[str]) -> str:
     """Return whether a cut is proven, or the number of the reason why it is refused."""
     if getattr(family.cut, kind):
         return "proven"
-    note = family.cut.hidden_note if kind == "hidden" else family.cut.note
+    return _numbered(family.cut.hidden_note if kind == "hidden" else family.cut.note, notes)
+
+
+def _types(family: Family, notes: list[str]) -> str:
+    """Return whether matrices of a GGUF file get types, or the number of the reason why not."""
+    if family.gguf is None:
+        return "no"
+    different = rearrangement(family)
+    return _numbered(f"types: a GGUF file holds {different}", notes) if different else "proven"
+
+
+def _numbered(note: str, notes: list[str]) -> str:
     if note not in notes:
         notes.append(note)
     return f"[{notes.index(note) + 1}](#table)"

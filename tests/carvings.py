@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from forked import die
 
@@ -14,9 +14,13 @@ from zerolm.carving.request import Destination, MethodRequest, SizeRequest, meth
 from zerolm.carving.result import Carved
 from zerolm.settings.request import build, settings_of
 
+BY_WEIGHTS: Final = ("--criterion", "capacity")
+
 
 def carve(parent: str | Path, out: str | Path | None = None, *, form: str = "hf", **flags: Any) -> Carved:
-    """Carve a child by flags."""
+    """Carve a child by flags: without a text by weights alone, unless they name a criterion."""
+    if not flags.keys() & {"text", "criterion", "keep_experts", "keep_expert_ffn"}:
+        flags["criterion"] = "capacity"
     place = Destination(
         None if out is None else Path(out), form, flags.pop("force", False), flags.pop("finish", None)
     )

@@ -30,7 +30,7 @@ SOUND: dict[str, tuple[str, ...]] = {
     ),
     "bench slice": (*("parent", "--text", "text.txt", "--count", "2", "--sequences", "2", "--length", "8"),),
     "bench carve": ("parent", "--sequences", "2", "--length", "8"),
-    "carve": ("parent", "--keep-ffn", ".5"),
+    "carve": ("parent", "--keep-ffn", ".5", "--criterion", "capacity"),
     "eval": ("child", "--parent", "parent", "--text", "text.txt", "--sequences", "6", "--length", "12"),
     "heal": (
         *("child", "--parent", "parent", "--text", "text.txt", "--tokens", "128"),
@@ -131,7 +131,7 @@ def make_place(folder: Path) -> None:
     (folder / "folder").mkdir()
     for name, text in (("broken.json", '{"space": '), ("broken.csv", 'a,"b\n1'), ("broken.yaml", "a: [")):
         (folder / name).write_text(text)
-    zerolm.carve(folder / "parent", folder / "child", keep_ffn=0.5)
+    zerolm.carve(folder / "parent", folder / "child", keep_ffn=0.5, criterion="capacity")
     with chdir(folder):
         for name, out in (("elastic train", "net"), ("elastic search", "found")):
             assert main(call(name, "--out", out)) == 0

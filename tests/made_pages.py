@@ -130,7 +130,7 @@ def checkpoints(folder: Path, parent: Path) -> dict[str, Report]:
     return {
         "carving": carving,
         "carving-plan": run("carve", sizes),
-        "carving-weights": run("carve", {"parent": parent, "keep_hidden": 0.6}),
+        "carving-weights": run("carve", {"parent": parent, "keep_hidden": 0.6, "criterion": "capacity"}),
         "evaluation": type(judged).from_json(judged.to_json() | {"tasks": [task]}),
         "doctor": run("doctor", {"folder": child}),
         "ledger": run("ledger", {"parent": parent}),

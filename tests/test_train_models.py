@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from carvings import BY_WEIGHTS
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
@@ -138,7 +139,7 @@ def test_the_cards_state_what_was_measured(models: Path) -> None:
 
 @pytest.mark.parametrize("name", ["pydec", "pyenc"])
 def test_they_can_be_carved(name: str, models: Path, zerolm: Callable[..., Any]) -> None:
-    ran = zerolm("carve", str(models / name), "--keep-ffn", "0.5", "--json")
+    ran = zerolm("carve", str(models / name), "--keep-ffn", "0.5", *BY_WEIGHTS, "--json")
     assert ran.status == 0, ran.err
     assert {layer["ffn"] for layer in json.loads(ran.out)["widths"]} == {24}
 

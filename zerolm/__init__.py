@@ -7,6 +7,10 @@ checkers read of them is in ``__init__.pyi``.
 from __future__ import annotations
 
 from importlib import import_module
+from os import environ as _environ
+
+# Threads that spin while they wait slow one another down on shared processors. torch reads it when imported.
+_environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 __version__ = "0.1.0"
 

@@ -30,6 +30,7 @@ from zerolm.verbs.carve import CarveSettings, CarvingReport
 
 Zerolm = Callable[..., Any]
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 8, "length": 16}
+BY_WEIGHTS: dict[str, Any] = {"criterion": "capacity"}
 REPORT = {"report.html", "result.json", "run.yaml"}
 
 
@@ -45,8 +46,8 @@ def contents(folder: str) -> dict[str, bytes]:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "a share of the parent's": {"max_params": "0.8x"},
-    "an amount": {"max_weight_bytes": "130kB", "multiple_of": 4, "bits": 16},
+    "a share of the parent's": {"max_params": "0.8x", **BY_WEIGHTS},
+    "an amount": {"max_weight_bytes": "130kB", "multiple_of": 4, "bits": 16, **BY_WEIGHTS},
     "widths, repaired": {"keep_ffn": 0.5, "keep_heads": 0.5, **TOKENS},
     "per layer, measured": {
         "max_body_params": "0.6x", "shape": "per-layer", "format": "padded", **TOKENS
@@ -73,7 +74,7 @@ def test_a_run_is_repeated_from_its_folder(case: str, zerolm: Zerolm) -> None:
 def test_a_child_with_its_report_is_the_child_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """In all but the list of its files; it opens, and doctor says so."""
     monkeypatch.setattr(examine, "attempt", opened)
-    package.carve("parent", "child", keep_ffn=0.5)
+    package.carve("parent", "child", keep_ffn=0.5, **BY_WEIGHTS)
     carve_alone("parent", "alone", keep_ffn=0.5)
     ours, theirs = contents("child"), contents("alone")
     recipes = [json.loads(files.pop("recipe.json")) for files in (ours, theirs)]
@@ -86,24 +87,24 @@ def test_a_child_with_its_report_is_the_child_without(monkeypatch: pytest.Monkey
     assert not info["missing_keys"]
     diagnosis = package.doctor("child")
     assert diagnosis.rows()[0]["verdict"] == "opens"
-    grandchild = package.carve("child", "grandchild", keep_ffn=0.5)
+    grandchild = package.carve("child", "grandchild", keep_ffn=0.5, **BY_WEIGHTS)
     assert CarvingReport.load("grandchild").to_json() == grandchild.to_json()
 
 
 def test_force_replaces_a_child_with_its_report_and_nothing_else() -> None:
-    package.carve("parent", "child", keep_ffn=0.5)
+    package.carve("parent", "child", keep_ffn=0.5, **BY_WEIGHTS)
     with pytest.raises(ValueError, match="exists"):
-        package.carve("parent", "child", keep_ffn=0.25)
-    package.carve("parent", "child", keep_ffn=0.25, force=True)
+        package.carve("parent", "child", keep_ffn=0.25, **BY_WEIGHTS)
+    package.carve("parent", "child", keep_ffn=0.25, force=True, **BY_WEIGHTS)
     assert {row["ffn"] for row in CarvingReport.load("child").rows()} == {10}
     Path("child/mine.txt").write_text("mine")
     with pytest.raises(ValueError, match="more than an earlier result"):
-        package.carve("parent", "child", keep_ffn=0.5, force=True)
+        package.carve("parent", "child", keep_ffn=0.5, force=True, **BY_WEIGHTS)
     assert Path("child/mine.txt").read_text() == "mine"
 
 
 def test_a_plan_alone_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) -> None:
-    report = package.carve(str(tmp_path / "parent"), max_params="0.8x", shape="per-layer")
+    report = package.carve(str(tmp_path / "parent"), max_params="0.8x", shape="per-layer", **BY_WEIGHTS)
     assert report.verified is None
     check_report(report, zerolm, tmp_path / "out")
     assert {file.name for file in Path("out").iterdir()} == REPORT
@@ -115,7 +116,7 @@ def test_a_plan_alone_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) ->
 WIDTHS: dict[str, tuple[dict[str, Any], str]] = {
     "planned by losses": ({"max_params": "0.9x", **TOKENS}, "hidden 48, the parent's"),
     "named, from tokens": ({"keep_hidden": 0.75, **TOKENS}, "of the energy, in a basis by the loss"),
-    "named, from weights": ({"keep_hidden": 0.6}, "of the energy, in a basis by the weights"),
+    "named, from weights": ({"keep_hidden": 0.6, **BY_WEIGHTS}, "of the energy, in a basis by the weights"),
 }
 
 
@@ -150,10 +151,10 @@ def test_a_plan_tells_what_widths_of_the_stream_keep(case: str, zerolm: Zerolm) 
 
 
 def test_a_stream_that_was_not_looked_at_is_not_spoken_of(zerolm: Zerolm) -> None:
-    report = package.carve("parent", keep_ffn=0.5)
+    report = package.carve("parent", keep_ffn=0.5, **BY_WEIGHTS)
     assert (report.stream, report.spectrum) == (None, [])
     assert "hidden" not in repr(report)
-    assert "hidden" not in zerolm("carve", "parent", "--keep-ffn", "0.5").out
+    assert "hidden" not in zerolm("carve", "parent", "--keep-ffn", "0.5", "--criterion", "capacity").out
 
 
 def test_a_recipe_stands_alone() -> None:
@@ -214,8 +215,8 @@ def test_without_torch_the_extra_is_named() -> None:
     code = """import sys
 sys.modules["torch"] = None
 import zerolm
-print(zerolm.carve("parent", keep_ffn=0.5).widths[0].ffn)
-for more in ({"out": "child"}, {"text": "random"}):
+print(zerolm.carve("parent", keep_ffn=0.5, criterion="capacity").widths[0].ffn)
+for more in ({}, {"out": "child", "criterion": "capacity"}, {"text": "random"}):
     try:
         zerolm.carve("parent", keep_ffn=0.5, **more)
     except ModuleNotFoundError as error:
@@ -223,13 +224,13 @@ for more in ({"out": "child"}, {"text": "random"}):
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     plan, *lines = ran.stdout.splitlines()
     assert plan == "20"
-    assert len(lines) == 2
+    assert len(lines) == 3
     assert all(line.endswith("pip install 'zerolm[torch]'") for line in lines), lines
     assert not Path("child").exists()
 
 
 def test_an_edited_result_is_an_error_that_names_the_field() -> None:
-    document = package.carve("parent", keep_hidden=0.75).to_json()
+    document = package.carve("parent", keep_hidden=0.75, **BY_WEIGHTS).to_json()
     for name, value in (("widths", [{"layer": 0}]), ("stream", {"hidden": "36"}), ("costs", 3)):
         with pytest.raises(ValueError, match=name) as told:
             CarvingReport.from_json(document | {name: value})
@@ -238,7 +239,7 @@ def test_an_edited_result_is_an_error_that_names_the_field() -> None:
 
 def test_what_a_cost_is_stands_once() -> None:
     """A share has the same digits wherever it is: in the title, the sentences, and the chart."""
-    report = package.carve("parent", max_params="0.8x")
+    report = package.carve("parent", max_params="0.8x", **BY_WEIGHTS)
     costs = report.costs
     share = f"{costs['child']['params'] / costs['parent']['params']:.1%}"
     heading = report.heading()

@@ -33,7 +33,13 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     checkpoint = Checkpoint.open(work / "folder")
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), work / "whole.gguf")
     zerolm.carve(
-        work / "whole.gguf", keep=1, format="gguf", max_weight_bytes="0.3x", types="Q8_0", out=work / "typed"
+        work / "whole.gguf",
+        keep=1,
+        format="gguf",
+        max_weight_bytes="0.3x",
+        types="Q8_0",
+        criterion="capacity",
+        out=work / "typed",
     )
     return work / "folder", work / "whole.gguf", work / "typed"
 
@@ -41,7 +47,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
 def test_a_child_of_the_file_is_that_of_the_folder(places: tuple[Path, Path, Path], tmp_path: Path) -> None:
     folder, file, _ = places
     for parent, name in ((folder, "one"), (file, "other")):
-        zerolm.carve(parent, keep_ffn=0.5, keep_heads=0.5, out=tmp_path / name)
+        zerolm.carve(parent, keep_ffn=0.5, keep_heads=0.5, criterion="capacity", out=tmp_path / name)
     one, other = (Checkpoint.open(tmp_path / name) for name in ("one", "other"))
     assert one.tensors.keys() == other.tensors.keys()
     for name in one.tensors:
@@ -55,7 +61,7 @@ def test_types_of_a_quantised_parent_are_chosen_anew(places: tuple[Path, Path, P
     assert before.source is not None
     result = zerolm.carve(
         typed, keep=1, format="gguf", max_weight_bytes="0.7x", types="Q4_0,Q5_0", requantize=True,
-        out=tmp_path / "again",
+        criterion="capacity", out=tmp_path / "again",
     )  # fmt: skip
     assert "the parent is quantised already" in result.note
     assert result.costs["parent"]["weight_bytes"] == before.source.bytes

@@ -14,6 +14,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 import yaml
+from carvings import BY_WEIGHTS
 from tiny import saved
 
 import zerolm as package
@@ -48,7 +49,7 @@ def front_matter(card: str) -> dict[str, Any]:
 
 
 def carved(zerolm: Callable[..., Any], parent: str, out: Path, *flags: str) -> tuple[str, dict[str, Any]]:
-    ran = zerolm("carve", parent, "--keep-ffn", "0.5", *flags, "--out", str(out))
+    ran = zerolm("carve", parent, "--keep-ffn", "0.5", *BY_WEIGHTS, *flags, "--out", str(out))
     assert ran.status == 0, ran.err
     return (out / "README.md").read_text(), json.loads((out / "recipe.json").read_text())
 

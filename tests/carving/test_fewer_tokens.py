@@ -20,14 +20,22 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from zerolm.carving.carve import carve
 from zerolm.carving.evaluation.evaluate import evaluate
-from zerolm.carving.request import Destination, Methods, SizeRequest, VocabularyRequest
-from zerolm.carving.vocabulary import byte_losses
+from zerolm.carving.request import (
+    Destination,
+    MethodRequest,
+    Methods,
+    SizeRequest,
+    VocabularyRequest,
+    methods_of,
+)
+from zerolm.carving.vocabulary import byte_losses, planned_size
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
-from zerolm.carving.vocabulary.cut_parent import use_of
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
+from zerolm.carving.vocabulary.text_use import text_use_of, use_of
 from zerolm.checkpoints import Checkpoint
-from zerolm.networks.opener import mapped_model, open_model
+from zerolm.networks.opener import mapped_model, open_model, stock_tokenizer
 from zerolm.progress import silent
+from zerolm.text.encoding import separator
 
 
 @pytest.fixture(autouse=True)
@@ -119,21 +127,118 @@ def test_a_plan_says_what_used_would_save(parent: Path, text: Path) -> None:
     assert carve(parent, SizeRequest.of({"ffn": 0.5}), Methods()).vocabulary is None
 
 
-def test_sizes_within_budgets(parent: Path, text: Path) -> None:
+def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each size is worth what fewer tokens and all other cuts beside them lose; the least is chosen."""
-    from zerolm.carving.request import MethodRequest, methods_of
-
+    monkeypatch.setattr(planned_size, "SMALL", 0.0)
     size = SizeRequest.of({"hidden": 1.0}, {"max_params": "0.7x"}, vocabulary=VocabularyRequest("auto"))
     methods = methods_of(size, MethodRequest(text=str(text), sequences=4, length=16))
     carved = carve(parent, size, methods)
     rows = carved.vocabulary["sizes"]
-    chosen = min(rows, key=lambda row: (row["tokens"] + row["rest"], row["size"]))
+    chosen = min(rows, key=lambda row: (row["tokens"] + row["rest"], -row["size"]))
     assert carved.vocabulary["child"] == chosen["size"]
     assert [row["size"] for row in rows] == sorted((row["size"] for row in rows), reverse=True)
     assert carved.costs["child"]["params"] <= 0.7 * carved.costs["parent"]["params"]
-    free = [row for row in rows if row["size"] >= carved.vocabulary["used"]]
-    assert all(row["tokens"] == 0 for row in free)
-    assert [row["rest"] for row in free] == sorted((row["rest"] for row in free), reverse=True)
+    assert [row["rest"] for row in rows] == sorted((row["rest"] for row in rows), reverse=True)
+    assert rows[-1]["rest"] == 0  # the most tokens with which nothing else is cut
+
+
+def usual(parent: Path, text: Path, out: Path | None = None, budget: Any = "0.8x", **more: Any) -> Any:
+    """Carve within a budget of parameters, with what is usual on a text."""
+    form = more.pop("form", "hf")
+    size = SizeRequest.of(None, {"max_params": budget} if isinstance(budget, str) else budget, **more)
+    methods = methods_of(size, MethodRequest(text=str(text), sequences=4, length=16))
+    return carve(parent, size, methods, Destination(out, form))
+
+
+def test_tokens_are_among_the_units_of_a_budget(
+    parent: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where fewer tokens lose little nothing else leaves; what each unit gave up adds up."""
+    monkeypatch.setattr(planned_size, "SMALL", 1.0)
+    carved = usual(parent, text, tmp_path / "child", budget="0.9x")
+    child = Checkpoint.open(tmp_path / "child")
+    assert carved.cut.is_whole
+    assert child.layout.vocab == carved.vocabulary["child"] < ROWS
+    costs = {who: carved.costs[who]["params"] for who in ("parent", "child")}
+    assert 0.9 * costs["parent"] - 48 < costs["child"] <= 0.9 * costs["parent"]
+    gave_up = {row["unit"]: row["params"] for row in carved.units}
+    assert gave_up.pop("tokens") == costs["parent"] - costs["child"]
+    assert not any(gave_up.values())
+
+
+def test_what_units_gave_up_adds_up(parent: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned_size, "SMALL", 0.0)
+    carved = usual(parent, text, budget="0.5x")
+    costs = carved.costs
+    assert sum(row["params"] for row in carved.units) == costs["parent"]["params"] - costs["child"]["params"]
+    rows = {row["unit"]: row for row in carved.units}
+    assert rows["tokens"]["after"] == carved.vocabulary["child"]
+    assert rows["FFN neurons"]["after"] == sum(layer["ffn"] for layer in carved.widths)
+    assert all((row["params"] > 0) == (row["after"] < row["before"]) for row in carved.units)
+
+
+def test_all_tokens_are_kept_where_that_is_asked_for(parent: Path, text: Path) -> None:
+    carved = usual(parent, text, vocabulary=VocabularyRequest("all"))
+    assert carved.vocabulary["child"] == ROWS
+    assert "two" not in carved.note
+    whole = carve(parent, SizeRequest.of({"ffn": 0.5}, vocabulary=VocabularyRequest("all")), Methods())
+    assert whole.costs["child"]["params"] < whole.costs["parent"]["params"]
+
+
+def test_tokens_stay_beside_types_and_two_steps_are_named(parent: Path, text: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    carved = usual(parent, text, budget={"max_weight_bytes": "0.5x"}, form="gguf")
+    assert carved.vocabulary["child"] == ROWS
+    limit = int(0.5 * carved.costs["parent"]["weight_bytes"])
+    wanted = f"first zerolm carve {parent} --keep-vocab used --text {text} --out few, then zerolm carve few "
+    assert wanted + f"--format gguf --max-weight-bytes {limit} --text {text}" in carved.note
+    with pytest.raises(
+        ValueError, match=r"--keep-vocab auto does not weigh .* beside types of weights: first"
+    ):
+        usual(
+            parent,
+            text,
+            budget={"max_weight_bytes": "0.5x"},
+            form="gguf",
+            vocabulary=VocabularyRequest("auto"),
+        )
+
+
+def test_a_tenth_of_a_text_is_held_out(parent: Path, tmp_path: Path) -> None:
+    """Tokens are chosen without the part that their loss is measured on; both together are the text."""
+    file = tmp_path / "text.txt"
+    file.write_text("".join(f"{number} {CORPUS[0]}" for number in range(40)), "utf-8")
+    use = text_use_of(Checkpoint.open(parent), str(file), progress=silent)
+    assert use.is_held_out
+    assert (use.text.fitted + use.text.held == use.whole.counts).all()
+    tokenizer = Tokenizer.from_str(byte_level())
+    ids = [token for piece in use.text.held_pieces for token in tokenizer.encode(piece).ids]
+    assert (use.text.held == np.bincount(ids, minlength=ROWS)).all()
+    assert 0.05 < use.text.held.sum() / use.whole.counts.sum() < 0.2
+    assert use.fitted.counts.sum() < use.whole.counts.sum()
+    curve = use.curve([ROWS, use.whole.used, use.whole.least])
+    assert curve == sorted(curve)
+    assert curve[0] == 0 < curve[-1]
+
+
+def test_likely_tokens_are_those_of_the_stock_network(parent: Path, text: Path) -> None:
+    checkpoint = Checkpoint.open(parent)
+    losses = TokenLosses.of_pieces(checkpoint, mapped_model(checkpoint), [text.read_text("utf-8")], 16)
+    tokenizer, model = Tokenizer.from_str(byte_level()), open_model(checkpoint)
+    start, total, count = losses_start(checkpoint), np.zeros(ROWS), 0
+    for stretch in losses.stretches:
+        ids = [start, *tokenizer.encode(stretch, add_special_tokens=False).ids]
+        for first in range(0, len(ids) - 1, 15):
+            window = torch.tensor([ids[first : first + 16]])
+            with torch.no_grad():
+                p = model(input_ids=window).logits[0, :-1].softmax(-1)
+            total, count = total + p.sum(0).double().numpy(), count + len(p)
+    np.testing.assert_allclose(losses.likely(), total / count, rtol=1e-4, atol=1e-9)
+
+
+def losses_start(checkpoint: Checkpoint) -> int:
+    """The token that a text is read after."""
+    return int(separator(stock_tokenizer(checkpoint.folder), checkpoint.layout.vocab)[0])
 
 
 def test_a_sentence_transformer_stays_whole(text: Path, tmp_path: Path) -> None:

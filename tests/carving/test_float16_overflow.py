@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from carvings import BY_WEIGHTS
 from refusals import refused
 from safetensors.torch import load_file, save_file
 from tiny import saved, word_tokenizer
@@ -60,6 +61,8 @@ def test_activations_that_overflow_name_their_layer(
     for cut in ("--max-params", "--keep-ffn"):
         share = ".9x" if cut == "--max-params" else ".5"
         refused(zerolm, "carve", "parent", cut, share, *TOKENS, "--out", "child", words=words)
-    alone = zerolm("carve", "parent", "--keep-ffn", ".5", "--out", "child")  # by weights, as the remedy says
+    alone = zerolm(
+        "carve", "parent", "--keep-ffn", ".5", *BY_WEIGHTS, "--out", "child"
+    )  # by weights, as the remedy says
     assert "Warning" not in alone.err
     assert alone.status == 0, alone.err

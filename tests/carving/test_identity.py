@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from carvings import BY_WEIGHTS
 from safetensors.torch import load_file, save_file
 from tiny import saved
 
@@ -35,7 +36,7 @@ def units(child: Path) -> Any:
     return [layer["ffn"] for layer in json.loads((child / "recipe.json").read_text())["layers"]]
 
 
-@pytest.mark.parametrize("text", [(), ("--text", "random", "--sequences", "6", "--length", "12")])
+@pytest.mark.parametrize("text", [BY_WEIGHTS, ("--text", "random", "--sequences", "6", "--length", "12")])
 @pytest.mark.parametrize("place", ["beside it", "in its place"])
 def test_units_are_those_of_the_model_that_is_carved(
     place: str, text: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path
@@ -57,7 +58,12 @@ def test_a_recipe_is_refused_for_shuffled_weights(zerolm: Callable[..., Any], tm
     """All extremes of all tensors are the same."""
     parent = saved(tmp_path / "parent", "llama")
     other = shuffled_copy(parent, tmp_path / "other")
-    assert zerolm("carve", str(parent), "--keep-ffn", "0.5", "--out", str(tmp_path / "child")).status == 0
+    assert (
+        zerolm(
+            "carve", str(parent), "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child")
+        ).status
+        == 0
+    )
     recipe = ("--recipe", str(tmp_path / "child" / "recipe.json"), "--out", str(tmp_path / "again"))
     ran = zerolm("carve", str(other), *recipe)
     assert (ran.status, ran.out) == (2, "")
@@ -69,7 +75,12 @@ def test_a_recipe_is_refused_for_shuffled_weights(zerolm: Callable[..., Any], tm
 
 def test_a_rebuilt_child_with_other_bytes_is_told_of(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent, file = saved(tmp_path / "parent", "llama"), tmp_path / "recipe.json"
-    assert zerolm("carve", str(parent), "--keep-ffn", "0.5", "--out", str(tmp_path / "child")).status == 0
+    assert (
+        zerolm(
+            "carve", str(parent), "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child")
+        ).status
+        == 0
+    )
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     for sha256, told in ((recipe["sha256"], False), ({"model.safetensors": "0" * 64}, True)):
         file.write_text(json.dumps(recipe | {"sha256": sha256, "versions": {"torch": "0.1"}}))

@@ -61,7 +61,7 @@ def test_a_carving_goes_on_where_it_was_killed(
 
 def test_no_half_child_when_killed_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
-    zerolm.carve(parent, tmp_path / "whole", keep_ffn=0.5)
+    zerolm.carve(parent, tmp_path / "whole", keep_ffn=0.5, criterion="capacity")
     write = writer._write
     for moment in (0, 7, 20):
         step = killed_at(moment)
@@ -71,10 +71,13 @@ def test_no_half_child_when_killed_while_writing(tmp_path: Path, monkeypatch: py
             write(file, tensor)
 
         monkeypatch.setattr(writer, "_write", some)
-        assert in_another_process(lambda: zerolm.carve(parent, out, keep_ffn=0.5)) == signal.SIGKILL
+        assert (
+            in_another_process(lambda: zerolm.carve(parent, out, keep_ffn=0.5, criterion="capacity"))
+            == signal.SIGKILL
+        )
         assert not out.exists()
     monkeypatch.setattr(writer, "_write", write)
-    zerolm.carve(parent, out, keep_ffn=0.5)
+    zerolm.carve(parent, out, keep_ffn=0.5, criterion="capacity")
     assert contents(out) == contents(tmp_path / "whole")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["child", "parent", "whole"]
 
@@ -84,7 +87,7 @@ def test_an_earlier_child_survives_a_kill_between_the_renames(
 ) -> None:
     """The old one has stepped aside and the new one is not there yet: the next run puts the old one back."""
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
-    zerolm.carve(parent, out, keep_ffn=0.5)
+    zerolm.carve(parent, out, keep_ffn=0.5, criterion="capacity")
     first = contents(out)
     rename = os.rename
 
@@ -94,7 +97,7 @@ def test_an_earlier_child_survives_a_kill_between_the_renames(
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", once)
-    again: dict[str, Any] = {"keep_ffn": 0.25, "force": True}
+    again: dict[str, Any] = {"keep_ffn": 0.25, "criterion": "capacity", "force": True}
     assert in_another_process(lambda: zerolm.carve(parent, out, **again)) == signal.SIGKILL
     monkeypatch.setattr(os, "rename", rename)
     assert not out.exists()

@@ -89,7 +89,7 @@ def carved(parent: Path, patch: pytest.MonkeyPatch, **changes: Any) -> set[str]:
 
     with patch.context() as patched:
         patched.setattr(Blocks, "call", counted)
-        patched.setattr("zerolm.carving.session.measured_pace", lambda blocks: Pace(0.0, 0.0, 0.0))
+        patched.setattr("zerolm.carving.session.measured_pace", lambda *_: Pace(0.0, 0.0, 0.0, 0.0, 0.0))
         carve(parent, **SETTINGS | changes, progress=told)
     return set(+runs)
 

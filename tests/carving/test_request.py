@@ -46,7 +46,9 @@ def test_a_space_says_the_shape_unless_one_is_given() -> None:
 @pytest.mark.parametrize(
     ("size", "text", "usual"),
     [
-        (SizeRequest.of({"ffn": 0.5}), None, ("capacity", "weights", "none")),
+        (SizeRequest.of({"ffn": 0.5}), None, ("surgeon", "weights", "least-squares")),
+        (SizeRequest.of({}, {"max_params": 9}), None, ("surgeon", "prices", "least-squares")),
+        (SizeRequest.of({"all": 1}), None, ("capacity", "weights", "none")),
         (SizeRequest.of({"ffn": 0.5}), "random", ("surgeon", "weights", "least-squares")),
         (SizeRequest.of({"layers": 0.5}), "random", ("surgeon", "prices", "least-squares")),
         (SizeRequest.of({}, {"max_params": 9}), "random", ("surgeon", "prices", "least-squares")),
@@ -57,7 +59,8 @@ def test_what_is_not_named_suits_the_text(
 ) -> None:
     methods = methods_of(size, MethodRequest(text=text, seed=3))
     assert (methods.criterion, methods.plan, methods.repair) == usual
-    assert (methods.text, methods.seed) == (text, 3)
+    assert methods.text == (text or ("generated" if usual[0] == "surgeon" else None))
+    assert methods.seed == 3
     named = methods_of(size, MethodRequest("prefix", "heuristic", text, repair="bias"))
     assert (named.criterion, named.plan, named.repair) == ("prefix", "heuristic", "bias")
 

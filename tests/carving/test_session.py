@@ -36,13 +36,13 @@ def test_the_loss_of_a_cut_is_that_of_the_carved_network(name: str, tmp_path: Pa
     assert run.loss(cut) == pytest.approx(0.0, abs=1e-6)
     alone = LayerCut(1, cut.layers[1].groups, np.arange(0, cut.parent.ffn, 2))
     half = Cut(cut.parent, (cut.layers[0], alone, cut.layers[2]))
-    loss = Loss(Blocks(run.model, run.tokens.batches(LOSS_BATCH)), 3)
+    loss = Loss(Blocks(run.model, run.divided.judged.batches(LOSS_BATCH)), 3)
     assert run.loss(half) == pytest.approx(loss.of(1, carved_layer(run.model, half, alone).module))
     two = Cut(cut.parent, (cut.layers[0], cut.layers[2]))
     assert run.loss(two) == pytest.approx(loss.of(1, None))
     if name == "bert":
         parent = open_model(run.checkpoint)
-        cosine = fidelity(apply_in_memory(parent, half), parent, run.tokens)
+        cosine = fidelity(apply_in_memory(parent, half), parent, run.divided.judged)
         assert run.loss(half) == pytest.approx(1.0 - cosine, abs=1e-6)
 
 

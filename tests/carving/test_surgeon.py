@@ -71,6 +71,18 @@ def test_many_units_that_go_in_steps_cost_what_least_squares_leaves() -> None:
     assert going.costs[:150].sum() < 0.9 * by_energy
 
 
+def test_wide_matrices_are_eliminated_in_float32_and_cost_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments, columns = (torch.from_numpy(each) for each in drawn(3, 300, 20))
+    double = elimination(moments, columns, 300)
+    monkeypatch.setattr("zerolm.carving.importance.surgeon.WIDE", 300)
+    single = elimination(moments, columns, 300)
+    for gone in (37, 150, 260):
+        kept = sorted(single.order[gone:].tolist())
+        left = left_over(moments.numpy(), columns.numpy(), kept, 1)
+        assert single.costs[:gone].sum() == pytest.approx(left, rel=1e-3)
+        assert left == pytest.approx(double.costs[:gone].sum(), rel=1e-3)
+
+
 def test_of_two_that_are_alike_one_goes_first_and_then_all_is_as_without_it() -> None:
     moments, columns = drawn(1, 8, 4)
     once = elimination(torch.from_numpy(moments), torch.from_numpy(columns), 8)
@@ -91,6 +103,16 @@ def test_worth_keeps_the_order_and_what_each_costs() -> None:
     assert chosen.tolist() == sorted(going.order[-11:].tolist())
 
 
+def stream_weights(network: Any, number: int, tokens: Tokens) -> Floats:
+    """One over the mean square of the stream before a layer, of each token that is no padding, (n,)."""
+    with torch.no_grad(), watching({"layer": layers_of(network)[number].module}) as seen:
+        network.base_model(input_ids=tokens.ids, attention_mask=tokens.mask)
+    squares = seen.inputs["layer"].double().square().mean(-1)
+    rows = torch.ones_like(squares).bool() if tokens.mask is None else tokens.mask.bool()
+    weights: Floats = 1.0 / squares[rows].numpy()
+    return weights
+
+
 @pytest.mark.parametrize("tokens", [TOKENS, padded()], ids=["full", "padded"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tokens: Tokens) -> None:
@@ -103,10 +125,12 @@ def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tok
         for x, module, (kind, units), role in zip(
             forward_inputs(network, number, tokens), modules, kinds, OUTPUT_ROLES, strict=True
         ):
-            x = x - x.mean(0) if bias(module) is not None else x
+            w = stream_weights(network, number, tokens)
+            x = x - w @ x / w.sum() if bias(module) is not None else x
             sent = felt.root(number, role).T @ matrix(module).double().numpy()
             ridge = max(RIDGE, x.shape[1] / (FEW * len(x)))
-            going = elimination(torch.from_numpy(x.T @ x / len(x)), torch.from_numpy(sent), units, ridge)
+            moments = x.T @ (w[:, None] * x) / w.sum()
+            going = elimination(torch.from_numpy(moments), torch.from_numpy(sent), units, ridge)
             np.testing.assert_allclose(worth[kind][number], going.worth(), rtol=1e-2, atol=1e-9)
 
 
@@ -146,5 +170,7 @@ def test_sums_of_what_is_multiplied_in_bfloat16_are_wider() -> None:
     surgeon = Surgeon(dimensions_of(network), layers_of(network)[0], {})
     x = torch.full((4096, 40), 1.0, dtype=torch.bfloat16)
     x[1::2] *= 1.0078125  # the next number: the sum lies between two of bfloat16's
-    surgeon.add(torch.ones(4096, surgeon.moments["o"].shape[0], dtype=torch.bfloat16), x)
-    assert surgeon.moments["down"][0, 0] == float(x[:, 0].double().square().sum())
+    sizes = dimensions_of(network)
+    surgeon.add(torch.ones(4096, sizes.heads * sizes.head_size, dtype=torch.bfloat16), x)
+    total = float(x[:, 0].double().square().sum())
+    assert float(surgeon.moments["down"].squares[0, 0]) == pytest.approx(total, rel=1e-7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -107,6 +108,7 @@ def test_what_is_kept_is_closed_and_grows(kind: str) -> None:
         assert table.staying <= tokens
         assert tokens == table.needed(tokens) | tokens
     grown = [counted.growth(size) for size in sizes]
+    assert counted.growths(counted.counts, sizes) == grown
     assert grown == sorted(grown, reverse=True)
 
 
@@ -142,6 +144,24 @@ def test_the_last_merge_is_that_of_the_tokenizer(kind: str) -> None:
             continue
         assert pair is not None
         assert list(pair) == read
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_that_are_predicted_stay_before_others_never_met(kind: str) -> None:
+    """Probabilities rank what a count cannot: other text needs fewer tokens that are gone."""
+    _, _, table = whole(kind)
+    counted, other = use(kind, CORPUS[0]), use(kind, CORPUS[1])
+    assert (replace(counted, likely=np.zeros(ROWS)).kept(counted.used) == counted.kept(counted.used)).all()
+    likely = replace(counted, likely=other.counts / other.counts.sum())
+    size = (counted.used + len(table.ids)) // 2
+
+    def lacking(kept: Any) -> int:
+        gone = np.setdiff1d(np.arange(ROWS), kept)
+        return int(other.counts[gone].sum())
+
+    assert lacking(likely.kept(size)) < lacking(counted.kept(size))
+    every = likely.without_unused().kept(counted.used)
+    assert every.tolist() == sorted(table.needed(np.flatnonzero(counted.counts).tolist()))
 
 
 def test_rows_without_a_token_leave_first() -> None:

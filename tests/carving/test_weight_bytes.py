@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from carvings import BY_WEIGHTS
 from safetensors.torch import load_file, save_file
 from tiny import saved
 
@@ -38,7 +39,14 @@ def test_weight_bytes_are_those_of_the_file(
         weights = {key: x.float() if x.dim() == 1 else x for key, x in load_file(file).items()}
         save_file(weights, file, {"format": "pt"})
     for shape in ((), ("--shape", "per-layer", "--format", "padded")):
-        flags = ("--max-weight-bytes", "0.9x", *shape, "--out", str(tmp_path / f"child{len(shape)}"))
+        flags = (
+            "--max-weight-bytes",
+            "0.9x",
+            *BY_WEIGHTS,
+            *shape,
+            "--out",
+            str(tmp_path / f"child{len(shape)}"),
+        )
         ran = zerolm("carve", str(parent), *flags, "--json")
         assert ran.status == 0, ran.err
         result = json.loads(ran.out)
@@ -54,7 +62,7 @@ def test_the_width_is_shown_and_bits_are_asked_for(zerolm: Callable[..., Any], t
     parent = str(saved(tmp_path / "parent", "llama"))
     sizes = {}
     for bits in ((), ("--bits", "16"), ("--bits", "32")):
-        flags = ("carve", parent, "--keep-ffn", "0.5", *bits)
+        flags = ("carve", parent, "--keep-ffn", "0.5", *BY_WEIGHTS, *bits)
         sizes[bits] = json.loads(zerolm(*flags, "--json").out)["costs"]["child"]["weight_bytes"]
         assert f"weights, {bits[1] if bits else 32}-bit" in zerolm(*flags).out
     assert sizes[()] == sizes["--bits", "32"] == 2 * sizes["--bits", "16"]
@@ -65,22 +73,27 @@ def test_layers_stored_unlike_each_other_need_bits(zerolm: Callable[..., Any], t
     file = parent / "model.safetensors"
     weights = {key: x.half() if ".1.mlp." in key else x for key, x in load_file(file).items()}
     save_file(weights, file, {"format": "pt"})
-    ran = zerolm("carve", str(parent), "--keep-ffn", "0.5", "--out", str(tmp_path / "child"))
+    ran = zerolm("carve", str(parent), "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child"))
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert "give --bits" in ran.err
-    assert zerolm("carve", str(parent), "--keep-ffn", "0.5", "--bits", "32").status == 0
+    assert zerolm("carve", str(parent), "--keep-ffn", "0.5", *BY_WEIGHTS, "--bits", "32").status == 0
 
 
 ROUNDED = {
     "heads": (
         "qwen3",
-        ("--keep-heads", "0.9"),
+        ("--keep-heads", "0.9", *BY_WEIGHTS),
         "--keep-heads 0.9 of 2 KV groups rounds to all of them; ",
         "0.5",
     ),
     "layers": ("llama", ("--keep-layers", "0.9", "--text", "random"), "of 3 layers rounds", "0.67"),
-    "neurons": ("llama", ("--keep-ffn", "0.99"), "of 40 FFN neurons rounds", "0.97"),
-    "steps": ("llama", ("--keep-ffn", "0.9", "--multiple-of", "20"), "of 40 FFN neurons rounds", "0.5"),
+    "neurons": ("llama", ("--keep-ffn", "0.99", *BY_WEIGHTS), "of 40 FFN neurons rounds", "0.97"),
+    "steps": (
+        "llama",
+        ("--keep-ffn", "0.9", "--multiple-of", "20", *BY_WEIGHTS),
+        "of 40 FFN neurons rounds",
+        "0.5",
+    ),
 }
 
 
@@ -104,11 +117,13 @@ def test_shares_that_come_to_nothing_beside_others_are_told_of(
     zerolm: Callable[..., Any], tmp_path: Path
 ) -> None:
     parent = str(saved(tmp_path / "parent", "qwen3"))
-    ran = zerolm("carve", parent, "--keep-heads", "0.9", "--keep-ffn", "0.5", "--json")
+    ran = zerolm("carve", parent, "--keep-heads", "0.9", "--keep-ffn", "0.5", *BY_WEIGHTS, "--json")
     assert ran.status == 0
     assert "--keep-heads 0.9 of 2 KV groups rounds to all of them" in ran.err
     assert json.loads(ran.out)["note"] in ran.err
-    assert "rounds" not in zerolm("carve", parent, "--keep-heads", "0.5", "--keep-ffn", "0.5").err
+    assert (
+        "rounds" not in zerolm("carve", parent, "--keep-heads", "0.5", "--keep-ffn", "0.5", *BY_WEIGHTS).err
+    )
 
 
 UNSOUND: dict[str, Any] = {
@@ -137,7 +152,10 @@ def test_unsound_metadata_is_refused_before_anything_else(
     parent = with_metadata(saved(tmp_path / "parent", "llama"), UNSOUND[case])
     with pytest.raises(ValueError, match="its __metadata__ is not an object of texts"):
         Checkpoint.open(parent)
-    for command in (("ledger",), ("carve", "--keep-ffn", "0.5", "--out", str(tmp_path / "child"))):
+    for command in (
+        ("ledger",),
+        ("carve", "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child")),
+    ):
         ran = zerolm(command[0], str(parent), *command[1:])
         assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
         assert "__metadata__" in ran.err
@@ -146,4 +164,9 @@ def test_unsound_metadata_is_refused_before_anything_else(
 @pytest.mark.parametrize("metadata", [{}, {"format": "pt", "note": "any"}, None])
 def test_sound_metadata_is_taken(metadata: Any, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = with_metadata(saved(tmp_path / "parent", "llama"), metadata)
-    assert zerolm("carve", str(parent), "--keep-ffn", "0.5", "--out", str(tmp_path / "child")).status == 0
+    assert (
+        zerolm(
+            "carve", str(parent), "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child")
+        ).status
+        == 0
+    )

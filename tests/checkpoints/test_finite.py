@@ -30,8 +30,8 @@ def spoiled(folder: Path, out: Path, tensor: str, value: float) -> Path:
 
 Places = dict[str, Any]
 CALLS: dict[str, Callable[[Places], Any]] = {
-    "carve": lambda at: zerolm.carve(at["bad"], keep_ffn=0.5),
-    "carve, planned": lambda at: zerolm.carve(at["bad"], max_params="0.8x"),
+    "carve": lambda at: zerolm.carve(at["bad"], keep_ffn=0.5, criterion="capacity"),
+    "carve, planned": lambda at: zerolm.carve(at["bad"], max_params="0.8x", criterion="capacity"),
     "carve on a text": lambda at: zerolm.carve(at["bad"], max_params="0.8x", text=at["text"], **FEW),
     "carve by shares": lambda at: zerolm.carve(at["bad"], keep_hidden=0.5, text=at["text"], **FEW),
     "carve and heal": lambda at: zerolm.carve(
@@ -68,7 +68,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
     good, text = saved(folder / "good", "llama"), folder / "text.txt"
     word_tokenizer(good)
     text.write_text(" ".join(f"w{i * i % 63}" for i in range(20_000)))
-    zerolm.carve(good, out=folder / "child", keep_ffn=0.5)
+    zerolm.carve(good, out=folder / "child", keep_ffn=0.5, criterion="capacity")
     return {"folder": folder, "good": good, "child": folder / "child", "text": text}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from carvings import carve
+from carvings import BY_WEIGHTS, carve
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -225,7 +225,7 @@ def test_no_class_of_a_pickle_is_code(classes: Any, tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_no_checkpoint(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for command in (("carve", "--keep-ffn", ".5"), ("doctor",), ("ledger",)):
+    for command in (("carve", "--keep-ffn", ".5", *BY_WEIGHTS), ("doctor",), ("ledger",)):
         ran = zerolm(command[0], str(tmp_path / "empty"), *command[1:])
         assert ran.status == 2
         assert "is an empty folder; a checkpoint has config.json and safetensors" in ran.err

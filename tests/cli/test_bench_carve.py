@@ -20,7 +20,7 @@ Zerolm = Callable[..., Any]
 FEW = ("--sequences", "4", "--length", "8")
 COMMANDS = 5
 BY_PRICES = (
-    *("files and planning", "weighing units", "what the loss feels", "prices"),
+    *("files and planning", "scoring units", "Fisher information", "predicting cuts"),
     *("measuring the best plans", "repair", "losses"),
 )
 
@@ -97,7 +97,7 @@ def test_every_family_of_decoders(name: str, zerolm: Zerolm, place: Path) -> Non
     ran = zerolm("bench", "carve", name, *FEW, "--json")
     assert ran.status == 0, ran.err
     parts = {part["part"] for part in json.loads(ran.out)["commands"][1]["parts"]}
-    assert parts >= {"files and planning", "weighing units", "prices", "repair", "losses"}
+    assert parts >= {"files and planning", "scoring units", "predicting cuts", "repair", "losses"}
 
 
 def test_random_weights_are_those_of_the_shape(place: Path) -> None:

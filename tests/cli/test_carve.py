@@ -22,6 +22,7 @@ WHOLE = {
     "qwen3": "0.5",
     "gemma2": "0.5",
 }
+BY_WEIGHTS = ("--criterion", "capacity")
 FFN_ONLY = ("gpt2", "bert")
 
 
@@ -36,7 +37,7 @@ def test_children_open_in_stock_software(name: str, zerolm: Callable[..., Any], 
     """No key is missing or left over, and the logits are those of the masked parent."""
     parent = saved(tmp_path / "parent", name)
     heads = ["--keep-heads", "0.5"] if name in WHOLE else []
-    found = carved(zerolm, parent, tmp_path / "child", "--keep-ffn", "0.5", *heads)
+    found = carved(zerolm, parent, tmp_path / "child", "--keep-ffn", "0.5", *heads, *BY_WEIGHTS)
     assert found["verified"]["relative"] <= 1e-4
     kind = transformers.AutoModel if name == "bert" else transformers.AutoModelForCausalLM
     child, info = kind.from_pretrained(tmp_path / "child", output_loading_info=True)
@@ -57,7 +58,7 @@ def test_shares_with_a_text_print_what_they_lose(zerolm: Callable[..., Any], tmp
     losses = json.loads((out / "result.json").read_text())["losses"]
     assert list(losses) == ["measured", "repaired"]
     words = ", ".join(f"{name} {loss:.3g}" for name, loss in losses.items())
-    assert f"loss on the calibration text: {words}" in ran.out
+    assert f"loss on held-out text: {words}" in ran.out
     page = (out / "report.html").read_text()
     assert "Loss on the calibration tokens" in page
     assert all(f"{loss:.3g}" in page for loss in losses.values())
@@ -125,7 +126,7 @@ def test_layers_may_go_and_are_numbered_anew(zerolm: Callable[..., Any], tmp_pat
 
 def test_sixteen_bits_stay_sixteen_bits(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama", dtype="bfloat16")
-    carved(zerolm, parent, tmp_path / "child", "--keep-ffn", "0.5")
+    carved(zerolm, parent, tmp_path / "child", "--keep-ffn", "0.5", *BY_WEIGHTS)
     ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "child", parent))
     kept = json.loads((tmp_path / "child" / "recipe.json").read_text())["layers"][0]["ffn"]
     name = "model.layers.0.mlp.down_proj.weight"
@@ -154,7 +155,7 @@ def test_layers_of_other_sizes_are_padded_with_zeros(
 ) -> None:
     """Any shape opens in the stock class, as large as its largest layer; outputs are those of the cut."""
     parent = saved(tmp_path / "parent", name)
-    text = ("--text", "random", "--sequences", "8", "--length", "16") if repair != "none" else ()
+    text = ("--text", "random", "--sequences", "8", "--length", "16") if repair != "none" else BY_WEIGHTS
     budget = "0.92x" if name == "bert" else "0.83x"  # heads of a bert stay
     flags = ("--max-body-params", budget, "--shape", "per-layer", "--format", "padded", "--repair", repair)
     found = carved(zerolm, parent, tmp_path / "child", *flags, *text)
@@ -169,8 +170,8 @@ def test_layers_of_other_sizes_are_padded_with_zeros(
 
 def test_force_replaces_a_child_and_nothing_else(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
-    carved(zerolm, parent, out, "--keep-ffn", "0.5")
-    again = ("carve", str(parent), "--keep-ffn", "0.25", "--out", str(out))
+    carved(zerolm, parent, out, "--keep-ffn", "0.5", *BY_WEIGHTS)
+    again = ("carve", str(parent), "--keep-ffn", "0.25", *BY_WEIGHTS, "--out", str(out))
     assert "exists" in zerolm(*again).err
     assert zerolm(*again, "--force").status == 0
     assert json.loads((out / "config.json").read_text())["intermediate_size"] == 10
@@ -187,7 +188,7 @@ def test_force_replaces_a_child_and_nothing_else(zerolm: Callable[..., Any], tmp
 
 def test_a_plan_alone_writes_nothing(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
-    ran = zerolm("carve", str(parent), "--max-params", "0.8x", "--shape", "per-layer")
+    ran = zerolm("carve", str(parent), "--max-params", "0.8x", "--shape", "per-layer", *BY_WEIGHTS)
     assert ran.status == 0
     assert "Costs beside the parent's" in ran.out
     assert [file.name for file in tmp_path.iterdir()] == ["parent"]
@@ -199,8 +200,10 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a budget below everything": (("--max-params", "10"), ("--max-params 10 would have to be at least",)),
     "per layer as hf": (("--max-params", "0.7x", "--shape", "per-layer"), ("--shape uniform",)),
     "unknown criterion": (("--keep-ffn", "0.5", "--criterion", "best"), ("'best'", "capacity")),
-    "tokens without text": (("--keep-ffn", "0.5", "--criterion", "amp"), ("amp needs tokens", "random")),
-    "repair without text": (("--keep-ffn", "0.5", "--repair", "bias"), ("needs tokens",)),
+    "time without text": (
+        ("--keep-ffn", "0.5", *BY_WEIGHTS, "--for", "9s"),
+        ("capacity reads none", "--text"),
+    ),
 }
 
 

@@ -26,7 +26,9 @@ from zerolm.carving.export.formats import StockFolder
 from zerolm.diagnosis import examine
 from zerolm.diagnosis.opening import opened
 
-CARVE = ("--keep-ffn", "0.5", "--out", "child")
+BY_WEIGHTS = ("--criterion", "capacity")
+CARVE = ("--keep-ffn", "0.5", "--out", "child", *BY_WEIGHTS)
+BY_TEXT = CARVE[:4]
 TOKENS = ("--sequences", "4", "--length", "8")
 
 
@@ -187,7 +189,7 @@ TEXTS = {
 def test_texts_that_are_none(case: str, name: str, zerolm: Zerolm) -> None:
     parent(name)
     Path("bad.txt").write_bytes(TEXTS[case])
-    refused(zerolm, "carve", "parent", *CARVE, "--text", "bad.txt", *TOKENS, words="bad.txt")
+    refused(zerolm, "carve", "parent", *BY_TEXT, "--text", "bad.txt", *TOKENS, words="bad.txt")
     refused(zerolm, "eval", "parent", "--parent", "parent", "--text", "bad.txt", *TOKENS, words="bad.txt")
 
 
@@ -195,7 +197,7 @@ def test_texts_that_are_too_short(zerolm: Zerolm) -> None:
     parent()
     Path("bad.txt").write_text("w1 w2")
     words = "has 2 tokens, one sequence needs 8"
-    refused(zerolm, "carve", "parent", *CARVE, "--text", "bad.txt", *TOKENS, words=words)
+    refused(zerolm, "carve", "parent", *BY_TEXT, "--text", "bad.txt", *TOKENS, words=words)
     refused(zerolm, "eval", "parent", "--parent", "parent", "--text", "bad.txt", *TOKENS, words=words)
 
 
@@ -240,7 +242,11 @@ IMPOSSIBLE: dict[str, tuple[str, tuple[str, ...], str]] = {
     "a floor beyond the parent": ("llama", ("--max-params", "0.9x", "--least-ffn", "41"), "41"),
     "all and half": ("llama", ("--keep", "1", "--keep-ffn", ".5"), "--keep-ffn 0.5 cuts some of them"),
     "no parameters": ("llama", ("--max-params", "0x"), "--max-params 0 would have to be at least"),
-    "two budgets": ("gpt2", ("--max-params", "0.3x", "--max-macs", "0.9x"), "would have to be at least"),
+    "two budgets": (
+        "gpt2",
+        ("--max-params", "0.3x", "--max-macs", "0.9x", *BY_WEIGHTS),
+        "would have to be at least",
+    ),
 }
 
 
@@ -287,7 +293,7 @@ def test_files_that_cannot_be_written(size: int, zerolm: Zerolm) -> None:
     before = state(Path("parent"))
     with limited(resource.RLIMIT_FSIZE, size):  # as on a full disk
         refused(zerolm, "carve", "parent", *CARVE, words="cannot be written")
-        refused(zerolm, "carve", "parent", *CARVE, "--text", "random", *TOKENS, words="cannot be written")
+        refused(zerolm, "carve", "parent", *BY_TEXT, "--text", "random", *TOKENS, words="cannot be written")
     assert state(Path("parent")) == before
     assert zerolm("carve", "parent", *CARVE).status == 0
 
@@ -317,7 +323,7 @@ def test_a_full_disk(missing: int, zerolm: Zerolm, small_disk: Callable[[int], P
     pages = sum(-(-file.stat().st_size // 4096) for file in Path("child").iterdir())
     disk = small_disk(max(1, pages - missing))
     before = state(Path("parent"))
-    ran = zerolm("carve", "parent", "--keep-ffn", "0.5", "--out", str(disk / "child"))
+    ran = zerolm("carve", "parent", "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(disk / "child"))
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
     assert "cannot be written: the disk is full: " in ran.err
     assert " are free" in ran.err
@@ -328,7 +334,7 @@ def test_a_full_disk(missing: int, zerolm: Zerolm, small_disk: Callable[[int], P
 def test_a_full_disk_keeps_the_earlier_child(zerolm: Zerolm, small_disk: Callable[[int], Path]) -> None:
     parent()
     disk = small_disk(40)
-    flags = ("--out", str(disk / "child"), "--force")
+    flags = (*BY_WEIGHTS, "--out", str(disk / "child"), "--force")
     assert zerolm("carve", "parent", "--keep-ffn", "0.1", "--keep-heads", "0.5", *flags).status == 0
     before = state(disk)
     ran = zerolm("carve", "parent", "--keep-ffn", "1", *flags)

@@ -21,6 +21,8 @@ from zerolm.families.reading import current
 
 UNKNOWN = DERIVED | FACTORS | {"use_post_norm": False, "max_position_embeddings": 32}
 """Of a hyperclovax without norms on outputs: the tensors of a llama, and factors on the stream."""
+BY_WEIGHTS = ("--criterion", "capacity")
+WEIGHTS = ("--keep-ffn", ".5", *BY_WEIGHTS)
 TEXT = ("--text", "random", "--sequences", "4", "--length", "12")
 
 
@@ -51,7 +53,7 @@ def test_no_document_is_named_that_fits_nearly(zerolm: Callable[..., Any], paren
     assert "fit" not in error
 
 
-CUTS = [("--keep-ffn", ".5"), ("--keep-heads", ".5"), ("--keep-layers", ".67", *TEXT)]
+CUTS = [WEIGHTS, ("--keep-heads", ".5", *BY_WEIGHTS), ("--keep-layers", ".67", *TEXT)]
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -83,14 +85,14 @@ def test_verbs_that_open_a_checkpoint_read_it_alike(
     child, text = tmp_path / "child", tmp_path / "text.txt"
     word_tokenizer(parent)
     text.write_text(" ".join(f"w{number % 64}" for number in range(400)))
-    assert zerolm("carve", str(parent), "--keep-ffn", ".5", "--out", str(child), *like).status == 0
+    assert zerolm("carve", str(parent), *WEIGHTS, "--out", str(child), *like).status == 0
     judged = zerolm("eval", str(child), "--parent", str(parent), "--text", str(text), *TEXT[2:], *like)
     assert judged.status == 0, judged.err
 
 
 def test_its_stream_stays_whole(zerolm: Callable[..., Any], parent: Path, tmp_path: Path) -> None:
     out = ("--out", str(tmp_path / "child"))
-    ran = zerolm("carve", str(parent), "--keep-hidden", ".5", "--like", "llama", *out)
+    ran = zerolm("carve", str(parent), "--keep-hidden", ".5", *BY_WEIGHTS, "--like", "llama", *out)
     assert ran.status == 2
     assert "nothing says that the norms of a model that is read like another are plain" in ran.err
     assert not (tmp_path / "child").exists()
@@ -102,9 +104,9 @@ def test_a_type_that_transformers_does_not_know_is_counted_and_not_carved(
     config = json.loads((parent / "config.json").read_text())
     (parent / "config.json").write_text(json.dumps(config | {"model_type": "nobodys"}))
     assert zerolm("score", str(parent), "--like", "llama").status == 0
-    assert zerolm("carve", str(parent), "--keep-ffn", ".5", "--like", "llama").status == 0
+    assert zerolm("carve", str(parent), *WEIGHTS, "--like", "llama").status == 0
     out = ("--out", str(tmp_path / "child"))
-    ran = zerolm("carve", str(parent), "--keep-ffn", ".5", "--like", "llama", *out)
+    ran = zerolm("carve", str(parent), *WEIGHTS, "--like", "llama", *out)
     assert ran.status == 2
     assert "does not know model_type 'nobodys', so no child of it could be opened and compared" in ran.err
     assert "if it is the same network as a llama, let a copy of its config.json say so" in ran.err
@@ -124,7 +126,7 @@ def test_a_type_that_transformers_does_not_know_is_counted_and_not_carved(
 def test_a_family_that_does_not_fit_is_refused(
     like: str, message: str, zerolm: Callable[..., Any], parent: Path, tmp_path: Path
 ) -> None:
-    ran = zerolm("carve", str(parent), "--keep-ffn", ".5", "--like", like, "--out", str(tmp_path / "child"))
+    ran = zerolm("carve", str(parent), *WEIGHTS, "--like", like, "--out", str(tmp_path / "child"))
     assert ran.status == 2
     assert message in ran.err
     assert ran.err.count("\n") == 1
@@ -157,7 +159,7 @@ def test_the_proof_decides(
     rest = {name: family for name, family in others.items() if name != "phi3"}
     monkeypatch.setattr(known, "_families", lambda folder: rest | {"mine": read_family(document)})
     out = ("--out", str(tmp_path / "child"))
-    ran = zerolm("carve", str(tmp_path / "parent"), "--keep-heads", ".5", "--like", "mine", *out)
+    ran = zerolm("carve", str(tmp_path / "parent"), "--keep-heads", ".5", *BY_WEIGHTS, "--like", "mine", *out)
     assert (ran.status == 0) is is_right, ran.err
     assert (tmp_path / "child").exists() is is_right
     if not is_right:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from carvings import BY_WEIGHTS
 from made_tokenizers import CORPUS, byte_level
 from made_vocabularies import decoder
 from refusals import Zerolm, refused
@@ -83,7 +84,7 @@ def test_chats_are_read_as_their_template_renders_them(texts: Path, zerolm: Zero
 
 
 def test_the_command_refuses_what_it_would_misread(texts: Path, zerolm: Zerolm) -> None:
-    carve = ("carve", "parent", "--keep-ffn", ".5", "--out", "child")
+    carve = ("carve", "parent", "--keep-ffn", ".5", *BY_WEIGHTS, "--out", "child")
     refused(zerolm, *carve, "--text", "hidden.txt", words="rename it to 'hidden.jsonl'")
     refused(zerolm, *carve, "--text", "body.jsonl", words="it has id, body: name the field of the text")
     refused(zerolm, *carve, "--text", "text.txt", "--text-field", "a", words="leave --text-field out")

@@ -42,7 +42,7 @@ def text(folder: Path, lines: list[str] = LINES) -> Path:
 @pytest.mark.parametrize("inside", ["", "0_Transformer"])
 def test_a_healed_child_is_nearer_and_keeps_its_layout(inside: str, tmp_path: Path) -> None:
     parent = sentence_folder(tmp_path / "parent", inside=inside, mode="cls", kinds=("Dense", "Normalize"))
-    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.25)
+    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.25, criterion="capacity")
     report = zerolm.heal(tmp_path / "child", tmp_path / "healed", parent=parent, text=text(tmp_path), **FAST)
     assert report.training.losses == ["mse"]
     assert report.losses["before"]["cosine"] < report.losses["after"]["cosine"] < 1
@@ -184,11 +184,11 @@ def test_what_has_no_embeddings_is_refused(tmp_path: Path) -> None:
     run: dict[str, Any] = {"text": text(tmp_path), "losses": "embedding", **FAST}
     for name in ("llama", "bert"):
         word_tokenizer(saved(tmp_path / name, name))
-        zerolm.carve(tmp_path / name, tmp_path / f"{name}-child", keep_ffn=0.5)
+        zerolm.carve(tmp_path / name, tmp_path / f"{name}-child", keep_ffn=0.5, criterion="capacity")
         with pytest.raises(ValueError, match=r"the child has no modules\.json of sentence-transformers"):
             zerolm.heal(tmp_path / f"{name}-child", tmp_path / "out", parent=tmp_path / name, **run)
     parent = sentence_folder(tmp_path / "parent")
-    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5)
+    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5, criterion="capacity")
     with pytest.raises(ValueError, match="so kl cannot be; hidden and mse and embedding can"):
         zerolm.heal(tmp_path / "child", tmp_path / "out", parent=parent, **run | {"losses": "kl"})
 

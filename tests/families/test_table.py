@@ -21,7 +21,7 @@ def test_every_family_has_a_row_and_every_number_a_reason() -> None:
     lines = table().split("\n")
     rows = [line for line in lines if line.startswith("| ")][1:]
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(described())
-    assert {len(row.split(" | ")) for row in rows} == {8}
+    assert {len(row.split(" | ")) for row in rows} == {9}
     reasons = [line for line in lines if line[:1].isdigit()]
     used = {int(part.split("]")[0]) for row in rows for part in row.split("[")[1:]}
     assert used == set(range(1, len(reasons) + 1))

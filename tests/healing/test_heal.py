@@ -59,7 +59,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, 
             (byte_tokenizer if name.startswith("qwen2") else word_tokenizer)(saved(parent, name))
         child = folder / "-".join([name, *(str(value) for value in settings.values())])
         if not child.exists():
-            zerolm.carve(parent, child, **settings)
+            by = {} if "text" in settings else {"criterion": "capacity"}
+            zerolm.carve(parent, child, **settings, **by)
         return parent, child, folder / "text.txt"
 
     return make
@@ -194,7 +195,7 @@ def test_everything_that_takes_a_child_takes_a_healed_one(tmp_path: Path, llama:
     assert judged.status == 0, judged.err
     assert zerolm("doctor", out).status == 0
     assert zerolm("ledger", out).status == 0
-    ran = zerolm("carve", out, "--keep-ffn", ".5", "--out", cut)
+    ran = zerolm("carve", out, "--keep-ffn", ".5", "--criterion", "capacity", "--out", cut)
     assert ran.status == 0, ran.err
     ran = zerolm("heal", out, *common, "--out", again)
     assert ran.status == 0, ran.err
@@ -297,7 +298,7 @@ def test_texts_and_lengths_that_cannot_be_are_refused(tmp_path: Path, llama: Any
     refused(out, child, match="does not exist", **common | {"text": tmp_path / "nowhere"})
     bert = tmp_path / "bert"
     word_tokenizer(saved(bert, "bert"))
-    zerolm.carve(bert, tmp_path / "narrow", keep_ffn=0.5)
+    zerolm.carve(bert, tmp_path / "narrow", keep_ffn=0.5, criterion="capacity")
     encoder = common | {"parent": bert}
     refused(out, tmp_path / "narrow", match="an encoder predicts no tokens", **encoder, losses="kl")
 

@@ -52,7 +52,7 @@ def test_nothing_but_routers_changes(kind: str, text: Path, tmp_path: Path) -> N
 def test_what_cannot_be_is_refused(text: Path, tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
     word_tokenizer(parent)
-    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5)
+    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5, criterion="capacity")
     call: dict[str, Any] = {"parent": parent, "text": text, "only": "router", **SHORT}
     with pytest.raises(ValueError, match="has no router to train: leave --only out"):
         zerolm.heal(tmp_path / "child", tmp_path / "healed", **call)

@@ -152,7 +152,7 @@ def test_the_rate_follows_the_damage_and_the_steps() -> None:
     ["yes", 3, [1], [{}], [{"tokens": 1}], [[]] * 2000, {"teacher": "x"}],
 )
 def test_a_recipe_with_another_healing_is_refused(parent: Path, healing: Any) -> None:
-    zerolm.carve(parent, "child", keep_ffn=0.5)
+    zerolm.carve(parent, "child", keep_ffn=0.5, criterion="capacity")
     file = Path("child") / "recipe.json"
     file.write_text(json.dumps(recipe("child") | {"healing": healing}))
     common: dict[str, Any] = {"parent": parent, "text": "text.txt", "tokens": 2048, "out": "healed"}

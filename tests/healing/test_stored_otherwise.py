@@ -38,7 +38,7 @@ def test_what_is_stored_otherwise_is_trained_and_written(
     text.write_text(" ".join(f"w{word}" for word in np.cumsum(steps) % 64))
     parent = saved(tmp_path / "parent", name, tie_word_embeddings=False)
     word_tokenizer(parent)
-    zerolm.carve(parent, tmp_path / "child", keep_heads=0.5, repair="none")
+    zerolm.carve(parent, tmp_path / "child", keep_heads=0.5, criterion="capacity")
     healed = zerolm.heal(tmp_path / "child", tmp_path / "healed", parent=parent, text=text, **SHORT)
     loss = "cosine" if families()[name].task == "masked" else "kl"
     assert healed.losses["after"][loss] != healed.losses["before"][loss]

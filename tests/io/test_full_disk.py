@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from carvings import BY_WEIGHTS
 
 from zerolm.io.cache import ArrayCache
 from zerolm.io.files import replacing
@@ -119,7 +120,9 @@ def test_a_child_that_does_not_fit(
     from tiny import saved
 
     parent, out = saved(tmp_path / "parent", "llama"), small_disk / "child"
-    ran = zerolm("carve", str(parent), "--keep-ffn", ".5", "--format", form, "--out", str(out), "--quiet")
+    ran = zerolm(
+        "carve", str(parent), "--keep-ffn", ".5", *BY_WEIGHTS, "--format", form, "--out", str(out), "--quiet"
+    )
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.count("\n") == 1
     assert f"{str(out)!r} cannot be written: the disk is full: " in ran.err

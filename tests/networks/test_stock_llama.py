@@ -88,7 +88,7 @@ def test_its_checkpoint_is_told_and_cut_like_any_other(tmp_path: Path, ffn: int,
             sum(w.detach().double().square().sum().item() for w in own), rel=1e-6
         )
     assert [energy == 0 for energy in energies["attention"]] == [False, True] * 2 if ffn else [False, False]
-    zerolm.carve(tmp_path / "parent", tmp_path / "child", keep_heads=0.5)
+    zerolm.carve(tmp_path / "parent", tmp_path / "child", keep_heads=0.5, criterion="capacity")
     child = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "child")
     with torch.no_grad():
         assert torch.isfinite(child(input_ids=torch.arange(10)[None]).logits).all()

@@ -27,7 +27,10 @@ from zerolm.progress import Counted, Progress
 EPSILON: Final = 1e-12
 SAVED: Final = 8
 """How often the sums of a pass are stored."""
-BY_WEIGHTS: Final = "check the parent, or decide by weights alone: leave --text out"
+BY_WEIGHTS: Final = "check the parent, or decide by weights alone: --criterion capacity, without --text"
+LARGE: Final = 1 << 15
+SAMPLED: Final = 8
+"""Of a vocabulary of ``LARGE`` tokens or more, one position in ``SAMPLED`` is predicted."""
 STATES_SHARE: Final = 4
 """One in so many bytes of memory may hold the states of the batches that go through the network together."""
 Watched = Callable[[StockLayer], Mapping[str, nn.Module]]
@@ -131,7 +134,7 @@ def together(
 def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPooling = MEAN) -> Tensor:
     """Return the gradient (b, t, d) in the states behind the last layer."""
     if blocks.predicts:
-        return torch.cat(list(_felt_by_predictions(blocks, index, last, blocks.finish)), 1)
+        return _felt_by_predictions(blocks, index, last, blocks.finish)
     top = last.detach().requires_grad_()
     with torch.enable_grad():
         sent = blocks.finish(index, top, gradients=True).last_hidden_state
@@ -145,27 +148,42 @@ def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPoolin
 def felt_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading, Tensor]:
     """Return what the last norm reads, which has to be a root mean square, and the gradient before it."""
     gain = norm_gain(blocks.model, "final_norm", None).to(blocks.device)
-    felt: list[Tensor] = []
+    felt, parts = torch.zeros_like(last), list[Tensor]()
 
     def read(index: int, top: Tensor, *, gradients: bool) -> Any:
         sent = normalised(top) * gain
-        sent.register_hook(felt.append)  # type: ignore[no-untyped-call]
+        sent.register_hook(parts.append)  # type: ignore[no-untyped-call]
         return blocks.head(index, sent, gradients=gradients)
 
-    upstream = torch.cat(list(_felt_by_predictions(blocks, index, last, read)), 1)
-    return Reading(last, torch.cat(felt, 1) * gain), upstream
+    upstream = _felt_by_predictions(blocks, index, last, read)
+    places, scale = _predicted(blocks, last.shape[1])
+    felt[:, places] = scale * gain * torch.cat(parts, 1)
+    return Reading(last, felt), upstream
 
 
-def _felt_by_predictions(
-    blocks: Blocks, index: int, last: Tensor, end: Callable[..., Any]
-) -> Iterator[Tensor]:
-    """Yield the gradient (b, n, d) of the sum of -log p of drawn tokens in the states behind the last layer.
+def _predicted(blocks: Blocks, length: int) -> tuple[slice, float]:
+    """Return the positions of sequences whose predictions are sampled, and a scale for their gradients.
 
-    It comes for some tokens at a time, so that few logits are in memory; a batch draws the same.
+    Of a large vocabulary that is one position in ``SAMPLED``: sampled y make the gradients of different
+    predictions uncorrelated, so that second moments of their sum over some are a share of those over all. The
+    scale makes up for the share.
     """
-    generator, tokens = torch.Generator().manual_seed(index), blocks.tokens(index)
-    size = tokens_at_once(blocks, len(last))
-    for part, wanted in zip(torch.split(last, size, 1), torch.split(tokens, size, 1), strict=True):
+    step = SAMPLED if blocks.vocab >= LARGE else 1
+    places = slice(min(step // 2, length - 1), None, step)
+    return places, float((length / len(range(length)[places])) ** 0.5)
+
+
+def _felt_by_predictions(blocks: Blocks, index: int, last: Tensor, end: Callable[..., Any]) -> Tensor:
+    """Return the gradient (b, t, d) of -log p of sampled tokens, summed, in the states behind the last layer.
+
+    Where some positions are predicted it is scaled so that its second moments are those of all. It is
+    computed for some positions at a time, so that few logits are in memory; a batch samples the same tokens.
+    """
+    generator, (places, scale) = torch.Generator().manual_seed(index), _predicted(blocks, last.shape[1])
+    some, tokens = last[:, places], blocks.tokens(index)[:, places]
+    gradients, size = torch.zeros_like(last), tokens_at_once(blocks, len(last))
+    parts = []
+    for part, wanted in zip(torch.split(some, size, 1), torch.split(tokens, size, 1), strict=True):
         top = part.detach().requires_grad_()
         with torch.enable_grad():
             logits = end(index, top, gradients=True).logits.float()
@@ -177,7 +195,9 @@ def _felt_by_predictions(
             drawn = torch.multinomial(log.detach().exp().cpu(), 1, generator=generator)  # (b x n, 1)
             surprise = -log.gather(1, drawn.to(log.device))[wanted.flatten()].sum()
             (gradient,) = torch.autograd.grad(surprise, top)
-        yield gradient
+        parts.append(gradient)
+    gradients[:, places] = scale * torch.cat(parts, 1)
+    return gradients
 
 
 def _felt(

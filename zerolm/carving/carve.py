@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,16 @@ from zerolm.carving.planning.sizes import (
     width_note,
 )
 from zerolm.carving.recipe import Recipe, document, read_recipe, versions_of, with_kept
-from zerolm.carving.request import AUTO, BY_LOSS, Destination, Methods, SizeRequest, WeightsRequest
+from zerolm.carving.request import (
+    AUTO,
+    BY_LOSS,
+    USED,
+    Destination,
+    Methods,
+    SizeRequest,
+    VocabularyRequest,
+    WeightsRequest,
+)
 from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, spectrum, stream, widths
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
@@ -43,7 +52,7 @@ from zerolm.families.reading import current
 from zerolm.io.folders import REPORT, check_new, new_folder
 from zerolm.progress import Progress, about, announce, silent
 from zerolm.settings.compute import ComputeRequest
-from zerolm.text.defaults import RANDOM
+from zerolm.text.defaults import GENERATED, NO_FILES
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
@@ -51,11 +60,18 @@ if TYPE_CHECKING:
     from zerolm.carving.planning.sensitivity import LossTable
     from zerolm.carving.pruning import Repaired
     from zerolm.carving.session import Session
+    from zerolm.carving.vocabulary.planned_size import Beside
 
 NOWHERE: Final = Destination()
 ANYWHERE: Final = ComputeRequest()
 FINALISTS: Final = 3
 """So many of the best plans at most are repaired and measured before one of them is chosen."""
+BY_WEIGHTS: Final = (
+    "chosen by weights alone, for research: Gemma 3 270M with 90 % of its FFN by capacity had perplexity "
+    "90,000 on English instead of 24, and 28 calibrated on tokens sampled from it"
+)
+WORTHWHILE: Final = 0.01
+"""The share of the parameters that fewer tokens have to save to be named where they stay."""
 REQUANTISED: Final = "the parent is quantised already: losses are beside it as it is"
 
 
@@ -95,6 +111,10 @@ def carve(
         SIZE_SPACES[size.space].choices(checkpoint)
     limits = budgets_of(size.budgets, _whole_costs(checkpoint, costs, size.space))
     limits = size.weights.limits(limits, costs_of(checkpoint, costs)["params"])
+    if methods.sequences is None and methods.text is not None:
+        from zerolm.carving.amount import usual_sequences
+
+        methods = replace(methods, sequences=usual_sequences(checkpoint, methods))
     methods.check()
     compute.check()
     place = replace(destination, form=destination.form or "hf")
@@ -105,8 +125,8 @@ def carve(
     size, whole = size.within(limits), ParentModel(str(parent), checkpoint)
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         model = _with_vocabulary(whole, size, methods, place, costs, compute, Path(folder), progress)
-        if not size.cuts_layers and size.vocabulary.cuts:
-            methods = Methods()  # nothing but tokens leaves
+        if model.checkpoint.fewer is not None and _nothing_else(model.checkpoint, size, costs):
+            methods, size = Methods(), SizeRequest(vocabulary=size.vocabulary)  # nothing but tokens leaves
         session = _session(model.checkpoint, methods, compute, progress)
         return Carving(model, size, methods, place, costs, compute, progress, session).planned()
 
@@ -161,8 +181,9 @@ def rebuild(
         session = _session(model.checkpoint, methods, compute, progress)
         if session is not None:
             read.check_text(session.tokens.text)
+        note = "" if session is None else read.other_tokens(session.tokens.digest())
         carving = Carving(model, size, methods, place, costs, compute, progress, session, read)._proven()
-        return carving.finished(carving.narrowed(read.cut, read.width))
+        return carving.finished(carving.narrowed(read.cut, read.width), note=note)
 
 
 def _with_vocabulary(
@@ -175,21 +196,39 @@ def _with_vocabulary(
     folder: Path,
     progress: Progress,
 ) -> ParentModel:
-    """Return the parent with the tokens that are kept; whole, with what fewer would save, if none go."""
-    if not size.vocabulary.cuts and methods.text in (None, RANDOM):
+    """Return the parent with the tokens that are kept; whole, with what fewer would save, if none go.
+
+    Where nothing is given of tokens, a text and budgets choose as many as pay, if they can.
+    """
+    if not size.vocabulary.cuts and methods.text in NO_FILES:
         return parent
     from zerolm.carving.vocabulary.cut_parent import chosen, cut_parent, suggested
 
-    if not size.vocabulary.cuts:
+    whole = Carving(parent, size, methods, destination, costs, compute, progress, None)
+    is_usual = size.vocabulary.is_usual and bool(size.budgets) and not whole.usual_tokens_stay
+    if not size.vocabulary.cuts and not is_usual:
         return suggested(parent, methods.text, costs, progress)
     ledger_of(parent.checkpoint, progress=progress)  # refuses weights that are not finite
-    whole = Carving(parent, size, methods, destination, costs, compute, progress, None)
-    model, kept = chosen(parent, size, methods, costs, whole.beside(), progress)
+    request = replace(size, vocabulary=VocabularyRequest(AUTO)) if is_usual else size
+    try:
+        model, kept = chosen(parent, request, methods, costs, whole.beside(), progress)
+    except ValueError:
+        if not is_usual:
+            raise
+        return suggested(parent, methods.text, costs, progress)  # a tokenizer that cannot be cut
     if len(kept) == parent.checkpoint.layout.vocab:
         if not size.cuts_layers:
             raise ValueError(f"nothing would be cut: all {len(kept):,} tokens stay")
         return model
     return cut_parent(model, kept, folder, methods.text, destination.folder is not None, progress=progress)
+
+
+def _nothing_else(checkpoint: Checkpoint, size: SizeRequest, costs: CostModel) -> bool:
+    """Return whether a checkpoint keeps the budgets as it is, with no share of other units to leave."""
+    if size.space is not None or any(share < 1 for share in size.keep.values()):
+        return False
+    whole = costs_of(checkpoint, costs)
+    return all(whole[name.removeprefix("max_")] <= limit for name, limit in size.budgets.items())
 
 
 def _opened(parent: str | Path, destination: Destination, *, packed: bool) -> Checkpoint:
@@ -236,7 +275,8 @@ def _session(
 ) -> Session | None:
     """Return what runs the parent on tokens; None where no method needs any.
 
-    ``ValueError`` for a device that is not here, also where nothing runs.
+    ``ValueError`` for a device that is not here, also where nothing runs, and for a parent that memory does
+    not hold where it has to generate a text.
     """
     if methods.text is None:
         if compute != ANYWHERE:
@@ -246,7 +286,12 @@ def _session(
         return None
     from zerolm.carving.session import Session
 
-    return Session(checkpoint, methods, progress, compute)
+    session = Session(checkpoint, methods, progress, compute)
+    if methods.text == GENERATED:
+        from zerolm.text.generated import check_room
+
+        check_room(checkpoint, session.compute)
+    return session
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,11 +368,12 @@ class Carving:
 
         work = CarvingWork(
             dimensions(self.checkpoint),
-            replace(methods, sequences=len(session.tokens)),
+            methods if methods.text == GENERATED else replace(methods, sequences=len(session.tokens)),
             self._narrows,
             self._finalists(session),
             self.destination.folder is not None,
             0 if self.typing is None else len(self.typing.types),
+            self.checkpoint.layout.vocab,
         )
         if methods.for_ is None:
             announced = announcement(work, session.pace)
@@ -378,22 +424,37 @@ class Carving:
             return "predicted", table
         return "predicted_repaired", table.repaired
 
-    def beside(self) -> Callable[[int], tuple[int, float]]:
-        """Return the best child within the budgets as a function of its tokens: parameters, and its loss.
+    @property
+    def tokens_stay(self) -> str:
+        """Return why tokens are not weighed against other units within the budgets; empty where they are."""
+        if self.size.weights.are_chosen(str(self.destination.form), self.size.budgets):
+            return "types of weights"
+        if self.size.space is not None:
+            return f"the space {self.size.space}"
+        if self.methods.plan not in BY_LOSS:
+            return f"--plan {self.methods.plan}"
+        return "a quantised parent" if _quantised(self.checkpoint) else ""
 
-        The loss is that of all other cuts, in nats a token; of an encoder 1 - cosine. ``ValueError`` where
+    @property
+    def usual_tokens_stay(self) -> str:
+        """Return why all tokens stay within the budgets where nothing is given of them; empty if they do not.
+
+        Time that is limited is not spent on passes that weigh tokens.
+        """
+        return self.tokens_stay or ("--for" if self.methods.for_ is not None else "")
+
+    def beside(self) -> Beside:
+        """Return the best child within the budgets as a function of its tokens.
+
+        Its loss is that of all other cuts, in nats a token; of an encoder 1 - cosine. ``ValueError`` where
         nothing tells it.
         """
         from zerolm.carving.vocabulary.fewer_tokens import shaped
+        from zerolm.carving.vocabulary.planned_size import Beside
 
         tables: list[LossTable] = []
 
         def best(tokens: int) -> tuple[int, float]:
-            if self.methods.plan not in BY_LOSS or self.size.space is not None or self.typing is not None:
-                raise ValueError(
-                    f"--keep-vocab {AUTO} weighs tokens against cuts whose losses are known, of weights of "
-                    "one type: give it --plan prices or measured, and no --max-weight-bytes of a gguf file"
-                )
             if not tables:
                 session = _session(self.checkpoint, self.methods, self.compute, self.progress)
                 assert session is not None
@@ -402,7 +463,41 @@ class Carving:
             plan = plans_of(shaped(self.checkpoint, tokens), tables[0], self.size, self.costs)[0]
             return plan.costs["params"], -plan.worth
 
-        return best
+        def fits(tokens: int) -> bool:
+            return _nothing_else(shaped(self.checkpoint, tokens), self.size, self.costs)
+
+        reason = self.tokens_stay
+        if self.size.vocabulary.size == AUTO and reason:
+            raise ValueError(
+                f"--keep-vocab {AUTO} does not weigh tokens against other units beside {reason}: "
+                f"{self._two_steps()}"
+            )
+        return Beside(
+            lambda tokens: costs_of(shaped(self.checkpoint, tokens), self.costs)["params"], fits, best
+        )
+
+    def _two_steps(self) -> str:
+        """Return the commands that cut tokens first, and then what this request does."""
+        size, parent, text = self.size, self.parent.name, self.methods.text
+        types = f" --format {self.destination.form}" if self.destination.form != "hf" else ""
+        whole = " --keep 1" if size.shares.all is not None else ""
+        space = f" --space {size.space}" if size.space else ""
+        budgets = "".join(f" --{name.replace('_', '-')} {value}" for name, value in size.budgets.items())
+        return (
+            f"first zerolm carve {parent} --keep-vocab {USED} --text {text} --out few, then "
+            f"zerolm carve few{types}{whole}{space}{budgets} --text {text}"
+        )
+
+    @property
+    def _tokens_note(self) -> str:
+        """Return how tokens could leave, too, where they are not among the units of the budgets."""
+        vocabulary, fewer = self.parent.vocabulary or {}, self.checkpoint.fewer
+        saves, reason = vocabulary.get("saves") or 0, self.usual_tokens_stay
+        if not (reason and self.size.budgets and self.size.vocabulary.is_usual and fewer is None):
+            return ""
+        if saves < WORTHWHILE * self.costs_of()["params"]:
+            return ""
+        return f"all tokens stay beside {reason}; to cut them too: {self._two_steps()}"
 
     def _table(self, session: Session, criterion: Criterion) -> LossTable:
         """Return the losses of cutting one layer alone, and of narrowing the stream where that may be."""
@@ -547,15 +642,71 @@ class Carving:
             widths(cut),
             stream(cut),
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
-            "; ".join(filter(None, [*self.checkpoint.whole.layout.notes, note])),
+            "; ".join(
+                filter(
+                    None,
+                    [
+                        *self.checkpoint.whole.layout.notes,
+                        note,
+                        self._text_note(cut, typed),
+                        self._tokens_note,
+                    ],
+                )
+            ),
             spectrum=list(rows),
             types=typed.rows if typed else [],
             equal_bytes=typed.equal_bytes if typed else [],
             vocabulary=self.parent.vocabulary,
+            units=self._units(cut),
             kept=cut,
         )
         folder = self.destination.folder
         return carved if folder is None else self._written(carved, cut, folder)
+
+    def _text_note(self, cut: Cut, typed: TypedWeights | None) -> str:
+        """Return in words what units and types were chosen by, where that was no text of the user."""
+        methods = self.methods
+        if self.session is not None and methods.text == GENERATED:
+            of = (
+                "tokens sampled from the parent" if self.checkpoint.family.task == "next" else "random tokens"
+            )
+            count = f"{self.session.tokens.count:,} {of}"
+            return f"calibrated on {count}; a text like what the child will serve is better: --text FILE"
+        is_chosen = typed is not None or not cut.is_whole or cut.narrowing is not None
+        by_weights = self.recipe is None and self.session is None and is_chosen
+        return f"{methods.criterion}: {BY_WEIGHTS}" if by_weights else ""
+
+    def _units(self, cut: Cut) -> list[dict[str, Any]]:
+        """Return what each kind of unit gave up, one after another: ``before``, ``after``, and parameters.
+
+        The parameters add up to those that the child has fewer than its parent.
+        """
+        parent, whole = cut.parent, self.checkpoint.whole
+        if self.size.space is not None:
+            return []
+        layers = tuple(Cut.whole(parent).layers[kept.layer] for kept in cut.layers)
+        narrower = tuple(replace(kept, ffn=each.ffn) for kept, each in zip(cut.layers, layers, strict=True))
+        sizes = {
+            "tokens": (whole.layout.vocab, self.checkpoint.layout.vocab, Cut.whole(parent)),
+            "layers": (parent.depth, len(layers), Cut(parent, layers)),
+            "KV groups": (
+                parent.kv_heads * len(layers),
+                sum(len(kept.groups) for kept in cut.layers),
+                Cut(parent, narrower),
+            ),
+            "FFN neurons": (
+                parent.ffn * len(layers),
+                sum(len(kept.ffn) for kept in cut.layers),
+                Cut(parent, cut.layers),
+            ),
+            "hidden size": (parent.hidden, cut.hidden, cut),
+        }
+        rows, params = [], costs_of(whole, self.costs)["params"]
+        for unit, (before, after, step) in sizes.items():
+            left = costs_of(self.checkpoint, self.costs, step)["params"]
+            rows.append({"unit": unit, "before": before, "after": after, "params": params - left})
+            params = left
+        return rows
 
     def _written(self, carved: Carved, cut: Cut, out: Path) -> Carved:
         """Write the child into a new folder, opened again and compared before the folder gets its name."""
@@ -655,7 +806,7 @@ def _cuttable(checkpoint: Checkpoint) -> list[str]:
 
 def _time_note(methods: Methods) -> str:
     """Return how its time was kept, in words; empty where it was not limited."""
-    return f"{methods.sequences} sequences, to last about {about(methods.for_)}" if methods.for_ else ""
+    return f"{methods.count} sequences, to last about {about(methods.for_)}" if methods.for_ else ""
 
 
 def _width_of(cut: Cut) -> str:

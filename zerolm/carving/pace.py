@@ -9,39 +9,58 @@ from typing import Final
 
 import torch
 
+from zerolm.carving.amount import LEAST_SCORED, SCORED_PER_INPUT, inputs_of
+from zerolm.carving.backward import LARGE, SAMPLED
 from zerolm.carving.bits.felt import FELT_TOKENS
-from zerolm.carving.bits.prices import SAMPLED
+from zerolm.carving.bits.prices import SAMPLED as SAMPLED_ROWS
 from zerolm.carving.fisher import FISHER_TOKENS
 from zerolm.carving.importance.criteria import needs_gradients
 from zerolm.carving.kept_units import Dimensions
+from zerolm.carving.moments import gram
 from zerolm.carving.planning.prices import PRICE_TOKENS
-from zerolm.carving.planning.sensitivity import FINAL_TOKENS, LOSS_SEQUENCES, STREAM_SHARES, cuts_of
-from zerolm.carving.request import Methods
+from zerolm.carving.planning.sensitivity import (
+    FINAL_TOKENS,
+    LOSS_SEQUENCES,
+    PREDICTED,
+    STREAM_SHARES,
+    cuts_of,
+)
+from zerolm.carving.request import LEAST_SEQUENCES, Methods
 from zerolm.networks.blocks import Blocks
 from zerolm.progress import about
+from zerolm.text.tokens import HELD_SHARE, HELD_TOKENS
 
-PACED_TOKENS: Final = 256
+PACED_TOKENS: Final = 1 << 11
+PACED_HEAD: Final = 64
 PACED_SIZE: Final = 512
 LONG: Final = 60.0
 """Seconds from which it is worth saying what a carving takes, and what would take less."""
-BACK: Final = 4.0
-"""A layer there and, computed again, back: in units of the layer there."""
-SOLVED: Final = 3.5
-"""Layers there that repairing one takes: the parent's, and parts of the child's around each solve."""
+PASSES: Final = 3.0
+"""Layers there that repairing one takes: the parent's, and the child's before, within and behind it."""
+BACK_HEAD: Final = 3.0
+"""A prediction there and back, in units of one there."""
 ROUNDED: Final = 5e6
 """Weights that are rounded a second by one thread, about, over all types."""
-ELIMINATED: Final = 6
-"""Operations for each of n^3 that it takes to let n units go one by one."""
-TRIED: Final = 6
-"""Ridges solved for."""
+ELIMINATED: Final = 4.0
+"""Operations for each of n^3 that it takes to invert n x n second moments, and to let units go one by one."""
+SOLVED: Final = 5.0
+"""Operations for each of n^3 that it takes to choose the ridges of a matrix of n inputs, and to solve it."""
+CHEAPER: Final = 0.5
+"""Operations of a solve in units of those of choosing its ridges, too."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds a token of one ``layer`` and of the ``head``, and of an ``operation`` of a sum in float64."""
+    """Seconds of what a carving does again and again.
+
+    Of one token in one ``layer`` there, and there and ``back``; in the ``head``. Of one product of two numbers
+    in second moments (``gram``, of which half are computed), and in a product of matrices in float64.
+    """
 
     layer: float
+    back: float
     head: float
+    gram: float
     operation: float
 
 
@@ -50,7 +69,7 @@ class CarvingWork:
     """All that a carving does: its parent's sizes, its methods, and whether widths of the stream are tried.
 
     ``plans`` are whole plans that are repaired and measured before one of them is chosen; ``types`` of
-    weights are chosen from.
+    weights are chosen from. Of a large ``vocab`` only some positions are predicted.
     """
 
     parent: Dimensions
@@ -59,81 +78,108 @@ class CarvingWork:
     plans: int
     is_written: bool
     types: int = 0
+    vocab: int = 0
 
     def seconds(self, pace: Pace, sequences: int) -> dict[str, float]:
         """Return the seconds of each part of it, with so many sequences of calibration."""
         methods, depth = self.methods, self.parent.depth
         tokens = sequences * methods.length
+        held = min(tokens // HELD_SHARE, HELD_TOKENS)
+        fitted = max(methods.length, tokens - 2 * held)
         there = depth * pace.layer
-        judged = min(sequences, LOSS_SEQUENCES) * methods.length
-        if methods.plan != "measured":
-            judged = min(tokens, PRICE_TOKENS)
-        back = BACK * there + 3 * pace.head
+        share = 1 / SAMPLED if self.vocab >= LARGE else 1.0
+        back = there + depth * pace.back + share * BACK_HEAD * pace.head
         by_gradients = needs_gradients(methods.criterion)
-        parts = {"weighing units": tokens * there + by_gradients * self._elimination(pace, tokens)}
+        scored = min(fitted, max(LEAST_SCORED, SCORED_PER_INPUT * inputs_of(self.parent)))
+        parts = {"scoring units": scored * there + by_gradients * self._elimination(pace, scored)}
         if self.narrows or by_gradients:
-            parts["what the loss feels"] = min(tokens, FISHER_TOKENS) * back
+            parts["Fisher information"] = min(fitted, FISHER_TOKENS) * back
         if methods.plan == "prices":
-            parts["prices"] = min(tokens, PRICE_TOKENS) * back
+            parts["predicting cuts"] = min(held, PRICE_TOKENS) * back
         elif methods.plan == "measured":
             cuts = cuts_of(self.parent) * depth * (there / 2 + pace.head)
             widths = 2 * len(STREAM_SHARES) * (there + pace.head) if self.narrows else 0.0
-            parts["measuring cuts"] = judged * (cuts + widths)
+            parts["measuring cuts"] = min(held, LOSS_SEQUENCES * methods.length) * (cuts + widths)
         if self.types:
-            parts["what every matrix feels"] = min(tokens, FELT_TOKENS) * (back + pace.head)
+            parts["errors of types"] = min(fitted, FELT_TOKENS) * (back + pace.head)
             parts["rounding to types"] = self._rounding()
         again = 2 if self.types and self.plans else 1  # once more where types are known
+        judged = 2 * held * there + 2 * self._predicted(held) * pace.head
         if self.plans > 1:
-            fitted = min(tokens // 2, max(FINAL_TOKENS, 2 * self.parent.ffn))
-            each = again * self._repair(pace, fitted, 1) + min(tokens // 2, FINAL_TOKENS) * (
-                there + pace.head
+            few = min(fitted, max(FINAL_TOKENS, 2 * inputs_of(self.parent)))
+            parts["measuring the best plans"] = self.plans * (
+                again * self._repair(pace, few, CHEAPER * SOLVED) + judged
             )
-            parts["measuring the best plans"] = self.plans * each
-        if self.is_written and methods.repair != "none":
-            parts["repair"] = again * self._repair(pace, tokens)
-        measured = 1 + (self.is_written and methods.repair != "none")
-        parts["losses"] = judged * (1 + measured) * (there + pace.head)
+        repairs = self.is_written and methods.repair != "none"
+        if repairs:
+            parts["repair"] = again * self._repair(pace, fitted + held, SOLVED)
+        parts["losses"] = (1 + repairs) * judged
         return parts
 
     def total(self, pace: Pace, sequences: int | None = None) -> float:
         """Return the seconds of all of it, with so many sequences, else with those of its methods."""
-        return sum(self.seconds(pace, sequences or self.methods.sequences).values())
+        return sum(self.seconds(pace, sequences or self.methods.count).values())
+
+    @property
+    def least(self) -> int:
+        """Return the fewest sequences that make sense: one token for each input of the widest matrix."""
+        return max(LEAST_SEQUENCES, -(-inputs_of(self.parent) // self.methods.length))
+
+    def _predicted(self, tokens: int) -> int:
+        """Return how many of so many tokens are predicted where a loss is measured."""
+        return min(tokens, PREDICTED) if self.vocab >= LARGE else tokens
+
+    def _inputs(self) -> list[int]:
+        """Return the inputs of the output matrices of a layer."""
+        return [self.parent.ffn, self.parent.heads * self.parent.head_size]
 
     def _elimination(self, pace: Pace, tokens: int) -> float:
         """Return the seconds of second moments, and of taking units away one by one."""
-        parent = self.parent
-        inputs = [parent.ffn, parent.heads * parent.head_size]
-        each = sum(k * k * (tokens + parent.hidden + ELIMINATED * k) for k in inputs)
-        return parent.depth * each * pace.operation
+        moments = sum(k * k * tokens for k in self._inputs()) * pace.gram
+        solved = sum(k * k * (2 * self.parent.hidden + ELIMINATED * k) for k in self._inputs())
+        return self.parent.depth * (moments + solved * pace.operation)
 
     def _rounding(self) -> float:
         """Return the seconds of rounding some rows of every matrix to every type."""
         parent = self.parent
-        sampled = parent.depth * SAMPLED * (6 * parent.hidden + parent.ffn)
+        sampled = parent.depth * SAMPLED_ROWS * (6 * parent.hidden + parent.ffn)
         return (1 + self.narrows) * self.types * sampled / ROUNDED
 
-    def _repair(self, pace: Pace, tokens: int, tried: int = TRIED) -> float:
-        """Return the seconds of a repair on so many tokens."""
+    def _repair(self, pace: Pace, tokens: int, solved: float) -> float:
+        """Return the seconds of a repair on so many tokens, and of ``solved`` operations for each of n^3."""
         if self.methods.repair == "none":
             return 0.0
         parent = self.parent
-        inputs = [parent.ffn, parent.heads * parent.head_size] + [parent.hidden] * 2 * self.narrows
-        sums = sum(2 * tokens * k * (k / 2 + parent.hidden) for k in inputs)
-        solves = sum(tried * k * k * (k / 3 + 2 * min(parent.hidden, 256)) for k in inputs)
-        return parent.depth * (SOLVED * tokens * pace.layer + (sums + solves) * pace.operation)
+        inputs = self._inputs() + [parent.hidden] * 2 * self.narrows
+        moments = sum(tokens * k * (k + 2 * parent.hidden) for k in inputs) * pace.gram
+        solves = sum(k * k * (solved * k + 4 * parent.hidden) for k in inputs) * pace.operation
+        return parent.depth * (PASSES * tokens * pace.layer + moments + solves)
 
 
-def measured_pace(blocks: Blocks) -> Pace:
-    """Return how long a layer, the head and sums take here, of the first batch."""
+def measured_pace(blocks: Blocks, inputs: int = PACED_SIZE) -> Pace:
+    """Return how long a layer, the head and sums take here, of the first batch.
+
+    ``inputs`` are those of the widest output matrix.
+    """
     hidden = blocks.embed(0)
     tokens = hidden.shape[0] * hidden.shape[1]
     blocks.call(0, 0, hidden)  # once to hold it
     layer = quickest(lambda: blocks.call(0, 0, hidden), blocks.device) / tokens
+
+    def there_and_back() -> None:
+        below = hidden.detach().requires_grad_()
+        out = blocks.call(0, 0, below, gradients=True)
+        torch.autograd.grad(out, below, torch.ones_like(out))
+
+    back = quickest(there_and_back, blocks.device) / tokens
+    some = max(1, PACED_HEAD // len(hidden))
     blocks.finish(0, hidden[:, :1])
-    head = quickest(lambda: blocks.finish(0, hidden), blocks.device) / tokens
-    x = torch.ones(PACED_SIZE, PACED_SIZE, dtype=torch.float64, device=blocks.compute.sums)
-    product = quickest(lambda: x @ x, blocks.compute.sums)
-    return Pace(layer, head, product / (2 * PACED_SIZE**3))
+    head = quickest(lambda: blocks.finish(0, hidden[:, :some]), blocks.device) / (len(hidden) * some)
+    x = torch.ones(PACED_SIZE, inputs, device=blocks.compute.sums)
+    moments = quickest(lambda: gram(x), blocks.compute.sums) / (PACED_SIZE * inputs**2)
+    square = torch.ones(PACED_SIZE, PACED_SIZE, dtype=torch.float64, device=blocks.compute.sums)
+    product = quickest(lambda: square @ square, blocks.compute.sums)
+    return Pace(layer, back, head, moments, product / (2 * PACED_SIZE**3))
 
 
 def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu"), times: int = 2) -> float:
@@ -149,13 +195,19 @@ def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu
 
 
 def fitting(work: CarvingWork, pace: Pace, limit: float) -> int:
-    """Return how many sequences a carving of so many seconds reads; ``ValueError`` where not even one."""
-    sequences = work.methods.sequences
+    """Return how many sequences a carving of so many seconds reads.
+
+    ``ValueError`` where not even the fewest fit that make sense (``CarvingWork.least``).
+    """
+    sequences, least = work.methods.count, min(work.least, work.methods.count)
     while work.total(pace, sequences) > limit:
-        if sequences == 1:
-            least = about(work.total(pace, 1))
-            raise ValueError(f"--for {about(limit)} is too short: one sequence takes about {least}")
-        sequences = max(1, min(sequences - 1, sequences * 7 // 8))
+        if sequences == least:
+            taken = about(work.total(pace, least))
+            raise ValueError(
+                f"--for {about(limit)} is too short: {least} sequences of {work.methods.length} tokens are the "
+                f"fewest that make sense here, and take about {taken}"
+            )
+        sequences = max(least, min(sequences - 1, sequences * 7 // 8))
     return sequences
 
 
@@ -164,7 +216,7 @@ def announcement(work: CarvingWork, pace: Pace) -> str:
     total = work.total(pace)
     if total < LONG:
         return ""
-    parts = work.seconds(pace, work.methods.sequences)
+    parts = work.seconds(pace, work.methods.count)
     named = sorted(parts.items(), key=lambda part: -part[1])[:3]
     most = ", ".join(f"{about(seconds)} {name}" for name, seconds in named)
     return f"about {about(total)}: {most}{_cheaper(work, pace, total)}"
@@ -172,7 +224,7 @@ def announcement(work: CarvingWork, pace: Pace) -> str:
 
 def _cheaper(work: CarvingWork, pace: Pace, total: float) -> str:
     """Return what would take less, in words; empty where nothing does."""
-    fewer = max(1, work.methods.sequences // 4)
+    fewer = max(work.least, work.methods.count // 4)
     others: Mapping[str, CarvingWork] = {
         f"--sequences {fewer}": replace(work, methods=replace(work.methods, sequences=fewer)),
         "--plan prices": replace(work, methods=replace(work.methods, plan="prices")),

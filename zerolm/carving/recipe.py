@@ -18,6 +18,7 @@ from zerolm.carving.experts.fewer_experts import NEURONS
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
+from zerolm.carving.repair.ridges import Ridges
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import MAX_TOKENS, NO_MERGE, REAM, Methods
 from zerolm.carving.result import Carved, CarvingMethod
@@ -27,7 +28,7 @@ from zerolm.checkpoints.origin import Origin
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import nearest
-from zerolm.text.defaults import RANDOM
+from zerolm.text.defaults import GENERATED, NO_FILES, RANDOM
 
 RECIPE_FORMAT: Final = "zerolm-recipe"
 RECIPE_VERSION: Final = 6
@@ -72,7 +73,7 @@ class Recipe:
     cut: Cut
     method: CarvingMethod
     calibration: Mapping[str, Any] | None
-    ridges: dict[Place, float]
+    ridges: dict[Place, Ridges]
     sha256: dict[str, str]
     versions: dict[str, str]
     width: Width | None = None
@@ -111,14 +112,15 @@ class Recipe:
         needed = needed or self.merge != NO_MERGE
         if not needed or tokens is None:
             return Methods(criterion=method.criterion, plan=method.plan)
-        if tokens["text"] is not None and text in (None, RANDOM):
+        without = GENERATED if "generated" in tokens else RANDOM
+        if tokens["text"] is not None and text in NO_FILES:
             raise ValueError(
                 f"the recipe was made with a text of SHA-256 {tokens['text']}: give it by --text FILE"
             )
         return Methods(
             criterion=method.criterion,
             plan=method.plan,
-            text=RANDOM if tokens["text"] is None else text,
+            text=without if tokens["text"] is None else text,
             sequences=tokens["sequences"],
             length=tokens["length"],
             repair=method.repair,
@@ -130,6 +132,11 @@ class Recipe:
         wanted = self.calibration["text"] if self.calibration else None
         if wanted is not None and sha256 != wanted:
             raise ValueError(f"the text has SHA-256 {sha256}, but the recipe was made with {wanted}")
+
+    def other_tokens(self, digest: str) -> str:
+        """Return in words that the parent generates other tokens here; empty where they are the same."""
+        wanted = (self.calibration or {}).get("generated", digest)
+        return "" if digest == wanted else "the parent generates another text here than for the recipe"
 
     def difference(self, sha256: Mapping[str, str], versions: Mapping[str, str]) -> str:
         """Return in what the files written now differ from those of the recipe; empty where in none."""
@@ -181,7 +188,7 @@ def document(
     parent: Origin,
     weights: str,
     calibration: Mapping[str, Any] | None,
-    ridges: Mapping[Place, float],
+    ridges: Mapping[Place, Ridges],
     versions: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the recipe of a child as plain JSON, but for the files that are written with it.
@@ -206,7 +213,7 @@ def document(
         "weight_bits": carved.weight_bits,
         "losses": carved.losses,
         "calibration": calibration,
-        "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in ridges.items()},
+        "ridges": {f"{role} {layer}": list(pair) for (layer, role), pair in ridges.items()},
         "versions": dict(versions),
         "stream": carved.stream,
         **({"types": carved.types} if carved.types else {}),
@@ -418,17 +425,22 @@ def _calibration(calibration: Any) -> Mapping[str, Any] | None:
     if calibration is None:
         return None
     fields = {"text": (str, type(None)), "seed": (int, type(None)), "sequences": (int,), "length": (int,)}
-    sound = isinstance(calibration, dict) and set(calibration) == set(fields)
+    sound = isinstance(calibration, dict) and set(calibration) - {"generated"} == set(fields)
     if not sound or not all(isinstance(calibration[name], kinds) for name, kinds in fields.items()):
         raise ValueError(f"its calibration must hold {', '.join(fields)}")
+    _text("calibration", calibration.get("generated", ""))
     sequences, length = calibration["sequences"], calibration["length"]
     if not (sequences >= 1 and length >= 2 and sequences * length <= MAX_TOKENS):
         raise ValueError(f"its calibration has {sequences} sequences of {length} tokens")
     return dict(calibration)
 
 
-def _ridges(shares: Any, depth: int) -> dict[Place, float]:
-    ridges: dict[Place, float] = {}
+def _is_ridge(share: Any) -> bool:
+    return isinstance(share, float | int) and not isinstance(share, bool) and 0 < share < 1e6
+
+
+def _ridges(shares: Any, depth: int) -> dict[Place, Ridges]:
+    ridges: dict[Place, Ridges] = {}
     if not isinstance(shares, dict):
         raise ValueError("it lists no ridges")
     for place, ridge in shares.items():
@@ -436,7 +448,8 @@ def _ridges(shares: Any, depth: int) -> dict[Place, float]:
         is_place = layer.isdecimal() and (
             (role in IN_LAYER and int(layer) < depth) or (role == "final_norm" and int(layer) == depth)
         )
-        if not is_place or not isinstance(ridge, float | int) or not 0 < ridge < 1e6:
-            raise ValueError(f"its ridge of {place[:40]!r} is {ridge!r}")
-        ridges[int(layer), role] = float(ridge)
+        is_pair = isinstance(ridge, list) and len(ridge) == 2
+        if not is_place or not is_pair or not all(_is_ridge(share) for share in ridge):
+            raise ValueError(f"its ridges of {place[:40]!r} are {str(ridge)[:40]}, not two shares")
+        ridges[int(layer), role] = Ridges(*map(float, ridge))
     return ridges

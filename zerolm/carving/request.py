@@ -29,7 +29,11 @@ SUMMED: Final = "hope_moments"
 STORED: Final = "stored"
 USED: Final = "used"
 AUTO: Final = "auto"
+ALL: Final = "all"
 RANDOM: Final = defaults.RANDOM
+GENERATED: Final = defaults.GENERATED
+LEAST_SEQUENCES: Final = 3
+"""One to fit and two held-out ones."""
 MAX_TOKENS: Final = 1 << 26
 """Calibration tokens, of whose hidden states three are in memory."""
 Limits: Any = budgets(["max"], "amount", shares=", or 0.8x of the parent's")
@@ -117,13 +121,13 @@ class ExpertsRequest:
 
 @dataclass(frozen=True)
 class VocabularyRequest:
-    """The tokens that a child keeps; None for all of them."""
+    """The tokens that a child keeps: within budgets on a text ``auto`` where no size is given, else all."""
 
     size: str | None = setting(
         "text",
         None,
-        "tokens to keep, the least used in the text leaving first: a number (64k), a share (0.5), used (what "
-        "the text needs, and no more), or auto (as many as pay within the budgets)",
+        "tokens to keep, those of fewest expected uses in the text leaving first: a number (64k), a share "
+        "(0.5), used (those the text needs), auto (within budgets, default with --text FILE), or all",
         name="keep_vocab",
         metavar="SIZE",
     )
@@ -133,12 +137,17 @@ class VocabularyRequest:
 
     @property
     def cuts(self) -> bool:
-        """Return whether tokens may leave."""
-        return self.size is not None or self.tokens is not None
+        """Return whether a size or a list of tokens is given, so that others leave."""
+        return self.size not in (None, ALL) or (self.tokens is not None and self.size is None)
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether nothing is given of tokens: a text and budgets choose."""
+        return self.size is None and self.tokens is None
 
     def check(self, text: str | None, budgets: Mapping[str, Any]) -> None:
         """Raise ``ValueError`` for a request that needs a text or budgets, and has none."""
-        if self.size is not None and text in (None, RANDOM):
+        if self.size not in (None, ALL) and text in defaults.NO_FILES:
             raise ValueError(
                 "which tokens leave is told by the text that the model is to serve: --keep-vocab needs "
                 "--text FILE; --keep-tokens FILE alone names those that stay"
@@ -303,8 +312,17 @@ class SizeRequest:
     @property
     def is_fixed(self) -> bool:
         """Return whether shares say all sizes, so that nothing has to be planned."""
-        free = self.budgets or self.weights.max_bits is not None
-        return not free and "layers" not in self.keep
+        return not self._is_limited and "layers" not in self.keep
+
+    @property
+    def _is_limited(self) -> bool:
+        return bool(self.budgets) or self.weights.max_bits is not None
+
+    @property
+    def chooses(self) -> bool:
+        """Return whether units are chosen, or types of weights."""
+        is_cut = any(share < 1 for share in self.keep.values())
+        return is_cut or self._is_limited or self.space is not None
 
     def of_space(self) -> Self:
         """Return the same request without what a space says itself: sizes, and what they divide by."""
@@ -322,8 +340,9 @@ class MethodRequest:
     criterion: str | None = setting(
         "text",
         None,
-        "what a unit is worth; from weights: capacity (without text), zerolm, max_weight, "
-        "max_weight_strict, magnitude, random, prefix; from tokens: surgeon (with text), amp, output_energy; "
+        "what a unit is worth; from weights alone, for research: capacity, zerolm, max_weight, "
+        "max_weight_strict, magnitude, random, prefix; from tokens: surgeon (default), amp, output_energy, "
+        "compact, two_ssp, minitron, flap; "
         "of experts: aimer (without text), random; by tokens sent to them: reap (with text), gated_norm, "
         "frequency, gate_mass, mean_norm, mean_square, total_norm; by pairs that leave: hope, hope_moments",
         group="What goes",
@@ -333,28 +352,36 @@ class MethodRequest:
         "text",
         None,
         "what plans the sizes: the criterion (weights); losses of single cuts, foretold from one backward "
-        "pass (prices; with text) or measured one by one (measured); or a space (heuristic)",
+        "pass (prices; default) or measured one by one (measured); or a space (heuristic)",
         choices=PLANS,
     )
     text: str | None = setting(
         "texts",
         None,
-        "calibration text, or random tokens, which need no data; of experts also texts of several domains: "
-        "code=FILE,chat=FOLDER",
+        "calibration text, like what the child will serve; without one, generated: a text sampled from the "
+        "parent; or random tokens; of experts also texts of several domains: code=FILE,chat=FOLDER",
         group="Text",
-        metavar="FILE|random",
+        metavar="FILE|generated|random",
     )
     text_field: str | None = defaults.text_field()
-    sequences: int = defaults.sequences()
+    sequences: int | None = setting(
+        "integer",
+        None,
+        "sequences taken from the text; by default as many as the widest output matrix needs",
+        low=LEAST_SEQUENCES,
+        high=1 << 26,
+    )
     length: int = defaults.length()
     repair: str | None = setting(
         "text",
         None,
-        "how the output matrices are solved again: none, bias, least-squares (with text; of experts with one "
-        "that is not random)",
+        "how the output matrices are solved again: none, bias, least-squares (default; of experts with a "
+        "text that is not random)",
         metavar="NAME",
     )
-    seed: int = setting("integer", 0, "seed of random tokens and of criterion random", low=0, high=2**63 - 1)
+    seed: int = setting(
+        "integer", 0, "seed of generated and random tokens, and of criterion random", low=0, high=2**63 - 1
+    )
     for_: float | None = setting(
         "duration",
         None,
@@ -369,23 +396,31 @@ class MethodRequest:
 class Methods(MethodRequest):
     """How units are chosen (``criterion``), sizes planned (``plan``), and the rest repaired (``repair``).
 
-    ``text`` is a file, ``random``, or None; ``sequences`` of ``length`` tokens are taken from it. ``seed``
-    draws random tokens, and is that of the criterion ``random``.
+    ``text`` is a file, ``generated`` (sampled from the parent), ``random``, or None: by weights alone.
+    ``sequences`` of ``length`` tokens are taken from it. ``seed`` is that of generated and random tokens and
+    of the criterion ``random``.
     """
 
     criterion: str = "capacity"
     plan: str = "weights"
     repair: str = "none"
 
+    @property
+    def count(self) -> int:
+        """Return the number of sequences: that which is named, or the usual one."""
+        return self.sequences or defaults.SEQUENCES
+
     def check(self) -> None:
         """Raise ``ValueError`` for what is not known, or does not go together."""
         from zerolm.carving.importance.criteria import needs_tokens
         from zerolm.carving.repair.rules import REPAIRS
 
-        if not (self.sequences >= 1 and self.length >= 2 and self.sequences * self.length <= MAX_TOKENS):
+        if not (
+            self.count >= LEAST_SEQUENCES and 2 <= self.length and self.count * self.length <= MAX_TOKENS
+        ):
             raise ValueError(
-                f"{self.sequences} sequences of {self.length} tokens cannot be: at least one of two tokens, "
-                f"at most {MAX_TOKENS} tokens in all"
+                f"{self.count} sequences of {self.length} tokens cannot be: at least {LEAST_SEQUENCES}, one to "
+                f"fit and two held out, of two tokens; at most {MAX_TOKENS} tokens in all"
             )
         if domains_of(self.text):
             raise ValueError(
@@ -394,7 +429,9 @@ class Methods(MethodRequest):
         if not 0 <= self.seed < 1 << 63:
             raise ValueError(f"the seed must lie in 0 to 2^63 - 1, not {self.seed}")
         if self.for_ is not None and self.text is None:
-            raise ValueError("--for chooses how much of a text is read: give --text FILE, or --text random")
+            raise ValueError(
+                f"--for chooses how much of a text is read, and {self.criterion} reads none: give --text FILE"
+            )
         if self.plan not in PLANS:
             raise ValueError(f"plan {shown(self.plan)} is not known{nearest(self.plan, PLANS)}")
         needing = {
@@ -404,7 +441,9 @@ class Methods(MethodRequest):
         }
         name = next((name for name, is_needed in needing.items() if is_needed), None)
         if self.text is None and name is not None:
-            raise ValueError(f"{name} needs tokens: give --text FILE, or --text random, which needs no data")
+            raise ValueError(
+                f"{name} needs tokens: give --text FILE, or --text {GENERATED}, which needs no data"
+            )
 
 
 def _usual_of_experts(experts: ExpertsRequest, text: str | None) -> str:
@@ -421,17 +460,29 @@ def _usual_of_experts(experts: ExpertsRequest, text: str | None) -> str:
 def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
     """Return the methods of a request; what it leaves open is as its text allows.
 
-    Where shares say all sizes, nothing is measured to plan them.
+    Without a text the parent generates one, unless a criterion by weights alone is named. Where shares say
+    all sizes, nothing is measured to plan them.
     """
-    usual = {"criterion": "capacity", "plan": "weights", "repair": "none"}
+    usual: dict[str, Any] = {"criterion": "capacity", "plan": "weights", "repair": "none"}
+    text = request.text
     if size.experts.are_cut:
-        usual["criterion"] = _usual_of_experts(size.experts, request.text)
-        usual["repair"] = "none" if request.text in (None, RANDOM) else "least-squares"
-    elif request.text is not None:
+        usual["criterion"] = _usual_of_experts(size.experts, text)
+        usual["repair"] = "none" if text in (None, RANDOM) else "least-squares"
+    elif text is not None or (size.chooses and not _is_by_weights(request)):
         plan = "weights" if size.is_fixed else "prices"
-        usual = {"criterion": "surgeon", "plan": plan, "repair": "least-squares"}
+        usual = {"criterion": "surgeon", "plan": plan, "repair": "least-squares", "text": GENERATED}
     chosen = {name: value for name, value in vars(request).items() if value is not None}
     return Methods(**usual | chosen)
+
+
+def _is_by_weights(request: MethodRequest) -> bool:
+    """Return whether a criterion by weights alone is named, and nothing else needs tokens."""
+    from zerolm.carving.importance.criteria import needs_tokens
+    from zerolm.carving.repair.rules import REPAIRS
+
+    if request.criterion is None or needs_tokens(request.criterion) or request.plan in BY_LOSS:
+        return False
+    return request.repair is None or "tokens" not in REPAIRS.entry(request.repair).needs
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,9 @@ class Carved:
     width of a narrower stream and how it came about, ``parent_sizes`` those of the parent. ``types`` are
     those of the matrices of a child whose weights have types of their own, and ``equal_bytes`` what other
     ways to spend the same bytes lose. ``experts`` tells which experts stay, None where all do; ``vocabulary``
-    tells of tokens, None where nothing is known of them. ``kept`` lists all units; a result that was read
-    back has none, for its recipe lists them.
+    tells of tokens, None where nothing is known of them. ``units`` lists what each kind of unit gave up:
+    ``before``, ``after`` and ``params``; it is empty for a space of sizes. ``kept`` lists all units; a
+    result that was read back has none, for its recipe lists them.
     """
 
     parent: str
@@ -62,6 +63,7 @@ class Carved:
     equal_bytes: list[dict[str, Any]] = field(default_factory=list)
     experts: dict[str, Any] | None = None
     vocabulary: dict[str, Any] | None = None
+    units: list[dict[str, Any]] = field(default_factory=list)
     kept: Cut | None = None
 
     @property

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import zerolm
+from zerolm.carving.amount import LEAST_SCORED, SCORED_PER_INPUT, inputs_of
 from zerolm.carving.bits.felt import FeltMatrix, felt_matrices
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild, typed_loss
 from zerolm.carving.export.child_tensors import Child
@@ -23,13 +24,12 @@ from zerolm.carving.fisher import STREAM, Fisher, fisher
 from zerolm.carving.importance.criteria import definition_of, needs_gradients
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
-from zerolm.carving.kept_units import Cut
+from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
 from zerolm.carving.planning.prices import PRICE_TOKENS, bent, priced_losses
 from zerolm.carving.planning.sensitivity import (
     FINAL_TOKENS,
     LOSS_BATCH,
-    LOSS_SEQUENCES,
     STREAM_SHARES,
     Loss,
     LossTable,
@@ -45,8 +45,8 @@ from zerolm.carving.pruning import (
     finish,
 )
 from zerolm.carving.recipe import to_layers
-from zerolm.carving.repair.ridge import UNTRIED
-from zerolm.carving.repair.walk import repair, tokens_needed
+from zerolm.carving.repair.ridges import Ridges
+from zerolm.carving.repair.walk import columns_of, repair
 from zerolm.carving.request import Methods
 from zerolm.carving.result import stream
 from zerolm.carving.width.loss_basis import loss_basis
@@ -59,15 +59,20 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import compute, computed, held_of
 from zerolm.networks.opener import mapped_model, open_model
 from zerolm.networks.pooling import TokenPooling
+from zerolm.networks.threads import use_idle_processors
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
-from zerolm.text.calibration import tokens_of
-from zerolm.text.tokens import Tokens
+from zerolm.text.calibration import longest_line, tokens_of
+from zerolm.text.defaults import GENERATED
+from zerolm.text.generated import generated_tokens
+from zerolm.text.tokens import DividedTokens, Tokens, random_tokens
 
 BASIS: Final = ("vectors", "energy", "last", "gain")
 TYPED_TOKENS: Final = 4 * FINAL_TOKENS
 """So many repair a plan with types: beside one that cuts nothing, a poor repair would be taken for a loss."""
-CACHE_FORMAT: Final = 4
+PER_COLUMN: Final = 2
+"""Tokens for each column of the widest output matrix that plans are repaired on before one is chosen."""
+CACHE_FORMAT: Final = 5
 """One more where what is cached comes about, or is kept, in another way."""
 
 
@@ -82,8 +87,9 @@ class Session:
         request: ComputeRequest = ComputeRequest(),
     ) -> None:
         self.checkpoint, self.methods, self.progress = checkpoint, methods, progress
-        self.compute = compute(request)
+        self.compute = compute(request, checkpoint.layout.hidden)
         _check_room(checkpoint, request.memory)
+        use_idle_processors(sum(tensor.count for tensor in checkpoint.tensors.values()))
         self._spent: list[ArrayCache] = []
 
     @cached_property
@@ -93,17 +99,32 @@ class Session:
 
     @cached_property
     def tokens(self) -> Tokens:
-        """The calibration tokens of the methods' text."""
+        """The calibration tokens of the methods' text, or those that the parent generates."""
         methods = self.methods
         assert methods.text is not None
+        if methods.text == GENERATED:
+            return generated_tokens(
+                self.checkpoint,
+                methods.count,
+                methods.length,
+                seed=methods.seed,
+                compute=self.compute,
+                cache=ArrayCache.of("generated text", *self._parent_as_run, methods.length, methods.seed),
+                progress=self.progress,
+            )
         self.progress("tokenizing")
         return tokens_of(
             self.checkpoint,
             methods.text,
-            sequences=methods.sequences,
+            sequences=methods.count,
             length=methods.length,
             seed=methods.seed,
         )
+
+    @cached_property
+    def divided(self) -> DividedTokens:
+        """The calibration tokens in a set for fitting and two held-out ones."""
+        return self.tokens.divided()
 
     @property
     def calibration(self) -> dict[str, object] | None:
@@ -114,8 +135,9 @@ class Session:
         return {
             "text": self.tokens.text,
             "seed": self.tokens.seed,
-            "sequences": methods.sequences,
+            "sequences": methods.count,
             "length": methods.length,
+            **({"generated": self.tokens.digest()} if methods.text == GENERATED else {}),
         }
 
     @cached_property
@@ -128,8 +150,18 @@ class Session:
     def pace(self) -> Pace:
         """How long the parent takes here, a token."""
         self.progress("taking the time of a layer")
-        sequences = max(1, PACED_TOKENS // self.tokens.ids.shape[1])
-        return measured_pace(Blocks(self.model, self.tokens.spread(sequences).batches(sequences)))
+        tokens = self._paced
+        sequences = max(1, PACED_TOKENS // tokens.ids.shape[1])
+        blocks = Blocks(self.model, tokens.spread(sequences).batches(sequences))
+        return measured_pace(blocks, inputs_of(dimensions(self.checkpoint)))
+
+    @property
+    def _paced(self) -> Tokens:
+        """The tokens that a layer is timed on: random ones where the text has to be sampled first."""
+        if self.methods.text != GENERATED:
+            return self.tokens
+        length = longest_line(self.checkpoint, self.methods.length)
+        return random_tokens(self.checkpoint.layout.vocab, PACED_TOKENS, length)
 
     @cached_property
     def pooling(self) -> TokenPooling:
@@ -138,15 +170,20 @@ class Session:
 
     @cached_property
     def _measured_on(self) -> tuple[object, ...]:
-        """The parent, how its family is read, the tokens, and how networks run: all measured depends on them.
+        """The parent as it runs, and the tokens: all measured depends on them.
 
         The digest of the tokens stands for the text, its tokenizer, sequences, length and seed.
         """
+        return *self._parent_as_run, self.tokens.digest()
+
+    @cached_property
+    def _parent_as_run(self) -> tuple[object, ...]:
+        """The parent, how its family is read, and how networks run."""
         parent = self.checkpoint
         config = repr(sorted(parent.config.items()))
         versions = CACHE_FORMAT, zerolm.__version__
         running = sorted(self.compute.to_json().items())
-        return *versions, running, self.fingerprint, config, repr(parent.family), self.tokens.digest()
+        return *versions, running, self.fingerprint, config, repr(parent.family)
 
     def cache(self, kind: str, *options: object) -> ArrayCache:
         """Return the cache of a part that depends on nothing else but these options of its own."""
@@ -161,7 +198,7 @@ class Session:
             sums = self.cache("fisher sums", self.pooling)
             felt = fisher(
                 self.model,
-                self.tokens,
+                self.divided.fitted,
                 with_stream=narrows,
                 pooling=self.pooling,
                 cache=sums,
@@ -181,8 +218,14 @@ class Session:
         options = name, definition, self.pooling if felt else None
         cache = ArrayCache() if definition is None else self.cache("importances", *options)
         return Additive(
-            importances(self.model, self.tokens, name, fisher=felt, cache=cache, progress=self.progress)
+            importances(self.model, self._scored, name, fisher=felt, cache=cache, progress=self.progress)
         )
+
+    @property
+    def _scored(self) -> Tokens:
+        """The tokens that units are scored on: choosing them needs fewer than refitting what is kept."""
+        inputs = inputs_of(dimensions(self.checkpoint))
+        return self.divided.fitted.most(max(LEAST_SCORED, SCORED_PER_INPUT * inputs))
 
     @cached_property
     def basis(self) -> Basis:
@@ -202,7 +245,7 @@ class Session:
         """
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
-            tokens, basis = self._measured, self.basis if with_stream else None
+            tokens, basis = self._compared, self.basis if with_stream else None
             after_repair = self.foretells_repair
             table = priced_losses(
                 self.model,
@@ -217,19 +260,25 @@ class Session:
                 progress=self.progress,
             )
             give_back()
-            few = self._loss_on(self.tokens.most(FINAL_TOKENS))
+            few = self._loss_on(self.divided.compared.most(FINAL_TOKENS))
             gone = bent(table.gone, partial(self._without, few))
             left = None if table.repaired is None else replace(table.repaired, gone=gone)
             return replace(table, gone=gone, repaired=left)
         cache = self.cache("sensitivity", pooling)
         table = measured_losses(
-            self.model, self.tokens, by, kinds, pooling=pooling, cache=cache, progress=self.progress
+            self.model,
+            self.divided.compared,
+            by,
+            kinds,
+            pooling=pooling,
+            cache=cache,
+            progress=self.progress,
         )
         if not with_stream:
             return table
         cache = self.cache("stream", STREAM_SHARES)
         losses = stream_losses(
-            self.model, self.tokens, self.basis, tied=tied, cache=cache, progress=self.progress
+            self.model, self.divided.compared, self.basis, tied=tied, cache=cache, progress=self.progress
         )
         return replace(table, stream=losses)
 
@@ -253,7 +302,7 @@ class Session:
         return float(row["loss"])
 
     def repaired(
-        self, cut: Cut, ridges: Mapping[Place, float] | None = None, types: Types | None = None
+        self, cut: Cut, ridges: Mapping[Place, Ridges] | None = None, types: Types | None = None
     ) -> Repaired:
         """Return new output matrices for the cut, with these ridges or chosen ones.
 
@@ -268,8 +317,9 @@ class Session:
         repaired = repair(
             self.model,
             cut,
-            self.tokens,
+            self.divided.fitted,
             rule,
+            held=self.divided.compared,
             ridges=ridges,
             cache=cache,
             progress=self.progress,
@@ -291,15 +341,15 @@ class Session:
 
         All have one ridge: which plan is best hardly depends on it.
         """
-        fitted, judged = self._fitted_and_judged(cuts)
-        rule, loss = self.methods.repair, self._loss_on(judged.most(FINAL_TOKENS))
+        fitted = self._few_fitted(cuts)
+        rule, loss = self.methods.repair, self._loss_on(self.divided.compared.most(FINAL_TOKENS))
         losses = []
         for number, cut in enumerate(cuts):
             self.progress("measuring the best plans, repaired", number, len(cuts))
             cache = self.cache("finals", rule, self.pooling, *_options(cut))
             row = cache.get("loss")
             if row is None:
-                repaired = repair(self.model, cut, fitted, rule, grid=(UNTRIED,))
+                repaired = repair(self.model, cut, fitted, rule)
                 give_back()
                 row = {"loss": np.array(loss.of_cut(cut, repaired))}
                 cache.put("loss", row)
@@ -312,7 +362,9 @@ class Session:
         """Second moments of what every matrix reads, and of what is felt of it."""
         pooling = self.pooling
         sums = self.cache("felt sums", pooling)
-        felt = felt_matrices(self.model, self.tokens, pooling=pooling, cache=sums, progress=self.progress)
+        felt = felt_matrices(
+            self.model, self.divided.fitted, pooling=pooling, cache=sums, progress=self.progress
+        )
         give_back()
         return felt
 
@@ -329,17 +381,17 @@ class Session:
 
         ``choose`` says the types of the repaired child.
         """
-        fitted, judged = self._fitted_and_judged([cut], TYPED_TOKENS)
+        fitted = self._few_fitted([cut], TYPED_TOKENS)
         rule = self.methods.repair
         whole = cut.is_whole and cut.narrowing is None
-        repaired = Repaired() if whole else repair(self.model, cut, fitted, rule, grid=(UNTRIED,))
+        repaired = Repaired() if whole else repair(self.model, cut, fitted, rule)
         give_back()
         types = choose(self.weighed(cut, repaired))
         if self.repairs_types and is_repaired:
             reading = partial(self._reading_back, cut, types)
-            repaired = repair(self.model, cut, fitted, rule, grid=(UNTRIED,), reading_back=reading)
+            repaired = repair(self.model, cut, fitted, rule, reading_back=reading)
         typed = TypedChild(self.weighed(cut, repaired), types)
-        loss = typed_loss(self._loss_on(judged.most(FINAL_TOKENS)), typed, repaired)
+        loss = typed_loss(self._loss_on(self.divided.compared.most(FINAL_TOKENS)), typed, repaired)
         give_back()
         return loss
 
@@ -348,12 +400,9 @@ class Session:
         self.progress("measuring the child as it is read back")
         return typed_loss(self._loss, typed, repaired)
 
-    def _fitted_and_judged(self, cuts: Sequence[Cut], least: int = FINAL_TOKENS) -> tuple[Tokens, Tokens]:
-        """Return tokens that plans are repaired on, and those that they are judged on: others, if any are."""
-        fitted, judged = self.tokens.halves()
-        if not len(judged):
-            fitted = judged = self.tokens
-        return fitted.most(max(least, *(tokens_needed(cut) for cut in cuts))), judged
+    def _few_fitted(self, cuts: Sequence[Cut], least: int = FINAL_TOKENS) -> Tokens:
+        """Return the tokens that plans are repaired on before one of them is chosen."""
+        return self.divided.fitted.most(max(least, *(PER_COLUMN * columns_of(cut) for cut in cuts)))
 
     def done(self) -> None:
         """Forget what only a run that is not finished needs."""
@@ -361,22 +410,20 @@ class Session:
             cache.forget()
 
     def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
-        """Return the loss of the whole cut on the tokens that the table was measured on, in its units."""
+        """Return the loss of the whole cut on tokens that nothing was fitted to or chosen by."""
         self.progress("measuring the plan")
         loss = self._loss.of_cut(cut, repaired)
         give_back()
         return loss
 
     @property
-    def _measured(self) -> Tokens:
-        """The tokens that losses are foretold or measured on."""
-        if self.methods.plan == "measured":
-            return self.tokens.spread(LOSS_SEQUENCES)
-        return self.tokens.most(PRICE_TOKENS)
+    def _compared(self) -> Tokens:
+        """The held-out tokens that losses of single cuts are predicted on."""
+        return self.divided.compared.most(PRICE_TOKENS)
 
     @cached_property
     def _loss(self) -> Loss:
-        return self._loss_on(self._measured)
+        return self._loss_on(self.divided.judged)
 
     def _loss_on(self, tokens: Tokens) -> Loss:
         """Return the loss of cuts on these tokens."""

@@ -26,6 +26,7 @@ from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import LossTable
 from zerolm.carving.planning.sizes import budgets_of, costs_of, plan_of
 from zerolm.carving.pruning import Place, Repaired
+from zerolm.carving.repair.ridges import Ridges
 from zerolm.carving.request import BY_LOSS, Destination, MethodRequest, Methods, SizeRequest, methods_of
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
@@ -65,7 +66,8 @@ class Command:
 
 def carving_commands(sequences: int, length: int) -> list[Command]:
     """Return the carvings that are foretold: by weights, and by so many sequences and four times as many."""
-    commands = [Command("--keep-ffn .75", NARROWER, methods_of(NARROWER, MethodRequest()))]
+    by_weights = methods_of(NARROWER, MethodRequest("capacity"))
+    commands = [Command("--keep-ffn .75 --criterion capacity", NARROWER, by_weights)]
     for plan in BY_LOSS:
         for count in (sequences, 4 * sequences):
             methods = methods_of(SMALLER, MethodRequest(None, plan, RANDOM, sequences=count, length=length))
@@ -76,7 +78,7 @@ def carving_commands(sequences: int, length: int) -> list[Command]:
 def words_of(methods: Methods) -> str:
     """Return the words of a carving by a text."""
     plan = "" if methods.plan == "prices" else f" --plan {methods.plan}"
-    return f"--max-params .8x --text TEXT --sequences {methods.sequences} --length {methods.length}{plan}"
+    return f"--max-params .8x --text TEXT --sequences {methods.count} --length {methods.length}{plan}"
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def foretold(checkpoint: Checkpoint, command: Command, pace: Pace, files: FilePa
         return {OTHERS: seconds}
     seconds += PLANNED * files.planned
     work = CarvingWork(parent, methods, narrows, FINALISTS, True)
-    return {OTHERS: seconds} | work.seconds(pace, methods.sequences)
+    return {OTHERS: seconds} | work.seconds(pace, methods.count)
 
 
 class PartClock:
@@ -206,20 +208,20 @@ class TimedSession(Session):
     @cached_property
     def fisher(self) -> Fisher:
         """The Fisher information of the parent."""
-        with self.clock.part("what the loss feels"):
+        with self.clock.part("Fisher information"):
             return super().fisher
 
     def importance(self) -> Criterion:
-        with self.clock.part("weighing units"):
+        with self.clock.part("scoring units"):
             return super().importance()
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
-        name = "prices" if self.methods.plan == "prices" else "measuring cuts"
+        name = "predicting cuts" if self.methods.plan == "prices" else "measuring cuts"
         with self.clock.part(name):
             return super().table(by, kinds, with_stream=with_stream)
 
     def repaired(
-        self, cut: Cut, ridges: Mapping[Place, float] | None = None, types: Types | None = None
+        self, cut: Cut, ridges: Mapping[Place, Ridges] | None = None, types: Types | None = None
     ) -> Repaired:
         with self.clock.part("repair"):
             return super().repaired(cut, ridges, types)

@@ -13,7 +13,7 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sizes import budgets_of, costs_of
 from zerolm.carving.recipe import MAX_RECIPE_BYTES
-from zerolm.carving.request import Destination, KeptShares, Methods, SizeRequest, VocabularyRequest
+from zerolm.carving.request import ALL, Destination, KeptShares, Methods, SizeRequest, VocabularyRequest
 from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
@@ -179,7 +179,7 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
         keep[name] = min(1.0, share**way * whole / left)
     size = replace(size, shares=KeptShares(**keep))
     if stage > 1:
-        size = replace(size, vocabulary=VocabularyRequest())  # tokens leave at once, before all else
+        size = replace(size, vocabulary=VocabularyRequest(ALL))  # tokens leave at once, before all else
     if not size.budgets:
         return size
     wholes = costs_of(parent, stages.costs, space=size.space)

@@ -25,6 +25,8 @@ STATES_HELD: Final = 6
 """Hidden states of all batches that a pass holds at a time, at most."""
 INPUTS_OF_LAYERS: Final = "hidden_size_per_layer_input"
 """The field of models whose layers get more of each token than hidden states (gemma4)."""
+Head = Callable[[nn.Module, Tensor], Tensor]
+"""What takes the place of a head: its logits (b, t, v) by the module and its input (b, t, k)."""
 Inputs = Mapping[str, Tensor]
 """Inputs of a model: ``input_ids`` (b, t) and, where sequences are padded, ``attention_mask`` (b, t)."""
 
@@ -43,11 +45,15 @@ def outside(model: PreTrainedModel, *others: nn.Parameter | None) -> list[nn.Par
     return [parameter for parameter in model.parameters() if id(parameter) not in left_out]
 
 
-def embedded(embedding: nn.Module, ids: Tensor) -> Tensor:
-    """Return the embeddings of token ids, in float32: only the rows that are wanted are in memory."""
+def embedded(embedding: nn.Module, ids: Tensor, table: Tensor | None = None) -> Tensor:
+    """Return the embeddings of token ids, in float32: only the rows that are wanted are in memory.
+
+    ``table`` (v, k) takes the place of the module's rows.
+    """
     rows, places = torch.unique(ids, return_inverse=True)
     weight = embedding.get_parameter("weight")
-    taken = weight[rows.to(weight.device)].to(ids.device, torch.float32)
+    source = weight if table is None else table
+    taken = source[rows.to(source.device)].to(ids.device, torch.float32)
     few = copy.deepcopy(embedding, {id(weight): nn.Parameter(taken, requires_grad=False)}).to(ids.device)
     few.__dict__["padding_idx"] = None  # would be another row now; it matters to gradients only
     vectors: Tensor = few(places)
@@ -57,6 +63,11 @@ def embedded(embedding: nn.Module, ids: Tensor) -> Tensor:
 def _sending(out: Any) -> Callable[..., Any]:
     """Return a forward that sends this, whatever it is given."""
     return lambda *_, **__: out
+
+
+def _calling(module: nn.Module, head: Head) -> Callable[[Tensor], Tensor]:
+    """Return a forward of a model's head that another takes the place of."""
+    return lambda read: head(module, read)
 
 
 def tokens_at_once(blocks: Blocks, sequences: int) -> int:
@@ -128,8 +139,11 @@ class Blocks:
             vectors = embedded(embedding, self.batches[index]["input_ids"])
         used = outside(body_of(self.model), embedding.weight)
         first = self._part("first", self.model, used, wide=True)
-        skipped = [first.get_input_embeddings(), *layers]
-        stands = stand_ins(skipped, [lambda ids: vectors, *[note] * len(layers)])
+        name = places_of(self.model).modules.final
+        norms = [] if name is None else [body_of(first).get_submodule(name)]  # what it sends is not wanted
+        skipped = [first.get_input_embeddings(), *norms, *layers]
+        forwards = [lambda ids: vectors, *[lambda states: states] * len(norms), *[note] * len(layers)]
+        stands = stand_ins(skipped, forwards)
         with torch.set_grad_enabled(gradients), stands:
             body_of(first)(**self.batches[index], use_cache=False)
         self._calls.setdefault(self._key(index), calls)
@@ -165,19 +179,30 @@ class Blocks:
         """Let go of what is held of the model, whoever runs it; it is made again when needed."""
         self._held.let_go()
 
-    def finish(self, index: int, hidden: Tensor, *, gradients: bool = False) -> Any:
+    def finish(self, index: int, hidden: Tensor, *, head: Head | None = None, gradients: bool = False) -> Any:
         """Return the output of the model for a batch whose last layer left these states (b, n, d).
 
-        They are of all its tokens, or of some of them.
+        They are of all its tokens, or of some of them. ``head`` takes the place of the model's.
         """
-        return self._finished(index, self.keys.alone(hidden), [], gradients=gradients)
+        return self._finished(index, self.keys.alone(hidden), [], head, gradients=gradients)
 
-    def head(self, index: int, read: Tensor, *, gradients: bool = False) -> Any:
-        """Return the output of the model for a batch whose last norm sends this (b, t, d) to the head."""
+    def head(self, index: int, read: Tensor, *, head: Head | None = None, gradients: bool = False) -> Any:
+        """Return the output of the model for a batch whose last norm sends this (b, t, d) to the head.
+
+        ``head`` takes the place of the model's, whose scaling and caps of logits remain.
+        """
         names = places_of(self.model).modules
-        return self._finished(index, read, [names.final] if names.final else [], gradients=gradients)
+        return self._finished(index, read, [names.final] if names.final else [], head, gradients=gradients)
 
-    def _finished(self, index: int, hidden: Tensor, more: list[str], *, gradients: bool = False) -> Any:
+    def _finished(
+        self,
+        index: int,
+        hidden: Tensor,
+        more: list[str],
+        replaced: Head | None,
+        *,
+        gradients: bool = False,
+    ) -> Any:
         embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings()
         tied = head is not None and head.weight is embedding.weight
         used = outside(self.model, None if tied else embedding.weight)
@@ -186,9 +211,14 @@ class Blocks:
         layers = list(layer_list(self.model))
         nothing = hidden.new_zeros(*hidden.shape[:-1], embedding.weight.shape[1])  # nor is it read
         sent: list[Any] = [nothing, *[hidden] * len(norms), *[self._returned(hidden)] * len(layers)]
-        skipped = [last.get_input_embeddings(), *norms, *layers]
+        skipped, forwards = [last.get_input_embeddings(), *norms, *layers], [_sending(out) for out in sent]
+        if replaced is not None:
+            module: nn.Module = last.get_output_embeddings()
+            skipped.append(module)
+            forwards.append(_calling(module, replaced))
         inputs = {name: x[:, : hidden.shape[1]] for name, x in self.batches[index].items()}
-        with torch.set_grad_enabled(gradients), stand_ins(skipped, [_sending(out) for out in sent]):
+        stands = stand_ins(skipped, forwards)
+        with torch.set_grad_enabled(gradients), stands, self.compute.wide():
             return last(**inputs, use_cache=False)
 
     def _part(self, name: object, module: M, used: Iterable[nn.Parameter], *, wide: bool) -> M:

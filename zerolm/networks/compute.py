@@ -22,6 +22,7 @@ from zerolm.settings.compute import ComputeRequest, RunningRequest
 
 M = TypeVar("M", bound=nn.Module)
 TYPES: Final = {"auto": torch.float32, "float32": torch.float32, "bfloat16": torch.bfloat16}
+WIDE: Final = 256
 SHARE: Final = 4
 """Without a limit one in so many bytes of free memory is used."""
 _NOTED: Final = "_zerolm_compute"
@@ -32,7 +33,7 @@ _HELD: Final = "_zerolm_held"
 class Compute:
     """A ``device``, the type of ``products`` of matrices there, and bytes of ``memory`` that may be used.
 
-    States, gradients, norms, the head and all sums are float32, or better, whatever the products are.
+    States, gradients, norms, logits and all sums are float32, or better, whatever the products are.
     """
 
     device: torch.device = torch.device("cpu")
@@ -55,6 +56,19 @@ class Compute:
         if self.device.type != "cuda":
             return 0
         return int(torch.cuda.mem_get_info(self.device)[0]) // 2
+
+    @contextmanager
+    def wide(self) -> Iterator[None]:
+        """Within, float32 matrices are multiplied in less than float32 where products are to be bfloat16.
+
+        Numbers come in and go out as float32, so that logits are not rounded to bfloat16.
+        """
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("medium" if self.products == torch.bfloat16 else before)
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
     def running(self) -> torch.autocast:
         """Return a context in which matrices are multiplied in the type of products."""
@@ -175,12 +189,18 @@ def as_noted(model: PreTrainedModel) -> Iterator[None]:
         yield
 
 
-def compute(request: RunningRequest) -> Compute:
-    """Return what a request asks for; ``ValueError`` for what is not here, with what is."""
+def compute(request: RunningRequest, hidden: int = 0) -> Compute:
+    """Return what a request asks for; ``ValueError`` for what is not here, with what is.
+
+    Products of type ``auto`` are bfloat16 where the device is fast in it, for a network whose ``hidden`` size
+    is at least ``WIDE``; else float32.
+    """
     device = device_of(request.device)
     if request.dtype not in TYPES:
         raise ValueError(f"dtype {shown(request.dtype)} is not known; possible are {', '.join(TYPES)}")
     products = TYPES[request.dtype]
+    if request.dtype == "auto" and hidden >= WIDE and is_fast_in_bfloat16(device):
+        products = torch.bfloat16
     if products == torch.bfloat16 and not multiplies_bfloat16(device):
         raise ValueError(f"{device} does not multiply in bfloat16: give --dtype float32")
     memory = request.memory if isinstance(request, ComputeRequest) else None
@@ -202,6 +222,15 @@ def devices() -> list[str]:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     mps = ["mps"] if torch.backends.mps.is_available() else []
     return ["cpu", *(["cuda"] if count else []), *(f"cuda:{index}" for index in range(count)), *mps]
+
+
+def is_fast_in_bfloat16(device: torch.device) -> bool:
+    """Return whether a device has units for products in bfloat16, which then take less time."""
+    if device.type == "cuda":
+        return multiplies_bfloat16(device)
+    return device.type == "cpu" and any(
+        getattr(torch.cpu, f"_is_{unit}_supported", bool)() for unit in ("amx_tile", "avx512_bf16")
+    )
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:

@@ -22,7 +22,7 @@ def device(**more: Any) -> Any:
 
 def dtype(auto: str = "float32", **more: Any) -> Any:
     """Return a field that declares the type of products; ``auto`` says what that means."""
-    help_ = f"of products of matrices; all sums are float32 or better; auto is {auto}"
+    help_ = f"type of matrix products; sums are at least float32; auto is {auto}"
     return setting("text", "auto", help_, choices=DTYPES, **more)
 
 
@@ -54,6 +54,8 @@ class TrainedOn(RunningRequest):
 @dataclass(frozen=True)
 class ComputeRequest(RunningRequest):
     """The device, the type in which matrices are multiplied, and bytes of memory that it may take."""
+
+    dtype: str = dtype("bfloat16 where the device is fast in it and the model wide, else float32")
 
     memory: int | None = setting(
         "integer",

@@ -1,4 +1,4 @@
-"""The text that stands for random tokens, and how many tokens are taken of one."""
+"""The texts that are no files, and how many tokens are taken of one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any, Final
 from zerolm.settings.request import setting
 
 RANDOM: Final = "random"
+GENERATED: Final = "generated"
+"""A text that the parent samples from its own predictions."""
+NO_FILES: Final = (None, RANDOM, GENERATED)
+"""Texts that are read from no file."""
 SEQUENCES: Final = 256
 LENGTH: Final = 256
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import torch
@@ -15,6 +16,24 @@ from zerolm.architecture import Ints
 from zerolm.text.documents import Text
 from zerolm.text.encoding import edges, encoded_line, running_ids
 from zerolm.text.sequences import cut, spread_evenly
+
+LEAST_DIVIDED: Final = 3
+HELD_SHARE: Final = 8
+HELD_TOKENS: Final = 1 << 13
+"""Each of two held-out sets has one sequence in ``HELD_SHARE``, at most about ``HELD_TOKENS`` tokens."""
+
+
+@dataclass(frozen=True, eq=False)
+class DividedTokens:
+    """Sequences of one text in three sets without a sequence in common.
+
+    Units are chosen and matrices refitted on ``fitted``; plans and ridges are compared on ``compared``;
+    losses that are reported are measured on ``judged``.
+    """
+
+    fitted: Tokens
+    compared: Tokens
+    judged: Tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +77,24 @@ class Tokens:
         """Return as many sequences, evenly from all, as hold about so many tokens; at least one."""
         return self.spread(max(1, tokens * len(self) // self.count))
 
-    def halves(self) -> tuple[Tokens, Tokens]:
-        """Return every other sequence, and those between."""
-        masks = [None, None] if self.mask is None else [self.mask[0::2], self.mask[1::2]]
-        first, second = (
-            Tokens(self.ids[start::2], mask, self.text, self.seed) for start, mask in enumerate(masks)
-        )
-        return first, second
+    def at_once(self, tokens: int) -> int:
+        """Return the number of sequences in a batch of about so many tokens, at least one."""
+        return max(1, tokens // self.ids.shape[1])
+
+    def divided(self) -> DividedTokens:
+        """Return the sequences divided into those for fitting and two held-out sets, evenly from all.
+
+        ``ValueError`` for fewer than three sequences.
+        """
+        if len(self) < LEAST_DIVIDED:
+            raise ValueError(
+                f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens, and {LEAST_DIVIDED} are "
+                "the least: one to fit and two held out; give more text, or a smaller --length"
+            )
+        each = min(max(1, len(self) // HELD_SHARE), max(1, HELD_TOKENS * len(self) // self.count))
+        held = [(2 * place + 1) * len(self) // (4 * each) for place in range(2 * each)]
+        fitted = sorted(set(range(len(self))) - set(held))
+        return DividedTokens(self.rows(fitted), self.rows(held[0::2]), self.rows(held[1::2]))
 
     def shortest_first(self) -> Ints:
         """Return the numbers (n,) of the sequences by their length, so that batches of them pad little."""

@@ -16,9 +16,9 @@ from zerolm.verbs.shared import needing_torch
 
 SHORT: Final = {
     "files and planning": "files, planning",
-    "weighing units": "units",
-    "what the loss feels": "felt",
-    "prices": "plan",
+    "scoring units": "units",
+    "Fisher information": "Fisher",
+    "predicting cuts": "plan",
     "measuring cuts": "plan",
     "measuring the best plans": "best plans",
     "repair": "repair",
@@ -27,7 +27,7 @@ SHORT: Final = {
 """The column of each part."""
 FORETOLD: Final = "Foretold from about a second of measurement, not measured."
 PARTS: Final = (
-    "files, planning: reading and writing weights, planning the sizes, opening the child again. felt: a pass "
+    "files, planning: reading and writing weights, planning the sizes, opening the child again. Fisher: a pass "
     "forward and back for the choice of units and of directions. units: what goes, one by one. plan: prices, "
     "or cuts measured one by one. best plans: each repaired and measured."
 )
@@ -150,10 +150,12 @@ class CarvedTime(CommandTime):
 
 @dataclass(frozen=True)
 class MeasuredPace:
-    """Seconds that a token takes in a layer and in the head, and an operation of a sum in float64."""
+    """Seconds of a token in a layer, there and back, and in the head; of a product in sums (``Pace``)."""
 
     layer: float
+    back: float
     head: float
+    gram: float
     operation: float
 
 
@@ -210,10 +212,10 @@ class CarvingTimes(Report):
             f"{self.shape}, on {self.machine.words}.",
             f"A carving on {show_amount(first.tokens)} tokens takes about {show_seconds(first.seconds)}; on "
             f"{show_amount(most.tokens)} tokens, cuts measured one by one, {show_seconds(most.seconds)}.",
-            "Without a text, weights alone decide: "
+            "By weights alone, for research: "
             f"{show_seconds(self.commands[0].seconds)}, of which files are the most.",
             f"{self._outcome(self.carved).capitalize()}." if self.carved else FORETOLD,
-            ("What it takes", "Without a text", "How far to trust it"),
+            ("What it takes", "By weights alone", "How far to trust it"),
         )
 
     def sheets(self) -> list[Sheet]:

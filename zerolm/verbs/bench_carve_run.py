@@ -106,7 +106,7 @@ def _foretold(checkpoint: Checkpoint, command: Command, pace: Pace, files: FileP
 
 def _tokens(command: Command) -> int:
     methods = command.methods
-    return 0 if methods.text is None else methods.sequences * methods.length
+    return 0 if methods.text is None else methods.count * methods.length
 
 
 def _carved(

@@ -14,9 +14,9 @@ from zerolm.settings.compute import ComputeRequest, TrainedOn
 from zerolm.settings.domains import domains_of
 from zerolm.settings.request import PLACED, Request, part, setting, settings_of, values_of
 from zerolm.show.charts import Axis, Bar, Bars, LayerSizes, Strips, from_zero
-from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
-from zerolm.show.text import base_name, sentence, show_cost, span
-from zerolm.text.defaults import RANDOM
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
+from zerolm.show.text import base_name, sentence, show_amount, show_cost, span
+from zerolm.text.defaults import GENERATED, RANDOM
 from zerolm.verbs import shared
 from zerolm.verbs.carve_experts import ChildExperts
 from zerolm.verbs.carve_types import ChildTypes, EqualBytesRow, TypeRow
@@ -48,13 +48,17 @@ class CarveSettings(Request):
 
     ``parent`` is a folder or a model of the hub; without ``out`` the child is only planned. Budgets are
     amounts or shares of the parent's (``max_params="0.8x"``), ``keep_ffn`` and the like shares of widths.
-    ``text`` is a file, or ``random``. A run that was killed goes on when it is started again. Raises
-    ``ValueError``, in one line, for what cannot be done; nothing is written then.
+    ``text`` is a file, ``generated`` (sampled from the parent; default) or ``random``. A run that was killed
+    goes on when it is started again. Raises ``ValueError``, in one line, for what cannot be done; nothing is
+    written then.
     """
 
     name: ClassVar[str] = "carve"
     examples = (
-        ("zerolm carve PARENT --max-params 0.8x", "only the plan: what stays, and what it costs"),
+        (
+            "zerolm carve PARENT --max-params 0.8x",
+            "only the plan, by a text that the parent generates: what stays, what it costs and loses",
+        ),
         (
             "zerolm carve PARENT --max-params 0.8x --text TEXT --out child",
             "by what units do on a text, repaired, written, reopened and compared",
@@ -114,7 +118,7 @@ class CarveSettings(Request):
 
         place = Destination(None if self.out is None else Path(self.out), self.format, self.force, finish)
         running: dict[str, Any] = {"costs": self._costs(), "compute": self.compute, "progress": progress}
-        with needing_torch("writing a child, and tokens, run networks"):
+        with needing_torch("writing a child, and tokens (all but --criterion capacity), run networks"):
             if self.recipe is None:
                 carved = carving.carve(self.parent, self.size, self._methods(), place, **running)
             else:
@@ -181,12 +185,14 @@ class CarveSettings(Request):
             raise ValueError("--for is the time of a carving: heal the child afterwards, zerolm heal --for")
         if self.recipe:
             raise ValueError("--heal trains and writes: a recipe cannot stand beside it")
-        if self.methods.text == RANDOM:
-            raise ValueError("--heal trains and writes: random tokens teach nothing")
+        if self.methods.text in (RANDOM, GENERATED):
+            raise ValueError(f"--heal trains on a file: give --text FILE, not {self.methods.text}")
         return self.methods.text, self.out
 
     def _report(self, document: dict[str, Any]) -> CarvingReport:
-        return replace(CarvingReport.from_json(document), run=run_of(self))
+        is_open = self.methods.text is None and self.recipe is None
+        used = {"text": self._methods().text} if is_open else {}
+        return replace(CarvingReport.from_json(document), run=run_of(self, **used))
 
     def _report_of_both(self, outcome: CarvedAndHealed) -> CarvingReport:
         healed = outcome.healed.to_json()
@@ -202,6 +208,16 @@ class LayerSize:
     heads: int
     kv_heads: int
     ffn: int
+
+
+@dataclass(frozen=True)
+class UnitRow:
+    """The units of a kind ``before`` and ``after`` the cut, and the parameters that they gave up."""
+
+    unit: str
+    before: int
+    after: int
+    params: int
 
 
 @dataclass(frozen=True)
@@ -240,6 +256,7 @@ class CarvingReport(Report):
     equal_bytes: list[EqualBytesRow] = field(default_factory=list)
     experts: ChildExperts | None = None
     vocabulary: ChildVocabulary | None = None
+    units: list[UnitRow] = field(default_factory=list)
     criterion: str
     repair: str
     plan: str
@@ -284,11 +301,26 @@ class CarvingReport(Report):
             f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
             f"ffn {span(self._all('ffn'))}",
             *filter(None, [self.stream_widths.line(), self.child_types.line(), self._vocabulary()]),
+            *([f"gave up: {', '.join(self._gave_up())}"] if self._gave_up() else []),
             *([self.experts.line(self.criterion)] if self.experts else []),
-            *([f"loss on the calibration text: {losses}"] if losses else []),
+            *([f"loss on held-out text: {losses}"] if losses else []),
             *([f"healed: {self.healing.gains}"] if self.healing else []),
             *([f"verified: opened again, {self._proof()}"] if self.verified else []),
         ]
+
+    def _gave_up(self) -> list[str]:
+        """Return what each kind of unit gave up that lost any."""
+        return [
+            f"{row.unit} {row.before:,} -> {row.after:,} ({show_amount(row.params)} parameters)"
+            for row in self.units
+            if row.after < row.before
+        ]
+
+    def _units_sheet(self) -> Sheet:
+        rows: list[Row] = [
+            [row.unit, f"{row.before:,}", f"{row.after:,}", show_amount(row.params)] for row in self.units
+        ]
+        return Sheet("What each unit gave up", ["unit", "before", "after", "parameters"], rows, on=(PAGE,))
 
     def _vocabulary(self) -> str:
         return self.vocabulary.line() if self.vocabulary else ""
@@ -362,6 +394,7 @@ class CarvingReport(Report):
             Sheet("Sizes, layer by layer", charts=[self._strips()], on=(PAGE,)),
             *self._layer_sheets(),
             self._costs_sheet(),
+            *([self._units_sheet()] if self.units else []),
             *self.child_types.sheets(),
             *(self.experts.sheets() if self.experts else []),
             *(self.vocabulary.sheets() if self.vocabulary else []),
@@ -437,7 +470,7 @@ class CarvingReport(Report):
         text, field, like = (self.run.configuration.get(name) for name in ("text", "text_field", "like"))
         by_loss = self.stream is not None and self.stream.basis == "loss"
         merges = self.experts is not None and self.experts.merge != "none"
-        if by_loss or merges or (self.repair != "none" and (text or self.losses)):
+        if text != GENERATED and (by_loss or merges or (self.repair != "none" and (text or self.losses))):
             line += f" --text {shlex.quote(str(text)) if text else 'FILE'}"
             line += f" --text-field {shlex.quote(field)}" if field else ""
         return line + (f" --like {like}" if like else "")

@@ -23,6 +23,15 @@ class VocabularyRow:
 
 
 @dataclass(frozen=True)
+class CurveRow:
+    """A size of the vocabulary, the parameters with it, and by what share held-out text ``grows``."""
+
+    size: int
+    params: int
+    grows: float
+
+
+@dataclass(frozen=True)
 class StringsProof:
     """Strings that were read and written back by both tokenizers, and how far outputs were apart."""
 
@@ -38,7 +47,8 @@ class ChildVocabulary:
 
     ``saves`` are the parameters less with these alone. The text has ``tokens``, and ``grows`` by some.
     ``sizes`` were compared within budgets. ``losses`` are of the ``parent`` and with fewer tokens, in bits a
-    byte of the text; of an encoder 1 - cosine.
+    byte of a part of the text that is ``held_out`` of their choice; of an encoder 1 - cosine. ``curve`` shows
+    how that part grows with fewer tokens.
     """
 
     parent: int
@@ -49,6 +59,8 @@ class ChildVocabulary:
     grows: int = 0
     sizes: list[VocabularyRow] = field(default_factory=list)
     losses: dict[str, float] = field(default_factory=dict)
+    held_out: bool = False
+    curve: list[CurveRow] = field(default_factory=list)
     proof: StringsProof | None = None
 
     def line(self) -> str:
@@ -71,7 +83,9 @@ class ChildVocabulary:
             return ""
         before, after = self.losses["parent"], self.losses["child"]
         unit = "bits a byte" if before else "1 - cosine"
-        return f"; {before:.4g} becomes {after:.4g} {unit}"
+        where = "on held-out text" if self.held_out else "on the text itself, too short to hold any out"
+        share = f" ({after / before - 1:+.1%})" if before else ""
+        return f"; {before:.4g} becomes {after:.4g} {unit}{share} {where}"
 
     def _proven(self) -> str:
         if self.proof is None:
@@ -79,15 +93,19 @@ class ChildVocabulary:
         return f"; {self.proof.strings} strings read back alike, outputs apart {self.proof.relative:.1g}"
 
     def sheets(self) -> list[Sheet]:
-        """Return what each size of the vocabulary was foretold to cost within the budgets."""
-        if not self.sizes:
-            return []
-        rows = [
-            [f"{row.size:,}", show_amount(row.params), f"{row.tokens:.4f}", f"{row.rest:.4f}",
-             f"{row.tokens + row.rest:.4f}"]
-            for row in self.sizes
-        ]  # fmt: skip
-        head = ["tokens", "parameters", "fewer tokens", "all other cuts", "both, bits a byte"]
-        return [
-            Sheet("Sizes of the vocabulary within the budgets", head, rows, on=(PAGE, TERMINAL, NOTEBOOK))
-        ]
+        """Return the costs of sizes of the vocabulary, and how they lengthen held-out text."""
+        sheets = list[Sheet]()
+        if self.sizes:
+            rows = [
+                [f"{row.size:,}", show_amount(row.params), f"{row.tokens:.4f}", f"{row.rest:.4f}",
+                 f"{row.tokens + row.rest:.4f}"]
+                for row in self.sizes
+            ]  # fmt: skip
+            head = ["tokens", "parameters", "fewer tokens", "all other cuts", "both, bits a byte"]
+            on = (PAGE, TERMINAL, NOTEBOOK) if self.child < self.parent else (PAGE,)
+            sheets.append(Sheet("Sizes of the vocabulary within the budgets", head, rows, on=on))
+        if self.curve:
+            curve = [[f"{row.size:,}", show_amount(row.params), f"{row.grows:.2%}"] for row in self.curve]
+            names = ["tokens", "parameters", "held-out text grows by"]
+            sheets.append(Sheet("Sizes of the vocabulary and held-out text", names, curve, on=(PAGE,)))
+        return sheets

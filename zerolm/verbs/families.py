@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from zerolm.checkpoints.gguf.names import rearrangement
 from zerolm.progress import Progress, silent
 from zerolm.settings import shown
 from zerolm.settings.request import Request, argument
@@ -62,6 +63,7 @@ class FamiliesSettings(Request):
 class FamilyRow:
     """A family: its ``task``, the kinds of ``cuts`` that it takes, and whether it is written as ``gguf``.
 
+    ``types``: the matrices of a GGUF file may have types of their own; ``types_note`` shows why not.
     ``experts``: it is a mixture, or may be one, of which experts can be taken out.
 
     ``counted``: its tensors are described. ``note`` says what of heads, and ``hidden_note`` why the stream
@@ -73,22 +75,27 @@ class FamilyRow:
     counted: bool
     cuts: list[str]
     gguf: bool
+    types: bool
     experts: bool
     note: str
     hidden_note: str
+    types_note: str
 
 
 def family_row(family: Family) -> FamilyRow:
     """Return what the list says of a family."""
+    different = rearrangement(family) if family.gguf else ""
     return FamilyRow(
         family.name,
         family.task,
         bool(family.tensors.body),
         [kind for kind in KINDS if getattr(family.cut, kind)],
         family.gguf is not None,
+        family.gguf is not None and not different,
         family.has_experts,
         family.cut.note,
         "" if family.cut.hidden else family.cut.hidden_note,
+        f"a GGUF file holds {different}" if different else "",
     )
 
 
@@ -112,7 +119,7 @@ class FamiliesReport(Shown):
         return [*lines, f"tokenizers written as GGUF: {tokenizers()}"]
 
     def sheets(self) -> list[Sheet]:
-        head: Row = ["family", *KINDS, "experts", "gguf", Cell("note", "shape")]
+        head: Row = ["family", *KINDS, "experts", "gguf", "types", Cell("note", "shape")]
         return [Sheet(head=head, rows=[_cells(row) for row in self.families])]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -129,7 +136,7 @@ def tokenizers() -> str:
 
 def _cells(row: FamilyRow) -> Row:
     marks = ["yes" if kind in row.cuts else "-" for kind in KINDS]
-    marks += ["yes" if can else "-" for can in (row.experts, row.gguf)]
+    marks += ["yes" if can else "-" for can in (row.experts, row.gguf, row.types)]
     return [row.name, *marks, Cell(row.note, "shape")]
 
 
@@ -195,6 +202,7 @@ class FamilyReport(Shown):
             *([("heads that are left", heads)] if "heads" in row.cuts else []),
             *([("note", cut.note)] if "heads" in row.cuts else []),
             ("gguf", f"as {gguf.architecture}" if gguf else "no"),
+            *([("types", "yes" if row.types else f"no: {row.types_note}")] if gguf else []),
         ]
 
     def _fields(self) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from zerolm.settings import REQUIRED
 from zerolm.settings.budgets import budgets as budgets
 from zerolm.settings.budgets import limits as limits
 from zerolm.settings.request import setting, values_of
-from zerolm.text.defaults import RANDOM
+from zerolm.text.defaults import NO_FILES
 
 if TYPE_CHECKING:
     from zerolm.costs import CostModel
@@ -78,7 +78,7 @@ def field_read(name: str | None, text: str | None) -> Iterator[None]:
     """Within, the records of a text are read by this field; ``ValueError`` where there is no text."""
     from zerolm.text.record_texts import reading_field
 
-    if name is not None and text in (None, RANDOM):
+    if name is not None and text in NO_FILES:
         raise ValueError("--text-field names a field of the records of a text: give --text FILE too")
     with reading_field(name):
         yield

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
-from typed_models import VOCAB, some_lines, some_words, typed_encoder, typed_parent
+from transformers import AutoConfig, AutoModelForCausalLM
+from typed_models import (
+    SIZES,
+    VOCAB,
+    some_lines,
+    some_words,
+    typed_encoder,
+    typed_parent,
+    words_of_bytes,
+)
 
 from zerolm.carving.bits.felt import FELT_BATCH, Place, felt_matrices
 from zerolm.checkpoints import Checkpoint
@@ -64,6 +75,44 @@ def test_it_is_what_hooks_see(tmp_path: Path) -> None:
     shares = np.bincount(tokens.ids.flatten().numpy(), minlength=VOCAB) / count
     np.testing.assert_allclose(felt[None, "embedding"].felt, shares)
     assert felt[None, "embedding"].factor == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("gemma2", {"query_pre_attn_scalar": 16, "final_logit_softcapping": 0.5}),
+        ("granite", {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}),
+    ],
+)
+def test_factors_of_embeddings_and_logits_count(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    """Gradients are those of the stored rows, uncertainties those of the outputs of the head's matrix."""
+    torch.manual_seed(0)
+    sizes = SIZES | {"head_dim": 16, "tie_word_embeddings": False} | changes
+    config = AutoConfig.for_model(kind, **sizes)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "parent")
+    words_of_bytes().save_pretrained(tmp_path / "parent")
+    checkpoint = Checkpoint.open(tmp_path / "parent")
+    tokens, model = tokens_for(checkpoint, tmp_path), open_model(checkpoint)
+    felt = felt_matrices(model, tokens)
+    factor = {"gemma2": SIZES["hidden_size"] ** 0.5, "granite": 3.0}[kind]
+    stream, outputs, slopes = [], [], []
+    model.model.layers[0].register_forward_pre_hook(lambda _, inputs: stream.append(inputs[0]))
+    model.lm_head.register_forward_hook(lambda _, __, out: outputs.append(out))
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    squares = torch.zeros(SIZES["hidden_size"])
+    for index, batch in enumerate(tokens.batches(FELT_BATCH)):
+        logits = model(**batch).logits
+        (slope,) = torch.autograd.grad(logits.sum(), outputs[-1], retain_graph=True)
+        log = logits.log_softmax(-1).flatten(0, 1)
+        p = log.detach().exp()
+        slopes.append(p * (1 - p) * slope.flatten(0, 1).square())
+        drawn = torch.multinomial(p, 1, generator=torch.Generator().manual_seed(index))
+        (gradient,) = torch.autograd.grad(-log.gather(1, drawn).sum(), stream[-1])
+        squares += (factor * gradient).flatten(0, 1).square().sum(0)
+    count = tokens.ids.numel()
+    np.testing.assert_allclose(felt[None, "embedding"].read, (squares / count).double(), rtol=1e-3)
+    np.testing.assert_allclose(felt[None, "head"].felt, torch.cat(slopes).mean(0).double(), rtol=1e-3)
 
 
 OF_BERT = {

@@ -11,7 +11,7 @@ import pytest
 import torch
 from carvings import carve, rebuild
 from tiny import logits_of
-from transformers import GemmaConfig, GemmaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from typed_models import (
     SIZES,
     fused_parent,
@@ -37,6 +37,7 @@ from zerolm.carving.result import Carved  # noqa: E402
 from zerolm.checkpoints import Checkpoint  # noqa: E402
 from zerolm.checkpoints.gguf.header import read_gguf_header  # noqa: E402
 from zerolm.checkpoints.weight_types import BY_NUMBER  # noqa: E402
+from zerolm.families.known import families  # noqa: E402
 
 QUICK = {"form": "gguf", "sequences": 8, "length": 16}
 STAYING = {"keep_heads": 1, "keep_layers": 1, "keep_hidden": 1}
@@ -230,10 +231,43 @@ def test_types_in_an_architecture_of_one_size_for_all_layers(text: str, tmp_path
     words_of_bytes().save_pretrained(parent)
     carved = carve(parent, out, max_weight_bytes="0.3x", text=text, **QUICK)
     check_written(carved, out, int(0.3 * carved.costs["parent"]["weight_bytes"]))
-    gemma = GemmaForCausalLM(GemmaConfig(**SIZES | {"head_dim": 16}))
-    gemma.save_pretrained(tmp_path / "gemma")
-    with pytest.raises(ValueError, match="types of weights are not planned for a gemma, with factors"):
-        carve(tmp_path / "gemma", form="gguf", keep=1, max_bits=6.0)
+
+
+SCALED: dict[str, dict[str, Any]] = {
+    "gemma": {},
+    "gemma2": {"query_pre_attn_scalar": 16, "final_logit_softcapping": 2.0, "attn_logit_softcapping": 5.0},
+    "gemma3_text": {"query_pre_attn_scalar": 16},
+    "granite": {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0},
+}
+"""Families whose embeddings, norms, residuals or logits are multiplied by factors, or capped."""
+
+
+def scaled_parent(folder: Path, kind: str) -> Path:
+    """A decoder with factors on its stream in the folder, whose norms are not all alike."""
+    torch.manual_seed(0)
+    sizes = SIZES | {"head_dim": 16, "tie_word_embeddings": True} | SCALED[kind]
+    config = AutoConfig.for_model(kind, **sizes)
+    model = AutoModelForCausalLM.from_config(config)
+    for parameter in model.parameters():
+        parameter.data.add_(0.2 * torch.randn_like(parameter) * (parameter.dim() == 1))
+    model.save_pretrained(folder)
+    words_of_bytes().save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("flags", [{"keep": 1}, {"keep_hidden": 0.5}], ids=["all units", "half a stream"])
+@pytest.mark.parametrize("kind", SCALED)
+def test_factors_of_the_stream_go_with_types(
+    kind: str, flags: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    """The written child is the network that was measured, as llama.cpp opens it."""
+    if "keep_hidden" in flags and not families()[kind].cut.hidden:
+        pytest.skip("its stream cannot be narrowed")
+    parent, out = scaled_parent(tmp_path / "parent", kind), tmp_path / "child"
+    carved = carve(parent, out, max_bits=7.0, text=text, **QUICK, **flags)
+    assert {row["type"] for row in carved.types} - {"F32", "F16"}
+    assert carved.verified is not None
+    assert np.isclose(carved.losses["predicted"], carved.losses["as_read_back"], rtol=0.5, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ by row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -97,12 +97,28 @@ def felt_matrices(
     depth = len(layer_list(model))
     places: list[Place] = [(layer, role) for layer in range(depth) for role in paths]
     places += [(None, role) for role in outside_layers(predicts=predicts)]
-    return {place: _mean(sums, _name(*place), count) for place in places}
+    felt_of = {place: _mean(sums, _name(*place), count) for place in places}
+    if predicts:
+        embedding = felt_of[None, "embedding"]
+        felt_of[None, "embedding"] = replace(embedding, read=embedding.read * _embedding_factor(blocks) ** 2)
+    return felt_of
 
 
 def outside_layers(*, predicts: bool) -> tuple[str, ...]:
     """Return the roles of matrices outside the layers that something is felt of."""
     return UNTIED if predicts else EMBEDDING
+
+
+@torch.no_grad()
+def _embedding_factor(blocks: Blocks) -> float:
+    """Return what rows of the embedding are multiplied by before the first layer of a decoder.
+
+    It is 1 but for families that scale their stream: by the root of its width, or by a configured factor.
+    """
+    embedding, ids = blocks.model.get_input_embeddings(), blocks.batches[0]["input_ids"][:1]
+    rows = embedding.get_parameter("weight")[ids].float()
+    once, twice = (blocks.embed(0, factor * embedded(embedding, ids)) for factor in (1.0, 2.0))
+    return float(((twice - once) * rows).sum() / rows.square().sum())
 
 
 def _name(layer: int | None, role: str) -> str:
@@ -174,13 +190,25 @@ def _add_embedded_sequences(blocks: Blocks, felt: Felt, sums: Arrays) -> None:
 
 
 def _add_head(blocks: Blocks, index: int, last: Tensor, sums: Arrays) -> None:
-    """Add what the head reads, and how uncertain each of its logits is: p (1 - p)."""
+    """Add what the head reads, and how uncertain each of its outputs z is: p (1 - p) f'(z)^2.
+
+    Logits are f(z), each of its own z: scaled in some families, capped in others.
+    """
     gain = norm_gain(blocks.model, "final_norm", None).to(last)
     tokens, size = blocks.tokens(index), tokens_at_once(blocks, len(last))
     for states, wanted in zip(torch.split(last, size, 1), torch.split(tokens, size, 1), strict=True):
-        p = blocks.finish(index, states).logits.float().softmax(-1)[wanted]  # (n, v)
+        z: list[Tensor] = []
+
+        def head(module: nn.Module, read: Tensor, z: list[Tensor] = z) -> Tensor:
+            z.append(type(module).forward(module, read).detach().requires_grad_())
+            return z[-1]
+
+        logits = blocks.finish(index, states, head=head, gradients=True).logits
+        uncertain = (p := logits.detach().float().softmax(-1)[wanted]) * (1.0 - p)  # (n, v)
+        if logits is not z[0]:
+            (slope,) = torch.autograd.grad(logits.sum(), z[0])
+            uncertain *= slope[wanted].float().square()
         x = (normalised(states) * gain)[wanted]
-        uncertain = p * (1.0 - p)
         sums["head.read"] += _squares(x)
         sums["head.felt"] += uncertain.sum(0).cpu().double().numpy()
         sums["head.both"] += float((x.square().sum(1) * uncertain.sum(1)).double().sum())

@@ -14,13 +14,13 @@ from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.felt import EMBEDDING, Place, outside_layers
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
 from zerolm.carving.bits.prices import RolePrices, TypePrices
-from zerolm.carving.bits.row_blocks import ATTENTION, FFN, roles_of
+from zerolm.carving.bits.row_blocks import ATTENTION, FFN, roles_of, widths_in_file
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.planning.part_costs import Choices, part_costs
 from zerolm.carving.planning.plan import sizes_of
 from zerolm.carving.planning.sensitivity import LossTable
-from zerolm.carving.planning.sizes import choices, widths
+from zerolm.carving.planning.sizes import choices
 from zerolm.carving.request import SizeRequest
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
@@ -249,10 +249,10 @@ class PlainBytes:
         for layer in totals:
             for name in layout.layer(layer).values():
                 role, shape = layout.slots[name].role, checkpoint.tensors[name].shape
+                if not held(role) or not layout.slots[name].axes:  # a number is a key of the file
+                    continue
                 label, *more = layout.slots[name].axes
                 parts = list(parent.parts(label))
-                if not held(role):
-                    continue
                 if more:
                     totals[layer] += 4 * math.prod(shape) if role in ADDED else 0
                     continue
@@ -290,7 +290,7 @@ def typed_plans(prices: TypePrices, by: Criterion, request: SizeRequest, within:
     """
     checkpoint, parent = prices.checkpoint, prices.parent
     sides = []
-    for width in widths(checkpoint, by, request):
+    for width in widths_in_file(checkpoint, by, request):
         each = choices(checkpoint, request, width)
         if by.without(0) is None:
             each = replace(each, depth=(parent.depth,))
@@ -430,7 +430,7 @@ def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: S
     parent, any_loss = dimensions(checkpoint), Indifferent(-1.0)
     prices = TypePrices(checkpoint, tuple(types), None, ())
     every = []
-    for width in widths(checkpoint, any_loss, request):
+    for width in widths_in_file(checkpoint, any_loss, request):
         chosen = choices(checkpoint, request, width)
         plain, sizes, layer, kinds = PlainBytes.of(checkpoint, parent, chosen), {}, 0, set[str]()
         for kind, roles in (("groups", ATTENTION), ("ffn", FFN)):

@@ -21,6 +21,7 @@ from zerolm.carving.bits.row_blocks import (
     in_blocks,
     roles_of,
     rows_by_axis,
+    widths_in_file,
 )
 from zerolm.carving.bits.single import everywhere, fitting
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
@@ -29,14 +30,12 @@ from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.plan import finalists
 from zerolm.carving.planning.sensitivity import LossTable
-from zerolm.carving.planning.sizes import widths
 from zerolm.carving.pruning import Repaired
 from zerolm.carving.request import SizeRequest
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import ALL, WeightType, types_named
 from zerolm.costs import CostModel
-from zerolm.families.family import Factors
 from zerolm.io.cache import ArrayCache
 from zerolm.progress import Progress
 from zerolm.solvers.problem import Budgets
@@ -156,7 +155,9 @@ class TypePlanner:
     def prices(self, by: Criterion) -> TypePrices:
         """Return what types lose beside all widths that ``by`` can tell of."""
         hidden = self.checkpoint.layout.hidden
-        wanted = {width.hidden if width else hidden for width in widths(self.checkpoint, by, self.size)}
+        wanted = {
+            width.hidden if width else hidden for width in widths_in_file(self.checkpoint, by, self.size)
+        }
         every = tuple(sorted(wanted | {hidden}))
         if self._prices is not None and self._prices.hidden == every:
             return self._prices
@@ -232,14 +233,10 @@ class TypePlanner:
         layers = [layout.layer(layer) for layer in range(layout.depth)]
         matrices = {frozenset(role for role, name in each.items() if layout.slots[name].is_matrix)
                     for each in layers}  # fmt: skip
-        why = ""
         if parts != {*ATTENTION, *(FFN if layout.gated else FFN[1:])} or len(matrices) > 1:
-            why = "layers that are not alike"
-        elif family.tensors.factors != Factors():
-            why = "factors on its stream"
-        if why:
             raise ValueError(
-                f"types of weights are not planned for a {family.name}, with {why}: --types stored"
+                f"types of weights are not planned for a {family.name}, with layers that are not alike: "
+                "--types stored"
             )
 
     def _alone(self) -> TypedPlan | None:

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from zerolm.carving.importance.criterion import Indifferent
+from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import dimensions
 from zerolm.carving.planning.sizes import choices, sizes_of, widths
 from zerolm.carving.request import SizeRequest
+from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.names import roles_in
 from zerolm.checkpoints.weight_types import ALL, QUANTISED, WeightType, for_rows, types_named
 
 ATTENTION: Final = ("q", "k", "v", "o")
@@ -36,6 +38,17 @@ def first_part(role: str) -> str:
     return role.split("+")[0]
 
 
+def widths_in_file(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> list[Width | None]:
+    """Return the widths of the stream that a plan may have, None for the parent's.
+
+    The head is the embedding where llama.cpp's architecture has no other.
+    """
+    family, tied = checkpoint.family, checkpoint.layout.tied
+    only_tied = tied and family.task == "next" and "head" not in roles_in(family)
+    every = widths(checkpoint, criterion, request)
+    return [width for width in every if width is None or width.tied or not only_tied]
+
+
 @dataclass(frozen=True)
 class Rows:
     """The matrices of some ``roles``, whose rows have one length: that of ``whole`` in the parent.
@@ -56,7 +69,7 @@ def rows_by_axis(checkpoint: Checkpoint, request: SizeRequest) -> list[Rows]:
     readers = roles_of(checkpoint, [part for part in (*ATTENTION, *FFN) if part not in WRITTEN])
     unit = parent.head_size * parent.heads_per_group
     possible: dict[str, set[int]] = {"stream": set(), "heads": set(), "ffn": set()}
-    for width in widths(checkpoint, Indifferent(-1.0), request):
+    for width in widths_in_file(checkpoint, Indifferent(-1.0), request):
         chosen = choices(checkpoint, request, width)
         possible["stream"].add(parent.hidden if width is None else width.hidden)
         possible["heads"] |= {unit * count for count in chosen.groups}

@@ -38,7 +38,7 @@ from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised
 from zerolm.checkpoints.gguf.names import held_in_file
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
-from zerolm.networks.blocks import Blocks
+from zerolm.networks.blocks import Blocks, embedded
 from zerolm.networks.roles import final_norm, places_of
 
 ROWS: Final = 1024
@@ -214,13 +214,6 @@ class TypedChild:
         return dequantised(self.encoded(place), BY_NAME[self.types[place]])
 
 
-@dataclass(frozen=True)
-class Sent:
-    """Logits (b, t, v), as a model sends them."""
-
-    logits: Tensor
-
-
 class ReadBack:
     """The network of a typed child on the batches of some blocks, a layer in memory at a time."""
 
@@ -243,15 +236,20 @@ class ReadBack:
     def norm(self) -> nn.Module:
         """The norm before the head."""
         norm = copy.deepcopy(final_norm(self.blocks.model)).float()
-        gain = next(t for t in self.typed.weighed.child.tensors() if t.role == "final_norm")
-        put(norm, "weight", torch.from_numpy(widened(gain.array(), gain.info.dtype)))
+        gain = next((t for t in self.typed.weighed.child.tensors() if t.role == "final_norm"), None)
+        if gain is not None:
+            put(norm, "weight", torch.from_numpy(widened(gain.array(), gain.info.dtype)))
         return norm
 
     def embed(self, index: int) -> Tensor:
         """Return what the first layer gets of a batch, (b, t, k)."""
-        ids = self.blocks.batches[index]["input_ids"].cpu()
-        vectors = functional.embedding(ids, self.embedding).to(self.blocks.device)
-        return vectors if self.blocks.predicts else self.blocks.embed(index, vectors)
+        ids, module = self.blocks.batches[index]["input_ids"].cpu(), self.blocks.model.get_input_embeddings()
+        vectors = embedded(module, ids, self.embedding).to(self.blocks.device)
+        narrowing = self.cut.narrowing
+        if narrowing is not None and self.typed.weighed.child.parent.family.tensors.factors.rooted:
+            # the parent multiplies by the root of its own width, the child by that of a smaller one
+            vectors = vectors * (narrowing.width.hidden / self.cut.parent.hidden) ** 0.5
+        return self.blocks.embed(index, vectors)
 
     def layer(self, kept: LayerCut) -> nn.Module:
         """Return a layer."""
@@ -266,9 +264,12 @@ class ReadBack:
         """Return what is sent of states (b, t, k) behind the last layer: with ``logits``, or states."""
         if not self.blocks.predicts:
             return self.blocks.finish(index, states)
+        head = self.head.to(states.device)
         with torch.no_grad():
             read = self.norm.to(states.device)(states.float())
-            return Sent(read @ self.head.to(states.device).T)
+        return self.blocks.head(
+            index, read, head=lambda module, x: functional.linear(x, head, getattr(module, "bias", None))
+        )
 
     def __call__(self, index: int) -> Tensor:
         """Return the logits (b, t, v) of a batch, of an encoder the states (b, t, d) of its tokens."""

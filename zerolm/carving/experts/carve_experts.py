@@ -54,6 +54,10 @@ from zerolm.settings.compute import ComputeRequest
 
 BY_BYTES: Final = "bytes"
 COPIED: Final = "the parent is stored quantised, so that experts are copied as they are and none is repaired"
+BY_WEIGHTS: Final = (
+    "experts chosen by weights alone: 12 of the 16 of a small mixture lost 0.208 on code and 0.270 on "
+    "English, and 0.012 and 0.020 with --text FILE"
+)
 MERGE_FORMAT: Final = 1
 """One more where experts are merged in another way."""
 
@@ -201,7 +205,8 @@ class ExpertCarving:
         checkpoint, methods = self.checkpoint, self.methods
         cut = Cut.whole(dimensions(checkpoint))
         copied = "" if self.repair == methods.repair else COPIED
-        notes = [*checkpoint.layout.notes, copied, self.staying.rounding()]
+        is_alone = self.recipe is None and methods.criterion == "aimer" and self.size.experts.keep is not None
+        notes = [*checkpoint.layout.notes, copied, self.staying.rounding(), BY_WEIGHTS if is_alone else ""]
         child = fewer.shaped()
         costs = {"parent": costs_of(checkpoint, self.costs), "child": costs_of(child, self.costs)}
         return Carved(

@@ -24,7 +24,7 @@ from zerolm.carving.experts.expert_neurons import check_inside, inside
 from zerolm.carving.experts.expert_use import experts_of
 from zerolm.carving.experts.fewer_experts import DOWN_NAME, Changes, FewerExperts, Matrices
 from zerolm.carving.experts.masked_parent import as_child, replaced, send_on
-from zerolm.carving.repair.ridge import EVERY, RIDGES, Fit
+from zerolm.carving.repair.ridge import Fit
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import stand_ins
@@ -36,6 +36,8 @@ from zerolm.text.tokens import Tokens
 
 SWEEPS: Final = 2
 """How often each expert is solved."""
+EVERY: Final = 5
+"""One sequence in so many is held out."""
 ALONE: Final = 1e-3
 """How far, as a share, what a layer adds may be off what its experts send, for no norm to be between."""
 
@@ -218,7 +220,7 @@ class _Use:
             wanted = self.lacking[index][rows] + read @ columns.to(read)
             scale = self.weights[index][rows]
             read, wanted = scale * read, scale * wanted
-            for moments, some in ((fit.solved, ~self.held[index][rows]), (fit.held, self.held[index][rows])):
+            for moments, some in ((fit.fitted, ~self.held[index][rows]), (fit.held, self.held[index][rows])):
                 if some.any():
                     moments.add(read[some], wanted[some])
         return fit, taken
@@ -246,10 +248,8 @@ class _Use:
 
 def _better(fit: Fit, start: Tensor) -> Tensor | None:
     """Return columns (k, d) that are better than ``start`` on held-out tokens; None where none are."""
-    if not fit.held.count or not fit.solved.count:
+    if not fit.held.count or not fit.fitted.count:
         return None
-    start = start.to(fit.solved.xx)
-    share = fit.chosen(start, RIDGES)
-    if fit.held.loss(fit.solved.solve(start, share)) >= fit.held.loss(start):
-        return None
-    return (fit.solved + fit.held).solve(start, share)
+    start = start.to(fit.fitted.inputs)
+    columns, _ = fit.best(start)
+    return columns if fit.improves(start, columns) else None

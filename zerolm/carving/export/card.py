@@ -38,7 +38,8 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
     is_gguf = recipe["written_as"] == "gguf"
     text = "no calibration text"
     if tokens:
-        source = f"random, seed {tokens['seed']}" if tokens["text"] is None else f"SHA-256 {tokens['text']}"
+        drawn = "sampled from the parent" if "generated" in tokens else "random"
+        source = f"{drawn}, seed {tokens['seed']}" if tokens["text"] is None else f"SHA-256 {tokens['text']}"
         text = f"calibration text: {tokens['sequences']} sequences of {tokens['length']} tokens ({source})"
     lines = [f"criterion: {recipe['criterion']}", f"repair: {recipe['repair']}", f"plan: {recipe['plan']}"]
     lines += [f"shape: {recipe['shape']}, written as {recipe['written_as']}", text]
@@ -55,7 +56,7 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
         lines += [f"a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}"]
     losses = ", ".join(f"{name} {loss:.4g}" for name, loss in recipe["losses"].items())
     if losses:
-        lines += [f"loss on the calibration text (KL in nats a token, or 1 - cosine): {losses}"]
+        lines += [f"loss on held-out text (KL in nats a token, or 1 - cosine): {losses}"]
     lines += ["made with " + ", ".join(f"{name} {number}" for name, number in recipe["versions"].items())]
     embeds = auto == SENTENCES
     loading = LOADING_SENTENCES.format(place=".") if embeds else LOADING.format(auto=auto, place=".")

@@ -15,11 +15,18 @@ from zerolm.networks.roles import StockLayer, bias, matrix
 class UnitStatistics(Protocol):
     """Sums over the tokens of one layer, then the importance of its parts."""
 
-    def add(self, heads: Tensor, neurons: Tensor) -> None:
-        """Add tokens: the inputs of o_proj (n, heads x head size) and of down_proj (n, f)."""
+    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor) -> None:
+        """Add tokens: the inputs of o_proj (n, heads x head size) and of down_proj (n, f).
+
+        ``weights`` (n,) are one over the mean square of each token's residual stream.
+        """
 
     def importance(self) -> tuple[Floats, Floats]:
         """Return the worth of KV groups (g,) and neurons (f,); more is better."""
+
+
+class OfSequences:
+    """Statistics of whole sequences: ``add`` gets the tokens of one of them at a time."""
 
 
 class Amp:
@@ -36,7 +43,7 @@ class Amp:
         self.heads = self.columns.new_zeros(sizes.heads, dtype=torch.float64)
         self.neurons = self.columns.new_zeros(matrix(layer.writers["down"]).shape[1], dtype=torch.float64)
 
-    def add(self, heads: Tensor, neurons: Tensor) -> None:
+    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor) -> None:
         self.count += len(heads)
         self.neurons += neurons.abs().sum(0)  # (f,)
         split = per_head(heads, self.sizes)  # (n, h, e)
@@ -65,7 +72,7 @@ class OutputEnergy:
         self.heads, self.head_sums = zeros(h, e, e, dtype=torch.float64), zeros(h, e, dtype=torch.float64)
         self.neurons, self.neuron_sums = zeros(f, dtype=torch.float64), zeros(f, dtype=torch.float64)
 
-    def add(self, heads: Tensor, neurons: Tensor) -> None:
+    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor) -> None:
         heads, neurons = heads.double(), neurons.double()  # a variance is a small difference
         self.count += len(heads)
         self.neurons += neurons.square().sum(0)  # (f,)

@@ -47,6 +47,30 @@ def output_energy(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
     return OutputEnergy(sizes, layer)
 
 
+def compact(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
+    from zerolm.carving.importance.peers import CommonActivations
+
+    return CommonActivations(sizes, layer)
+
+
+def two_ssp(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
+    from zerolm.carving.importance.peers import TwoSSP
+
+    return TwoSSP(sizes, layer)
+
+
+def minitron(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
+    from zerolm.carving.importance.peers import Minitron
+
+    return Minitron(sizes, layer)
+
+
+def flap(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
+    from zerolm.carving.importance.peers import Flap
+
+    return Flap(sizes, layer)
+
+
 def surgeon(sizes: Dimensions, layer: StockLayer, roots: Mapping[str, Floats]) -> UnitStatistics:
     from zerolm.carving.importance.surgeon import Surgeon
 
@@ -63,6 +87,10 @@ BUILT_IN: Final = (
     Made("prefix", weights.prefix, "the first units"),
     Made("amp", amp, "AMP (arXiv 2504.21174)", NEEDS_TOKENS),
     Made("output_energy", output_energy, "energy sent into the residual stream", NEEDS_TOKENS),
+    Made("compact", compact, "COMPACT (arXiv 2509.06836)", NEEDS_TOKENS),
+    Made("two_ssp", two_ssp, "2SSP (arXiv 2501.17771), without its second stage", NEEDS_TOKENS),
+    Made("minitron", minitron, "Minitron (arXiv 2407.14679)", NEEDS_TOKENS),
+    Made("flap", flap, "FLAP (arXiv 2312.11983), the same width in all layers", NEEDS_TOKENS),
     Made("surgeon", surgeon, f"{OBS}, with the loss's Fisher information", (*NEEDS_TOKENS, "gradients")),
 )
 for _entry in BUILT_IN:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.kept_units import Dimensions
+from zerolm.carving.moments import Moments
 from zerolm.networks.roles import StockLayer, bias, matrix
 
 RIDGE: Final = 1e-2
@@ -33,6 +34,7 @@ STEPS: Final = 64
 """The inverse is brought up to date so often, at least; the units that go in between see each other."""
 WINDOW: Final = 4
 """So many times the units that go in a step are looked at in it, the cheapest of all."""
+WIDE: Final = 1024
 COMPACTED: Final = 0.75
 """Units that are gone are taken out of the matrices when no more than this share is left."""
 
@@ -41,36 +43,32 @@ class Surgeon:
     """The cost of a KV group or a neuron that goes beside all that went before it, in nats a token.
 
     ``roots`` are R (d, d) of the outputs of ``o`` and ``down``. Where an output matrix has a bias, which can
-    take up a mean, moments are about the mean.
+    take up a mean, moments are about the mean. Tokens weigh as gradients are large: one over the mean square
+    of their stream, so that the few with massive activations (arXiv 2402.17762) do not decide alone.
     """
 
     def __init__(self, sizes: Dimensions, layer: StockLayer, roots: Mapping[str, Floats]) -> None:
         self.units = {"o": sizes.kv_heads, "down": sizes.ffn}
-        self.modules = layer.writers
-        self.roots, self.count = roots, 0
-        zeros = {role: matrix(module).new_zeros for role, module in self.modules.items()}
-        inputs = {role: matrix(module).shape[1] for role, module in self.modules.items()}
-        self.moments = {role: zeros[role](n, n, dtype=torch.float64) for role, n in inputs.items()}
-        self.totals = {role: zeros[role](n, dtype=torch.float64) for role, n in inputs.items()}
+        self.modules, self.roots = layer.writers, roots
+        self.moments = {
+            role: Moments(
+                matrix(module).shape[1], centred=bias(module) is not None, device=matrix(module).device
+            )
+            for role, module in self.modules.items()
+        }
 
-    def add(self, heads: Tensor, neurons: Tensor) -> None:
-        self.count += len(heads)
-        for role, x in (("o", heads), ("down", neurons)):
-            is_biased = bias(self.modules[role]) is not None
-            x = x.double() if is_biased else x.float()  # a variance is a small difference
-            self.moments[role] += x.T @ x
-            self.totals[role] += x.sum(0, dtype=torch.float64)
+    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor | None = None) -> None:
+        self.moments["o"].add(heads, weights=weights)
+        self.moments["down"].add(neurons, weights=weights)
 
     def importance(self) -> tuple[Floats, Floats]:
         return self._worth("o"), self._worth("down")
 
     def _worth(self, role: str) -> Floats:
-        module, moments = self.modules[role], self.moments[role] / self.count
-        if bias(module) is not None:
-            mean = self.totals[role] / self.count
-            moments = moments - mean[:, None] * mean
+        module, sums = self.modules[role], self.moments[role]
+        moments = sums.squares / sums.total
         root = torch.from_numpy(self.roots[role]).to(moments)
-        ridge = max(RIDGE, len(moments) / (FEW * self.count))
+        ridge = max(RIDGE, len(moments) / (FEW * sums.count))
         return elimination(moments, root.T @ matrix(module).to(moments), self.units[role], ridge).worth()
 
 
@@ -97,12 +95,15 @@ def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RID
 
     ``moments`` (n, n) are H, of ``units`` blocks of one size; ``columns`` (r, n) are R^T W with F = R R^T.
     Both are float64. The ``ridge`` is a share of the mean second moment. In a step some units go, one by one,
-    of a few times as many that are cheapest when it begins.
+    of a few times as many that are cheapest when it begins. Of ``WIDE`` inputs and more the inverse, once
+    computed, is brought up to date in float32.
     """
     least = ridge * moments.diagonal().mean().clamp_min(1e-300)
     regular = moments + least * torch.eye(len(moments)).to(moments)
     total = 0.5 * float(((columns @ regular) * columns).sum())
-    left = _Left(torch.cholesky_inverse(torch.linalg.cholesky(regular)), columns.clone(), units)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(regular))
+    dtype = torch.float32 if len(moments) >= WIDE else torch.float64
+    left = _Left(inverse.to(dtype), columns.to(dtype, copy=True), units)
     order: list[int] = []
     costs: list[float] = []
     while len(order) < units - 1:
@@ -126,10 +127,14 @@ class _Left:
 
     def costs(self) -> Tensor:
         """Return what each unit would cost, (u,); infinite of one that is gone."""
-        blocks = _blocks(self.inverse, self.size)
-        blocks[~self.staying] = torch.eye(self.size).to(blocks)
-        columns = self.columns.T.reshape(len(blocks), self.size, -1)  # (u, size, r)
-        costs: Tensor = 0.5 * (columns * torch.linalg.solve(blocks, columns)).sum((1, 2)).cpu()
+        if self.size == 1:
+            costs = 0.5 * self.columns.square().sum(0) / self.inverse.diagonal()
+        else:
+            blocks = _blocks(self.inverse, self.size)
+            blocks[~self.staying] = torch.eye(self.size).to(blocks)
+            columns = self.columns.T.reshape(len(blocks), self.size, -1)  # (u, size, r)
+            costs = 0.5 * (columns * torch.linalg.solve(blocks, columns)).sum((1, 2))
+        costs = costs.cpu()
         costs[~self.staying] = torch.inf
         return costs
 
@@ -170,15 +175,21 @@ class _Window:
         gone: list[int] = []
         prices: list[float] = []
         for _ in range(count):
-            blocks, grams = (_blocks(each, self.size) for each in (self.inverse, self.gram))
-            blocks[~staying] = torch.eye(self.size).to(blocks)
-            costs = 0.5 * torch.linalg.solve(blocks, grams).diagonal(dim1=1, dim2=2).sum(1).cpu()
+            costs = self._costs(staying).cpu()
             unit = int(costs.masked_fill(~staying, torch.inf).argmin())
             gone.append(unit)
             prices.append(float(costs[unit]))
             staying[unit] = False
             self._remove(slice(unit * self.size, (unit + 1) * self.size))
         return torch.tensor(gone), prices
+
+    def _costs(self, staying: Tensor) -> Tensor:
+        if self.size == 1:
+            return 0.5 * self.gram.diagonal() / self.inverse.diagonal()
+        blocks, grams = (_blocks(each, self.size) for each in (self.inverse, self.gram))
+        blocks[~staying] = torch.eye(self.size).to(blocks)
+        costs: Tensor = 0.5 * torch.linalg.solve(blocks, grams).diagonal(dim1=1, dim2=2).sum(1)
+        return costs
 
     def _remove(self, unit: slice) -> None:
         solved = torch.linalg.solve(self.inverse[unit, unit], self.inverse[unit])  # (size, n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import Final
 
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats
 from zerolm.carving.backward import BY_WEIGHTS, writers
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
-from zerolm.carving.importance.activations import UnitStatistics
+from zerolm.carving.importance.activations import OfSequences, UnitStatistics
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Dimensions
 from zerolm.carving.pruning import dimensions_of
@@ -22,6 +23,8 @@ from zerolm.networks.roles import StockLayer, layer_of, places_of
 from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
+
+TINY: Final = 1e-12
 
 
 def importances(
@@ -85,7 +88,12 @@ def _measured(stream: Stream, number: int, statistics: UnitStatistics, sizes: Di
         }
         inputs = {**nothing, **seen.inputs}
         heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
-        statistics.add(heads, neurons)
+        mean_squares = hidden[rows].float().square().mean(-1).clamp_min(TINY)
+        weights = mean_squares.reciprocal().to(heads.device)
+        lengths = rows.sum(1).tolist() if isinstance(statistics, OfSequences) else [len(heads)]
+        parts = (torch.split(each, lengths) for each in (heads, neurons, weights))
+        for part in zip(*parts, strict=True):
+            statistics.add(*part)
     try:
         groups, ffn = statistics.importance()
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
+from zerolm.carving.backward import LARGE
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
 from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of, enter, finish
@@ -40,6 +41,7 @@ LOSS_SEQUENCES: Final = 64
 LOSS_BATCH: Final = 4
 FINAL_TOKENS: Final = 1 << 12
 """So many tokens judge each of the best plans, and as many repair it, or more where they are few for that."""
+PREDICTED: Final = 1 << 12
 KEPT_SHARE: Final = 8
 """One in so many bytes of memory may hold what the parent predicts; else each cut makes it again."""
 
@@ -261,15 +263,19 @@ def _alone(model: PreTrainedModel, whole: Cut, layer: int, kind: str, units: Int
 class Loss:
     """How far the output moves when one layer is another: KL of predictions in nats a token, or 1 - cosine.
 
-    Of a model without a language-model head embeddings are compared, pooled as ``pooling`` says.
+    Of a model without a language-model head embeddings are compared, pooled as ``pooling`` says. Of a large
+    vocabulary about ``PREDICTED`` predictions are compared, evenly from all positions.
     """
 
     def __init__(self, blocks: Blocks, depth: int, pooling: TokenPooling = MEAN) -> None:
         self.blocks, self.depth, self.pooling = blocks, depth, pooling
         self.stream = Stream(blocks)  # the parent's states before the layer that is another
         self.wanted: dict[tuple[int, int], Any] = {}
-        predictions = sum(batch["input_ids"].numel() for batch in blocks.batches) * blocks.vocab
-        self.is_kept = 4 * predictions <= blocks.compute.limit // KEPT_SHARE
+        tokens = sum(batch["input_ids"].numel() for batch in blocks.batches)
+        shortest = min((batch["input_ids"].shape[1] for batch in blocks.batches), default=1)
+        wanted = -(-tokens // PREDICTED) if blocks.predicts and blocks.vocab >= LARGE else 1
+        self.step = max(1, min(wanted, shortest))
+        self.is_kept = 4 * tokens // self.step * blocks.vocab <= blocks.compute.limit // KEPT_SHARE
 
     @cached_property
     def last(self) -> HiddenStates:
@@ -332,15 +338,15 @@ class Loss:
 
     def _divergences(self, index: int, states: Tensor, end: Finish) -> Tensor:
         """Return KL(parent || changed) of each token of a batch, (n,), from few logits at a time."""
-        size = tokens_at_once(self.blocks, len(states))
-        pairs = zip(*(torch.split(each, size, 1) for each in (states, self.last[index])), strict=True)
+        size, places = tokens_at_once(self.blocks, len(states)), slice(self.step // 2, None, self.step)
+        both = (torch.split(each[:, places], size, 1) for each in (states, self.last[index]))
         return torch.cat(
             [
                 self._divergence((index, place), ours, theirs, end)
-                for place, (ours, theirs) in enumerate(pairs)
+                for place, (ours, theirs) in enumerate(zip(*both, strict=True))
             ],
             1,
-        )[self.blocks.tokens(index)]
+        )[self.blocks.tokens(index)[:, places]]
 
     def _divergence(self, part: tuple[int, int], ours: Tensor, theirs: Tensor, end: Finish) -> Tensor:
         index = part[0]

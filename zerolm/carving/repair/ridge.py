@@ -1,106 +1,98 @@
 """Ridge regression from second moments: the output columns that reproduce a target from what is kept.
 
-With inputs x_i (k,) and targets t_i (d,), and W0 the columns that there were,
+With inputs x_i (k,), weights w_i, targets in two parts a_i and b_i (d,), and W0 the columns that there were,
 
-    W = argmin sum_i ||t_i - W x_i||^2 + lambda ||W - W0||_F^2
-      = W0 + (T^T X - W0 X^T X) (X^T X + lambda I)^-1
+    W = W0 + A + B,
+    A = argmin sum_i w_i ||a_i - (W0 + A) x_i||^2 + alpha ||A||_F^2
+      = (sum w a x^T - W0 sum w x x^T) (sum w x x^T + alpha I)^-1,
+    B = argmin sum_i w_i ||b_i - B x_i||^2 + beta ||B||_F^2.
 
-so a strong ridge leaves the parent's columns as they are. A bias is the column of an input that is always
-one, with no ridge on it: that is the same as centring inputs and targets. lambda is a share of the mean
-diagonal of X^T X, centred where there is a bias. All that is needed are the sums X^T X and X^T T: the loss on
-held-out tokens is a quadratic form in theirs.
+a is the output of the matrix in the parent, b what the layers before have lost. Inputs explain far less of b
+than of a, so b needs a stronger ridge: with one for both, each layer fits noise to what the others lost. A
+bias is the column of an input that is always one, with no ridge on it: that is the same as centring inputs
+and targets. alpha and beta are shares of the mean diagonal of sum w x x^T, centred where there is a bias. All
+that is needed are the sums: the loss on held-out tokens is a quadratic form in theirs.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from itertools import product
 from typing import Final
 
 import torch
 from torch import Tensor
 
-RIDGES: Final = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
-"""The ridges tried, as shares of the mean diagonal."""
-UNTRIED: Final = 1e-2
-"""The ridge where nothing is held out to choose it on."""
-OUTPUTS: Final = 256
-"""Where there are more outputs, the ridge is chosen on so many random mixtures of them."""
-EVERY: Final = 5
-"""One sequence in so many is held out."""
+from zerolm.carving.moments import Moments
+from zerolm.carving.repair.ridges import UNTRIED, Ridges
+
+OWN_RIDGES: Final = (1e-3, 1e-2, 1e-1, 1.0)
+LOST_RIDGES: Final = (1e-1, 1.0, 1e1, 1e2)
+"""The ridges tried for what a matrix sends in the parent, and for what the layers before have lost."""
+OUTPUTS: Final = 64
+"""Where there are more outputs, ridges are chosen on so many random mixtures of them."""
+WIDE: Final = 1024
+"""Of so many inputs and more, ridges are chosen in float32; the columns are always solved in float64."""
 
 
 class SecondMoments:
-    """Sums over tokens, float64: X^T X (k, k), X^T T (k, d), ||T||^2; with a bias the last input is one."""
+    """Weighted sums over tokens of inputs (k,) and of targets in two parts, (d,) each."""
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool, device: torch.device | None = None) -> None:
-        self.bias = bias
-        size = inputs + bias
-        self.xx = torch.zeros(size, size, dtype=torch.float64, device=device)
-        self.xt = torch.zeros(size, outputs, dtype=torch.float64, device=device)
-        self.tt = 0.0
-        self.count = 0
+        self.bias, self.outputs = bias, outputs
+        self.sums = Moments(inputs, 2 * outputs, centred=bias, device=device)
 
-    def add(self, x: Tensor, t: Tensor) -> None:
-        """Add tokens: inputs (n, k), targets (n, d)."""
-        x, t = x.to(self.xx), t.to(self.xx)  # float32 products would lose what small variances say
-        if self.bias:
-            x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)  # (n, k + 1)
-        self.xx += _gram(x)
-        self.xt.addmm_(x.T, t)
-        self.tt += float(t.square().sum())
-        self.count += len(x)
+    def add(self, x: Tensor, own: Tensor, lost: Tensor | None = None, weights: Tensor | None = None) -> None:
+        """Add tokens: inputs (n, k), targets (n, d) in one part or two, weights (n,)."""
+        own = own.float()
+        lost = torch.zeros_like(own) if lost is None else lost.float()
+        self.sums.add(x, torch.cat([own, lost], 1), weights)
 
-    def __add__(self, other: SecondMoments) -> SecondMoments:
-        total = SecondMoments.__new__(SecondMoments)
-        total.bias = self.bias
-        total.xx, total.xt = self.xx + other.xx, self.xt + other.xt
-        total.tt, total.count = self.tt + other.tt, self.count + other.count
-        return total
+    @property
+    def count(self) -> int:
+        """The number of tokens."""
+        return self.sums.count
 
-    def mixed(self, mix: Tensor) -> SecondMoments:
-        """Return the moments of mixtures T mix of the targets, mix (d, m); ||T||^2 is left as it is."""
-        other = copy.copy(self)
-        other.xt = self.xt @ mix
-        return other
+    @property
+    def inputs(self) -> Tensor:
+        """The sum of x x^T, centred where there is a bias, (k, k)."""
+        return self.sums.squares
 
-    def loss(self, columns: Tensor) -> float:
-        """Return mean squared error over tokens, summed over outputs, of columns (k, d)."""
-        total = (columns * (self.xx @ columns - 2 * self.xt)).sum()
-        return (self.tt + float(total)) / max(self.count, 1)
+    def missing(self, start: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sums of x e^T (k, d), e what columns (k, d) miss of the first part, and of the second."""
+        crossed = self.sums.crossed
+        return crossed[:, : self.outputs] - self.inputs @ start, crossed[:, self.outputs :]
 
-    def diagonal(self) -> float:
-        """Return the mean diagonal of X^T X, centred where there is a bias."""
-        squares = self.xx.diagonal()
-        if self.bias:
-            squares = squares[:-1] - self.xx[-1, :-1].square() / max(self.count, 1)
-        return float(squares.mean()) if len(squares) else 0.0
+    def offset(self, columns: Tensor) -> Tensor:
+        """Return the bias (d,) that makes the mean of both parts right with these columns (k, d)."""
+        targets = self.sums.outputs[: self.outputs] + self.sums.outputs[self.outputs :]
+        offset: Tensor = (targets - self.sums.inputs @ columns) / (self.sums.total or 1.0)
+        return offset
 
-    def solve(self, start: Tensor, share: float) -> Tensor:
-        """Return the columns (k, d) for a ridge that pulls towards ``start`` (k, d)."""
-        missing = self.xt - self.xx @ start  # (k, d): what the columns do not yet explain
-        pulled = self.xx.clone()
-        pulled.diagonal()[: len(start) - self.bias] += max(share * self.diagonal(), 1e-300)
+
+class Solver:
+    """Changes of columns (k, d) for given sums of x x^T (k, k), by ridge."""
+
+    def __init__(self, inputs: Tensor) -> None:
+        self.inputs = inputs
+        self.mean = float(inputs.diagonal().mean()) if len(inputs) else 0.0
+
+    def solve(self, missing: Sequence[Tensor], share: float) -> list[Tensor]:
+        """Return (X^T X + share mean I)^-1 M for each M (k, d)."""
+        pulled = self.inputs.clone()
+        pulled.diagonal().add_(max(share * self.mean, 1e-300))
         factor, failed = torch.linalg.cholesky_ex(pulled)
-        if failed:  # not positive, by rounding or by a bias that says what others do
-            solved: Tensor = torch.linalg.solve(pulled, missing)
-            return start + solved
-        change: Tensor = torch.cholesky_solve(missing, factor)
-        return start + change
-
-    def recentred(self, start: Tensor) -> Tensor:
-        """Return the columns of ``start`` (k, d) with the bias that makes the mean right."""
-        bias = (self.xt[-1] - self.xx[-1, :-1] @ start[:-1]) / max(self.count, 1)  # (d,)
-        return torch.cat([start[:-1], bias[None]])
+        if failed:  # not positive, by rounding
+            return [torch.linalg.solve(pulled, each) for each in missing]
+        return [torch.cholesky_solve(each, factor) for each in missing]
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
     """The moments of one matrix on the tokens to solve on, and on those held out."""
 
-    solved: SecondMoments
+    fitted: SecondMoments
     held: SecondMoments
 
     @classmethod
@@ -108,56 +100,56 @@ class Fit:
         new, again = (SecondMoments(inputs, outputs, bias=bias, device=device) for _ in range(2))
         return cls(new, again)
 
-    def add(self, x: Tensor, t: Tensor, mask: Tensor | None, first: int) -> None:
-        """Add sequences from number ``first`` on: inputs (b, t, k), targets (b, t, d), mask (b, t)."""
-        numbers = torch.arange(first, first + len(x), device=x.device)
-        wanted = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask.bool()
-        out = numbers % EVERY == EVERY - 1  # (b,)
-        for moments, sequences in ((self.solved, ~out), (self.held, out)):
-            rows = wanted & sequences[:, None]  # (b, t)
-            if rows.any():
-                moments.add(x[rows], t[rows])
+    def add(self, x: Tensor, own: Tensor, lost: Tensor | None, weights: Tensor, *, is_held: bool) -> None:
+        """Add sequences: inputs (b, t, k), targets (b, t, d), weights (b, t), 0 for what is left out."""
+        rows = weights > 0
+        if rows.any():
+            moments = self.held if is_held else self.fitted
+            moments.add(x[rows], own[rows], None if lost is None else lost[rows], weights[rows])
 
     def best(
-        self, start: Tensor, grid: tuple[float, ...] = RIDGES, share: float | None = None
-    ) -> tuple[Tensor, float]:
-        """Return the columns (k, d), solved on all tokens, and their ridge: ``share`` or the best of some."""
-        if share is None:
-            share = self.chosen(start, grid)
-        return (self.solved + self.held).solve(start, share), share
+        self, start: Tensor, ridges: Ridges | None = None, *, tried: bool = True
+    ) -> tuple[Tensor, Ridges]:
+        """Return the columns (k, d), and their ridges: those given, or the best of some if they are tried."""
+        if ridges is None:
+            ridges = self.chosen(start) if tried and self.held.count else UNTRIED
+        own, lost = self.fitted.missing(start)
+        solver = Solver(self.fitted.inputs)
+        (first,) = solver.solve([own], ridges.own)
+        (second,) = solver.solve([lost], ridges.lost) if bool(lost.any()) else (torch.zeros_like(first),)
+        return start + first + second, ridges
 
-    def chosen(self, start: Tensor, grid: tuple[float, ...]) -> float:
-        """Return the ridge of a grid with the least loss on what is held out."""
-        if not self.held.count:
-            return UNTRIED
-        solved, held = self.solved, self.held
+    def improves(self, start: Tensor, columns: Tensor) -> bool:
+        """Return whether columns lose less on what is held out than ``start``, both (k, d)."""
+        own, lost = self.held.missing(start)
+        change = columns - start
+        return float((change * (self.held.inputs @ change - 2 * (own + lost))).sum()) < 0
+
+    def chosen(self, start: Tensor) -> Ridges:
+        """Return the ridges of ``OWN_RIDGES`` and ``LOST_RIDGES`` with the least loss on what is held out."""
         outputs = start.shape[1]
+        mix = torch.eye(outputs, dtype=start.dtype, device=start.device)
         if outputs > OUTPUTS:
             generator = torch.Generator().manual_seed(0)
             mix = torch.randn(outputs, OUTPUTS, dtype=torch.float64, generator=generator).to(start)
-            start, solved, held = start @ mix, solved.mixed(mix), held.mixed(mix)
-        return _least(grid, lambda share: held.loss(solved.solve(start, share)))
+        dtype = torch.float32 if len(start) >= WIDE else torch.float64
+        parts = [(part @ mix).to(dtype) for part in self.fitted.missing(start)]
+        held, missing = self.held.inputs.to(dtype), self.held.missing(start)
+        wanted = ((missing[0] + missing[1]) @ mix).to(dtype)
+        solver = Solver(self.fitted.inputs.to(dtype))
+        solved = {share: solver.solve(parts, share) for share in {*OWN_RIDGES, *LOST_RIDGES}}
+        own = {share: solved[share][0] for share in OWN_RIDGES}
+        lost = {share: solved[share][1] for share in LOST_RIDGES}
+        sent = {share: held @ change for share, change in lost.items()}
 
+        def alone(change: Tensor, output: Tensor) -> float:
+            return float((change * (output - 2 * wanted)).sum())
 
-def _gram(x: Tensor) -> Tensor:
-    """Return X^T X of x (n, k); numpy computes half of it on the CPU."""
-    if x.device.type != "cpu":
-        return x.T @ x
-    values = x.numpy()
-    return torch.from_numpy(values.T @ values)
+        firsts = {share: alone(change, held @ change) for share, change in own.items()}
+        seconds = {share: alone(change, sent[share]) for share, change in lost.items()}
 
+        def loss(pair: tuple[float, float]) -> float:
+            together = 2 * float((own[pair[0]] * sent[pair[1]]).sum())
+            return firsts[pair[0]] + seconds[pair[1]] + together
 
-def _least(grid: tuple[float, ...], loss: Callable[[float], float]) -> float:
-    """Return the value of an ascending grid with the least loss, of equals the first.
-
-    The loss falls and then rises: halves where it may lie, so that few values are tried.
-    """
-    losses = cache(loss)
-    low, high = 0, len(grid) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if losses(grid[middle]) <= losses(grid[middle + 1]):
-            high = middle
-        else:
-            low = middle + 1
-    return grid[low]
+        return Ridges(*min(product(OWN_RIDGES, LOST_RIDGES), key=loss))

@@ -11,31 +11,28 @@ from zerolm.registry import Entry, Registry
 class Solving(Protocol):
     """Solves the output matrices of a layer (``walk.Walk``)."""
 
-    def on_parent(self, layer: int, *, bias_only: bool) -> None: ...
+    def add_means(self, layer: int) -> None: ...
 
     def in_order(self, layer: int) -> None: ...
 
 
-Rule = Callable[[Solving, int, bool], None]
-"""From the walk, a layer, and whether tokens are few, to what is solved in place."""
+Rule = Callable[[Solving, int], None]
+"""From the walk and a layer to what is solved in place."""
 REPAIRS: Final[Registry[Rule]] = Registry("repair")
 
 
-def none(walk: Solving, layer: int, few: bool) -> None:
+def none(walk: Solving, layer: int) -> None:
     """Leave the parent's columns."""
 
 
-def bias(walk: Solving, layer: int, few: bool) -> None:
-    """Add the mean of what the dropped inputs sent in the parent to the bias, where there is one."""
-    walk.on_parent(layer, bias_only=True)
+def bias(walk: Solving, layer: int) -> None:
+    """Add the mean of what the dropped inputs send in the parent to the bias, where there is one."""
+    walk.add_means(layer)
 
 
-def least_squares(walk: Solving, layer: int, few: bool) -> None:
-    """Solve the columns again, on what the carved layers before send, or on few tokens the parent's."""
-    if few:
-        walk.on_parent(layer, bias_only=False)
-    else:
-        walk.in_order(layer)
+def least_squares(walk: Solving, layer: int) -> None:
+    """Refit the columns on the inputs that the carved layers before give."""
+    walk.in_order(layer)
 
 
 REPAIRS.add(Entry("none", none, "nothing is changed"))

@@ -1,12 +1,14 @@
 """Repair: new output matrices for a carved network, from calibration tokens and without training.
 
-What is kept of o_proj and down_proj is solved again by least squares, layer after layer, on what the carved
-predecessors really send, towards the parent's residual stream: what o_proj (or down_proj) of a layer should
-send is the parent's sum after that sub-block minus the carved network's residual before it. So each solve
-also pays back what earlier layers lost. In post-norm networks the sum is taken before its norm. Where a norm
-stands between the matrix and the sum (gemma2, olmo2), the target is what the same matrix sends in the parent.
-Where the text is too short for all this, each matrix is solved on the parent's own activations: errors of
-fits to few tokens would pile up.
+What is kept of o_proj and down_proj is refitted by least squares, layer after layer, on the inputs that the
+carved predecessors give it, towards the parent's residual stream. The target of o_proj (or down_proj) is the
+parent's sum after that sub-block minus the carved network's residual before it. It has two parts with a ridge
+each: the output of the same matrix in the parent, and what earlier layers have lost (``zerolm.carving.repair.
+ridge``). In post-norm networks the sum is taken before its norm. Where a norm stands between the matrix and
+the sum (gemma2, olmo2), the target is the first part alone.
+
+A token's errors count relative to the root mean square of its residual stream, which norms divide by: else
+the few tokens with massive activations (arXiv 2402.17762) would decide all.
 
 Of a narrower stream the target is in the child's coordinates, and what reads it is solved too: what stands
 behind a norm in the parent is foretold from what the child's norm sends, in one regression for all matrices
@@ -21,7 +23,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -31,7 +33,8 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, LayerCut, spread
 from zerolm.carving.pruning import Place, Repaired, carved_layer, enter
-from zerolm.carving.repair.ridge import RIDGES, Fit
+from zerolm.carving.repair.ridge import Fit
+from zerolm.carving.repair.ridges import Ridges
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.width.in_memory import put
 from zerolm.families.known import family_named
@@ -56,6 +59,8 @@ from zerolm.text.tokens import Tokens
 
 BEHIND_NORMS: Final = ("sandwich", "output")
 """Where norms on the outputs of sublayers keep these from being solved towards the stream."""
+BATCH_TOKENS: Final = 1 << 11
+TINY: Final = 1e-12
 NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repaired"
 
 
@@ -78,56 +83,54 @@ def repair(
     method: str = "least-squares",
     *,
     progress: Progress = silent,
-    grid: tuple[float, ...] = RIDGES,
-    batch: int = 8,
-    ridges: Mapping[Place, float] | None = None,
+    held: Tokens | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    ridges: Mapping[Place, Ridges] | None = None,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     reading_back: ReadingBack | None = None,
 ) -> Repaired:
     """Return new output matrices for what ``cut`` keeps of the parent ``model``, by a method of ``REPAIRS``.
 
-    With ``reading_back`` they are those of a child whose weights have types. Ridges are chosen from ``grid``
-    for each matrix on held-out sequences; where ``ridges`` are given they name them all, else ``ValueError``.
-    Layers that are in the ``cache`` are not solved again.
+    With ``reading_back`` they are those of a child whose weights have types. Ridges are chosen for each
+    matrix on ``held`` tokens, which nothing is fitted to; without any they are ``UNTRIED``. Where ``ridges``
+    are given they name them all, else ``ValueError``. Layers that are in the ``cache`` are not solved again.
     """
     if method == "none":
         return Repaired()
     if cut.narrowing and places_of(model).varied:
         return Repaired(note=NOT_SOLVED)
-    needed = tokens_needed(cut)
-    few = tokens.count < needed
-    walk = Walk(model, cut, tokens.batches(batch), grid, ridges, reading_back)
+    sets = [tokens] if held is None else [tokens, held]
+    batches = [[*each.batches(each.at_once(batch_tokens))] for each in sets]
+    walk = Walk(model, cut, [*chain(*batches)], len(batches[0]), ridges, reading_back)
     for place, layer in enumerate(walk.kept):
         progress(f"repairing, {method}", place, len(walk.kept))
         arrays = cache.get(f"layer-{layer}")
         if arrays is not None:
             walk.take(layer, arrays)
             continue
-        REPAIRS[method](walk, layer, few)
+        REPAIRS[method](walk, layer)
         cache.put(f"layer-{layer}", walk.arrays(layer))
-    if method == "least-squares" and not few and cut.narrowing and not cut.narrowing.width.tied:
+    if method == "least-squares" and cut.narrowing and not cut.narrowing.width.tied:
         arrays = cache.get("head")
         if arrays is not None:
             walk.take(cut.parent.depth, arrays)
         else:
             walk.read_by_head()
             cache.put("head", walk.arrays(cut.parent.depth))
-    if method == "bias" or not few:
-        return walk.repaired
-    note = f"{tokens.count} tokens are few for {needed // 2} columns: solved on the parent's own activations"
-    return replace(walk.repaired, note=note)
+    return walk.repaired
 
 
-def tokens_needed(cut: Cut) -> int:
-    """Return how many tokens are not few: twice the columns of the widest output matrix."""
-    return 2 * max(max(len(each.ffn), cut.parent.length("q", len(each.groups), 0)) for each in cut.layers)
+def columns_of(cut: Cut) -> int:
+    """Return the columns of the widest output matrix of a cut."""
+    return max(max(len(each.ffn), cut.parent.length("q", len(each.groups), 0)) for each in cut.layers)
 
 
 class Walk:
     """The parent and the carved network side by side, layer after layer.
 
-    In memory are three hidden states of all tokens (five where the stream is narrower), one carved layer, and
-    the moments of one matrix (of two where a layer is solved on the parent's activations).
+    The first ``fitted`` batches are those that matrices are fitted to, the others are held out. In memory are
+    four hidden states of all tokens (five where the stream is narrower), one carved layer, and the moments of
+    one matrix (of two where a layer is solved on the parent's activations).
     """
 
     def __init__(
@@ -135,14 +138,12 @@ class Walk:
         model: PreTrainedModel,
         cut: Cut,
         batches: Sequence[Inputs],
-        grid: tuple[float, ...],
-        ridges: Mapping[Place, float] | None,
+        fitted: int,
+        ridges: Mapping[Place, Ridges] | None,
         reading_back: ReadingBack | None = None,
     ) -> None:
-        self.model, self.cut, self.grid, self.ridges = model, cut, grid, ridges
+        self.model, self.cut, self.fitted, self.ridges = model, cut, fitted, ridges
         self.blocks, self.reading_back = Blocks(model, batches), reading_back
-        self.masks = [batch.get("attention_mask") for batch in self.blocks.batches]  # (b, t) each
-        self.firsts = [len(batches[0]["input_ids"]) * index for index in range(len(batches))]
         self.kept = {kept.layer: kept for kept in cut.layers}
         self.factor = residual_factor(model)
         self.repaired = Repaired()
@@ -174,20 +175,23 @@ class Walk:
         ours, child = self.carved(layer), self.child.before(layer)
         roles = ours.writers
 
-        # What down_proj and its residual, where that counts, add up to in the parent, (b, t, d).
-        wanted = self.blocks.states()
+        # What down_proj sends in the parent, and the residual that it is added to, where that counts.
+        own, before = self.blocks.states(), self.blocks.states()
+        weights: list[Tensor] = []
         fits = {role: self._output_fit(module) for role, module in roles.items()}
         for i, hidden, seen in self.parent.through(layer, parts):
             if "down" in roles:
-                wanted.append(seen.outputs["down"] + self._before_ffn(ours, hidden, seen))
+                own.append(seen.outputs["down"])
+                before.append(self._before_ffn(ours, hidden, seen))
+                weights.append(self._weights(ours, i, hidden, before[i], own[i]))
             if "o" not in roles:
                 continue
             target = seen.outputs["o"]
-            if ours.norm not in BEHIND_NORMS:
-                target = target + (hidden - child[i]) / self.factor
+            lost = None if ours.norm in BEHIND_NORMS else (hidden - child[i]) / self.factor
             with watching(parts(ours), child[i], until="o") as seen:
                 self.blocks.call(i, layer, child[i], ours.module)
-            fits["o"].add(seen.inputs["o"], target, self.masks[i], self.firsts[i])
+            weight = self._weights(ours, i, hidden, hidden / self.factor, target)
+            self._add(fits["o"], i, seen.inputs["o"], target, lost, weight)
         if "o" in roles:
             self.solve((layer, "o"), roles["o"], fits["o"])
         if "down" not in roles:
@@ -198,9 +202,31 @@ class Walk:
         for i, hidden in enumerate(child):
             with watching(parts(ours), hidden, until="down") as seen:
                 self.blocks.call(i, layer, hidden, ours.module)
-            target = wanted[i] - self._before_ffn(ours, hidden, seen)
-            fits["down"].add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
+            lost = None if ours.norm in BEHIND_NORMS else before[i] - self._before_ffn(ours, hidden, seen)
+            self._add(fits["down"], i, seen.inputs["down"], own[i], lost, weights[i])
         self.solve((layer, "down"), ours.writers["down"], fits["down"])
+
+    def _weights(
+        self, layer: StockLayer, index: int, stream: Tensor, before: Tensor, output: Tensor
+    ) -> Tensor:
+        """Return the weights (b, t) of squared errors of an output (b, t, d); 0 of padding.
+
+        The norm that follows divides by the root mean square of the sum with what was there ``before``. Where
+        a norm stands behind the output it divides by that of the output, and the next by that of the stream.
+        """
+        if layer.norm in BEHIND_NORMS:
+            scale = _mean_square(output) * _mean_square(stream)
+        else:
+            scale = _mean_square(before + output)
+        return self.blocks.tokens(index) / scale
+
+    def _add(
+        self, fit: Fit, index: int, x: Tensor, own: Tensor, lost: Tensor | None, weights: Tensor | None = None
+    ) -> None:
+        """Add the inputs (b, t, k) and targets (b, t, d) of a batch to a fit."""
+        weights = self.blocks.tokens(index).float() if weights is None else weights
+        with self.blocks.compute.wide():  # rounding is noise beside that of the tokens
+            fit.add(x, own, lost, weights, is_held=index >= self.fitted)
 
     def _before_ffn(self, layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
         """Return the residual that the FFN's output is added to, (b, t, d), as that is scaled.
@@ -218,30 +244,33 @@ class Walk:
     def _narrow_in_order(self, layer: int) -> None:
         """Repair a layer of a narrower stream, norm by norm: what is read behind it, then what is written."""
         child = self.child.before(layer)
-        # The parent's, (b, t, k), (b, t, d), (b, t, k).
-        between, reads, after = (self.blocks.states() for _ in range(3))
+        # The parent's, (b, t, k), (b, t, k), (b, t, d), (b, t, k), (b, t, k).
+        stream, sent, reads, middle, written = (self.blocks.states() for _ in range(5))
+        weights: list[Tensor] = []
         ours = self.carved(layer)
         fit = self._reading_fit()
         for i, hidden, seen in self.parent.through(layer, inputs_and_outputs):
-            middle = hidden + self.factor * seen.outputs["o"]
-            between.append(self._kept(middle))
-            after.append(self._kept(middle / self.factor + seen.outputs["down"]))
+            middles = hidden / self.factor + seen.outputs["o"]
+            weights.append(self._weights(ours, i, hidden, middles, seen.outputs["down"]))
+            stream.append(self._kept(hidden))
+            sent.append(self._kept(seen.outputs["o"]))
+            middle.append(self._kept(middles))
+            written.append(self._kept(seen.outputs["down"]))
             reads.append(seen.inputs["ffn"])
-            sent = self._input_of(ours, "attention", i, layer, child[i])
-            fit.add(sent, seen.inputs["attention"], self.masks[i], self.firsts[i])
+            inputs = self._input_of(ours, "attention", i, layer, child[i])
+            self._add(fit, i, inputs, seen.inputs["attention"], None)
         self._solve_reading((layer, "attention_norm"), fit)
 
         ours = self.carved(layer)
         fit = self._output_fit(ours.writers["o"])
         for i, hidden in enumerate(child):
-            sent = self._input_of(ours, "o", i, layer, hidden)
-            fit.add(sent, (between[i] - hidden) / self.factor, self.masks[i], self.firsts[i])
+            inputs = self._input_of(ours, "o", i, layer, hidden)
+            self._add(fit, i, inputs, sent[i], (stream[i] - hidden) / self.factor, weights[i])
         self.solve((layer, "o"), ours.writers["o"], fit)
 
         fit = self._reading_fit()
         for i, hidden in enumerate(child):
-            sent = self._input_of(ours, "ffn", i, layer, hidden)
-            fit.add(sent, reads[i], self.masks[i], self.firsts[i])
+            self._add(fit, i, self._input_of(ours, "ffn", i, layer, hidden), reads[i], None)
         self._solve_reading((layer, "ffn_norm"), fit)
 
         ours = self.carved(layer)
@@ -249,8 +278,8 @@ class Walk:
         for i, hidden in enumerate(child):
             with watching(parts(ours), hidden, until="down") as seen:
                 self.blocks.call(i, layer, hidden, ours.module)
-            target = after[i] - self._before_ffn(ours, hidden, seen)
-            fit.add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
+            lost = middle[i] - self._before_ffn(ours, hidden, seen)
+            self._add(fit, i, seen.inputs["down"], written[i], lost, weights[i])
         self.solve((layer, "down"), ours.writers["down"], fit)
 
     def read_by_head(self) -> None:
@@ -264,7 +293,7 @@ class Walk:
         pairs = zip(self.parent.before(depth), self.child.before(depth), strict=True)
         with torch.no_grad():
             for i, (theirs, ours) in enumerate(pairs):
-                fit.add(unit(ours), norm(theirs), self.masks[i], self.firsts[i])
+                self._add(fit, i, unit(ours), norm(theirs), None)
         self._solve_reading((depth, "final_norm"), fit)
 
     def _kept(self, stream: Tensor) -> Tensor:
@@ -292,48 +321,47 @@ class Walk:
         layer, norm = place
         assert self.cut.narrowing is not None
         gain = norm_gain(self.model, norm, None if norm == "final_norm" else layer).double().cpu().numpy()
-        start = torch.from_numpy(self.cut.narrowing.reading(norm, gain).T).to(fit.solved.xx)  # (k, d)
-        columns, self.repaired.ridges[place] = fit.best(start, self.grid, self.ridge(place))
+        start = torch.from_numpy(self.cut.narrowing.reading(norm, gain).T).to(fit.fitted.inputs)  # (k, d)
+        columns, self.repaired.ridges[place] = fit.best(start, self.ridge(place))
         self.repaired.arrays[place] = columns.T.float().cpu().contiguous().numpy()
 
-    def on_parent(self, layer: int, *, bias_only: bool) -> None:
-        """Repair a layer on what the parent's own layers send."""
+    def add_means(self, layer: int) -> None:
+        """Add what the dropped inputs of a layer send in the parent, in the mean, to the biases, if any."""
         ours, kept = self.carved(layer), self.kept[layer]
         units, parent = {"o": kept.groups, "down": kept.ffn}, self.cut.parent
         wholes = {"o": parent.kv_heads, "down": parent.ffn}
-        fits = {role: self._output_fit(module) for role, module in ours.writers.items()}
+        writers = {role: module for role, module in ours.writers.items() if bias(module) is not None}
+        fits = {role: self._output_fit(module) for role, module in writers.items()}
         for i, _, seen in self.parent.through(layer, parts):
             for role, fit in fits.items():
                 x = seen.inputs[role]
                 places = spread(units[role], x.shape[-1] // wholes[role])  # heads may have two sizes
                 x = x[..., torch.as_tensor(places, device=self.blocks.device)]
-                fit.add(x, self._kept(seen.outputs[role]), self.masks[i], self.firsts[i])
-        for role, module in ours.writers.items():
-            self.solve((layer, role), module, fits[role], bias_only=bias_only)
+                self._add(fit, i, x, self._kept(seen.outputs[role]), None)
+        for role, module in writers.items():
+            columns = matrix(module).T.to(fits[role].fitted.inputs)
+            self._put((layer, role), module, columns, fits[role].fitted.offset(columns))
 
-    def solve(self, place: Place, module: nn.Module, fit: Fit, *, bias_only: bool = False) -> None:
+    def solve(self, place: Place, module: nn.Module, fit: Fit) -> None:
         """Solve an output matrix of the carved network, put it into its place, and note it down."""
         if self.reading_back is not None:  # a ridge pulls to what is not rounded
             layer = carved_layer(self.model, self.cut, self.kept[place[0]], self.repaired)
             module = layer.writers[place[1]]
-        offset = bias(module)
-        if bias_only and offset is None:
-            return
-        rows = matrix(module).T if offset is None else torch.cat([matrix(module).T, offset[None]])
-        start = rows.to(fit.solved.xx)  # (k, d), with a bias (k + 1, d)
-        if bias_only:
-            columns = (fit.solved + fit.held).recentred(start)
-        else:
-            columns, self.repaired.ridges[place] = fit.best(start, self.grid, self.ridge(place))
-        weight, offset = (columns.T, None) if offset is None else (columns[:-1].T, columns[-1])
-        set_matrix(module, weight, offset)
+        start = matrix(module).T.to(fit.fitted.inputs)  # (k, d)
+        columns, self.repaired.ridges[place] = fit.best(start, self.ridge(place))
+        self._put(place, module, columns, fit.fitted.offset(columns) if fit.fitted.bias else None)
+
+    def _put(self, place: Place, module: nn.Module, columns: Tensor, offset: Tensor | None) -> None:
+        """Put columns (k, d) and a bias (d,) into an output matrix, and note them down."""
+        set_matrix(module, columns.T, offset)
         number, role = place
-        solved = {role: as_stored(module, weight)} | ({} if offset is None else {f"{role}_bias": offset})
+        solved = {role: as_stored(module, columns.T)}
+        solved |= {} if offset is None else {f"{role}_bias": offset}
         for tensor, values in solved.items():
             self.repaired.arrays[number, tensor] = values.float().cpu().contiguous().numpy()
 
-    def ridge(self, place: Place) -> float | None:
-        """Return the ridge that is given, None where one is to be chosen."""
+    def ridge(self, place: Place) -> Ridges | None:
+        """Return the ridges of a matrix where they are given."""
         if self.ridges is None:
             return None
         if place not in self.ridges:
@@ -344,15 +372,20 @@ class Walk:
         """Return the repaired matrices of a layer, and their ridges."""
         arrays: Arrays = {role: x for (at, role), x in self.repaired.arrays.items() if at == layer}
         shares = {role: x for (at, role), x in self.repaired.ridges.items() if at == layer}
-        return arrays | {f"ridge-{role}": np.array(share) for role, share in shares.items()}
+        return arrays | {f"ridge-{role}": np.array(pair) for role, pair in shares.items()}
 
     def take(self, layer: int, arrays: Arrays) -> None:
         """Note down what was repaired before."""
         for name, x in arrays.items():
             if name.startswith("ridge-"):
-                self.repaired.ridges[layer, name.removeprefix("ridge-")] = float(x)
+                self.repaired.ridges[layer, name.removeprefix("ridge-")] = Ridges(*x.tolist())
             else:
                 self.repaired.arrays[layer, name] = x
+
+
+def _mean_square(states: Tensor) -> Tensor:
+    """Return the mean square of states (b, t, d) over components, (b, t)."""
+    return states.float().square().mean(-1).clamp_min(TINY)
 
 
 class Absent(nn.Module):

@@ -21,17 +21,17 @@ from typing import Any, Final
 import numpy as np
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
 import zerolm
-from zerolm.architecture import Ints
+from zerolm.architecture import Floats, Ints
 from zerolm.carving.vocabulary.tokenizer_json import cut_document
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache
-from zerolm.networks.blocks import Blocks, tokens_at_once
+from zerolm.networks.blocks import Blocks, Head, tokens_at_once
 from zerolm.networks.opener import is_decoder, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
 from zerolm.text.calibration import longest_line
@@ -47,7 +47,7 @@ CHARACTERS: Final = 4
 """Characters that a token has, about."""
 BATCH_TOKENS: Final = 1 << 10
 """Tokens that are run at a time, about."""
-LOSSES_VERSION: Final = 1
+LOSSES_VERSION: Final = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +66,26 @@ class TokenLosses:
     def on(cls, checkpoint: Checkpoint, model: PreTrainedModel, text: str, length: int) -> TokenLosses:
         """Return losses on some of a text, evenly from all of it."""
         length = longest_line(checkpoint, length)
-        count = max(8, LOSS_TOKENS // length)
-        size = length * CHARACTERS
-        stretches = stretches_of(text, count, size, chat_renderer(stock_tokenizer(checkpoint.folder)))
+        count, size = _stretches(length, LOSS_TOKENS)
+        render = chat_renderer(stock_tokenizer(checkpoint.folder))
+        return cls._of(checkpoint, model, stretches_of(text, count, size, render), length, LOSS_TOKENS)
+
+    @classmethod
+    def of_pieces(
+        cls, checkpoint: Checkpoint, model: PreTrainedModel, pieces: Sequence[str], length: int
+    ) -> TokenLosses:
+        """Return losses on some of the pieces of a text, half as many tokens as of a whole text."""
+        length, tokens = longest_line(checkpoint, length), LOSS_TOKENS // 2
+        count, size = _stretches(length, tokens)
+        each = -(-count // max(1, len(pieces)))
+        stretches = [part for piece in pieces for part in _within(piece, each, size)]
+        return cls._of(checkpoint, model, stretches, length, tokens)
+
+    @classmethod
+    def _of(
+        cls, checkpoint: Checkpoint, model: PreTrainedModel, stretches: list[str], length: int, tokens: int
+    ) -> TokenLosses:
+        count, _ = _stretches(length, tokens)
         if not is_decoder(checkpoint):
             lines = (line.strip() for part in stretches for line in part.splitlines())
             stretches = [line for line in lines if line][: 4 * count]
@@ -125,37 +142,59 @@ class TokenLosses:
 
     def bits(self, kept: Ints | None) -> float:
         """Return bits a byte with the kept tokens alone, None for all."""
-        stock = stock_tokenizer(self.checkpoint.folder)
-        start = np.array(separator(stock, self.checkpoint.layout.vocab)[:1], np.int64)
+        rows = self.checkpoint.layout.vocab
+        new = torch.full((rows,), -1)
+        new[torch.arange(rows) if kept is None else torch.from_numpy(kept)] = torch.arange(
+            rows if kept is None else len(kept)
+        )
+        head = None if kept is None else _head_of(torch.from_numpy(kept))
+        nats = math.fsum(
+            float(functional.cross_entropy(logits, new[wanted], reduction="sum").double())
+            for logits, wanted in self._predictions(kept, head)
+        )
+        return nats / math.log(2) / self.bytes
+
+    def likely(self) -> Floats:
+        """Return the probability that the model gives each row, on average over all tokens, (rows,)."""
+        content = hashlib.sha256("\0".join(self.stretches).encode()).hexdigest()
+        cache = ArrayCache.of("likely tokens", *self._key, content)
+        stored = cache.get("likely")
+        if stored is not None:
+            return stored["likely"]
+        total, count = torch.zeros(self.checkpoint.layout.vocab, dtype=torch.float64), 0
+        for logits, _ in self._predictions(None, None):
+            total += logits.softmax(-1).sum(0).double()
+            count += len(logits)
+        likely: Floats = (total / max(1, count)).numpy()
+        cache.put("likely", {"likely": likely})
+        return likely
+
+    @torch.no_grad()
+    def _predictions(self, kept: Ints | None, head: Head | None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield logits (n, v) of some tokens, and the ids (n,) of the parent's that follow.
+
+        The text is read with the ``kept`` tokens; ``head`` takes the place of the model's.
+        """
+        stock, rows = stock_tokenizer(self.checkpoint.folder), self.checkpoint.layout.vocab
+        start = np.array(separator(stock, rows)[:1], np.int64)
         windows = [
             window
             for row in self._read(kept)
             for window in _windows(np.concatenate([start, row]), self.length)
         ]
-        gone = torch.ones(self.checkpoint.layout.vocab, dtype=torch.bool)
-        gone[torch.from_numpy(np.arange(len(gone)) if kept is None else kept)] = False
         windows.sort(key=len)
-        batch = self._batch
-        nats = math.fsum(
-            self._nats(windows[first : first + batch], gone) for first in range(0, len(windows), batch)
-        )
-        return nats / math.log(2) / self.bytes
-
-    @torch.no_grad()
-    def _nats(self, windows: Sequence[Ints], gone: Tensor) -> float:
-        """Return the surprise of all tokens of windows but their first ones, among those not ``gone``."""
-        blocks, ids, mask = self._padded(windows)
-        hidden = self._hidden(blocks)
-        step, total = tokens_at_once(blocks, len(windows)), 0.0
-        for first in range(0, ids.shape[1] - 1, step):
-            last = min(first + step, ids.shape[1] - 1)
-            logits: Tensor = blocks.finish(0, hidden[:, first:last]).logits.float().cpu()  # (b, n, v)
-            logits[..., : len(gone)].masked_fill_(gone, -torch.inf)
-            wanted = torch.where(mask[:, first + 1 : last + 1], ids[:, first + 1 : last + 1], -100)
-            total += float(
-                functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="sum").double()
-            )
-        return total
+        for at in range(0, len(windows), self._batch):
+            blocks, ids, mask = self._padded(windows[at : at + self._batch])
+            hidden = self._hidden(blocks)
+            step, last = tokens_at_once(blocks, len(ids)), ids.shape[1] - 1
+            for first in range(0, last, step):
+                end = min(first + step, last)
+                logits: Tensor = blocks.finish(0, hidden[:, first:end], head=head).logits.float().cpu()
+                is_token = mask[:, first + 1 : end + 1]
+                yield (
+                    logits[is_token][:, : rows if kept is None else len(kept)],
+                    ids[:, first + 1 : end + 1][is_token],
+                )
 
     @torch.no_grad()
     def _distance(self, kept: Ints | None) -> float:
@@ -194,6 +233,39 @@ class TokenLosses:
         if not bool(mask.all()):
             batch["attention_mask"] = mask.long()
         return Blocks(self.model, [batch]), ids, mask.bool()
+
+
+def _stretches(length: int, tokens: int) -> tuple[int, int]:
+    """Return how many stretches of how many characters have about so many tokens."""
+    return max(8, tokens // length), length * CHARACTERS
+
+
+def _within(piece: str, count: int, size: int) -> list[str]:
+    """Return at most so many stretches of a piece, of about ``size`` characters, evenly from all of it."""
+    starts = [step * max(0, len(piece) - size) // max(1, count - 1) for step in range(count)]
+    parts, end = list[str](), 0
+    for start in starts:
+        place = max(start, end)
+        place = piece.find("\n", place - 1) + 1 if place else 0
+        part = _beginning(piece[place:], size) if place or start == 0 else ""
+        if part.strip():
+            parts.append(part)
+            end = place + len(part)
+    return parts
+
+
+def _head_of(kept: Tensor) -> Head:
+    """Return a head that computes the logits of kept rows alone."""
+    rows: list[tuple[Tensor, Tensor | None]] = []
+
+    def head(module: nn.Module, read: Tensor) -> Tensor:
+        if not rows:
+            weight, bias = module.get_parameter("weight"), getattr(module, "bias", None)
+            at = kept.to(weight.device)
+            rows.append((weight[at], None if bias is None else bias[at]))
+        return functional.linear(read, *rows[0])
+
+    return head
 
 
 def _windows(ids: Ints, length: int) -> Iterator[Ints]:

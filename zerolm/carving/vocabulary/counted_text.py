@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from tokenizers import Tokenizer
 
 from zerolm.architecture import Ints
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
-from zerolm.io.cache import ArrayCache
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.io.files import sha256_of
 from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
 from zerolm.progress import Progress, silent
@@ -24,7 +25,13 @@ from zerolm.text.record_texts import Render
 from zerolm.text.records import holds_records
 from zerolm.text.unpacked_files import blocks
 
-COUNTS_VERSION: Final = 1
+COUNTS_VERSION: Final = 2
+COUNTING: Final = "counting tokens"
+HELD: Final = 10
+"""One piece of a text in so many is held out."""
+PIECES: Final = 64
+"""So many pieces of a text at most are kept to be read again."""
+LEAST_PIECE: Final = 1 << 9
 PIECE: Final = 1 << 16
 """Characters at most, about, that are encoded as one text."""
 AT_ONCE: Final = 32
@@ -32,37 +39,111 @@ PAUSE: Final = re.compile(r"\n(?=\S)")
 """Where a text is parted: no run of spaces or of empty lines is."""
 
 
-def token_counts_of(files: TokenizerFiles, source: str, progress: Progress = silent) -> Ints:
-    """Return how often each row of the embedding is met in a text, (rows,); tokens around a text are not.
+@dataclass(frozen=True, eq=False)
+class CountedText:
+    """How often each row of an embedding is met in a text, (rows,): in its ``fitted`` part, and ``held`` out.
+
+    Tokens are chosen by the fitted part where their loss is measured on the other one. Of both some pieces
+    are there. Nothing of a short text is held out.
+    """
+
+    fitted: Ints
+    held: Ints
+    fitted_pieces: tuple[str, ...]
+    held_pieces: tuple[str, ...]
+
+    @property
+    def whole(self) -> Ints:
+        """Return how often each row is met in all of the text."""
+        return self.fitted + self.held
+
+
+class _SomePieces:
+    """Some of many pieces of a text, evenly from all of it."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.step, self.met = 1, 0
+
+    def add(self, piece: str) -> None:
+        if self.met % self.step == 0:
+            self.pieces.append(piece)
+        self.met += 1
+        if len(self.pieces) > PIECES:
+            self.pieces, self.step = self.pieces[::2], 2 * self.step
+
+
+def token_counts_of(files: TokenizerFiles, source: str, progress: Progress = silent) -> CountedText:
+    """Return how often each row of the embedding is met in a text; tokens around a text are not.
 
     ``source`` is a file of any size, a folder, or a data set of the hub. A decoder reads it as it runs, an
-    encoder line by line. What chats and prompts of the folder begin with is counted once, too. ``ValueError``
-    where there is nothing to read, or it is no text in UTF-8.
+    encoder line by line. What chats and prompts of the folder begin with is counted once, too. One piece in
+    ``HELD`` is held out. ``ValueError`` where there is nothing to read, or it is no text in UTF-8.
     """
     rows, tokenizer = files.checkpoint.layout.vocab, plain(files)
     by_line = not is_decoder(files.checkpoint)
-    counts = np.zeros(rows, np.int64)
-    add(counts, tokenizer, list(_around(files)))
+    around = np.zeros(rows, np.int64)
+    add(around, tokenizer, list(_around(files)))
     file = Path(source)
     if not file.is_file() or holds_records(file):
         render = chat_renderer(stock_tokenizer(files.folder))
-        for pieces in _batches(_texts(source, render), by_line):
-            add(counts, tokenizer, pieces)
-        return counts
+        text = _counted(_texts(source, render), tokenizer, rows, by_line)
+        return replace(text, fitted=text.fitted + around)
     key = hashlib.sha256(tokenizer.to_str().encode()).hexdigest(), sha256_of(file), rows, by_line
     cache = ArrayCache.of("token counts", COUNTS_VERSION, *key)
-    stored = (cache.get("counts") or {}).get("counts")
-    if stored is not None and stored.shape == (rows,):
-        return counts + stored
-    of_text, size, done = np.zeros(rows, np.int64), file.stat().st_size, 0
-    for pieces in _batches(streamed(file), by_line):
-        progress("counting tokens", min(done, size), size)
-        add(of_text, tokenizer, pieces)
-        done += sum(len(piece.encode()) for piece in pieces)
-    if not of_text.any():
-        raise ValueError(f"{file} is empty")
-    cache.put("counts", {"counts": of_text})
-    return counts + of_text
+    stored = cache.get("counts")
+    if stored is not None and stored.keys() >= {"fitted", "held", "pieces"} and len(stored["held"]) == rows:
+        text = _unpacked(stored)
+    else:
+        size = file.stat().st_size
+        pieces = streamed(file, min(PIECE, max(LEAST_PIECE, size // (4 * HELD))))
+        text = _counted(pieces, tokenizer, rows, by_line, lambda done: progress(COUNTING, done, size))
+        if not text.whole.any():
+            raise ValueError(f"{file} is empty")
+        cache.put("counts", _packed(text))
+    return replace(text, fitted=text.fitted + around)
+
+
+def _counted(
+    pieces: Iterable[str],
+    tokenizer: Any,
+    rows: int,
+    by_line: bool,
+    progress: Callable[[int], None] = lambda done: None,
+) -> CountedText:
+    """Return the counts of a text that comes in pieces, the last of every ``HELD`` held out."""
+    counts, some = np.zeros((2, rows), np.int64), (_SomePieces(), _SomePieces())
+    waiting: tuple[list[str], list[str]] = [], []
+    done = 0
+    for number, piece in enumerate(pieces):
+        held = int(number % HELD == HELD - 1)
+        some[held].add(piece)
+        waiting[held].extend(_lines(piece) if by_line else [piece])
+        done += len(piece.encode())
+        if len(waiting[held]) >= AT_ONCE:
+            progress(done)
+            add(counts[held], tokenizer, waiting[held])
+            waiting[held].clear()
+    for row, rest in zip(counts, waiting, strict=True):
+        add(row, tokenizer, rest)
+    return CountedText(counts[0], counts[1], *(tuple(each.pieces) for each in some))
+
+
+def _packed(text: CountedText) -> Arrays:
+    """Return a text as arrays: pieces have no zero bytes."""
+    parts = ("\0".join(each) for each in (text.fitted_pieces, text.held_pieces))
+    joined = "\0\0".join(parts).encode("utf-8", "surrogatepass")
+    return {"fitted": text.fitted, "held": text.held, "pieces": np.frombuffer(joined, np.uint8)}
+
+
+def _unpacked(arrays: Arrays) -> CountedText:
+    parts = arrays["pieces"].tobytes().decode("utf-8", "surrogatepass").split("\0\0")
+    pieces = (tuple(filter(None, part.split("\0"))) for part in parts)
+    return CountedText(arrays["fitted"], arrays["held"], *pieces)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def plain(files: TokenizerFiles) -> Any:
@@ -84,8 +165,11 @@ def add(counts: Ints, tokenizer: Any, pieces: list[str]) -> None:
         counts += np.bincount(ids, minlength=len(counts))
 
 
-def streamed(file: Path) -> Iterator[str]:
-    """Yield a file of UTF-8 in pieces; ``ValueError`` where it is none, by the byte that is wrong."""
+def streamed(file: Path, length: int = PIECE) -> Iterator[str]:
+    """Yield a file of UTF-8 in pieces of about ``length`` characters.
+
+    ``ValueError`` where it is none, by the byte that is wrong.
+    """
     decoder, left, start, size = codecs.getincrementaldecoder("utf-8")(), "", 0, 0
     for block in blocks(file):
         try:
@@ -98,18 +182,18 @@ def streamed(file: Path) -> Iterator[str]:
         start = size - len(decoder.getstate()[0])
         if "\0" in text:
             raise ValueError(f"{file} is not text: it holds zero bytes")
-        *whole, left = _parted(left + text)
+        *whole, left = _parted(left + text, length)
         yield from whole
     if decoder.getstate()[0]:
         raise ValueError(f"{file} is not text in UTF-8: byte {start} is wrong")
     yield from filter(None, [left])
 
 
-def _parted(text: str) -> Iterator[str]:
-    """Yield a text in parts of about ``PIECE`` characters, each ending where a line does."""
+def _parted(text: str, length: int = PIECE) -> Iterator[str]:
+    """Yield a text in parts of about ``length`` characters, each ending where a line does."""
     start = 0
-    while len(text) - start > PIECE:
-        pause = PAUSE.search(text, start + PIECE)
+    while len(text) - start > length:
+        pause = PAUSE.search(text, start + length)
         if pause is None:
             break
         yield text[start : pause.end()]
@@ -120,21 +204,6 @@ def _parted(text: str) -> Iterator[str]:
 def _texts(source: str, render: Render) -> Iterator[str]:
     for document in documents(source, render):
         yield from _parted(document.content)
-
-
-def _batches(texts: Iterable[str], by_line: bool) -> Iterator[list[str]]:
-    """Yield texts, or their lines, some at a time."""
-    if by_line:
-        for text in texts:
-            yield [line.strip() for line in text.splitlines() if line.strip()]
-        return
-    several: list[str] = []
-    for text in texts:
-        several.append(text)
-        if len(several) == AT_ONCE:
-            yield several
-            several = []
-    yield several
 
 
 def _around(files: TokenizerFiles) -> Iterator[str]:

@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
-
-import numpy as np
+from typing import Any
 
 from zerolm.architecture import Ints
 from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.request import AUTO, USED, Methods, SizeRequest, VocabularyRequest
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
-from zerolm.carving.vocabulary.counted_text import token_counts_of
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
-from zerolm.carving.vocabulary.kept_tokens import TokenUse, listed
-from zerolm.carving.vocabulary.planned_size import best_size, tried_sizes
+from zerolm.carving.vocabulary.kept_tokens import TokenUse
+from zerolm.carving.vocabulary.planned_size import Beside, best_size, tried_sizes, usual_sizes
 from zerolm.carving.vocabulary.same_strings import proven
-from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
+from zerolm.carving.vocabulary.text_use import text_use_of, use_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
-from zerolm.io.files import parse_json, read_text
-from zerolm.networks.opener import mapped_model
+from zerolm.networks.opener import is_decoder, mapped_model
 from zerolm.progress import Progress
 from zerolm.settings.units import parse_amount, parse_share
-
-MAX_LIST: Final = 64 << 20
-
-
-def use_of(
-    checkpoint: Checkpoint, text: str | None, tokens: str | None = None, *, progress: Progress
-) -> TokenUse:
-    """Return how often the tokens of a checkpoint are met in a text; without one all are met as often.
-
-    Those of a file with a list stay. ``ValueError`` for a tokenizer that cannot be cut.
-    """
-    files = TokenizerFiles(checkpoint)
-    table, rows = files.table, checkpoint.layout.vocab
-    wanted = set(files.named)
-    if tokens is not None:
-        wanted |= set(listed(table, read_list(Path(tokens))).tolist())
-    counts = np.zeros(rows, np.int64) if text is None else token_counts_of(files, text, progress)
-    return TokenUse(table, counts, frozenset(wanted))
 
 
 def suggested(parent: ParentModel, text: str | None, costs: CostModel, progress: Progress) -> ParentModel:
@@ -62,30 +39,44 @@ def chosen(
     size: SizeRequest,
     methods: Methods,
     costs: CostModel,
-    beside: Callable[[int], tuple[int, float]],
+    beside: Beside,
     progress: Progress,
 ) -> tuple[ParentModel, Ints]:
     """Return the parent with what is to be said of its tokens, and those that a request keeps.
 
-    ``beside`` gives the parameters of the best child within the budgets with so many tokens, and what it
-    loses by other cuts.
+    ``beside`` tells of the best child within the budgets with so many tokens. Losses are measured on the part
+    of the text that is held out, with tokens chosen by the rest; the child's are chosen by all of it.
     """
     checkpoint, request = parent.checkpoint, size.vocabulary
-    use = use_of(checkpoint, methods.text, request.tokens, progress=progress)
+    use = text_use_of(checkpoint, methods.text, request.tokens, progress=progress)
     more: dict[str, Any] = {}
     losses = None
     if methods.text is not None:
-        losses = TokenLosses.on(checkpoint, mapped_model(checkpoint), methods.text, methods.length)
+        model, pieces = mapped_model(checkpoint), use.text.held_pieces or use.text.fitted_pieces
+        losses = TokenLosses.of_pieces(checkpoint, model, pieces, methods.length)
+        if request.size != USED and is_decoder(checkpoint):
+            progress("finding the tokens that the parent predicts")
+            predicted = TokenLosses.of_pieces(checkpoint, model, use.text.fitted_pieces, methods.length)
+            use = use.predicted(predicted.likely())
     if request.size == AUTO and losses is not None:
         tried = tried_sizes(use, losses, beside, size.multiple_of or 1, progress)
         rows, more = best_size(tried), {"sizes": [one.to_json() for one in tried]}
     else:
-        rows = size_of(request, use, size.multiple_of)
-    kept = use.kept(rows)
-    if losses is not None and rows < use.used:
+        rows = size_of(request, use.whole, size.multiple_of)
+    is_used = request.size == USED
+    kept = use.chosen(rows, used=is_used)
+    if losses is not None and len(kept) < checkpoint.layout.vocab:
         progress("measuring what fewer tokens lose")
-        more |= {"losses": {"parent": losses.loss(None), "child": losses.loss(kept)}}
-    return replace(parent, vocabulary=described(checkpoint, use, rows, costs) | more), kept
+        of_child = losses.loss(use.chosen(rows, used=is_used, whole=False))
+        more |= {"losses": {"parent": losses.loss(None), "child": of_child}, "held_out": use.is_held_out}
+    if use.is_held_out:
+        sizes = usual_sizes(use.whole, size.multiple_of or 1)
+        counted = zip(sizes, use.curve(sizes), strict=True)
+        more["curve"] = [
+            {"size": rows, "params": costs_of(shaped(checkpoint, rows), costs)["params"], "grows": share}
+            for rows, share in counted
+        ]
+    return replace(parent, vocabulary=described(checkpoint, use.whole, rows, costs) | more), kept
 
 
 def cut_parent(
@@ -153,15 +144,3 @@ def _size(value: str, rows: int) -> int:
             f"--keep-vocab takes a number of tokens such as 64k, a share such as 0.5, {USED} or {AUTO}, not "
             f"{value[:40]!r}"
         ) from None
-
-
-def read_list(file: Path) -> list[int]:
-    """Return the ids of a file: a list in JSON, or one a line; ``ValueError`` for anything else in it."""
-    try:
-        text = read_text(file, MAX_LIST)
-        ids = parse_json(text) if text.lstrip().startswith("[") else [int(line) for line in text.split()]
-        if not isinstance(ids, list) or not all(type(number) is int for number in ids) or not ids:
-            raise ValueError("it holds no list of ids")
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"the tokens to keep in {str(file)!r} cannot be read: {error}") from None
-    return ids

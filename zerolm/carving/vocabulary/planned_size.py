@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
+from zerolm.carving.vocabulary.text_use import TextUse
 from zerolm.networks.opener import is_decoder
 from zerolm.progress import Progress
 
-SHARES: Final = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""The shares of the used tokens that are tried, beside all tokens of the parent."""
-Beside = Callable[[int], tuple[int, float]]
-"""The parameters of the best child with so many tokens, and what its other cuts lose: in nats a token."""
+SHARES: Final = (3.0, 2.0, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
+"""The shares of the used tokens that are tried, in addition to all tokens of the parent."""
+SMALL: Final = 0.01
+"""A loss of fewer tokens, of the parent's bits a byte, below which no other unit is weighed against them."""
+SMALL_DISTANCE: Final = 1e-3
+"""The same of an encoder, 1 - cosine."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The best child within the budgets with a number of tokens.
+
+    ``params`` are those of the parent with so many tokens, ``fits``: these keep the budgets with nothing else
+    cut. ``best`` gives the parameters of the child and the loss of its other cuts, in nats a token or
+    1 - cosine; ``ValueError`` where there is none.
+    """
+
+    params: Callable[[int], int]
+    fits: Callable[[int], bool]
+    best: Callable[[int], tuple[int, float]]
 
 
 @dataclass(frozen=True)
@@ -40,41 +57,65 @@ class TriedSize:
 
 
 def tried_sizes(
-    use: TokenUse, losses: TokenLosses, beside: Beside, step: int, progress: Progress
+    use: TextUse, losses: TokenLosses, beside: Beside, step: int, progress: Progress
 ) -> list[TriedSize]:
     """Return the sizes of the vocabulary that were tried, the largest first; ``ValueError`` if none goes.
 
-    Smaller ones are not tried once fewer tokens alone lose more than the best size does in all.
+    The first is the most tokens with which nothing else has to be cut. Where these lose little, no other is
+    tried; else larger ones, until other cuts or fewer tokens alone lose more than the best in all.
     """
-    before, scale = losses.loss(None), 1.0
+    before, scale, small = losses.loss(None), 1.0, SMALL_DISTANCE
     if is_decoder(losses.checkpoint):
-        scale = losses.tokens / losses.bytes / math.log(2)
-    tried: list[TriedSize] = []
+        scale, small = losses.tokens / losses.bytes / math.log(2), SMALL * before
+    rows = use.whole.table.rows
+
+    def lost(size: int) -> float:
+        return 0.0 if size == rows else max(0.0, losses.loss(use.chosen(size, whole=False)) - before)
+
+    alone = _most(beside.fits, use.whole.least, rows, step)
+    tried = [] if alone is None else [TriedSize(alone, beside.params(alone), lost(alone), 0.0)]
+    if tried and tried[0].tokens <= small:
+        return tried
+    sizes = [size for size in usual_sizes(use.whole, step) if size > (alone or 0)]
     refused: list[ValueError] = []
-    sizes = list(dict.fromkeys(_sizes(use, step)))
     for number, size in enumerate(sizes):
         progress("trying sizes of the vocabulary", number, len(sizes))
         try:
-            params, rest = beside(size)
+            params, rest = beside.best(size)
         except ValueError as error:
             refused.append(error)
             continue
-        gone = 0.0 if size >= use.used else max(0.0, losses.loss(use.kept(size)) - before)
-        tried.append(TriedSize(size, params, gone, rest * scale))
-        if gone > min(one.loss for one in tried):
+        top = min((one.loss for one in tried), default=math.inf)
+        if rest * scale >= top:
+            continue
+        tried.append(TriedSize(size, params, lost(size), rest * scale))
+        if tried[-1].tokens > top:
             break
     if not tried:
         raise refused[-1]
-    return tried
+    return sorted(tried, key=lambda one: -one.size)
 
 
 def best_size(tried: list[TriedSize]) -> int:
-    """Return the size of least loss, of equals the smaller one."""
-    return min(tried, key=lambda one: (one.loss, one.size)).size
+    """Return the size of least loss, of equals the larger one."""
+    return min(tried, key=lambda one: (one.loss, -one.size)).size
 
 
-def _sizes(use: TokenUse, step: int) -> Iterator[int]:
-    yield use.table.rows
-    for share in SHARES:
-        size = max(use.least, round(share * use.used))
-        yield min(use.table.rows, -(-size // step) * step)
+def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int | None:
+    """Return the most tokens that fit, a multiple of a step; None where none do."""
+    if fits(rows):
+        return rows
+    low, high = -(-least // step), rows // step  # in steps
+    if low > high or not fits(low * step):
+        return None
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle * step) else (low, middle - 1)
+    return low * step
+
+
+def usual_sizes(use: TokenUse, step: int) -> list[int]:
+    """Return sizes from all tokens of the parent to a tenth of those used, the largest first."""
+    rows = use.table.rows
+    each = (max(use.least, round(share * use.used)) for share in SHARES)
+    return list(dict.fromkeys([rows, *(min(rows, -(-size // step) * step) for size in each)]))

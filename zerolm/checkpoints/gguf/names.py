@@ -85,19 +85,32 @@ def _mapped(mapped: Any, stored: str, suffix: str) -> str | None:
 
 def is_rearranged(family: Family) -> bool:
     """Return whether a file holds some tensors otherwise than the checkpoint: parted, turned, computed."""
-    names, axes = roles_in(family), family.config.axes
-    return any(
-        "+" in names.get(pattern.role, "")
+    return bool(rearrangement(family))
+
+
+def rearrangement(family: Family) -> str:
+    """Return in words what a file holds otherwise than the checkpoint; empty where nothing is.
+
+    Types of weights are planned for matrices as they are stored, so that these families have none.
+    """
+    axes, body = family.config.axes, family.tensors.body
+    fused = [
+        pattern
+        for pattern in body
+        if "+" in (pattern.gguf.name or "")
         or "+" in pattern.parameter
-        or pattern.of_experts
-        or (pattern.transposed and len(pattern.axes) > 1)
-        or pattern.gguf.key
-        or pattern.gguf.values
-        or pattern.gguf.shape
-        or pattern.gguf.times
         or (len(pattern.roles) > 1 and any(len(axes[a].parts) > 1 for a in pattern.axes if a in axes))
-        for pattern in family.tensors.body
-    )
+    ]
+    matrices = [pattern for pattern in body if len(pattern.axes) > 1]
+    forms = [p for p in matrices if p.gguf.key or p.gguf.values or p.gguf.shape or p.gguf.times]
+    turned = [pattern for pattern in body if pattern.transposed and len(pattern.axes) > 1]
+    if any(pattern.of_experts for pattern in body):
+        return "the experts of a layer as one tensor"
+    if turned:
+        return f"{turned[0].role} transposed"
+    if fused:
+        return f"the parts of {fused[0].role} in another order"
+    return f"{forms[0].role} in another form" if forms else ""
 
 
 def in_class_order(family: Family, role: str, values: NDArray[Any], head_size: int) -> NDArray[Any]:

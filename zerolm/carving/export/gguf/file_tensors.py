@@ -21,8 +21,8 @@ from zerolm.checkpoints.gguf.names import (
     ADDED,
     changes_places,
     form_in,
-    is_rearranged,
     neighbouring,
+    rearrangement,
     roles_in,
 )
 from zerolm.checkpoints.weight_types import BY_NAME
@@ -111,10 +111,11 @@ def _keeps_type(tensor: ChildTensor) -> bool:
 
 def check_types(family: Family) -> None:
     """Refuse types of weights where files hold matrices otherwise than the checkpoint."""
-    if is_rearranged(family):
+    different = rearrangement(family)
+    if different:
         raise ValueError(
-            f"types of weights are not chosen of a {family.name}, which a gguf file holds "
-            "otherwise: leave the budget of bytes and the types out"
+            f"types of weights are not chosen for a {family.name}: a gguf file holds {different}; leave the "
+            "budget of bytes and the types out"
         )
 
 

@@ -74,7 +74,8 @@ def rows_in(file: Path) -> int | None:
 def is_read_back(family: Family) -> bool:
     """Return whether a file of the family is read as its class: all matrices and layers are as there."""
     needs = family.gguf.needs.values() if family.gguf else ()
-    return not is_rearranged(family) and not any(isinstance(value, list) for value in needs)
+    keys = any(pattern.gguf.key for pattern in family.tensors.body)  # numbers that are no tensors there
+    return not (is_rearranged(family) or keys or any(isinstance(value, list) for value in needs))
 
 
 def _layers(file: Path, header: GgufHeader, parent: Checkpoint, count: int) -> list[int]:

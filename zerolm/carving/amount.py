@@ -1,0 +1,43 @@
+"""How much of a text calibration reads where nothing is said: by what is solved with it."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from zerolm.carving.kept_units import Dimensions, dimensions
+from zerolm.carving.request import Methods
+from zerolm.checkpoints import Checkpoint
+from zerolm.settings.domains import domains_of
+from zerolm.text.calibration import longest_line, tokens_of
+from zerolm.text.defaults import GENERATED, RANDOM
+
+PER_INPUT: Final = 8
+"""Tokens for each input of the widest output matrix: least squares fits noise where they are fewer."""
+LEAST_TOKENS: Final = 1 << 16
+MOST_TOKENS: Final = 1 << 18
+SCORED_PER_INPUT: Final = 4
+LEAST_SCORED: Final = 1 << 14
+"""Tokens that units are scored on: choosing them needs fewer than refitting what is kept."""
+COUNTED: Final = 256
+"""Lines whose tokens are counted to know how many a line of a text has."""
+
+
+def tokens_wanted(checkpoint: Checkpoint) -> int:
+    """Return the calibration tokens that suit the widest output matrix of a parent."""
+    return min(MOST_TOKENS, max(LEAST_TOKENS, PER_INPUT * inputs_of(dimensions(checkpoint))))
+
+
+def inputs_of(parent: Dimensions) -> int:
+    """Return the inputs of the widest output matrix."""
+    return max(parent.ffn, parent.heads * parent.head_size)
+
+
+def usual_sequences(checkpoint: Checkpoint, methods: Methods) -> int:
+    """Return how many sequences of a text hold ``tokens_wanted``: an encoder's are lines of any length."""
+    length = longest_line(checkpoint, methods.length)
+    text = methods.text
+    if checkpoint.family.task != "next" and text not in (None, RANDOM, GENERATED) and not domains_of(text):
+        few = tokens_of(checkpoint, str(text), sequences=COUNTED, length=methods.length)
+        length = max(1, few.count // len(few))
+    return math.ceil(tokens_wanted(checkpoint) / length)

@@ -1,0 +1,95 @@
+"""The tokens that a text uses, in all of it and in the part that is not held out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.vocabulary.counted_text import CountedText, token_counts_of
+from zerolm.carving.vocabulary.kept_tokens import TokenUse, listed
+from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
+from zerolm.checkpoints import Checkpoint
+from zerolm.io.files import parse_json, read_text
+from zerolm.progress import Progress
+
+MAX_LIST: Final = 64 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class TextUse:
+    """The tokens that a text uses: all of it, and its ``fitted`` part, beside which the rest is held out."""
+
+    whole: TokenUse
+    fitted: TokenUse
+    text: CountedText
+
+    def predicted(self, likely: Floats) -> TextUse:
+        """Return the same use, where tokens rank by what the parent predicts, too."""
+        whole, fitted = (replace(part, likely=likely) for part in (self.whole, self.fitted))
+        return TextUse(whole, fitted, self.text)
+
+    @property
+    def is_held_out(self) -> bool:
+        """Whether the text is long enough that some of it is held out."""
+        return bool(self.text.held_pieces)
+
+    def chosen(self, size: int, *, used: bool = False, whole: bool = True) -> Ints:
+        """Return the ids of so many rows, those chosen by all of the text or by its fitted part alone.
+
+        ``used``: all that the text needs stays, and no fewer than that.
+        """
+        use = self.whole if whole else self.fitted
+        if used:
+            use = use.without_unused()
+            size = size if whole else use.least
+        return use.kept(size)
+
+    def curve(self, sizes: Sequence[int]) -> list[float]:
+        """Return by what share the held-out text grows at each size, its tokens chosen by the rest."""
+        held = self.text.held
+        total = max(1, int(held.sum()))
+        return [grown / total for grown in self.fitted.growths(held, sizes)]
+
+
+def use_of(
+    checkpoint: Checkpoint, text: str | None, tokens: str | None = None, *, progress: Progress
+) -> TokenUse:
+    """Return how often the tokens of a checkpoint are met in a text; without one all are met as often.
+
+    Those of a file with a list stay. ``ValueError`` for a tokenizer that cannot be cut.
+    """
+    return text_use_of(checkpoint, text, tokens, progress=progress).whole
+
+
+def text_use_of(
+    checkpoint: Checkpoint, text: str | None, tokens: str | None = None, *, progress: Progress
+) -> TextUse:
+    """Return how often the tokens of a checkpoint are met in a text, and in a part of it."""
+    files = TokenizerFiles(checkpoint)
+    table, rows = files.table, checkpoint.layout.vocab
+    wanted = set(files.named)
+    if tokens is not None:
+        wanted |= set(listed(table, read_list(Path(tokens))).tolist())
+    nothing = np.zeros(rows, np.int64)
+    counted = (
+        CountedText(nothing, nothing, (), ()) if text is None else token_counts_of(files, text, progress)
+    )
+    whole, fitted = (TokenUse(table, each, frozenset(wanted)) for each in (counted.whole, counted.fitted))
+    return TextUse(whole, fitted, counted)
+
+
+def read_list(file: Path) -> list[int]:
+    """Return the ids of a file: a list in JSON, or one a line; ``ValueError`` for anything else in it."""
+    try:
+        text = read_text(file, MAX_LIST)
+        ids = parse_json(text) if text.lstrip().startswith("[") else [int(line) for line in text.split()]
+        if not isinstance(ids, list) or not all(type(number) is int for number in ids) or not ids:
+            raise ValueError("it holds no list of ids")
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"the tokens to keep in {str(file)!r} cannot be read: {error}") from None
+    return ids

@@ -31,7 +31,7 @@ from timing import note, one_thread
 
 FOLDER: Final = Path(__file__).with_suffix("")
 SHARES: Final = (0.9, 0.8, 0.7, 0.5)
-GROUP: Final = 4
+GROUP: Final = 2
 """Children that are judged together."""
 
 

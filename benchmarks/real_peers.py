@@ -126,11 +126,13 @@ def _layer_scores(parent: Parent, stream: Stream, number: int) -> Arrays:
     for index, hidden, seen in stream.through(number, readers_and_writers if narrows(parent) else writers):
         mask = stream.blocks.tokens(index)
         heads, neurons = (seen.inputs[role][mask].float() for role in ("o", "down"))
+        weights = hidden[mask].float().square().mean(-1).reciprocal()
         lengths = mask.sum(1).tolist()
         for each in statistics.values():
             parts = lengths if isinstance(each, OfSequences) else [len(heads)]
-            for pair in zip(torch.split(heads, parts), torch.split(neurons, parts), strict=True):
-                each.add(*pair)
+            split = (torch.split(tokens, parts) for tokens in (heads, neurons, weights))
+            for part in zip(*split, strict=True):
+                each.add(*part)
         after = stream.hidden[index]
         if narrows(parent):
             moments["energy"] += sum(_moments(seen.inputs[norm]) for norm in ("attention_norm", "ffn_norm"))

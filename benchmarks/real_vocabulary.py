@@ -13,7 +13,7 @@ from zerolm.carving.backward import writers
 from zerolm.carving.importance.peers import CommonActivations
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.vocabulary.byte_losses import TokenLosses, stretches_of
-from zerolm.carving.vocabulary.cut_parent import use_of
+from zerolm.carving.vocabulary.text_use import use_of
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import compute_of, computed
 from zerolm.networks.mapped import in_memory
@@ -69,9 +69,10 @@ def compact_scores(parent: Parent, text: str, kept: Ints) -> list[Floats]:
     for number in range(parent.sizes.depth):
         layer = layer_of(places_of(parent.model), in_memory(layer_list(parent.model)[number]).float())
         compact = CommonActivations(parent.sizes, layer)
-        for index, _, seen in stream.through(number, writers):
-            weights = stays[stream.blocks.batches[index]["input_ids"]].flatten()
+        for index, hidden, seen in stream.through(number, writers):
+            counted = stays[stream.blocks.batches[index]["input_ids"]].flatten()
             heads, neurons = (seen.inputs[role].flatten(0, 1) for role in ("o", "down"))
-            compact.add(heads, neurons, weights)
+            weights = hidden.float().square().mean(-1).reciprocal().flatten()
+            compact.add(heads, neurons, weights, counted)
         scores.append(compact.importance()[1])
     return scores

@@ -45,7 +45,9 @@ def test_as_much_is_read_as_its_time_allows(work: CarvingWork, pace: Pace, limit
     least = min(work.least, asked)
     assert least * 64 >= min(PARENT.ffn, asked * 64)  # a token for each input of the widest matrix
     if total(least) > limit:
-        with pytest.raises(ValueError, match=f"{least} sequences of 64 tokens are the fewest that make sense"):
+        with pytest.raises(
+            ValueError, match=f"{least} sequences of 64 tokens are the fewest that make sense"
+        ):
             fitting(work, pace, limit)
         return
     sequences = fitting(work, pace, limit)
@@ -85,7 +87,9 @@ def test_a_carving_keeps_its_time_and_says_so(tmp_path: Path, monkeypatch: pytes
     parent = saved(tmp_path / "parent", "llama")
     child: dict[str, Any] = {"max_params": "0.8x", "text": "random", "sequences": 64, "length": 16}
     monkeypatch.setattr(pacing, "measured_pace", lambda *_: Pace(1e-3, 4e-3, 1e-4, 1e-12, 1e-12))
-    monkeypatch.setattr("zerolm.carving.session.measured_pace", lambda *_: Pace(1e-3, 4e-3, 1e-4, 1e-12, 1e-12))
+    monkeypatch.setattr(
+        "zerolm.carving.session.measured_pace", lambda *_: Pace(1e-3, 4e-3, 1e-4, 1e-12, 1e-12)
+    )
     said: list[str] = []
 
     def told(text: str, *_: int) -> None:
@@ -97,7 +101,9 @@ def test_a_carving_keeps_its_time_and_says_so(tmp_path: Path, monkeypatch: pytes
     assert carved.note.startswith(f"{counted} sequences, to last about 5 s")
     assert carved.note.split(";")[0] in said
     monkeypatch.setattr("zerolm.carving.session.measured_pace", lambda *_: Pace(1.0, 4.0, 1.0, 1e-12, 1e-12))
-    with pytest.raises(ValueError, match="--for 5 s is too short: 3 sequences of 16 tokens are the fewest that make sense"):
+    with pytest.raises(
+        ValueError, match="--for 5 s is too short: 3 sequences of 16 tokens are the fewest that make sense"
+    ):
         carve(parent, tmp_path / "child", **child, for_=5.0)
     assert not (tmp_path / "child").exists()
     with pytest.raises(ValueError, match="--for chooses how much of a text is read"):

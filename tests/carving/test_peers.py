@@ -122,10 +122,10 @@ def test_tokens_that_left_the_vocabulary_weigh_nothing() -> None:
     network = model("llama")
     sizes, layer = dimensions_of(network), layers_of(network)[1]
     heads, neurons = torch.randn(9, 48), torch.randn(9, 40)
-    weights = torch.tensor([1.0, 0, 1, 1, 0, 0, 1, 1, 1])
+    counted, streams = torch.tensor([1.0, 0, 1, 1, 0, 0, 1, 1, 1]), torch.rand(9)
     weighed, alone = CommonActivations(sizes, layer), CommonActivations(sizes, layer)
-    weighed.add(heads, neurons, weights)
-    alone.add(heads[weights > 0], neurons[weights > 0])
+    weighed.add(heads, neurons, streams, counted)
+    alone.add(heads[counted > 0], neurons[counted > 0], streams[counted > 0])
     for scores, wanted in zip(weighed.importance(), alone.importance(), strict=True):
         np.testing.assert_allclose(scores, wanted, rtol=1e-6)
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from zerolm.text.documents import Text, read_text
-from zerolm.text.tokens import line_tokens, random_tokens, running_tokens
+from zerolm.text.tokens import LEAST_FILLED, Tokens, line_tokens, random_tokens, running_tokens
 
 
 def words(*, special: bool, around: str = "[CLS] $A [SEP]") -> PreTrainedTokenizerFast:
@@ -99,3 +101,39 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
         file.write_bytes(content)
         with pytest.raises(ValueError, match=message):
             read_text(file)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(1, 5))
+@settings(max_examples=50, deadline=None)
+def test_filled_batches_hold_each_sequence_once_and_little_padding(lengths: list[int], size: int) -> None:
+    longest = max(lengths)
+    mask = torch.tensor([[1] * each + [0] * (longest - each) for each in lengths])
+    ids = torch.arange(mask.numel()).reshape(mask.shape)
+    tokens = Tokens(ids, mask)
+    batches = tokens.filled(size)
+    rows = [(row[keep.bool()]).tolist() for b in batches for row, keep in zip(*b.values(), strict=True)]
+    assert sorted(rows) == sorted(row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True))
+    widths = [b["input_ids"].shape for b in batches]
+    assert all(
+        b["attention_mask"].sum(1).max() == width for b, (_, width) in zip(batches, widths, strict=True)
+    )
+    assert all(count * width <= max(size * longest, LEAST_FILLED) for count, width in widths)
+    whole = Tokens(ids)
+    assert [b["input_ids"].tolist() for b in whole.filled(size)] == [
+        b["input_ids"].tolist() for b in whole.batches(size)
+    ]
+
+
+@given(st.integers(3, 300), st.integers(1, 600))
+@settings(max_examples=50, deadline=None)
+def test_fitted_and_held_out_sequences_have_none_in_common(count: int, length: int) -> None:
+    ids = torch.arange(count)[:, None].expand(count, length)
+    parts = [set(part.ids[:, 0].tolist()) for part in vars(Tokens(ids).divided()).values()]
+    assert set.union(*parts) == set(range(count))
+    assert sum(map(len, parts)) == count
+    assert len(parts[1]) == len(parts[2]) == max(1, min(count // 8, (1 << 13) // length))
+
+
+def test_two_sequences_cannot_be_divided() -> None:
+    with pytest.raises(ValueError, match="gives 2 sequences of 5 tokens, and 3 are the least"):
+        Tokens(torch.zeros(2, 5)).divided()

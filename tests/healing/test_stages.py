@@ -115,7 +115,7 @@ def test_what_a_killed_run_has_carved_is_not_carved_again(parent: Path) -> None:
         ({"steps": 2, "out": "child"}, "give --heal TOKENS too"),
         ({"heal": 5000}, "give --out"),
         ({"heal": 5000, "out": "child", "text": None}, "give --text"),
-        ({"heal": 5000, "out": "child", "text": "random"}, "random tokens teach nothing"),
+        ({"heal": 5000, "out": "child", "text": "random"}, "give --text FILE, not random"),
         ({"heal": "0.5x", "out": "child"}, "not the share 0.5x"),
         ({"heal": 100, "out": "child"}, "2048 are the least"),
         (

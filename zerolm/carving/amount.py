@@ -11,13 +11,14 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.settings.domains import domains_of
 from zerolm.text.calibration import longest_line, tokens_of
 from zerolm.text.defaults import GENERATED, RANDOM
+from zerolm.text.generated import WORDS
 
 PER_INPUT: Final = 8
 """Tokens for each input of the widest output matrix: least squares fits noise where they are fewer."""
 LEAST_TOKENS: Final = 1 << 16
 MOST_TOKENS: Final = 1 << 18
-SCORED_PER_INPUT: Final = 4
-LEAST_SCORED: Final = 1 << 14
+SCORED_PER_INPUT: Final = 2
+LEAST_SCORED: Final = 1 << 13
 """Tokens that units are scored on: choosing them needs fewer than refitting what is kept."""
 COUNTED: Final = 256
 """Lines whose tokens are counted to know how many a line of a text has."""
@@ -40,4 +41,6 @@ def usual_sequences(checkpoint: Checkpoint, methods: Methods) -> int:
     if checkpoint.family.task != "next" and text not in (None, RANDOM, GENERATED) and not domains_of(text):
         few = tokens_of(checkpoint, str(text), sequences=COUNTED, length=methods.length)
         length = max(1, few.count // len(few))
+    elif checkpoint.family.task != "next" and text == GENERATED:
+        length = min(length, sum(WORDS) // 2)
     return math.ceil(tokens_wanted(checkpoint) / length)

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from zerolm.carving.pruning import Repaired
     from zerolm.carving.session import Session
     from zerolm.carving.vocabulary.planned_size import Beside
+    from zerolm.text.tokens import Tokens
 
 NOWHERE: Final = Destination()
 ANYWHERE: Final = ComputeRequest()
@@ -368,7 +369,7 @@ class Carving:
 
         work = CarvingWork(
             dimensions(self.checkpoint),
-            methods if methods.text == GENERATED else replace(methods, sequences=len(session.tokens)),
+            methods if methods.text == GENERATED else _read(methods, session.tokens),
             self._narrows,
             self._finalists(session),
             self.destination.folder is not None,
@@ -796,6 +797,11 @@ class Carving:
                 return repaired, TypedChild(session.weighed(cut, repaired), types)
         repaired = session.repaired(cut, ridges, types if session.repairs_types else None)
         return repaired, TypedChild(session.weighed(cut, repaired), types)
+
+
+def _read(methods: Methods, tokens: Tokens) -> Methods:
+    """Return methods with the sequences that a text gives, and their length without padding, in the mean."""
+    return replace(methods, sequences=len(tokens), length=max(2, tokens.count // len(tokens)))
 
 
 def _cuttable(checkpoint: Checkpoint) -> list[str]:

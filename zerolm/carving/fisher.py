@@ -85,7 +85,7 @@ def fisher(
     states of a few batches are in memory, one of each layer. Sums that are in the ``cache`` are gone on with.
     Raises ``ValueError`` where a gradient is not finite.
     """
-    blocks = Blocks(model, tokens.most(FISHER_TOKENS).batches(FISHER_BATCH))
+    blocks = Blocks(model, tokens.most(FISHER_TOKENS).filled(FISHER_BATCH))
     parent = dimensions_of(model)
     depth, hidden = parent.depth, parent.hidden
     sums: Arrays = {"outputs": np.zeros((hidden, hidden)), "shares": np.zeros((depth, len(OUTPUT_ROLES)))}

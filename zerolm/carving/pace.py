@@ -28,6 +28,7 @@ from zerolm.carving.planning.sensitivity import (
 from zerolm.carving.request import LEAST_SEQUENCES, Methods
 from zerolm.networks.blocks import Blocks
 from zerolm.progress import about
+from zerolm.text.defaults import GENERATED
 from zerolm.text.tokens import HELD_SHARE, HELD_TOKENS
 
 PACED_TOKENS: Final = 1 << 11
@@ -39,6 +40,8 @@ PASSES: Final = 3.0
 """Layers there that repairing one takes: the parent's, and the child's before, within and behind it."""
 BACK_HEAD: Final = 3.0
 """A prediction there and back, in units of one there."""
+STEPS: Final = 2.0
+"""Tokens there that sampling one takes: few pass at a time."""
 ROUNDED: Final = 5e6
 """Weights that are rounded a second by one thread, about, over all types."""
 ELIMINATED: Final = 4.0
@@ -92,6 +95,8 @@ class CarvingWork:
         by_gradients = needs_gradients(methods.criterion)
         scored = min(fitted, max(LEAST_SCORED, SCORED_PER_INPUT * inputs_of(self.parent)))
         parts = {"scoring units": scored * there + by_gradients * self._elimination(pace, scored)}
+        if methods.text == GENERATED:
+            parts["sampling a text"] = STEPS * tokens * (there + pace.head)
         if self.narrows or by_gradients:
             parts["Fisher information"] = min(fitted, FISHER_TOKENS) * back
         if methods.plan == "prices":

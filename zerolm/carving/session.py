@@ -427,7 +427,7 @@ class Session:
 
     def _loss_on(self, tokens: Tokens) -> Loss:
         """Return the loss of cuts on these tokens."""
-        blocks = Blocks(self.model, tokens.batches(LOSS_BATCH))
+        blocks = Blocks(self.model, tokens.filled(LOSS_BATCH))
         return Loss(blocks, self.checkpoint.layout.depth, self.pooling)
 
     def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:

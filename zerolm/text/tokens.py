@@ -18,6 +18,8 @@ from zerolm.text.encoding import edges, encoded_line, running_ids
 from zerolm.text.sequences import cut, spread_evenly
 
 LEAST_DIVIDED: Final = 3
+LEAST_FILLED: Final = 1 << 9
+"""Tokens at least, padding included, of a batch of sequences of several lengths."""
 HELD_SHARE: Final = 8
 HELD_TOKENS: Final = 1 << 13
 """Each of two held-out sets has one sequence in ``HELD_SHARE``, at most about ``HELD_TOKENS`` tokens."""
@@ -101,6 +103,24 @@ class Tokens:
         if self.mask is None:
             return np.arange(len(self))
         return np.argsort(self.mask.sum(1).numpy(), kind="stable")
+
+    def filled(self, size: int) -> list[dict[str, Tensor]]:
+        """Return batches of ``size`` sequences; padded ones by length, as many as fill as many tokens.
+
+        For sums over sequences, whose order does not matter: without padding the order is kept.
+        """
+        if self.mask is None:
+            return self.batches(size)
+        lengths = self.mask.sum(1)
+        order = torch.argsort(lengths, stable=True)
+        room = max(size * self.ids.shape[1], LEAST_FILLED)
+        batches, start = list[dict[str, Tensor]](), 0
+        for end in range(1, len(order) + 1):
+            is_last = end == len(order)
+            if is_last or int(lengths[order[end]]) * (end + 1 - start) > room:
+                batches += self.rows(order[start:end].tolist()).batches(end - start)
+                start = end
+        return batches
 
     def batches(self, size: int = 8) -> list[dict[str, Tensor]]:
         """Return what a model is given: ``input_ids`` (b, t) and, with padding, ``attention_mask`` (b, t).

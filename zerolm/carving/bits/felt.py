@@ -70,7 +70,7 @@ def felt_matrices(
     """
     predicts = Blocks(model, []).predicts
     most = FELT_TOKENS if predicts else FELT_OF_SEQUENCES
-    blocks = Blocks(model, tokens.most(most).batches(FELT_BATCH))
+    blocks = Blocks(model, tokens.most(most).filled(FELT_BATCH))
     sums = _empty(model, blocks)
     text = "weighing every matrix"
     paths = places_of(model).modules.projections

@@ -26,13 +26,13 @@ class CommonActivations:
         self.sizes, self.count = sizes, 0.0
         self.heads, self.neurons = _sums(layer)
 
-    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor | None = None) -> None:
-        """Add tokens, with their ``weights`` (n,) if not all weigh 1."""
+    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor, counted: Tensor | None = None) -> None:
+        """Add tokens; ``counted`` (n,) are w_i, where they are not all 1. ``weights`` are not used."""
         heads, neurons = heads.float(), neurons.float()
-        weights = heads.new_ones(len(heads)) if weights is None else weights.to(heads)
-        self.count += float(weights.sum())
-        self.heads += (weights @ heads.square()).double()  # (h e,)
-        self.neurons += (weights @ neurons.square()).double()  # (f,)
+        counted = heads.new_ones(len(heads)) if counted is None else counted.to(heads)
+        self.count += float(counted.sum())
+        self.heads += (counted @ heads.square()).double()  # (h e,)
+        self.neurons += (counted @ neurons.square()).double()  # (f,)
 
     def importance(self) -> tuple[Floats, Floats]:
         count = max(self.count, 1.0)

@@ -95,15 +95,15 @@ def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RID
 
     ``moments`` (n, n) are H, of ``units`` blocks of one size; ``columns`` (r, n) are R^T W with F = R R^T.
     Both are float64. The ``ridge`` is a share of the mean second moment. In a step some units go, one by one,
-    of a few times as many that are cheapest when it begins. Of ``WIDE`` inputs and more the inverse, once
-    computed, is brought up to date in float32.
+    of a few times as many that are cheapest when it begins. Of ``WIDE`` inputs and more all is computed in
+    float32.
     """
-    least = ridge * moments.diagonal().mean().clamp_min(1e-300)
+    dtype = torch.float32 if len(moments) >= WIDE else torch.float64
+    moments, columns = moments.to(dtype), columns.to(dtype, copy=True)
+    least = ridge * moments.diagonal().mean().clamp_min(torch.finfo(dtype).tiny)
     regular = moments + least * torch.eye(len(moments)).to(moments)
     total = 0.5 * float(((columns @ regular) * columns).sum())
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(regular))
-    dtype = torch.float32 if len(moments) >= WIDE else torch.float64
-    left = _Left(inverse.to(dtype), columns.to(dtype, copy=True), units)
+    left = _Left(torch.cholesky_inverse(torch.linalg.cholesky(regular)), columns, units)
     order: list[int] = []
     costs: list[float] = []
     while len(order) < units - 1:

@@ -43,7 +43,7 @@ def importances(
     ``cache`` are not measured again.
     """
     sizes = dimensions_of(model)
-    stream = Stream(Blocks(model, tokens.batches(batch)))
+    stream = Stream(Blocks(model, tokens.filled(batch)))
     worth: dict[str, list[Floats]] = {"groups": [], "ffn": []}
     for number in range(sizes.depth):
         progress(f"weighing units by {criterion}", number, sizes.depth)

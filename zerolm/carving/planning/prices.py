@@ -223,7 +223,7 @@ def priced_losses(
     ``cache`` are gone on with. Raises ``ValueError`` where a gradient is not finite.
     """
     parent = dimensions_of(model)
-    blocks = Blocks(model, tokens.batches(PRICE_BATCH))
+    blocks = Blocks(model, tokens.filled(PRICE_BATCH))
     by_sequence = not blocks.predicts
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
     sizes = {

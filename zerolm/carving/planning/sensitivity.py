@@ -167,7 +167,7 @@ def stream_losses(
     """
     whole = Cut.whole(dimensions_of(model))
     hidden = whole.parent.hidden
-    loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).batches(LOSS_BATCH)), whole.parent.depth)
+    loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).filled(LOSS_BATCH)), whole.parent.depth)
     sizes = np.unique([max(1, round(share * hidden)) for share in STREAM_SHARES])
     losses: dict[bool, list[float]] = {}
     for head in {False, tied}:
@@ -205,7 +205,7 @@ def measured_losses(
     parent = dimensions_of(model)
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
     sizes = {kind: _sizes(whole) if kind in kinds else np.array([whole]) for kind, whole in wholes.items()}
-    loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).batches(batch)), parent.depth, pooling)
+    loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).filled(batch)), parent.depth, pooling)
     rows = []
     for layer in range(parent.depth):
         progress("measuring cuts of each layer", layer, parent.depth)

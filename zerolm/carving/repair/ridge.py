@@ -103,9 +103,14 @@ class Fit:
     def add(self, x: Tensor, own: Tensor, lost: Tensor | None, weights: Tensor, *, is_held: bool) -> None:
         """Add sequences: inputs (b, t, k), targets (b, t, d), weights (b, t), 0 for what is left out."""
         rows = weights > 0
-        if rows.any():
-            moments = self.held if is_held else self.fitted
-            moments.add(x[rows], own[rows], None if lost is None else lost[rows], weights[rows])
+        if not rows.any():
+            return
+
+        def taken(values: Tensor) -> Tensor:
+            return values.flatten(0, 1) if rows.all() else values[rows]
+
+        moments = self.held if is_held else self.fitted
+        moments.add(taken(x), taken(own), None if lost is None else taken(lost), taken(weights))
 
     def best(
         self, start: Tensor, ridges: Ridges | None = None, *, tried: bool = True

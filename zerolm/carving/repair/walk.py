@@ -100,7 +100,7 @@ def repair(
     if cut.narrowing and places_of(model).varied:
         return Repaired(note=NOT_SOLVED)
     sets = [tokens] if held is None else [tokens, held]
-    batches = [[*each.batches(each.at_once(batch_tokens))] for each in sets]
+    batches = [[*each.filled(each.at_once(batch_tokens))] for each in sets]
     walk = Walk(model, cut, [*chain(*batches)], len(batches[0]), ridges, reading_back)
     for place, layer in enumerate(walk.kept):
         progress(f"repairing, {method}", place, len(walk.kept))

@@ -75,6 +75,16 @@ def test_lines_are_padded_and_cut() -> None:
     assert len(line_tokens(text, words(special=True), 2, 5)) == 2
 
 
+def test_batches_of_the_shortest_first_pad_least() -> None:
+    lines = [" ".join(["w1"] * count) for count in (5, 1, 7, 2, 7, 1, 3)]
+    tokens = line_tokens(Text("\n".join(lines), "hash"), words(special=False), 9, 9)
+    order = tokens.shortest_first()
+    assert order.tolist() == [1, 5, 3, 6, 0, 2, 4]
+    widths = [batch["input_ids"].shape[1] for batch in tokens.rows(order).batches(2)]
+    assert widths == [1, 3, 7, 7]
+    assert random_tokens(10, 3, 4).shortest_first().tolist() == [0, 1, 2]
+
+
 def test_random_tokens_are_seeded_and_not_special() -> None:
     found = random_tokens(10, 20, 30, special=(0, 1, 9), seed=4)
     assert torch.equal(found.ids, random_tokens(10, 20, 30, special=(0, 1, 9), seed=4).ids)

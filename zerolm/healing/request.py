@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LOSSES: Final = ("kl", "hidden")
 ENCODER_LOSSES: Final = ("mse",)
-"""An encoder predicts nothing, and the mean over tokens counts, which ``hidden`` does not see."""
-SENTENCE_LOSSES: Final = ("hidden", "embedding")
-"""Of sentences: together they leave less than either, and than ``mse``."""
+"""An encoder predicts nothing, and the mean over tokens counts, which ``hidden`` does not see. By ``mse``
+a child of a real one is nearer after the same time than by ``embedding``, and than by both together."""
 BATCH: Final = 8
 SENTENCES: Final = 32
 """Sentences of a step: of fewer, sorted by length, a step computes too little for its fixed work."""
@@ -64,7 +63,7 @@ class Distillation:
     losses: tuple[str, ...] | None = setting(
         "names",
         None,
-        f"of {POSSIBLE}; else kl and hidden, of encoders mse, of sentences hidden and embedding",
+        f"of {POSSIBLE}; else kl and hidden, of encoders mse",
         group="Losses",
         metavar="A,B",
     )
@@ -94,7 +93,7 @@ class Distillation:
         """
         from zerolm.training.learner import EMBEDDING, OF_STATES, Objective
 
-        usual = DEFAULT_LOSSES if is_decoder else SENTENCE_LOSSES if pooling else ENCODER_LOSSES
+        usual = DEFAULT_LOSSES if is_decoder else ENCODER_LOSSES
         if (self.top is not None or by_predictions) and is_decoder:
             usual = ("kl",)
         names = self.losses or usual

@@ -58,14 +58,15 @@ class LineCorpus(Corpus):
         """
         texts, ends = [], []
         for source in sources:
-            rows, digest = [], hashlib.sha256()
+            rows, count, digest = [], 0, hashlib.sha256()
             texts_of = documents(source, chat_renderer(tokenizer))
             for line in (line for one in texts_of for line in sentences_of(one.name, one.content)):
                 rows.append(encoded_line(tokenizer, prompt + line, length))
+                count += len(rows[-1])
                 digest.update(f"{prompt}{line}\n".encode("utf-8", "surrogateescape"))
                 if len(rows) % REPORTED == 0:
-                    progress(f"tokenizing {source}", sum(map(len, rows[-REPORTED:])), most)
-                if len(rows) * length >= most:
+                    progress(f"tokenizing {source}", count, most)
+                if count >= most:
                     break
             ids = np.array([token for row in rows for token in row], np.int64)
             ends.append(np.cumsum([len(row) for row in rows]))

@@ -98,6 +98,12 @@ class Tokens:
         fitted = sorted(set(range(len(self))) - set(held))
         return DividedTokens(self.rows(fitted), self.rows(held[0::2]), self.rows(held[1::2]))
 
+    def shortest_first(self) -> Ints:
+        """Return the numbers (n,) of the sequences by their length, so that batches of them pad little."""
+        if self.mask is None:
+            return np.arange(len(self))
+        return np.argsort(self.mask.sum(1).numpy(), kind="stable")
+
     def filled(self, size: int) -> list[dict[str, Tensor]]:
         """Return batches of ``size`` sequences; padded ones by length, as many as fill as many tokens.
 

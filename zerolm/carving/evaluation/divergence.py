@@ -141,7 +141,7 @@ def fidelities(
 ) -> list[float]:
     """Return the mean cosine of embeddings to the parent's: of the parent (1), then of each model."""
     sums = np.zeros(1 + len(models))
-    batches = tokens.batches(batch)
+    batches = tokens.rows(tokens.shortest_first()).batches(batch)
     for number, inputs in enumerate(batches):
         progress(RUNNING, number, len(batches))
         theirs = embeddings(parent, inputs, pooling)  # (b, d)

@@ -96,12 +96,14 @@ def embedded(
     progress: Progress = silent,
 ) -> list[Floats]:
     """Return embeddings (n, d) by the parent, then by each model, made once a batch."""
-    batches, parts = tokens.batches(BATCH), list[list[Floats]]()
+    order, parts = tokens.shortest_first(), list[list[Floats]]()
+    batches = tokens.rows(order).batches(BATCH)
     for number, inputs in enumerate(batches):
         progress(RUNNING, number, len(batches))
         networks = (parent, *(make() for make in models))
         parts.append([embeddings(network, inputs, pooling).double().numpy() for network in networks])
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+    places = np.argsort(order)
+    return [np.concatenate(column)[places] for column in zip(*parts, strict=True)]
 
 
 def unit(embedding: Floats) -> Floats:

@@ -54,7 +54,9 @@ def ours(work: Path) -> dict[str, Any]:
     kept = dict.fromkeys(("ffn", "heads", "layers", "hidden"), 1.0)
     size = SizeRequest.of(kept, {"max_weight_bytes": f"{SHARE}x"})
     place = Destination(work / "ours", "gguf")
-    carved = carve(work / "parent", size, methods_of(size, MethodRequest("capacity")), place, progress=progress)
+    carved = carve(
+        work / "parent", size, methods_of(size, MethodRequest("capacity")), place, progress=progress
+    )
     progress("")
     return {"phases": dict(phases), "bytes": carved.costs["child"]["weight_bytes"]}
 

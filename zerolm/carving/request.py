@@ -419,8 +419,8 @@ class Methods(MethodRequest):
             self.count >= LEAST_SEQUENCES and self.length >= 2 and self.count * self.length <= MAX_TOKENS
         ):
             raise ValueError(
-                f"{self.count} sequences of {self.length} tokens cannot be: at least {LEAST_SEQUENCES} of two "
-                f"tokens, one to fit and two held out; at most {MAX_TOKENS} tokens in all"
+                f"{self.count} sequences of {self.length} tokens cannot be: at least {LEAST_SEQUENCES} of "
+                f"two tokens, one to fit and two held out; at most {MAX_TOKENS} tokens in all"
             )
         if domains_of(self.text):
             raise ValueError(

@@ -409,7 +409,7 @@ def carve(
     plan: str | None = ...,
     text: str | PathLike[str] | Mapping[str, str | PathLike[str]] | None = ...,
     text_field: str | None = ...,
-    sequences: int | str = ...,
+    sequences: int | str | None = ...,
     length: int | str = ...,
     repair: str | None = ...,
     seed: int | str = ...,

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import zerolm
+from zerolm.architecture import Floats
 from zerolm.carving.amount import LEAST_SCORED, SCORED_PER_INPUT, inputs_of
 from zerolm.carving.bits.felt import FeltMatrix, felt_matrices
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild, typed_loss
@@ -23,6 +24,7 @@ from zerolm.carving.export.verify import outputs
 from zerolm.carving.fisher import STREAM, Fisher, fisher
 from zerolm.carving.importance.criteria import definition_of, needs_gradients
 from zerolm.carving.importance.criterion import Additive, Criterion
+from zerolm.carving.importance.sinks import sink_neurons
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
@@ -59,6 +61,7 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import compute, computed, held_of
 from zerolm.networks.opener import mapped_model, open_model
 from zerolm.networks.pooling import TokenPooling
+from zerolm.networks.stream import Stream
 from zerolm.networks.threads import use_idle_processors
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
@@ -70,6 +73,9 @@ from zerolm.text.tokens import DividedTokens, Tokens, random_tokens
 BASIS: Final = ("vectors", "energy", "last", "gain")
 TYPED_TOKENS: Final = 4 * FINAL_TOKENS
 """So many repair a plan with types: beside one that cuts nothing, a poor repair would be taken for a loss."""
+SINK_TOKENS: Final = 1 << 10
+SINK_BATCH: Final = 4
+"""Tokens, and sequences of a batch, that massive activations are sought on: nearly all windows have them."""
 PER_COLUMN: Final = 2
 """Tokens for each column of the widest output matrix that plans are repaired on before one is chosen."""
 CACHE_FORMAT: Final = 5
@@ -217,9 +223,27 @@ class Session:
         definition, felt = definition_of(name), self.fisher if needs_gradients(name) else None
         options = name, definition, self.pooling if felt else None
         cache = ArrayCache() if definition is None else self.cache("importances", *options)
-        return Additive(
-            importances(self.model, self._scored, name, fisher=felt, cache=cache, progress=self.progress)
-        )
+        scores = importances(self.model, self._scored, name, fisher=felt, cache=cache, progress=self.progress)
+        return Additive(self._with_sinks(scores) if felt else scores)
+
+    def _with_sinks(self, scores: dict[str, list[Floats]]) -> dict[str, list[Floats]]:
+        """Return scores of units where the neurons that write massive activations rank first.
+
+        By their own output few tokens need them, but these are what attention rests on.
+        """
+        cache = self.cache("sinks")
+        arrays = cache.get("neurons")
+        if arrays is None:
+            some = self.divided.fitted.most(SINK_TOKENS)
+            neurons = sink_neurons(
+                Stream(Blocks(self.model, some.filled(SINK_BATCH))), progress=self.progress
+            )
+            arrays = {str(layer): each for layer, each in enumerate(neurons)}
+            cache.put("neurons", arrays)
+        ffn = [each.copy() for each in scores["ffn"]]
+        for layer, each in enumerate(ffn):
+            each[arrays[str(layer)]] = each.max() if len(each) else 0.0
+        return {**scores, "ffn": ffn}
 
     @property
     def _scored(self) -> Tokens:

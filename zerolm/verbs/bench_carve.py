@@ -28,8 +28,8 @@ SHORT: Final = {
 FORETOLD: Final = "Foretold from about a second of measurement, not measured."
 PARTS: Final = (
     "files, planning: reading and writing weights, planning the sizes, opening the child again. Fisher: a "
-    "pass forward and back for the choice of units and of directions. units: what goes, one by one. plan: prices, "
-    "or cuts measured one by one. best plans: each repaired and measured."
+    "pass forward and back for the choice of units and of directions. units: what goes, one by one. plan: "
+    "predicted cuts, or cuts measured one by one. best plans: each repaired and measured."
 )
 
 

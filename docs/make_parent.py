@@ -22,6 +22,7 @@ bpe.train_from_iterator([seen], vocab_size=SIZES["vocab_size"], show_progress=Fa
 tokens = torch.tensor(bpe.encode(seen).ids)
 
 torch.manual_seed(0)
+torch.set_num_threads(1)  # products this small take longer when threads wait for each other
 model = LlamaForCausalLM(LlamaConfig(**SIZES, **HEADS))
 optimizer = torch.optim.AdamW(model.parameters())
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.01, total_steps=STEPS)

@@ -44,9 +44,9 @@ STEPS: Final = 2.0
 """Tokens there that sampling one takes: few pass at a time."""
 ROUNDED: Final = 5e6
 """Weights that are rounded a second by one thread, about, over all types."""
-ELIMINATED: Final = 4.0
+ELIMINATED: Final = 1.5
 """Operations for each of n^3 that it takes to invert n x n second moments, and to let units go one by one."""
-SOLVED: Final = 5.0
+SOLVED: Final = 1.5
 """Operations for each of n^3 that it takes to choose the ridges of a matrix of n inputs, and to solve it."""
 CHEAPER: Final = 0.5
 """Operations of a solve in units of those of choosing its ridges, too."""

@@ -133,7 +133,7 @@ class _Left:
             blocks = _blocks(self.inverse, self.size)
             blocks[~self.staying] = torch.eye(self.size).to(blocks)
             columns = self.columns.T.reshape(len(blocks), self.size, -1)  # (u, size, r)
-            costs = 0.5 * (columns * torch.linalg.solve(blocks, columns)).sum((1, 2))
+            costs = 0.5 * (columns * _solved(blocks, columns)).sum((1, 2))
         costs = costs.cpu()
         costs[~self.staying] = torch.inf
         return costs
@@ -188,7 +188,7 @@ class _Window:
             return 0.5 * self.gram.diagonal() / self.inverse.diagonal()
         blocks, grams = (_blocks(each, self.size) for each in (self.inverse, self.gram))
         blocks[~staying] = torch.eye(self.size).to(blocks)
-        costs: Tensor = 0.5 * torch.linalg.solve(blocks, grams).diagonal(dim1=1, dim2=2).sum(1)
+        costs: Tensor = 0.5 * _solved(blocks, grams).diagonal(dim1=1, dim2=2).sum(1)
         return costs
 
     def _remove(self, unit: slice) -> None:
@@ -196,6 +196,14 @@ class _Window:
         crossed = self.gram[:, unit] @ solved
         self.gram += solved.T @ self.gram[unit, unit] @ solved - crossed - crossed.T
         self.inverse -= self.inverse[:, unit] @ solved
+
+
+def _solved(blocks: Tensor, wanted: Tensor) -> Tensor:
+    """Return the solutions for positive definite blocks (u, size, size).
+
+    torch's LU decomposition of several matrices fails on some processors where it has threads.
+    """
+    return torch.cholesky_solve(wanted, torch.linalg.cholesky(blocks))
 
 
 def _blocks(square: Tensor, size: int) -> Tensor:

@@ -121,7 +121,7 @@ def test_an_untied_head_and_padding(text: Path, tmp_path: Path) -> None:
 
 
 def test_a_plan_says_what_used_would_save(parent: Path, text: Path) -> None:
-    carved = carve(parent, SizeRequest.of({"ffn": 0.5}), Methods(text=str(text), sequences=2, length=8))
+    carved = carve(parent, SizeRequest.of({"ffn": 0.5}), Methods(text=str(text), sequences=3, length=8))
     assert carved.vocabulary["child"] == ROWS
     assert carved.vocabulary["saves"] == (ROWS - carved.vocabulary["used"]) * 48
     assert carve(parent, SizeRequest.of({"ffn": 0.5}), Methods()).vocabulary is None

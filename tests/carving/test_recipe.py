@@ -48,7 +48,7 @@ def test_repair_with_another_ridge_gives_other_bytes(tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
     carve(parent, tmp_path / "child", keep_ffn=0.5, **TOKENS)
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
-    recipe["ridges"]["down 1"] *= 3
+    recipe["ridges"]["down 1"][0] *= 3
     (tmp_path / "other.json").write_text(json.dumps(recipe))
     rebuild(tmp_path / "other.json", parent, tmp_path / "again")
     ours, theirs = (contents(tmp_path / each)["model.safetensors"] for each in ("child", "again"))
@@ -83,8 +83,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "endless calibration": ({"calibration": ENDLESS}, "its calibration has"),
     "no layers": ({"layers": []}, "lists the kept layers"),
     "a layer beyond": ({"layers": [{"layer": 9, "groups": [0], "ffn": [0]}]}, "beyond 3 layers"),
-    "odd ridges": ({"ridges": {"q 0": 0.1}}, "its ridge of 'q 0'"),
-    "a ridge of nothing": ({"ridges": {"o 0": 0.0}}, "its ridge of 'o 0'"),
+    "odd ridges": ({"ridges": {"q 0": [0.1, 0.1]}}, "its ridges of 'q 0'"),
+    "a ridge of nothing": ({"ridges": {"o 0": [0.1, 0.0]}}, "its ridges of 'o 0'"),
+    "one ridge": ({"ridges": {"o 0": 0.1}}, "its ridges of 'o 0'"),
     "odd calibration": ({"calibration": {"text": 3}}, "its calibration must hold"),
     "a text as number": ({"repair": 7}, "its repair is '7'"),
     "no such format": ({"written_as": "onnx"}, "format 'onnx' is not known"),

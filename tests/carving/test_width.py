@@ -265,7 +265,7 @@ def test_what_is_read_is_foretold_by_least_squares(tmp_path: Path) -> None:
     gain = parent.base_model.norm.weight.detach().double().numpy()
     start = torch.from_numpy(cut.narrowing.reading("final_norm", gain).T)  # type: ignore[union-attr]
     moments = x.T @ x
-    ridge = repaired.ridges[3, "final_norm"] * float(moments.diagonal().mean())
+    ridge = repaired.ridges[3, "final_norm"].output * float(moments.diagonal().mean())
     wanted = torch.linalg.solve(moments + ridge * torch.eye(32).double(), x.T @ t + ridge * start)  # (k, d)
     assert np.allclose(repaired.arrays[3, "final_norm"], wanted.T.numpy(), atol=1e-4)
 

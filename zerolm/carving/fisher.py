@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -40,6 +41,8 @@ from zerolm.text.tokens import Tokens
 FISHER_TOKENS: Final = 1 << 13
 """Tokens at most, of sequences evenly spread."""
 FISHER_BATCH: Final = 2
+WIDE: Final = 512
+"""Of a hidden size from this on, second moments of the stream are products in float32."""
 OUTPUT_ROLES: Final = ("o", "down")
 STREAM: Final = ("energy", "metric", "last")
 
@@ -123,7 +126,9 @@ def _add_outputs(felt: Felt, sums: Arrays) -> None:
 
 def _add_reading(reading: Reading, tokens: Tensor, sums: Arrays) -> Floats:
     """Add what a norm reads, and return its second moments (d, d)."""
-    stream, felt = (each[tokens].float().cpu() for each in (normalised(reading.stream), reading.felt))
+    dtype = torch.float32 if reading.stream.shape[-1] >= WIDE else torch.float64
+    pair = normalised(reading.stream), reading.felt
+    stream, felt = (each[tokens].cpu().to(dtype) for each in pair)
     moments: Floats = gram(stream).double().numpy()
     sums["energy"] += moments
     sums["metric"] += gram(felt).double().numpy()

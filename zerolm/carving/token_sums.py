@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -85,4 +86,5 @@ def gram(x: Tensor) -> Tensor:
     if x.device.type != "cpu":
         return x.T @ x
     values = x.numpy()
-    return torch.from_numpy(values.T @ values)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it is solved
+        return torch.from_numpy(values.T @ values)

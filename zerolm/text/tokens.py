@@ -84,7 +84,7 @@ class Tokens:
         return max(1, tokens // self.ids.shape[1])
 
     def divided(self) -> DividedTokens:
-        """Return the sequences divided into those for fitting and two held-out sets, evenly from all.
+        """Return the sequences divided into those for fitting and two held-out sets, from all of the text.
 
         ``ValueError`` for fewer than three sequences.
         """
@@ -94,9 +94,12 @@ class Tokens:
                 "are the least: one to fit and two held out; give more text, or a smaller --length"
             )
         each = min(max(1, len(self) // HELD_SHARE), max(1, HELD_TOKENS * len(self) // self.count))
-        held = [(2 * place + 1) * len(self) // (4 * each) for place in range(2 * each)]
-        fitted = sorted(set(range(len(self))) - set(held))
-        return DividedTokens(self.rows(fitted), self.rows(held[0::2]), self.rows(held[1::2]))
+        generator = np.random.default_rng(0)  # at random within each stretch: texts may have a period
+        ends = np.arange(2 * each + 1) * len(self) // (2 * each)
+        held = generator.integers(ends[:-1], ends[1:])
+        sides = generator.permuted(np.tile([0, 1], (each, 1)), axis=1).ravel()
+        fitted = np.setdiff1d(np.arange(len(self)), held)
+        return DividedTokens(self.rows(fitted), self.rows(held[sides == 0]), self.rows(held[sides == 1]))
 
     def shortest_first(self) -> Ints:
         """Return the numbers (n,) of the sequences by their length, so that batches of them pad little."""

@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pruning import Repaired
+from zerolm.carving.repair.ridges import Ridges
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
@@ -33,16 +34,16 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     """A tiny llama with large weights, and random tokens."""
     folder = tmp_path_factory.mktemp("repaired")
     torch.manual_seed(0)
-    sizes = {"hidden_size": 96, "intermediate_size": 64, "head_dim": 16, "initializer_range": 0.3}
+    sizes = {"hidden_size": 96, "intermediate_size": 128, "head_dim": 16, "initializer_range": 0.3}
     LlamaForCausalLM(LlamaConfig(**DECODER | sizes)).save_pretrained(folder)
-    methods = Methods("surgeon", "prices", "random", sequences=64, length=16, repair="least-squares")
+    methods = Methods("surgeon", "prices", "random", sequences=256, length=16, repair="least-squares")
     return Session(Checkpoint.open(folder), methods, silent)
 
 
 def cuts(session: Session) -> list[Cut]:
-    """The whole parent, and half of each layer's neurons."""
+    """The whole parent, and three quarters of the neurons of each layer."""
     whole = dimensions(session.checkpoint)
-    return [Cut.whole(whole), Cut.of(whole, range(whole.depth), lambda layer: (whole.kv_heads, 32))]
+    return [Cut.whole(whole), Cut.of(whole, range(whole.depth), lambda layer: (whole.kv_heads, 96))]
 
 
 def typed(session: Session, cut: Cut, repaired: Repaired, kind: str) -> TypedChild:
@@ -78,7 +79,7 @@ def test_the_first_matrices_are_least_squares_on_what_is_read_back(session: Sess
     cut = cuts(session)[0]
     types = typed(session, cut, Repaired(), "Q4_0").types
     places = [(layer, role) for layer in range(cut.parent.depth) for role in ("o", "down")]
-    knowing = session.repaired(cut, dict.fromkeys(places, RIDGE), types)
+    knowing = session.repaired(cut, dict.fromkeys(places, Ridges(RIDGE, RIDGE)), types)
     child, parent = typed(session, cut, knowing, "Q4_0"), open_model(session.checkpoint)
     ours = copy.deepcopy(parent)
     ours.model.embed_tokens.weight.data = torch.from_numpy(child.rounded((None, "embedding")))
@@ -87,7 +88,7 @@ def test_the_first_matrices_are_least_squares_on_what_is_read_back(session: Sess
         layer.self_attn.get_submodule(module).weight.data = torch.from_numpy(child.rounded((0, role)))
     for role in ("gate", "up"):
         layer.mlp.get_submodule(f"{role}_proj").weight.data = torch.from_numpy(child.rounded((0, role)))
-    ids = session.tokens.ids
+    ids = session.divided.fitted.ids
     theirs, mine = (seen(network, ids) for network in (parent, ours))
     stream = theirs["before"] + theirs["o"]
     for role, target, start in (
@@ -99,9 +100,11 @@ def test_the_first_matrices_are_least_squares_on_what_is_read_back(session: Sess
         ),
     ):
         x, first = mine[f"{role} in"].double(), start.detach().double()
-        squares = x.T @ x
+        summed = stream if role == "o" else stream + theirs["down"]
+        weighed = x / summed.double().square().mean(1, keepdim=True)
+        squares = weighed.T @ x
         squares += RIDGE * squares.diagonal().mean() * torch.eye(len(squares))
-        solved = first + torch.linalg.solve(squares, x.T @ (target.double() - x @ first.T)).T
+        solved = first + torch.linalg.solve(squares, weighed.T @ (target.double() - x @ first.T)).T
         np.testing.assert_allclose(knowing.arrays[0, role], solved.numpy(), atol=2e-4)
 
 

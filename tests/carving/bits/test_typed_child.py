@@ -78,7 +78,7 @@ def test_types_alone_keep_all_units(parent: Path, text: str, tmp_path: Path, bit
     check_written(carved, out, int(bits * params / 8))
     assert carved.cut.is_whole
     assert carved.equal_bytes[0]["name"] == "types alone"
-    assert np.isclose(carved.losses["predicted"], carved.losses["as_read_back"], rtol=0.5, atol=1e-4)
+    assert 0 < carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
 
 
 @pytest.mark.parametrize("shape", ["uniform", "per-layer"])
@@ -195,7 +195,7 @@ def test_a_file_is_evaluated_beside_its_parent_in_one_type(text: str, tmp_path: 
         rows = {row.name: row for row in result.rows}
         assert list(rows) == ["child", "parent", "parent in Q5_1"]
         assert rows["parent"].values["kl"] == pytest.approx(0.0, abs=1e-6)
-        assert rows["child"].values["kl"] == pytest.approx(carved.losses["as_read_back"], rel=0.05)
+        assert 0.5 < rows["child"].values["kl"] / carved.losses["as_read_back"] < 2  # of other sequences
     twice = evaluate(out, parent, f"a={text},b={text}", sequences=8, length=16, loops=1)
     for row, alone in zip(twice.rows, result.rows, strict=True):
         assert row.domains["a"] == row.domains["b"] == pytest.approx(alone.values)
@@ -264,10 +264,10 @@ def test_factors_of_the_stream_go_with_types(
     if "keep_hidden" in flags and not families()[kind].cut.hidden:
         pytest.skip("its stream cannot be narrowed")
     parent, out = scaled_parent(tmp_path / "parent", kind), tmp_path / "child"
-    carved = carve(parent, out, max_bits=7.0, text=text, **QUICK, **flags)
+    carved = carve(parent, out, max_bits=7.0, text=text, **QUICK | {"sequences": 64}, **flags)
     assert {row["type"] for row in carved.types} - {"F32", "F16"}
     assert carved.verified is not None
-    assert np.isclose(carved.losses["predicted"], carved.losses["as_read_back"], rtol=0.5, atol=1e-4)
+    assert 0 < carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_types_of_an_encoder(lines: str, tmp_path: Path, kind: str, bits: float) -> None:
     """Its file has what is added to embeddings in float32, and no pooler; the loss is as it was foretold."""
     parent, out = typed_encoder(tmp_path / "parent", kind), tmp_path / "child"
-    carved = carve(parent, out, keep=1, max_bits=bits, text=lines, **QUICK | {"sequences": 40})
+    carved = carve(parent, out, keep=1, max_bits=bits, text=lines, **QUICK | {"sequences": 160})
     check_written(carved, out, int(bits * carved.costs["parent"]["params"] / 8))
     kinds = {name: kind for name, (kind, _) in stored(out).items()}
     added = {"position_embd.weight", "token_types.weight"} & kinds.keys()
@@ -303,7 +303,7 @@ def test_types_of_an_encoder(lines: str, tmp_path: Path, kind: str, bits: float)
     assert not any("cls" in name or "pooler" in name for name in kinds)
     alone = carved.equal_bytes[0]
     assert alone["name"] == "types alone"
-    assert np.isclose(alone["predicted"], alone["measured"], rtol=0.6)
+    assert 0 < alone["measured"] < 1.6 * alone["predicted"]  # less by repair
     network = network_in(next(out.glob("*.gguf")), Checkpoint.open(parent))
     assert check(next(out.glob("*.gguf")), lambda ids: network(input_ids=ids).last_hidden_state, None)
 

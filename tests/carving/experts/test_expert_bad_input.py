@@ -108,7 +108,7 @@ WRONG = {
         "would have to be at least 91248, with 8 neurons of each of 8 experts a layer",
     ),
     "one token": (
-        ["--keep-experts", "4", "--text", "random", "--sequences", "1", "--length", "1"],
+        ["--keep-experts", "4", "--text", "random", "--sequences", "3", "--length", "1"],
         "length",
     ),
 }

@@ -27,7 +27,7 @@ from torch import Tensor
 from zerolm.carving.repair.ridges import UNTRIED, Ridges
 from zerolm.carving.token_sums import TokenSums
 
-OUTPUT_RIDGES: Final = (1e-3, 1e-2, 1e-1, 1.0)
+OUTPUT_RIDGES: Final = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 LOST_RIDGES: Final = (1e-1, 1.0, 1e1, 1e2)
 """The ridges tried for what a matrix sends in the parent, and for what the layers before have lost."""
 OUTPUTS: Final = 64

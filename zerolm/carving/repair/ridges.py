@@ -12,5 +12,5 @@ class Ridges(NamedTuple):
     lost: float
 
 
-UNTRIED: Final = Ridges(1e-1, 1e1)
+UNTRIED: Final = Ridges(1e-1, 1.0)
 """The ridges where nothing is held out to choose them on."""

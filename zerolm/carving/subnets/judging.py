@@ -250,4 +250,5 @@ class Judging:
             return None
         from zerolm.carving.repair.walk import repair
 
-        return repair(self.repairing, cut, self.tokens, self.rule)
+        parts = self.tokens.divided()
+        return repair(self.repairing, cut, parts.fitted, self.rule, held=parts.compared)

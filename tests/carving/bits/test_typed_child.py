@@ -78,7 +78,7 @@ def test_types_alone_keep_all_units(parent: Path, text: str, tmp_path: Path, bit
     check_written(carved, out, int(bits * params / 8))
     assert carved.cut.is_whole
     assert carved.equal_bytes[0]["name"] == "types alone"
-    assert 0 < carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
+    assert 0 <= carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
 
 
 @pytest.mark.parametrize("shape", ["uniform", "per-layer"])
@@ -267,7 +267,7 @@ def test_factors_of_the_stream_go_with_types(
     carved = carve(parent, out, max_bits=7.0, text=text, **QUICK | {"sequences": 64}, **flags)
     assert {row["type"] for row in carved.types} - {"F32", "F16"}
     assert carved.verified is not None
-    assert 0 < carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
+    assert 0 <= carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tiny import saved, word_tokenizer
 from transformers import AutoTokenizer
 
 import zerolm as package
-from zerolm.carving.amount import tokens_wanted, usual_sequences
+from zerolm.carving.amount import GENERATED_TOKENS, usual_sequences
 from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
@@ -234,7 +234,7 @@ def bert() -> Path:
 def test_an_encoder_gets_as_many_tokens_as_it_needs() -> None:
     checkpoint, methods = Checkpoint.open(bert()), Methods(text="generated")
     tokens = random_sentences(checkpoint, usual_sequences(checkpoint, methods), 256)
-    assert tokens.count == pytest.approx(tokens_wanted(checkpoint), rel=0.25)
+    assert tokens.count == pytest.approx(GENERATED_TOKENS, rel=0.25)
 
 
 def test_an_encoder_is_carved_by_random_sentences_without_a_text(tmp_path: Path) -> None:

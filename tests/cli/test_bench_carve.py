@@ -78,7 +78,9 @@ def test_a_shape_alone_is_enough_and_carved_too(zerolm: Zerolm, place: Path) -> 
     carved = report.carved
     assert carved is not None
     assert [part.part for part in carved.parts] == list(BY_PRICES)
-    assert all((part.measured or 0.0) > 0.0 and part.processor is not None for part in carved.parts)
+    quick = "measuring the best plans"  # where all finalists are one plan
+    assert not [part for part in carved.parts if not part.measured and part.part != quick]
+    assert all(part.processor is not None for part in carved.parts)
     assert carved.measured == pytest.approx(sum(part.measured or 0.0 for part in carved.parts))
     assert carved.seconds == pytest.approx(report.commands[1].seconds)
     assert carved.peak_memory is None or carved.peak_memory > 1 << 20

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from zerolm.checkpoints.gguf.names import rearrangement
 from zerolm.progress import Progress, silent
 from zerolm.settings import shown
 from zerolm.settings.request import Request, argument
@@ -84,6 +83,8 @@ class FamilyRow:
 
 def family_row(family: Family) -> FamilyRow:
     """Return what the list says of a family."""
+    from zerolm.checkpoints.gguf.names import rearrangement
+
     different = rearrangement(family) if family.gguf else ""
     return FamilyRow(
         family.name,

@@ -34,7 +34,7 @@ from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks, Head, tokens_at_once
 from zerolm.networks.opener import is_decoder, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
-from zerolm.text.calibration import longest_line
+from zerolm.text.calibration import PADDING, longest_line
 from zerolm.text.documents import documents, read_text
 from zerolm.text.encoding import chat_renderer, separator
 from zerolm.text.record_texts import Render
@@ -65,7 +65,7 @@ class TokenLosses:
     @classmethod
     def on(cls, checkpoint: Checkpoint, model: PreTrainedModel, text: str, length: int) -> TokenLosses:
         """Return losses on some of a text, evenly from all of it."""
-        length = longest_line(checkpoint, length)
+        length = _longest(checkpoint, length)
         count, size = _stretches(length, LOSS_TOKENS)
         render = chat_renderer(stock_tokenizer(checkpoint.folder))
         return cls._of(checkpoint, model, stretches_of(text, count, size, render), length, LOSS_TOKENS)
@@ -75,7 +75,7 @@ class TokenLosses:
         cls, checkpoint: Checkpoint, model: PreTrainedModel, pieces: Sequence[str], length: int
     ) -> TokenLosses:
         """Return losses on some of the pieces of a text, half as many tokens as of a whole text."""
-        length, tokens = longest_line(checkpoint, length), LOSS_TOKENS // 2
+        length, tokens = _longest(checkpoint, length), LOSS_TOKENS // 2
         count, size = _stretches(length, tokens)
         each = -(-count // max(1, len(pieces)))
         stretches = [part for piece in pieces for part in _within(piece, each, size)]
@@ -233,6 +233,12 @@ class TokenLosses:
         if not bool(mask.all()):
             batch["attention_mask"] = mask.long()
         return Blocks(self.model, [batch]), ids, mask.bool()
+
+
+def _longest(checkpoint: Checkpoint, length: int) -> int:
+    """Return the tokens of a window at most: some classes leave positions to padding."""
+    positions = checkpoint.layout.sizes.get("positions", length + PADDING)
+    return min(longest_line(checkpoint, length), max(1, positions - PADDING))
 
 
 def _stretches(length: int, tokens: int) -> tuple[int, int]:

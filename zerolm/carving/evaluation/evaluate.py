@@ -296,7 +296,9 @@ def check_comparable(ours: Checkpoint, theirs: Checkpoint) -> None:
     _check_same_kind(ours, theirs)
     if ours.layout.vocab != theirs.layout.vocab:
         sizes = f"{ours.layout.vocab} and {theirs.layout.vocab}"
-        raise ValueError(f"vocabularies of {sizes} tokens cannot be compared")
+        raise ValueError(
+            f"vocabularies of {sizes} tokens cannot be compared beside other children: leave --beside out"
+        )
 
 
 def _check_same_kind(ours: Checkpoint, theirs: Checkpoint) -> None:

@@ -24,11 +24,11 @@ from zerolm.carving.planning.sensitivity import (
     STREAM_SHARES,
     cuts_of,
 )
-from zerolm.carving.request import LEAST_SEQUENCES, Methods
+from zerolm.carving.request import Methods
 from zerolm.carving.token_sums import gram
 from zerolm.networks.blocks import Blocks
 from zerolm.progress import about
-from zerolm.text.defaults import GENERATED
+from zerolm.text.defaults import GENERATED, LEAST_SEQUENCES
 from zerolm.text.tokens import HELD_SHARE, HELD_TOKENS
 
 PACED_TOKENS: Final = 1 << 11

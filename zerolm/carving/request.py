@@ -32,8 +32,6 @@ AUTO: Final = "auto"
 ALL: Final = "all"
 RANDOM: Final = defaults.RANDOM
 GENERATED: Final = defaults.GENERATED
-LEAST_SEQUENCES: Final = 3
-"""One to fit and two held-out ones."""
 MAX_TOKENS: Final = 1 << 26
 """Calibration tokens, of whose hidden states three are in memory."""
 Limits: Any = budgets(["max"], "amount", shares=", or 0.8x of the parent's")
@@ -368,7 +366,7 @@ class MethodRequest:
         "integer",
         None,
         "sequences taken from the text; by default as many as the widest output matrix needs",
-        low=LEAST_SEQUENCES,
+        low=defaults.LEAST_SEQUENCES,
         high=1 << 26,
     )
     length: int = defaults.length()
@@ -416,11 +414,14 @@ class Methods(MethodRequest):
         from zerolm.carving.repair.rules import REPAIRS
 
         if not (
-            self.count >= LEAST_SEQUENCES and self.length >= 2 and self.count * self.length <= MAX_TOKENS
+            self.count >= defaults.LEAST_SEQUENCES
+            and self.length >= 2
+            and self.count * self.length <= MAX_TOKENS
         ):
+            least = defaults.LEAST_SEQUENCES
             raise ValueError(
-                f"{self.count} sequences of {self.length} tokens cannot be: at least {LEAST_SEQUENCES} of "
-                f"two tokens, one to fit and two held out; at most {MAX_TOKENS} tokens in all"
+                f"{self.count} sequences of {self.length} tokens cannot be: at least {least} of two tokens, "
+                f"one to fit and two held out; at most {MAX_TOKENS} tokens in all"
             )
         if domains_of(self.text):
             raise ValueError(

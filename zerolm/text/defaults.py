@@ -13,6 +13,8 @@ NO_FILES: Final = (None, RANDOM, GENERATED)
 """Texts that are read from no file."""
 SEQUENCES: Final = 256
 LENGTH: Final = 256
+LEAST_SEQUENCES: Final = 3
+"""A text is divided into at least one sequence to fit and two held-out ones."""
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 """Files that a folder with a tokenizer has one of."""
 HELD: Final = 64

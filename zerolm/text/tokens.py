@@ -13,11 +13,11 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.architecture import Ints
+from zerolm.text.defaults import LEAST_SEQUENCES
 from zerolm.text.documents import Text
 from zerolm.text.encoding import edges, encoded_line, running_ids
 from zerolm.text.sequences import cut, spread_evenly
 
-LEAST_DIVIDED: Final = 3
 LEAST_FILLED: Final = 1 << 9
 """Tokens at least, padding included, of a batch of sequences of several lengths."""
 HELD_SHARE: Final = 8
@@ -88,9 +88,9 @@ class Tokens:
 
         ``ValueError`` for fewer than three sequences.
         """
-        if len(self) < LEAST_DIVIDED:
+        if len(self) < LEAST_SEQUENCES:
             raise ValueError(
-                f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens, and {LEAST_DIVIDED} "
+                f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens, and {LEAST_SEQUENCES} "
                 "are the least: one to fit and two held out; give more text, or a smaller --length"
             )
         each = min(max(1, len(self) // HELD_SHARE), max(1, HELD_TOKENS * len(self) // self.count))
@@ -114,8 +114,7 @@ class Tokens:
         """
         if self.mask is None:
             return self.batches(size)
-        lengths = self.mask.sum(1)
-        order = torch.argsort(lengths, stable=True)
+        lengths, order = self.mask.sum(1), self.shortest_first()
         room = max(size * self.ids.shape[1], LEAST_FILLED)
         batches, start = list[dict[str, Tensor]](), 0
         for end in range(1, len(order) + 1):

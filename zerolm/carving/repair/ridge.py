@@ -114,12 +114,10 @@ class Fit:
         moments = self.held if is_held else self.fitted
         moments.add(taken(x), taken(output), None if lost is None else taken(lost), taken(weights))
 
-    def best(
-        self, start: Tensor, ridges: Ridges | None = None, *, tried: bool = True
-    ) -> tuple[Tensor, Ridges]:
-        """Return the columns (k, d), and their ridges: those given, or the best of some if they are tried."""
+    def best(self, start: Tensor, ridges: Ridges | None = None) -> tuple[Tensor, Ridges]:
+        """Return the columns (k, d) and their ridges: those given, else the best on held-out tokens."""
         if ridges is None:
-            ridges = self.chosen(start) if tried and self.held.count else UNTRIED
+            ridges = self.chosen(start) if self.held.count else UNTRIED
         output, lost = self.fitted.missing(start)
         solver = RidgeSolver(self.fitted.inputs)
         (first,) = solver.solve([output], ridges.output)

@@ -15,6 +15,8 @@ from zerolm.settings import shown
 from zerolm.text.documents import read_file
 from zerolm.text.unpacked_files import form_of
 
+LONGEST_FIELD: Final = 1 << 17
+"""Characters of a field of a table, at most."""
 COLUMNS: Final = ("sentence1", "sentence2", "score")
 TABLES: Final[dict[str, Mapping[str, Any]]] = {
     ".csv": {"delimiter": ",", "strict": True},
@@ -73,6 +75,7 @@ def _rows(name: str, content: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
                     row = parse_json(line)
                     yield f"{name!r}, line {number}", row if isinstance(row, dict) else {}
             return
+        csv.field_size_limit(LONGEST_FIELD)  # other readers of this process may have changed it
         reader = csv.DictReader(io.StringIO(content.removeprefix("\ufeff"), newline=""), **TABLES[kind])
         for row in reader:
             yield f"{name!r}, line {reader.line_num}", row

@@ -280,7 +280,8 @@ class Parent:
             calibrated = self.calibrated.of_cut(cut)
         foretold = {name: table.predicted(cut) for name, table in self.tables.items()}
         model, rule = self.session.model, self.session.methods.repair
-        fitted, judged = self.session.tokens.spread(2 * self.scale.fitted).halves()
+        some = self.session.tokens.spread(2 * self.scale.fitted)
+        fitted, judged = (some.rows(range(start, len(some), 2)) for start in range(2))
         after = self.loss(judged).of_cut(cut, repair(model, cut, fitted, rule))
         losses = {"calibrated": calibrated, "unseen": self.judge.of_cut(cut), "after": after}
         return {"shape": asdict(shape), **foretold, **losses}
@@ -373,7 +374,8 @@ class Parent:
 
     def _ranked(self, shapes: list[Shape]) -> list[dict[str, Any]]:
         """Return the shapes that were repaired, with their losses before and after, the least first."""
-        fitted, judged = self.session.tokens.spread(2 * self.scale.fitted).halves()
+        some = self.session.tokens.spread(2 * self.scale.fitted)
+        fitted, judged = (some.rows(range(start, len(some), 2)) for start in range(2))
         glance, loss = self.loss(judged.spread(self.scale.glanced)), self.loss(judged)
         cuts = {shape: shape.cut(self.session, self.criterion) for shape in shapes}
         losses = {shape: glance.of_cut(cut) for shape, cut in cuts.items()}

@@ -11,20 +11,12 @@ from torch import Tensor
 
 from carved.network import GROUP, Block, Network, states
 from zerolm.carving.kept_units import Cut
-from zerolm.carving.repair.ridge import Fit, SecondMoments
+from zerolm.carving.repair.ridge import Fit
 from zerolm.text.tokens import Tokens
 
+EVERY: Final = 5
+"""One group of sequences in so many is held out, to choose ridges on."""
 REPAIRS: Final = ("none", "outputs", "outputs and reads")
-
-
-class Moments(SecondMoments):
-    """Of float32 products of some thousand tokens, added up in float64: the least ridge is 1e-4."""
-
-    def add(self, x: Tensor, t: Tensor) -> None:
-        self.xx += x.T @ x
-        self.xt += x.T @ t
-        self.tt += float(t.square().sum(dtype=torch.float64))
-        self.count += len(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +57,9 @@ class Bases:
 
 def fitted(inputs: Iterable[Tensor], targets: Iterable[Tensor], start: Tensor) -> Tensor:
     """Return the ridge regression (k, m) of targets on inputs, pulled towards ``start``."""
-    fit = Fit(Moments(*start.shape, bias=False), Moments(*start.shape, bias=False))
-    first = 0
-    for x, t in zip(inputs, targets, strict=True):
-        fit.add(x, t, None, first)
-        first += len(x)
+    fit = Fit.empty(*start.shape, bias=False)
+    for number, (x, t) in enumerate(zip(inputs, targets, strict=True)):
+        fit.add(x, t, None, torch.ones(x.shape[:2]), is_held=number % EVERY == EVERY - 1)
     return fit.best(start.double())[0].float()
 
 

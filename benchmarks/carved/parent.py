@@ -22,8 +22,7 @@ from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import Repaired, apply_in_memory, dimensions_of
-from zerolm.carving.repair.ridge import RIDGES
-from zerolm.carving.repair.walk import Walk, repair
+from zerolm.carving.repair.walk import repair
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.networks.opener import is_decoder, open_model
@@ -32,7 +31,6 @@ from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
 LENGTH: Final = 256
-OWN_OUTPUT: Final = "least-squares on the parent's activations"
 RIVAL: Final = "Torch-Pruning, group magnitude"
 
 
@@ -172,12 +170,8 @@ class Parent:
 
     def repaired(self, cut: Cut, how: str, tokens: str = "text") -> Repaired:
         """New output matrices for a cut."""
-        if how == OWN_OUTPUT:
-            walk = Walk(self.model, cut, self.calibration[tokens].batches(), RIDGES, None)
-            for layer in walk.kept:
-                walk.on_parent(layer, bias_only=False)
-            return walk.repaired
-        return repair(self.model, cut, self.calibration[tokens], how)  # type: ignore[arg-type]
+        parts = self.calibration[tokens].divided()
+        return repair(self.model, cut, parts.fitted, how, held=parts.compared)
 
     def judged(self, cut: Cut, how: str = "none", tokens: str = "text") -> Quality:
         """What a cut is worth on unseen text."""

@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoModelForCausalLM
 
 import zerolm
 from carved.judging import Quality
-from carved.parent import LENGTH, OWN_OUTPUT, RIVAL, Parent, Trial
+from carved.parent import LENGTH, RIVAL, Parent, Trial
 from carved.writing import Line, compared, escaped, heading, row, shown
 from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.repair.rules import REPAIRS
@@ -31,7 +31,6 @@ DECODER: Final[Mapping[tuple[str, str, str], tuple[Quality, ...]]] = {
     ("capacity", "none", "text"): (Quality(0.29, 23.7), Quality(1.15, 55.0)),
     ("output_energy", "none", "text"): (Quality(0.15, 20.1), Quality(0.53, 28.8)),
     ("output_energy", "least-squares", "text"): (Quality(0.064, 18.7), Quality(0.24, 22.0)),
-    ("output_energy", OWN_OUTPUT, "text"): (Quality(0.082, 19.0), Quality(0.33, 24.1)),
     ("output_energy", "least-squares", "random"): (Quality(0.145, 20.2),),
 }
 """What is asked for at 3/4 and at 1/2, by criterion, repair and tokens."""
@@ -62,7 +61,6 @@ def grid(parent: Parent, what: str, shares: Sequence[Shares]) -> Iterator[Line]:
     for name in CRITERIA:
         for how in repairs(parent):
             yield line(parent, shares, name, how)
-    yield line(parent, shares, "output_energy", OWN_OUTPUT)
     yield line(parent, shares, "output_energy", "least-squares", "random")
     if not parent.decoder:
         yield from rival(parent, shares)

@@ -108,7 +108,7 @@ def test_a_sentence_is_a_sequence_and_the_last_are_held_out(tmp_path: Path) -> N
     some = LineCorpus.read([str(text(tmp_path))], tokenizer, 9, sum(lengths[:12]))
     assert (
         some.texts[0].documents == 12
-    )  # as many sentences as have so many tokens, whatever the length allows
+    )  # enough sentences for these tokens, though --length allows longer ones
     short = corpus_of(tmp_path, ["w1 w2"] * 12, length=256)
     assert short.length == 2  # no longer than needed
     with pytest.raises(ValueError, match="has 9 sentences, one a line; 10 are the least"):
@@ -122,7 +122,9 @@ def test_sentences_of_a_batch_are_about_as_long(batch: int, count: int, seed: in
     pairs = corpus.ordered(count, seed)
     grouped = corpus.grouped(pairs, batch, seed)
     size = 32 * batch
-    for first in range(0, count, size):  # the same sentences within so many batches
+    for first in range(
+        0, count, size
+    ):  # batches are made within groups of this size, which hold the same sentences
         parts = (sorted(map(tuple, each[first : first + size].tolist())) for each in (pairs, grouped))
         assert next(parts) == next(parts)
     lengths = np.diff(corpus.ends[0], prepend=0)

@@ -31,6 +31,11 @@ def tokens_wanted(checkpoint: Checkpoint) -> int:
     return min(MOST_TOKENS, max(LEAST_TOKENS, PER_INPUT * inputs_of(dimensions(checkpoint))))
 
 
+def tokens_scored(parent: Dimensions) -> int:
+    """Return the tokens that units of a parent are scored on, at most."""
+    return max(LEAST_SCORED, SCORED_PER_INPUT * inputs_of(parent))
+
+
 def inputs_of(parent: Dimensions) -> int:
     """Return the inputs of the widest output matrix."""
     return max(parent.ffn, parent.heads * parent.head_size)

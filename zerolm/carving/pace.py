@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 
-from zerolm.carving.amount import LEAST_SCORED, SCORED_PER_INPUT, inputs_of
+from zerolm.carving.amount import inputs_of, tokens_scored
 from zerolm.carving.backward import LARGE, SAMPLED
 from zerolm.carving.bits.felt import FELT_TOKENS
 from zerolm.carving.bits.prices import SAMPLED as SAMPLED_ROWS
@@ -93,7 +93,7 @@ class CarvingWork:
         share = 1 / SAMPLED if self.vocab >= LARGE else 1.0
         back = there + depth * pace.back + share * BACK_HEAD * pace.head
         by_gradients = needs_gradients(methods.criterion)
-        scored = min(fitted, max(LEAST_SCORED, SCORED_PER_INPUT * inputs_of(self.parent)))
+        scored = min(fitted, tokens_scored(self.parent))
         parts = {"scoring units": scored * there + by_gradients * self._elimination(pace, scored)}
         if methods.text == GENERATED:
             parts["sampling a text"] = STEPS * tokens * (there + pace.head)

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.architecture import Floats
-from zerolm.carving.amount import LEAST_SCORED, SCORED_PER_INPUT, inputs_of
+from zerolm.carving.amount import inputs_of, tokens_scored
 from zerolm.carving.bits.felt import FeltMatrix, felt_matrices
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild, typed_loss
 from zerolm.carving.export.child_tensors import Child
@@ -248,8 +248,7 @@ class Session:
     @property
     def _scored(self) -> Tokens:
         """The tokens that units are scored on: choosing them needs fewer than refitting what is kept."""
-        inputs = inputs_of(dimensions(self.checkpoint))
-        return self.divided.fitted.most(max(LEAST_SCORED, SCORED_PER_INPUT * inputs))
+        return self.divided.fitted.most(tokens_scored(dimensions(self.checkpoint)))
 
     @cached_property
     def basis(self) -> Basis:

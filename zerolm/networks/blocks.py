@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import torch
@@ -63,11 +64,6 @@ def embedded(embedding: nn.Module, ids: Tensor, table: Tensor | None = None) -> 
 def _sending(out: Any) -> Callable[..., Any]:
     """Return a forward that sends this, whatever it is given."""
     return lambda *_, **__: out
-
-
-def _calling(module: nn.Module, head: Head) -> Callable[[Tensor], Tensor]:
-    """Return a forward of a model's head that another takes the place of."""
-    return lambda read: head(module, read)
 
 
 def tokens_at_once(blocks: Blocks, sequences: int) -> int:
@@ -215,7 +211,7 @@ class Blocks:
         if replaced is not None:
             module: nn.Module = last.get_output_embeddings()
             skipped.append(module)
-            forwards.append(_calling(module, replaced))
+            forwards.append(partial(replaced, module))
         inputs = {name: x[:, : hidden.shape[1]] for name, x in self.batches[index].items()}
         stands = stand_ins(skipped, forwards)
         with torch.set_grad_enabled(gradients), stands, self.compute.wide():

@@ -61,10 +61,15 @@ class SecondMoments:
         """The sum of x x^T, centred where there is a bias, (k, k)."""
         return self.sums.squares
 
-    def missing(self, start: Tensor) -> tuple[Tensor, Tensor]:
-        """Return sums of x e^T (k, d), e what columns (k, d) miss of the first part, and of the second."""
-        crossed = self.sums.crossed
-        return crossed[:, : self.outputs] - self.inputs @ start, crossed[:, self.outputs :]
+    def missing(self, start: Tensor, mix: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return sums of x e^T (k, d), e what columns (k, d) miss of the first part, and of the second.
+
+        With a ``mix`` (d, m) those of mixtures of the outputs, (k, m).
+        """
+        output, lost = self.sums.crossed.tensor_split(2, 1)
+        if mix is not None:  # before the products of k x k, for m is small
+            start, output, lost = start @ mix, output @ mix, lost @ mix
+        return output - self.inputs @ start, lost
 
     def offset(self, columns: Tensor) -> Tensor:
         """Return the bias (d,) that makes the mean of both parts right with these columns (k, d)."""
@@ -138,9 +143,9 @@ class Fit:
             generator = torch.Generator().manual_seed(0)
             mix = torch.randn(outputs, OUTPUTS, dtype=torch.float64, generator=generator).to(start)
         dtype = torch.float32 if len(start) >= WIDE else torch.float64
-        parts = [(part @ mix).to(dtype) for part in self.fitted.missing(start)]
-        held, missing = self.held.inputs.to(dtype), self.held.missing(start)
-        wanted = ((missing[0] + missing[1]) @ mix).to(dtype)
+        parts = [part.to(dtype) for part in self.fitted.missing(start, mix)]
+        held, missing = self.held.inputs.to(dtype), self.held.missing(start, mix)
+        wanted = (missing[0] + missing[1]).to(dtype)
         solver = RidgeSolver(self.fitted.inputs.to(dtype))
         solved = {share: solver.solve(parts, share) for share in {*OUTPUT_RIDGES, *LOST_RIDGES}}
         output = {share: solved[share][0] for share in OUTPUT_RIDGES}

@@ -12,12 +12,12 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import zerolm
-from zerolm.architecture import Floats
 from zerolm.carving.importance import weights
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.checkpoints import Checkpoint, Ledger
@@ -25,8 +25,6 @@ from zerolm.registry import Entry, Registry
 
 if TYPE_CHECKING:
     from zerolm.carving.importance.activations import UnitStatistics
-    from zerolm.carving.kept_units import Dimensions
-    from zerolm.networks.roles import StockLayer
 
 MAW: Final = "MAW (arXiv 2512.22671)"
 OBS: Final = "Optimal Brain Surgeon for units (arXiv 2302.04089, 2312.17244)"
@@ -35,46 +33,15 @@ Made = Entry[Callable[..., Any]]
 CRITERIA: Final[Registry[Callable[..., Any]]] = Registry("criterion", "zerolm.criteria")
 
 
-def amp(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
-    from zerolm.carving.importance.activations import Amp
+def by_tokens(file: str, name: str) -> Callable[..., UnitStatistics]:
+    """Return a class of statistics of this room as a function that imports it, and torch, when called."""
 
-    return Amp(sizes, layer)
+    def statistics(*arguments: Any) -> UnitStatistics:
+        module = import_module(f"zerolm.carving.importance.{file}")
+        summed: UnitStatistics = getattr(module, name)(*arguments)
+        return summed
 
-
-def output_energy(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
-    from zerolm.carving.importance.activations import OutputEnergy
-
-    return OutputEnergy(sizes, layer)
-
-
-def compact(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
-    from zerolm.carving.importance.peers import CommonActivations
-
-    return CommonActivations(sizes, layer)
-
-
-def two_ssp(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
-    from zerolm.carving.importance.peers import TwoSSP
-
-    return TwoSSP(sizes, layer)
-
-
-def minitron(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
-    from zerolm.carving.importance.peers import Minitron
-
-    return Minitron(sizes, layer)
-
-
-def flap(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
-    from zerolm.carving.importance.peers import Flap
-
-    return Flap(sizes, layer)
-
-
-def surgeon(sizes: Dimensions, layer: StockLayer, roots: Mapping[str, Floats]) -> UnitStatistics:
-    from zerolm.carving.importance.surgeon import Surgeon
-
-    return Surgeon(sizes, layer, roots)
+    return statistics
 
 
 BUILT_IN: Final = (
@@ -85,13 +52,33 @@ BUILT_IN: Final = (
     Made("magnitude", weights.magnitude, "sum of |w|"),
     Made("random", weights.random, "drawn"),
     Made("prefix", weights.prefix, "the first units"),
-    Made("amp", amp, "AMP (arXiv 2504.21174)", NEEDS_TOKENS),
-    Made("output_energy", output_energy, "energy sent into the residual stream", NEEDS_TOKENS),
-    Made("compact", compact, "COMPACT (arXiv 2509.06836)", NEEDS_TOKENS),
-    Made("two_ssp", two_ssp, "2SSP (arXiv 2501.17771), without its second stage", NEEDS_TOKENS),
-    Made("minitron", minitron, "Minitron (arXiv 2407.14679)", NEEDS_TOKENS),
-    Made("flap", flap, "FLAP (arXiv 2312.11983), the same width in all layers", NEEDS_TOKENS),
-    Made("surgeon", surgeon, f"{OBS}, with the loss's Fisher information", (*NEEDS_TOKENS, "gradients")),
+    Made("amp", by_tokens("activations", "Amp"), "AMP (arXiv 2504.21174)", NEEDS_TOKENS),
+    Made(
+        "output_energy",
+        by_tokens("activations", "OutputEnergy"),
+        "energy sent into the residual stream",
+        NEEDS_TOKENS,
+    ),
+    Made("compact", by_tokens("peers", "CommonActivations"), "COMPACT (arXiv 2509.06836)", NEEDS_TOKENS),
+    Made(
+        "two_ssp",
+        by_tokens("peers", "TwoSSP"),
+        "2SSP (arXiv 2501.17771), without its second stage",
+        NEEDS_TOKENS,
+    ),
+    Made("minitron", by_tokens("peers", "Minitron"), "Minitron (arXiv 2407.14679)", NEEDS_TOKENS),
+    Made(
+        "flap",
+        by_tokens("peers", "Flap"),
+        "FLAP (arXiv 2312.11983), the same width in all layers",
+        NEEDS_TOKENS,
+    ),
+    Made(
+        "surgeon",
+        by_tokens("surgeon", "Surgeon"),
+        f"{OBS}, with the loss's Fisher information",
+        (*NEEDS_TOKENS, "gradients"),
+    ),
 )
 for _entry in BUILT_IN:
     CRITERIA.add(_entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.text_use import text_use_of, use_of
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.networks.opener import mapped_model, open_model, stock_tokenizer
 from zerolm.progress import silent
 from zerolm.text.encoding import separator
@@ -145,7 +147,8 @@ def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.Monk
 def usual(parent: Path, text: Path, out: Path | None = None, budget: Any = "0.8x", **more: Any) -> Any:
     """Carve within a budget of parameters, with what is usual on a text."""
     form = more.pop("form", "hf")
-    size = SizeRequest.of(None, {"max_params": budget} if isinstance(budget, str) else budget, **more)
+    limits = {"max_params": budget} if isinstance(budget, str) else budget
+    size = SizeRequest.of(more.pop("keep", None), limits, **more)
     methods = methods_of(size, MethodRequest(text=str(text), sequences=4, length=16))
     return carve(parent, size, methods, Destination(out, form))
 
@@ -185,23 +188,46 @@ def test_all_tokens_are_kept_where_that_is_asked_for(parent: Path, text: Path) -
     assert whole.costs["child"]["params"] < whole.costs["parent"]["params"]
 
 
-def test_tokens_stay_beside_types_and_two_steps_are_named(parent: Path, text: Path) -> None:
+def test_tokens_and_types_are_chosen_together(
+    parent: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each number of tokens is weighed with the best types and cuts beside it within the bytes."""
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
-    carved = usual(parent, text, budget={"max_weight_bytes": "0.5x"}, form="gguf")
-    assert carved.vocabulary["child"] == ROWS
+    monkeypatch.setattr(planned_size, "SMALL", 0.0)
+    budget = {"max_weight_bytes": "0.5x"}
+    carved = usual(parent, text, tmp_path / "child", budget=budget, form="gguf")
+    rows = carved.vocabulary["sizes"]
+    chosen = min(rows, key=lambda row: (row["tokens"] + row["rest"], -row["size"]))
     limit = int(0.5 * carved.costs["parent"]["weight_bytes"])
+    assert carved.vocabulary["child"] == chosen["size"] < ROWS
+    assert all(row["bytes"] is None or row["bytes"] <= limit for row in rows)
+    assert carved.costs["child"]["weight_bytes"] <= limit
+    assert {row["unit"]: row["after"] for row in carved.units}["tokens"] == chosen["size"]
+    (file,) = (tmp_path / "child").glob("*.gguf")
+    header = read_gguf_header(file)
+    assert header.tensors["token_embd.weight"][1] == chosen["size"]
+    whole = usual(parent, text, budget={"max_weight_bytes": "0.6x"}, form="gguf", keep={"all": 1})
+    assert whole.vocabulary["child"] == ROWS  # --keep 1 keeps tokens, too
+    assert "two" not in whole.note
+
+
+def test_bytes_that_no_child_has_are_refused_before_the_work(parent: Path, text: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    with pytest.raises(ValueError, match=r"--max-weight-bytes 500 would have to be at least [\d,]+ \("):
+        usual(parent, text, budget={"max_weight_bytes": 500}, form="gguf")
+    with pytest.raises(ValueError, match="params"):
+        usual(parent, text, budget={"max_params": 500})
+
+
+def test_two_steps_are_named_where_tokens_stay(parent: Path, text: Path) -> None:
+    size = SizeRequest.of(None, {"max_params": "0.8x"})
+    methods = methods_of(size, MethodRequest(text=str(text), plan="weights", sequences=4, length=16))
+    carved = carve(parent, size, methods)
+    assert carved.vocabulary["child"] == ROWS
     wanted = f"first zerolm carve {parent} --keep-vocab used --text {text} --out few, then zerolm carve few "
-    assert wanted + f"--format gguf --max-weight-bytes {limit} --text {text}" in carved.note
-    with pytest.raises(
-        ValueError, match=r"--keep-vocab auto does not weigh .* beside types of weights: first"
-    ):
-        usual(
-            parent,
-            text,
-            budget={"max_weight_bytes": "0.5x"},
-            form="gguf",
-            vocabulary=VocabularyRequest("auto"),
-        )
+    assert wanted + f"--max-params {int(0.8 * carved.costs['parent']['params'])}" in carved.note
+    with pytest.raises(ValueError, match=r"--keep-vocab auto does not weigh .* beside --plan weights: first"):
+        carve(parent, replace(size, vocabulary=VocabularyRequest("auto")), methods)
 
 
 def test_a_tenth_of_a_text_is_held_out(parent: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +28,7 @@ from zerolm.carving.planning.sizes import (
     width_note,
 )
 from zerolm.carving.recipe import Recipe, document, read_recipe, versions_of, with_kept
+from zerolm.carving.repair.learning import less_by_twice
 from zerolm.carving.request import (
     AUTO,
     BY_LOSS,
@@ -73,6 +74,8 @@ BY_WEIGHTS: Final = (
 )
 WORTHWHILE: Final = 0.01
 """The share of the parameters that fewer tokens have to save to be named where they stay."""
+LEARNING: Final = 0.02
+"""The share of what repair leaves that twice the tokens have to take away to be worth a word."""
 REQUANTISED: Final = "the parent is quantised already: losses are beside it as it is"
 
 
@@ -203,20 +206,16 @@ def _with_vocabulary(
     """
     if not size.vocabulary.cuts and methods.text in NO_FILES:
         return parent
-    from zerolm.carving.vocabulary.cut_parent import chosen, cut_parent, suggested
+    from zerolm.carving.vocabulary.cut_parent import can_lose_tokens, chosen, cut_parent, suggested
 
     whole = Carving(parent, size, methods, destination, costs, compute, progress, None)
     is_usual = size.vocabulary.is_usual and bool(size.budgets) and not whole.usual_tokens_stay
+    is_usual = is_usual and can_lose_tokens(parent.checkpoint)
     if not size.vocabulary.cuts and not is_usual:
         return suggested(parent, methods.text, costs, progress)
     ledger_of(parent.checkpoint, progress=progress)  # refuses weights that are not finite
     request = replace(size, vocabulary=VocabularyRequest(AUTO)) if is_usual else size
-    try:
-        model, kept = chosen(parent, request, methods, costs, whole.beside(), progress)
-    except ValueError:
-        if not is_usual:
-            raise
-        return suggested(parent, methods.text, costs, progress)  # a tokenizer that cannot be cut
+    model, kept = chosen(parent, request, methods, costs, whole.beside(), progress)
     if len(kept) == parent.checkpoint.layout.vocab:
         if not size.cuts_layers:
             raise ValueError(f"nothing would be cut: all {len(kept):,} tokens stay")
@@ -428,8 +427,6 @@ class Carving:
     @property
     def tokens_stay(self) -> str:
         """Return why tokens are not weighed against other units within the budgets; empty where they are."""
-        if self.size.weights.are_chosen(str(self.destination.form), self.size.budgets):
-            return "types of weights"
         if self.size.space is not None:
             return f"the space {self.size.space}"
         if self.methods.plan not in BY_LOSS:
@@ -442,30 +439,17 @@ class Carving:
 
         Time that is limited is not spent on passes that weigh tokens.
         """
-        return self.tokens_stay or ("--for" if self.methods.for_ is not None else "")
+        keeps_all = "--keep 1" if self.size.shares.all is not None else ""
+        return self.tokens_stay or keeps_all or ("--for" if self.methods.for_ is not None else "")
 
     def beside(self) -> Beside:
         """Return the best child within the budgets as a function of its tokens.
 
-        Its loss is that of all other cuts, in nats a token; of an encoder 1 - cosine. ``ValueError`` where
-        nothing tells it.
+        Its loss is that of all other cuts, and of types, in nats a token; of an encoder 1 - cosine.
+        ``ValueError`` where it is not known.
         """
         from zerolm.carving.vocabulary.fewer_tokens import shaped
-        from zerolm.carving.vocabulary.planned_size import Beside
-
-        tables: list[LossTable] = []
-
-        def best(tokens: int) -> tuple[int, float]:
-            if not tables:
-                session = _session(self.checkpoint, self.methods, self.compute, self.progress)
-                assert session is not None
-                whole = replace(self, session=session)
-                tables.append(self._shown(whole._table(session, whole._criterion()))[1])
-            plan = plans_of(shaped(self.checkpoint, tokens), tables[0], self.size, self.costs)[0]
-            return plan.costs["params"], -plan.worth
-
-        def fits(tokens: int) -> bool:
-            return _nothing_else(shaped(self.checkpoint, tokens), self.size, self.costs)
+        from zerolm.carving.vocabulary.planned_size import Beside, Rest
 
         reason = self.tokens_stay
         if self.size.vocabulary.size == AUTO and reason:
@@ -473,8 +457,35 @@ class Carving:
                 f"--keep-vocab {AUTO} does not weigh tokens against other units beside {reason}: "
                 f"{self._two_steps()}"
             )
+        session = _session(self.checkpoint, self.methods, self.compute, self.progress)
+        whole = replace(self, session=session)
+
+        @cache
+        def table() -> Criterion:
+            by = whole._losses_by()[0]
+            if whole.typing is not None:
+                whole.typing.prices(by)  # of the parent's rows, and kept for all numbers of tokens
+            return by
+
+        def sized(tokens: int) -> Carving:
+            return replace(whole, parent=replace(self.parent, checkpoint=shaped(self.checkpoint, tokens)))
+
+        def best(tokens: int) -> Rest:
+            by, child = table(), sized(tokens)
+            if child.typing is not None:
+                plan = child.typing.foretold(by)[0]
+                return Rest(child.costs_of(plan.cut)["params"], plan.loss, plan.bytes)
+            planned = plans_of(child.checkpoint, by, self.size, self.costs)[0]
+            return Rest(planned.costs["params"], -planned.worth)
+
+        def fits(tokens: int) -> bool:
+            return _nothing_else(shaped(self.checkpoint, tokens), self.size, self.costs)
+
         return Beside(
-            lambda tokens: costs_of(shaped(self.checkpoint, tokens), self.costs)["params"], fits, best
+            lambda tokens: None if fits(tokens) else sized(tokens)._check_sizes(),
+            lambda tokens: sized(tokens).costs_of()["params"],
+            fits,
+            best,
         )
 
     def _two_steps(self) -> str:
@@ -504,17 +515,21 @@ class Carving:
         """Return the losses of cutting one layer alone, and of narrowing the stream where that may be."""
         return session.table(criterion, _cuttable(self.checkpoint), with_stream=self._narrows)
 
+    def _losses_by(self) -> Sequence[Criterion]:
+        """Return what plans rank by: tables of losses, those that are shown first; else the criterion."""
+        typing, session = self.typing, self.session
+        by = Indifferent(None) if typing is not None and typing.keeps_all else self._criterion()
+        if session is None or (typing is not None and not typing.may_cut) or self.methods.plan not in BY_LOSS:
+            return [by]
+        table = self._table(session, by)
+        return [*(table.every if self._shown(table)[1] is table else reversed(table.every))]
+
     def _typed(self, typing: TypePlanner) -> Carved:
         """Return the outcome of the best plan of types, beside cuts where anything may be cut."""
         session = self.session
         if typing.keeps_all:
             ledger_of(self.checkpoint, progress=self.progress)  # refuses weights that are not finite
-        by = Indifferent(None) if typing.keeps_all else self._criterion()
-        tables: list[Criterion] = [by]
-        if session is not None and typing.may_cut and self.methods.plan in BY_LOSS:
-            table = self._table(session, by)
-            tables = [*(table.every if self._shown(table)[1] is table else reversed(table.every))]
-        chosen = typing.best(tables)
+        chosen = typing.best(self._losses_by())
         plan = chosen.plan
         notes = (
             _time_note(self.methods),
@@ -551,13 +566,18 @@ class Carving:
         file_format = self.format  # one that is not known is refused also where nothing is written
         if is_written and form == "hf" and not size.is_uniform and size.budgets:
             raise ValueError(UNEVEN)
-        if self.typing is not None:
-            self.typing.check(self.methods.plan in BY_LOSS and self.session is not None)
-        elif self.methods.plan != "heuristic" and (size.cuts_layers or checkpoint.fewer is None):
-            any_layer = Indifferent(-1.0 if self.methods.plan in BY_LOSS else None)
-            rounding(checkpoint, size, plan_of(checkpoint, any_layer, size, self.costs))
+        self._check_sizes()
         if is_written and form != "hf":
             file_format.check(checkpoint, Cut.whole(dimensions(checkpoint)))
+
+    def _check_sizes(self) -> None:
+        """Refuse sizes and budgets that no child has."""
+        checkpoint, size, by_loss = self.checkpoint, self.size, self.methods.plan in BY_LOSS
+        if self.typing is not None:
+            self.typing.check(by_loss and self.session is not None)
+        elif self.methods.plan != "heuristic" and (size.cuts_layers or checkpoint.fewer is None):
+            any_layer = Indifferent(-1.0 if by_loss else None)
+            rounding(checkpoint, size, plan_of(checkpoint, any_layer, size, self.costs))
 
     def _criterion(self) -> Criterion:
         """Return the criterion, with the weights or the tokens that it needs."""
@@ -730,7 +750,7 @@ class Carving:
             carved = replace(carved, types=rows, costs=costs)
             if self.session is not None:
                 losses["as_read_back"] = session.typed_loss(typed, repaired)
-        notes = [carved.note, repaired.note]
+        notes = [carved.note, repaired.note, self._more_tokens_note(less_by_twice(repaired.curve.values()))]
         versions = versions_of("torch", "transformers") | session.compute.to_json()
         whole = self.checkpoint.whole
         parent = origin_of(whole.root), fingerprint(whole, progress=self.progress)
@@ -757,6 +777,13 @@ class Carving:
                 check_unchanged(shard)  # else the child is of two parents, and its recipe names one
         session.done()
         return carved
+
+    def _more_tokens_note(self, share: float) -> str:
+        """Return by how much twice the tokens would help a repair that leaves this ``share`` less then."""
+        if self.session is None or share < LEARNING:
+            return ""
+        twice = f"--sequences {2 * self.methods.count}"
+        return f"repair would lose about {share:.0%} less by twice the tokens: {twice}"
 
     def _more_files(self, typed: TypedChild | None) -> tuple[str, ...]:
         """Return the names of files that are asked for beside the child."""

@@ -237,8 +237,8 @@ class CarvingReport(Report):
     """A child: the sizes of its layers, its costs beside the parent's, and whether it was verified.
 
     ``costs`` are by name, of ``parent`` and ``child``, and of what is ``stored`` with zeros. ``losses`` on
-    the calibration tokens are empty where none were measured, ``verified`` is None where no child was
-    written. ``stream`` is None where it stays whole; ``spectrum`` says what other widths of it keep.
+    held-out text are empty where none were measured, ``verified`` is None where no child was written.
+    ``stream`` is None where it stays whole; ``spectrum`` says what other widths of it keep.
     ``healing`` is the result of the last healing.
     """
 
@@ -381,7 +381,7 @@ class CarvingReport(Report):
             proven = "is proven to be" if self.optimal else "is not proven to be"
             parts.append(f"The plan {proven} the best by its criterion.")
         parts.append(
-            "The losses are of the tokens that it was fitted to; other text may lose more."
+            "Losses are measured on held-out text, which nothing was fitted to or chosen by."
             if self.losses
             else "No loss was measured."
         )

@@ -12,14 +12,20 @@ from zerolm.show.text import show_amount
 class VocabularyRow:
     """A size of the vocabulary: the parameters of the whole child with it, and what it is foretold to lose.
 
-    ``tokens`` is what fewer tokens cost, ``rest`` what all other cuts beside them do, both in bits a byte; of
-    an encoder 1 - cosine.
+    ``tokens`` is what fewer tokens cost, ``rest`` what all other cuts and types beside them do, both in bits
+    a byte; of an encoder 1 - cosine. ``bytes`` are those of its weights where they have types.
     """
 
     size: int
     params: int
     tokens: float
     rest: float
+    bytes: int | None = None
+
+    @property
+    def loss(self) -> float:
+        """Return both losses together."""
+        return self.tokens + self.rest
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,8 @@ class ChildVocabulary:
                 f", the text grows by {self.grows / self.tokens:.2%}" if self.tokens and self.grows else ""
             )
             needed = "" if self.used is None else f" (the text needs {self.used:,}{grown})"
-            return f"{self.child:,} of {self.parent:,} tokens{needed}{self._lost()}{self._proven()}"
+            lost = f"{self._lost()}{self._weighed()}"
+            return f"{self.child:,} of {self.parent:,} tokens{needed}{lost}{self._proven()}"
         if self.used is None or self.saves is None or self.used >= self.parent:
             return ""
         return (
@@ -87,6 +94,21 @@ class ChildVocabulary:
         share = f" ({after / before - 1:+.1%})" if before else ""
         return f"; {before:.4g} becomes {after:.4g} {unit}{share} {where}"
 
+    def _weighed(self) -> str:
+        """Return the predicted loss within the budgets beside that with all tokens and with fewer alone."""
+        rows = {row.size: row for row in self.sizes}
+        ours, whole = rows.get(self.child), rows.get(self.parent)
+        if ours is None or len(rows) < 2:
+            return ""
+        unit = "bits a byte" if self.losses.get("parent") else "1 - cosine"
+        alone = next((row for row in self.sizes if row.rest == 0), None)
+        others = [
+            f"{whole.loss:.3g} with all tokens" if whole else "all tokens do not fit",
+            f"{alone.loss:.3g} with {alone.size:,} tokens and nothing else cut" if alone else "",
+        ]
+        beside = "; ".join(filter(None, others)) if ours is not alone else others[0]
+        return f"; within the budgets {ours.loss:.3g} {unit} are predicted to be lost ({beside})"
+
     def _proven(self) -> str:
         if self.proof is None:
             return ""
@@ -98,10 +120,12 @@ class ChildVocabulary:
         if self.sizes:
             rows = [
                 [f"{row.size:,}", show_amount(row.params), f"{row.tokens:.4f}", f"{row.rest:.4f}",
-                 f"{row.tokens + row.rest:.4f}"]
+                 f"{row.loss:.4f}"]
                 for row in self.sizes
             ]  # fmt: skip
-            head = ["tokens", "parameters", "fewer tokens", "all other cuts", "both, bits a byte"]
+            has_types = any(row.bytes is not None for row in self.sizes)
+            other = "other cuts and types" if has_types else "all other cuts"
+            head = ["tokens", "parameters", "fewer tokens", other, "both, bits a byte"]
             on = (PAGE, TERMINAL, NOTEBOOK) if self.child < self.parent else (PAGE,)
             sheets.append(Sheet("Sizes of the vocabulary within the budgets", head, rows, on=on))
         if self.curve:

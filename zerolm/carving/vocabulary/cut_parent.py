@@ -17,6 +17,7 @@ from zerolm.carving.vocabulary.kept_tokens import TokenUse
 from zerolm.carving.vocabulary.planned_size import Beside, best_size, tried_sizes, usual_sizes
 from zerolm.carving.vocabulary.same_strings import proven
 from zerolm.carving.vocabulary.text_use import text_use_of, use_of
+from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.networks.opener import is_decoder, mapped_model
@@ -24,14 +25,22 @@ from zerolm.progress import Progress
 from zerolm.settings.units import parse_amount, parse_share
 
 
-def suggested(parent: ParentModel, text: str | None, costs: CostModel, progress: Progress) -> ParentModel:
-    """Return a parent whole, with what it would save to keep the text's tokens alone, if that is known."""
-    checkpoint = parent.checkpoint
+def can_lose_tokens(checkpoint: Checkpoint) -> bool:
+    """Return whether the tokenizer and the tensors of a checkpoint can be cut to fewer tokens."""
     try:
-        use = use_of(checkpoint, text, progress=progress)
-        return replace(parent, vocabulary=described(checkpoint, use, checkpoint.layout.vocab, costs))
-    except ValueError:  # a tokenizer that cannot be cut
+        shaped(checkpoint, checkpoint.layout.vocab)
+        return bool(TokenizerFiles(checkpoint).table.rows)
+    except ValueError:
+        return False
+
+
+def suggested(parent: ParentModel, text: str | None, costs: CostModel, progress: Progress) -> ParentModel:
+    """Return a parent whole, with what it would save to keep the text's tokens alone, if it can lose any."""
+    checkpoint = parent.checkpoint
+    if not can_lose_tokens(checkpoint):
         return parent
+    use = use_of(checkpoint, text, progress=progress)
+    return replace(parent, vocabulary=described(checkpoint, use, checkpoint.layout.vocab, costs))
 
 
 def chosen(

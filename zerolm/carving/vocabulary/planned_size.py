@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
@@ -21,31 +21,45 @@ SMALL_DISTANCE: Final = 1e-3
 """The same of an encoder, 1 - cosine."""
 
 
-@dataclass(frozen=True)
-class Beside:
-    """The best child within the budgets with a number of tokens.
+class Rest(NamedTuple):
+    """The best child beside a number of tokens: its parameters, and the loss of all but its fewer tokens.
 
-    ``params`` are those of the parent with so many tokens, ``fits``: these keep the budgets with nothing else
-    cut. ``best`` gives the parameters of the child and the loss of its other cuts, in nats a token or
-    1 - cosine; ``ValueError`` where there is none.
+    That is in nats a token, or 1 - cosine. ``bytes`` are those of its weights where they have types.
     """
 
+    params: int
+    loss: float
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The best child within the budgets as functions of its number of tokens.
+
+    ``check`` raises ``ValueError`` where no child can be, before any long work. ``fits``: the parent with so
+    many tokens, of ``params`` parameters, keeps the budgets with nothing else cut. ``best`` gives the best
+    child; ``ValueError`` where there is none.
+    """
+
+    check: Callable[[int], None]
     params: Callable[[int], int]
     fits: Callable[[int], bool]
-    best: Callable[[int], tuple[int, float]]
+    best: Callable[[int], Rest]
 
 
 @dataclass(frozen=True)
 class TriedSize:
     """A vocabulary of ``size`` tokens: the ``params`` of the child, and its losses in bits a byte.
 
-    ``tokens`` is what fewer of them lose, ``rest`` what the other cuts do; of an encoder 1 - cosine.
+    ``tokens`` is what fewer of them lose, ``rest`` what all else does that is cut or rounded; of an encoder
+    1 - cosine. ``bytes`` are those of its weights where they have types.
     """
 
     size: int
     params: int
     tokens: float
     rest: float
+    bytes: int | None = None
 
     @property
     def loss(self) -> float:
@@ -67,12 +81,13 @@ def tried_sizes(
     before, scale, small = losses.loss(None), 1.0, SMALL_DISTANCE
     if is_decoder(losses.checkpoint):
         scale, small = losses.tokens / losses.bytes / math.log(2), SMALL * before
-    rows = use.whole.table.rows
+    rows, least = use.whole.table.rows, use.whole.least
+    beside.check(min(rows, -(-least // step) * step))
 
     def lost(size: int) -> float:
         return 0.0 if size == rows else max(0.0, losses.loss(use.chosen(size, whole=False)) - before)
 
-    alone = _most(beside.fits, use.whole.least, rows, step)
+    alone = _most(beside.fits, least, rows, step)
     tried = [] if alone is None else [TriedSize(alone, beside.params(alone), lost(alone), 0.0)]
     if tried and tried[0].tokens <= small:
         return tried
@@ -81,14 +96,14 @@ def tried_sizes(
     for number, size in enumerate(sizes):
         progress("trying sizes of the vocabulary", number, len(sizes))
         try:
-            params, rest = beside.best(size)
+            rest = beside.best(size)
         except ValueError as error:
             refused.append(error)
             continue
         top = min((one.loss for one in tried), default=math.inf)
-        if rest * scale >= top:
+        if rest.loss * scale >= top:
             continue
-        tried.append(TriedSize(size, params, lost(size), rest * scale))
+        tried.append(TriedSize(size, rest.params, lost(size), rest.loss * scale, rest.bytes))
         if tried[-1].tokens > top:
             break
     if not tried:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from bert_tokenizers import bert_tokenizer
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -94,6 +94,7 @@ def words_of_bytes() -> PreTrainedTokenizerFast:
         vocab_size=VOCAB, special_tokens=["</s>"], initial_alphabet=alphabet, show_progress=False
     )
     made.train_from_iterator([" ".join(f"w{i}" for i in range(64)) * 2], trainer)
+    made.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>")
 
 

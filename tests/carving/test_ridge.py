@@ -7,12 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from zerolm.carving.repair import ridge as moments
-from zerolm.carving.repair.learning import Learned, less_by_twice
 from zerolm.carving.repair.ridge import LOST_RIDGES, OUTPUT_RIDGES, Fit, SecondMoments
 from zerolm.carving.repair.ridges import UNTRIED, Ridges
 
@@ -89,45 +86,6 @@ def test_the_pair_with_the_least_loss_on_held_out_tokens_is_chosen(bias: bool) -
             losses[pair] < float(np.square(b + c - a @ start.double().numpy()).sum())
         )
     assert fit.chosen(start.double()) == Ridges(*min(losses, key=losses.__getitem__))
-
-
-@pytest.mark.parametrize("bias", [False, True])
-def test_errors_are_those_of_the_best_bias(bias: bool) -> None:
-    x, own, lost, start = problem(64, mean=2.0)
-    weights = torch.rand(64, generator=torch.Generator().manual_seed(2))
-    fit = filled(x, own, lost, weights, bias=bias)
-    rows = np.array([first // 8 % 4 == 3 for first in range(64)])
-    a, b, c, w = (each.double().numpy()[rows] for each in (x, own, lost, weights))
-    missed = b + c - a @ start.double().numpy()
-    if bias:
-        missed -= w @ missed / w.sum()
-    assert fit.held.error(start.double()) == pytest.approx(float(w @ np.square(missed).sum(1)), rel=1e-5)
-
-
-def test_the_learning_curve_solves_on_half_of_the_tokens() -> None:
-    x, own, lost, start = problem(96)
-    fit, half = (Fit.empty(6, 3, bias=False, with_half=True) for _ in range(2))
-    for first in range(0, 96, 2):
-        rows, place = slice(first, first + 2), first // 2
-        parts = x[rows][None], own[rows][None], lost[rows][None], torch.ones(1, 2)
-        fit.add(*parts, is_held=place % 4 == 3, in_half=place % 2 == 0)
-        if place % 4 == 3 or place % 2 == 0:
-            half.add(*parts, is_held=place % 4 == 3)
-    columns, _ = fit.best(start.double())
-    learned = fit.learned(start.double(), columns)
-    fewer, _ = half.best(start.double())
-    assert learned == pytest.approx((half.held.error(fewer), fit.held.error(columns)))
-    assert learned is not None
-    assert learned.half > learned.whole
-    assert half.learned(start.double(), fewer) is None  # nothing is in its half
-
-
-@given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0, 10)), min_size=1), st.integers(1, 1 << 20))
-def test_twice_the_tokens_gain_what_the_law_says(laws: list[tuple[float, float]], tokens: int) -> None:
-    errors = [sum(a + b / (tokens * part) for a, b in laws) for part in (1, 2)]
-    points = [Learned(a + b / (tokens / 2), a + b / tokens) for a, b in laws]
-    assert less_by_twice(points) == pytest.approx(1 - errors[1] / errors[0], abs=1e-9)
-    assert less_by_twice([]) == 0.0
 
 
 def test_noise_that_others_lost_is_not_fitted() -> None:

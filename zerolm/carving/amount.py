@@ -31,6 +31,14 @@ def tokens_wanted(checkpoint: Checkpoint) -> int:
     return min(MOST_TOKENS, max(LEAST_TOKENS, PER_INPUT * inputs_of(dimensions(checkpoint))))
 
 
+def loss_by_twice(loss: float, by_fewer: float, fewer: int) -> float:
+    """Return the loss that twice the tokens would leave, from that by all and by one in ``fewer`` of them.
+
+    The loss of a regression is a + b / n for n tokens.
+    """
+    return loss - max(0.0, by_fewer - loss) / (2 * (fewer - 1))
+
+
 def tokens_scored(parent: Dimensions) -> int:
     """Return the tokens that units of a parent are scored on, at most."""
     return max(LEAST_SCORED, SCORED_PER_INPUT * inputs_of(parent))

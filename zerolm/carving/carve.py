@@ -28,7 +28,6 @@ from zerolm.carving.planning.sizes import (
     width_note,
 )
 from zerolm.carving.recipe import Recipe, document, read_recipe, versions_of, with_kept
-from zerolm.carving.repair.learning import less_by_twice
 from zerolm.carving.request import (
     AUTO,
     BY_LOSS,
@@ -74,8 +73,8 @@ BY_WEIGHTS: Final = (
 )
 WORTHWHILE: Final = 0.01
 """The share of the parameters that fewer tokens have to save to be named where they stay."""
-LEARNING: Final = 0.02
-"""The share of what repair leaves that twice the tokens have to take away to be worth a word."""
+WORTH_TOKENS: Final = 0.02
+"""The share of the loss that twice the tokens have to gain to be named."""
 REQUANTISED: Final = "the parent is quantised already: losses are beside it as it is"
 
 
@@ -220,7 +219,14 @@ def _with_vocabulary(
         if not size.cuts_layers:
             raise ValueError(f"nothing would be cut: all {len(kept):,} tokens stay")
         return model
-    return cut_parent(model, kept, folder, methods.text, destination.folder is not None, progress=progress)
+    is_written = destination.folder is not None
+    try:
+        return cut_parent(model, kept, folder, methods.text, is_written, progress=progress)
+    except ValueError as error:
+        if not is_usual:
+            raise
+        announce(progress, f"all tokens stay: {error}")
+        return suggested(parent, methods.text, costs, progress)
 
 
 def _nothing_else(checkpoint: Checkpoint, size: SizeRequest, costs: CostModel) -> bool:
@@ -744,13 +750,13 @@ class Carving:
         losses = dict(carved.losses)
         if losses and repaired.arrays and typed is None:
             losses["repaired"] = session.loss(cut, repaired)
+        notes = [carved.note, repaired.note, self._more_tokens(session, cut, losses.get("repaired"))]
         if typed is not None:
             rows = rows_of(typed.types, self.checkpoint)
             costs = {**carved.costs, "child": {**carved.costs["child"], "weight_bytes": typed.bytes}}
             carved = replace(carved, types=rows, costs=costs)
             if self.session is not None:
                 losses["as_read_back"] = session.typed_loss(typed, repaired)
-        notes = [carved.note, repaired.note, self._more_tokens_note(less_by_twice(repaired.curve.values()))]
         versions = versions_of("torch", "transformers") | session.compute.to_json()
         whole = self.checkpoint.whole
         parent = origin_of(whole.root), fingerprint(whole, progress=self.progress)
@@ -778,12 +784,25 @@ class Carving:
         session.done()
         return carved
 
-    def _more_tokens_note(self, share: float) -> str:
-        """Return by how much twice the tokens would help a repair that leaves this ``share`` less then."""
-        if self.session is None or share < LEARNING:
+    def _more_tokens(self, session: Session, cut: Cut, loss: float | None) -> str:
+        """Return what twice the tokens would gain, in words, where they are fewer than suit the parent."""
+        from zerolm.carving.amount import loss_by_twice, tokens_wanted
+        from zerolm.carving.session import FEWER
+
+        methods = self.methods
+        is_repaired = loss is not None and methods.repair == "least-squares" and self.recipe is None
+        if not is_repaired or methods.text in NO_FILES or methods.for_ is not None:
             return ""
-        twice = f"--sequences {2 * self.methods.count}"
-        return f"repair would lose about {share:.0%} less by twice the tokens: {twice}"
+        if session.tokens.count >= tokens_wanted(self.checkpoint):
+            return ""
+        by_fewer, loss = session.loss_by_fewer(cut), loss or 0.0
+        by_twice = loss_by_twice(loss, by_fewer, FEWER)
+        if loss - by_twice < WORTH_TOKENS * loss:
+            return ""
+        return (
+            f"repaired on a quarter of the tokens it loses {by_fewer:.3g}, on twice as many about "
+            f"{by_twice:.3g}: --sequences {2 * methods.count}"
+        )
 
     def _more_files(self, typed: TypedChild | None) -> tuple[str, ...]:
         """Return the names of files that are asked for beside the child."""

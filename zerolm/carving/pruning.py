@@ -14,7 +14,6 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions_in
-from zerolm.carving.repair.learning import Learned
 from zerolm.carving.repair.ridges import Ridges
 from zerolm.carving.width.in_memory import entered, maps_of, narrow_ends, narrow_layer, narrow_output
 from zerolm.carving.width.narrowing import WRITERS
@@ -49,13 +48,12 @@ class Repaired:
 
     ``arrays`` holds ``o`` and ``down`` (d, k), GPT-2's (k, d), and their biases (d,) where the parent has
     them; and for a narrower stream, by their norms, what the matrices that read it are multiplied by
-    (parent's d, child's d). ``ridges`` are those of each refitted matrix, ``curve`` the learning curve of
-    some. ``note`` says what was done other than asked.
+    (parent's d, child's d). ``ridges`` are those of each refitted matrix. ``note`` says what was done other
+    than asked.
     """
 
     arrays: dict[Place, NDArray[np.float32]] = field(default_factory=dict)
     ridges: dict[Place, Ridges] = field(default_factory=dict)
-    curve: dict[Place, Learned] = field(default_factory=dict)
     note: str = ""
 
     def named(self, name: Callable[[str, int], str | None]) -> dict[str, NDArray[np.float32]]:

@@ -78,6 +78,8 @@ SINK_BATCH: Final = 4
 """Tokens, and sequences of a batch, that massive activations are sought on: nearly all windows have them."""
 PER_COLUMN: Final = 2
 """Tokens for each column of the widest output matrix that plans are repaired on before one is chosen."""
+FEWER: Final = 4
+"""Where a text is short, one in so many of its tokens gives the learning curve its other point."""
 CACHE_FORMAT: Final = 5
 """One more where what is cached comes about, or is kept, in another way."""
 
@@ -379,6 +381,20 @@ class Session:
                 give_back()
             losses.append(float(row["loss"]))
         return losses
+
+    def loss_by_fewer(self, cut: Cut) -> float:
+        """Return the loss of a cut repaired on one in ``FEWER`` of the tokens to fit to."""
+        cache = self.cache("fewer", self.methods.repair, self.pooling, *_options(cut))
+        row = cache.get("loss")
+        if row is None:
+            fitted = self.divided.fitted
+            few, held = fitted.most(fitted.count // FEWER), self.divided.compared
+            repaired = repair(self.model, cut, few, self.methods.repair, held=held, progress=self.progress)
+            give_back()
+            row = {"loss": np.array(self._loss.of_cut(cut, repaired))}
+            cache.put("loss", row)
+            give_back()
+        return float(row["loss"])
 
     @cached_property
     def felt(self) -> dict[tuple[int | None, str], FeltMatrix]:

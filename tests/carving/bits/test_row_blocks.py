@@ -215,6 +215,7 @@ def test_few_quantised_matrices_explain_the_rounding_of_a_file(
 ) -> None:
     """Most matrices fit no blocks there, so that the file is mostly of another type."""
     flags = ("--keep-hidden", "1", "--keep-heads", "1", "--keep-layers", "1", "--keep-ffn", "0.6")
+    flags += ("--keep-vocab", "all")
     command = ("carve", str(parents / "odd"), *FLAGS, *flags, "--text", str(parents / "text.txt"))
     typed = (*command, "--types", "Q4_0", "--out", str(tmp_path / "child"), "--json", "--max-weight-bytes")
     least = re.search("at least ([0-9,]+)", zerolm(*typed, "9000").err)

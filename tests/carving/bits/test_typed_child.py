@@ -177,7 +177,7 @@ def test_a_recipe_with_a_wrong_type_is_refused(parent: Path, tmp_path: Path) -> 
 def test_a_file_is_opened_as_the_network_that_it_holds(text: str, tmp_path: Path, tied: bool) -> None:
     parent = typed_parent(tmp_path / "parent", torch.float32, tie_word_embeddings=tied)
     out, checkpoint = tmp_path / "child", Checkpoint.open(parent)
-    carve(parent, out, max_weight_bytes="0.1x", shape="per-layer", text=text, **QUICK)
+    carve(parent, out, max_weight_bytes="0.1x", shape="per-layer", text=text, keep_vocab="all", **QUICK)
     file = next(out.glob("*.gguf"))
     network = network_in(file, checkpoint)
     check(file, logits_of(network), None, tolerance=0.0)  # what is left is the rounding of its reader
@@ -310,7 +310,8 @@ def test_types_of_an_encoder(lines: str, tmp_path: Path, kind: str, bits: float)
 
 def test_cuts_and_types_of_an_encoder(lines: str, tmp_path: Path) -> None:
     parent, out, again = typed_encoder(tmp_path / "parent"), tmp_path / "child", tmp_path / "again"
-    carved = carve(parent, out, max_weight_bytes="0.115x", text=lines, **QUICK | {"sequences": 40})
+    flags = {**QUICK, "sequences": 40, "keep_vocab": "all"}
+    carved = carve(parent, out, max_weight_bytes="0.115x", text=lines, **flags)
     check_written(carved, out, int(0.115 * carved.costs["parent"]["weight_bytes"]))
     assert not carved.cut.is_whole
     rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=lines)

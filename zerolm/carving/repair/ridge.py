@@ -24,7 +24,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from zerolm.carving.repair.learning import Learned
 from zerolm.carving.repair.ridges import UNTRIED, Ridges
 from zerolm.carving.token_sums import TokenSums
 
@@ -43,7 +42,6 @@ class SecondMoments:
     def __init__(self, inputs: int, outputs: int, *, bias: bool, device: torch.device | None = None) -> None:
         self.bias, self.outputs = bias, outputs
         self.sums = TokenSums(inputs, 2 * outputs, centred=bias, device=device)
-        self.power = 0.0
 
     def add(
         self, x: Tensor, output: Tensor, lost: Tensor | None = None, weights: Tensor | None = None
@@ -52,8 +50,6 @@ class SecondMoments:
         output = output.float()
         lost = torch.zeros_like(output) if lost is None else lost.float()
         self.sums.add(x, torch.cat([output, lost], 1), weights)
-        squares = (output + lost).double().square().sum(1)
-        self.power += float((squares if weights is None else squares * weights).sum())
 
     @property
     def count(self) -> int:
@@ -74,13 +70,6 @@ class SecondMoments:
         if mix is not None:  # before the products of k x k, for m is small
             start, output, lost = start @ mix, output @ mix, lost @ mix
         return output - self.inputs @ start, lost
-
-    def error(self, columns: Tensor) -> float:
-        """Return sum w ||a + b - W x||^2 of columns (k, d), with the best bias where there is one."""
-        targets = self.sums.outputs[: self.outputs] + self.sums.outputs[self.outputs :]
-        about = float(targets.square().sum()) / (self.sums.total or 1.0) if self.bias else 0.0
-        crossed = sum(self.sums.crossed.tensor_split(2, 1))
-        return self.power - about + float((columns * (self.inputs @ columns - 2 * crossed)).sum())
 
     def offset(self, columns: Tensor) -> Tensor:
         """Return the bias (d,) that makes the mean of both parts right with these columns (k, d)."""
@@ -108,40 +97,17 @@ class RidgeSolver:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The moments of one matrix on the tokens to solve on, on those held out, and on ``half`` of the first.
-
-    The half is only for the learning curve, and None where that is not drawn.
-    """
+    """The moments of one matrix on the tokens to solve on, and on those held out."""
 
     fitted: SecondMoments
     held: SecondMoments
-    half: SecondMoments | None = None
 
     @classmethod
-    def empty(
-        cls,
-        inputs: int,
-        outputs: int,
-        *,
-        bias: bool,
-        device: torch.device | None = None,
-        with_half: bool = False,
-    ) -> Fit:
-        first, *others = (
-            SecondMoments(inputs, outputs, bias=bias, device=device) for _ in range(2 + with_half)
-        )
-        return cls(first, *others)
+    def empty(cls, inputs: int, outputs: int, *, bias: bool, device: torch.device | None = None) -> Fit:
+        new, again = (SecondMoments(inputs, outputs, bias=bias, device=device) for _ in range(2))
+        return cls(new, again)
 
-    def add(
-        self,
-        x: Tensor,
-        output: Tensor,
-        lost: Tensor | None,
-        weights: Tensor,
-        *,
-        is_held: bool,
-        in_half: bool = False,
-    ) -> None:
+    def add(self, x: Tensor, output: Tensor, lost: Tensor | None, weights: Tensor, *, is_held: bool) -> None:
         """Add sequences: inputs (b, t, k), targets (b, t, d), weights (b, t), 0 for what is left out."""
         rows = weights > 0
         if not rows.any():
@@ -150,11 +116,8 @@ class Fit:
         def taken(values: Tensor) -> Tensor:
             return values.flatten(0, 1) if rows.all() else values[rows]
 
-        sums = [self.held if is_held else self.fitted]
-        if in_half and not is_held and self.half is not None:
-            sums.append(self.half)
-        for moments in sums:
-            moments.add(taken(x), taken(output), None if lost is None else taken(lost), taken(weights))
+        moments = self.held if is_held else self.fitted
+        moments.add(taken(x), taken(output), None if lost is None else taken(lost), taken(weights))
 
     def best(self, start: Tensor, ridges: Ridges | None = None) -> tuple[Tensor, Ridges]:
         """Return the columns (k, d) and their ridges: those given, else the best on held-out tokens."""
@@ -165,13 +128,6 @@ class Fit:
         (first,) = solver.solve([output], ridges.output)
         (second,) = solver.solve([lost], ridges.lost) if bool(lost.any()) else (torch.zeros_like(first),)
         return start + first + second, ridges
-
-    def learned(self, start: Tensor, columns: Tensor) -> Learned | None:
-        """Return the held-out errors of columns (k, d) solved on half of the tokens, and of those on all."""
-        if self.half is None or not (self.half.count and self.held.count):
-            return None
-        fewer, _ = Fit(self.half, self.held).best(start)
-        return Learned(self.held.error(fewer), self.held.error(columns))
 
     def improves(self, start: Tensor, columns: Tensor) -> bool:
         """Return whether columns lose less on what is held out than ``start``, both (k, d)."""

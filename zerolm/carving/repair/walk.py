@@ -33,7 +33,6 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, LayerCut, spread
 from zerolm.carving.pruning import Place, Repaired, carved_layer, enter
-from zerolm.carving.repair.learning import Learned
 from zerolm.carving.repair.ridge import Fit
 from zerolm.carving.repair.ridges import Ridges
 from zerolm.carving.repair.rules import REPAIRS
@@ -61,8 +60,6 @@ from zerolm.text.tokens import Tokens
 BEHIND_NORMS: Final = ("sandwich", "output")
 """Where norms on the outputs of sublayers keep these from being solved towards the stream."""
 BATCH_TOKENS: Final = 1 << 11
-CURVE_EVERY: Final = 6
-"""One layer in so many has a learning curve of its ``down``, for which it is solved once more."""
 TINY: Final = 1e-12
 NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repaired"
 
@@ -182,8 +179,6 @@ class Walk:
         outputs, before = self.blocks.states(), self.blocks.states()
         weights: list[Tensor] = []
         fits = {role: self._output_fit(module) for role, module in roles.items()}
-        if "down" in roles and self._has_curve(layer):
-            fits["down"] = self._output_fit(roles["down"], with_half=True)
         for i, hidden, seen in self.parent.through(layer, parts):
             if "down" in roles:
                 outputs.append(seen.outputs["down"])
@@ -237,12 +232,7 @@ class Walk:
         """Add the inputs (b, t, k) and targets (b, t, d) of a batch to a fit."""
         weights = self.blocks.tokens(index).float() if weights is None else weights
         with self.blocks.compute.wide():  # rounding is noise beside that of the tokens
-            fit.add(x, output, lost, weights, is_held=index >= self.fitted, in_half=index % 2 == 0)
-
-    def _has_curve(self, layer: int) -> bool:
-        """Return whether a layer is among those that say how much twice the tokens would gain."""
-        is_held_out = self.fitted < len(self.blocks.batches) and self.ridges is None
-        return is_held_out and self.fitted > 1 and layer in [*self.kept][CURVE_EVERY // 2 :: CURVE_EVERY]
+            fit.add(x, output, lost, weights, is_held=index >= self.fitted)
 
     def _before_ffn(self, layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
         """Return the residual that the FFN's output is added to, (b, t, d), as that is scaled.
@@ -321,10 +311,10 @@ class Walk:
         sizes = self.cut.hidden, self.cut.parent.hidden
         return Fit.empty(*sizes, bias=False, device=self.blocks.compute.sums)
 
-    def _output_fit(self, module: nn.Module, *, with_half: bool = False) -> Fit:
+    def _output_fit(self, module: nn.Module) -> Fit:
         outputs, inputs = matrix(module).shape
-        device, is_biased = self.blocks.compute.sums, bias(module) is not None
-        return Fit.empty(inputs, outputs, bias=is_biased, device=device, with_half=with_half)
+        is_biased = bias(module) is not None
+        return Fit.empty(inputs, outputs, bias=is_biased, device=self.blocks.compute.sums)
 
     def _input_of(self, ours: StockLayer, role: str, i: int, layer: int, hidden: Tensor) -> Tensor:
         """Return what a module of a carved layer gets of a batch whose states before it are ``hidden``."""
@@ -365,8 +355,6 @@ class Walk:
             module = layer.writers[place[1]]
         start = matrix(module).T.to(fit.fitted.inputs)  # (k, d)
         columns, self.repaired.ridges[place] = fit.best(start, self.ridge(place))
-        if learned := fit.learned(start, columns):
-            self.repaired.curve[place] = learned
         self._put(place, module, columns, fit.fitted.offset(columns) if fit.fitted.bias else None)
 
     def _put(self, place: Place, module: nn.Module, columns: Tensor, offset: Tensor | None) -> None:
@@ -387,20 +375,16 @@ class Walk:
         return self.ridges[place]
 
     def arrays(self, layer: int) -> Arrays:
-        """Return the repaired matrices of a layer, their ridges and learning curves."""
+        """Return the repaired matrices of a layer, and their ridges."""
         arrays: Arrays = {role: x for (at, role), x in self.repaired.arrays.items() if at == layer}
-        ridges, curve = self.repaired.ridges, self.repaired.curve
-        arrays |= {f"ridge-{role}": np.array(x) for (at, role), x in ridges.items() if at == layer}
-        arrays |= {f"curve-{role}": np.array(x) for (at, role), x in curve.items() if at == layer}
-        return arrays
+        shares = {role: x for (at, role), x in self.repaired.ridges.items() if at == layer}
+        return arrays | {f"ridge-{role}": np.array(pair) for role, pair in shares.items()}
 
     def take(self, layer: int, arrays: Arrays) -> None:
         """Note down what was repaired before."""
         for name, x in arrays.items():
             if name.startswith("ridge-"):
                 self.repaired.ridges[layer, name.removeprefix("ridge-")] = Ridges(*x.tolist())
-            elif name.startswith("curve-"):
-                self.repaired.curve[layer, name.removeprefix("curve-")] = Learned(*x.tolist())
             else:
                 self.repaired.arrays[layer, name] = x
 

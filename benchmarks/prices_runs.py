@@ -18,10 +18,12 @@ from carved.parent import Texts
 from parts import Parts
 
 from zerolm.architecture import Ints
-from zerolm.carving.carve import Carving
+from zerolm.carving.finished_child import finished
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.parent_model import ParentModel
+from zerolm.carving.planned_child import planned
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.plan import GONE
 from zerolm.carving.planning.sensitivity import LOSS_BATCH, Loss, LossTable
@@ -319,7 +321,7 @@ class Parent:
             silent,
             session,
         )
-        carved = carving.planned()
+        carved = finished(carving, planned(carving))
         shape = Shape.of(carved.cut, self.checkpoint.layout.tied)
         finalists = session.finalists
         return {

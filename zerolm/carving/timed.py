@@ -16,12 +16,14 @@ from typing import Final
 from transformers import PreTrainedModel
 
 from zerolm.carving.bits.typed_child import Types
-from zerolm.carving.carve import FINALISTS, Carving
+from zerolm.carving.finished_child import finished
 from zerolm.carving.fisher import Fisher
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pace import PACED_TOKENS, CarvingWork, Pace, quickest
+from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.parent_model import ParentModel
+from zerolm.carving.planned_child import FINALISTS, check_possible, planned
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import LossTable
 from zerolm.carving.planning.sizes import budgets_of, costs_of, plan_of
@@ -248,7 +250,9 @@ def carve_timed(
         target, costs, size = Destination(place / "child", "hf"), StoredCosts(), size_within(checkpoint)
         name, methods = str(checkpoint.root), command.methods
         parent = ParentModel(name, checkpoint)
-        Carving(parent, size, methods, target, costs, request, silent, session).planned()
+        carving = Carving(parent, size, methods, target, costs, request, silent, session)
+        check_possible(carving)
+        finished(carving, planned(carving))
         clock.charge()
     return clock
 

@@ -131,6 +131,12 @@ class TokenLosses:
         )
         return document | {"truncation": None, "padding": None}
 
+    @cached_property
+    def _start(self) -> Ints:
+        """The token that a text is read after, (1,), or none, (0,)."""
+        stock = stock_tokenizer(self.checkpoint.folder)
+        return np.array(separator(stock, self.checkpoint.layout.vocab)[:1], np.int64)
+
     def _read(self, kept: Ints | None, *, around: bool = False) -> list[Ints]:
         """Return the stretches as ids of the parent's, by a tokenizer that has the kept ones alone."""
         document = self._document if kept is None else cut_document(self._document, kept)
@@ -175,12 +181,11 @@ class TokenLosses:
 
         The text is read with the ``kept`` tokens; ``head`` takes the place of the model's.
         """
-        stock, rows = stock_tokenizer(self.checkpoint.folder), self.checkpoint.layout.vocab
-        start = np.array(separator(stock, rows)[:1], np.int64)
+        rows = self.checkpoint.layout.vocab
         windows = [
             window
             for row in self._read(kept)
-            for window in _windows(np.concatenate([start, row]), self.length)
+            for window in _windows(np.concatenate([self._start, row]), self.length)
         ]
         windows.sort(key=len)
         for at in range(0, len(windows), self._batch):

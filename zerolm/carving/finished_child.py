@@ -1,0 +1,238 @@
+"""The outcome of a plan, and its child on the disk, opened again and compared with the carved parent."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.kept_units import Cut
+from zerolm.carving.parent_and_request import Carving
+from zerolm.carving.planned_child import PlannedChild
+from zerolm.carving.planning.part_costs import stored_bits
+from zerolm.carving.planning.sizes import costs_of
+from zerolm.carving.recipe import document, versions_of, with_kept
+from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, stream, widths
+from zerolm.carving.vocabulary.budgeted_tokens import tokens_note
+from zerolm.checkpoints.identity import check_unchanged, fingerprint
+from zerolm.checkpoints.origin import origin_of
+from zerolm.families.config import CoreSizes
+from zerolm.io.folders import REPORT, new_folder
+from zerolm.text.defaults import GENERATED, NO_FILES
+
+if TYPE_CHECKING:
+    from zerolm.carving.bits.typed_child import TypedChild, Types
+    from zerolm.carving.pruning import Repaired
+    from zerolm.carving.session import Session
+
+BY_WEIGHTS: Final = (
+    "chosen by weights alone, for research: Gemma 3 270M with 90 % of its FFN by capacity had perplexity "
+    "90,000 on English instead of 24, and 28 calibrated on tokens sampled from it"
+)
+WORTH_TOKENS: Final = 0.02
+"""The share of the loss that twice the tokens have to gain to be named."""
+
+
+def finished(carving: Carving, plan: PlannedChild) -> Carved:
+    """Return the outcome of a plan, with its child on the disk where one is wanted."""
+    cut, typed = plan.cut, plan.typed
+    if carving.destination.folder is not None:
+        carving.format.check(carving.checkpoint, cut)
+    costs = {"parent": carving.whole_costs, "child": carving.costs_of(cut)}
+    if carving.format.pads:
+        costs["stored"] = carving.costs_of(cut.padded())
+    if typed is not None:
+        costs["child"]["weight_bytes"] = typed.bytes
+    methods, size, form = carving.methods, carving.size, str(carving.destination.form)
+    measured = {} if carving.session is None else {"measured": carving.session.loss(cut)}
+    carved = Carved(
+        carving.parent.name,
+        carving.checkpoint.family.name,
+        CarvingMethod(methods.criterion, methods.repair, methods.plan, size.layer_shape, form, size.space),
+        costs,
+        stored_bits(carving.checkpoint, carving.costs),
+        plan.optimal,
+        {**plan.losses, **measured},
+        widths(cut),
+        stream(cut),
+        {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
+        "; ".join(
+            filter(
+                None,
+                [
+                    *carving.checkpoint.whole.layout.notes,
+                    plan.note,
+                    _text_note(carving, cut, typed),
+                    tokens_note(carving),
+                ],
+            )
+        ),
+        spectrum=list(plan.rows),
+        types=typed.rows if typed else [],
+        equal_bytes=typed.equal_bytes if typed else [],
+        vocabulary=carving.parent.vocabulary,
+        units=_gave_up(carving, cut),
+        kept=cut,
+    )
+    folder = carving.destination.folder
+    return carved if folder is None else _written(carving, carved, cut, folder)
+
+
+def _text_note(carving: Carving, cut: Cut, typed: TypedWeights | None) -> str:
+    """Return in words what units and types were chosen by, where that was no text of the user."""
+    methods = carving.methods
+    if carving.session is not None and methods.text == GENERATED:
+        of = "tokens sampled from the parent" if carving.checkpoint.family.task == "next" else "random tokens"
+        count = f"{carving.session.tokens.count:,} {of}"
+        return f"calibrated on {count}; a text like what the child will serve is better: --text FILE"
+    is_chosen = typed is not None or not cut.is_whole or cut.narrowing is not None
+    by_weights = carving.recipe is None and carving.session is None and is_chosen
+    return f"{methods.criterion}: {BY_WEIGHTS}" if by_weights else ""
+
+
+def _gave_up(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
+    """Return what each kind of unit gave up, one after another: ``before``, ``after``, and parameters.
+
+    The parameters add up to those that the child has fewer than its parent.
+    """
+    parent, whole = cut.parent, carving.checkpoint.whole
+    if carving.size.space is not None:
+        return []
+    layers = tuple(Cut.whole(parent).layers[kept.layer] for kept in cut.layers)
+    narrower = tuple(replace(kept, ffn=each.ffn) for kept, each in zip(cut.layers, layers, strict=True))
+    sizes = {
+        "tokens": (whole.layout.vocab, carving.checkpoint.layout.vocab, Cut.whole(parent)),
+        "layers": (parent.depth, len(layers), Cut(parent, layers)),
+        "KV groups": (
+            parent.kv_heads * len(layers),
+            sum(len(kept.groups) for kept in cut.layers),
+            Cut(parent, narrower),
+        ),
+        "FFN neurons": (
+            parent.ffn * len(layers),
+            sum(len(kept.ffn) for kept in cut.layers),
+            Cut(parent, cut.layers),
+        ),
+        "hidden size": (parent.hidden, cut.hidden, cut),
+    }
+    rows, params = [], costs_of(whole, carving.costs)["params"]
+    for unit, (before, after, step) in sizes.items():
+        left = costs_of(carving.checkpoint, carving.costs, step)["params"]
+        rows.append({"unit": unit, "before": before, "after": after, "params": params - left})
+        params = left
+    return rows
+
+
+def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
+    """Write the child into a new folder, opened again and compared before the folder gets its name."""
+    from zerolm.carving.export.rotated import check_rotation
+    from zerolm.carving.export.write_child import write
+    from zerolm.carving.session import Session
+    from zerolm.networks.pooling import settings_note
+
+    if cut.narrowing:
+        check_rotation(carving.checkpoint)  # before the long repair
+    session = carving.session or Session(
+        carving.checkpoint, carving.methods, carving.progress, carving.compute
+    )
+    finish = carving.destination.finish
+    repaired, typed = _repaired(carving, session, cut)
+    losses = dict(carved.losses)
+    if losses and repaired.arrays and typed is None:
+        losses["repaired"] = session.loss(cut, repaired)
+    notes = [carved.note, repaired.note, _more_tokens(carving, session, cut, losses.get("repaired"))]
+    if typed is not None:
+        rows = rows_of(typed.types, carving.checkpoint)
+        costs = {**carved.costs, "child": {**carved.costs["child"], "weight_bytes": typed.bytes}}
+        carved = replace(carved, types=rows, costs=costs)
+        if carving.session is not None:
+            losses["as_read_back"] = session.typed_loss(typed, repaired)
+    versions = versions_of("torch", "transformers") | session.compute.to_json()
+    whole = carving.checkpoint.whole
+    parent = origin_of(whole.root), fingerprint(whole, progress=carving.progress)
+    recipe = document(replace(carved, losses=losses), *parent, session.calibration, repaired.ridges, versions)
+    if carving.checkpoint.fewer is not None:
+        recipe = with_kept(recipe, carving.checkpoint.fewer.kept)
+    with new_folder(out, carving.destination.force) as folder:
+        child, more = Child(carving.checkpoint, cut, repaired), REPORT if finish else ()
+        more = (*more, *_more_files(carving, typed))
+        sha256 = write(child, recipe, folder, more, typed=typed, progress=carving.progress)
+        if carving.recipe and carving.recipe.method.format == carving.destination.form:
+            notes.append(carving.recipe.difference(sha256, versions))
+        _write_more(carving, folder, typed)
+        carving.progress("opening the child again")
+        proof = carving.format.verified(session, cut, repaired, folder, typed).of(carving.parent.proof)
+        notes += [proof.note, settings_note(carving.checkpoint, in_file=carving.format.has_tokenizer)]
+        note = "; ".join(filter(None, notes))
+        carved = replace(carved, losses=losses, note=note, verified=proof.to_json())
+        if finish:
+            finish(folder, carved)
+        for shard in carving.checkpoint.shards:
+            check_unchanged(shard)  # else the child is of two parents, and its recipe names one
+    session.done()
+    return carved
+
+
+def _more_tokens(carving: Carving, session: Session, cut: Cut, loss: float | None) -> str:
+    """Return what twice the tokens would gain, in words, where they are fewer than suit the parent."""
+    from zerolm.carving.amount import loss_by_twice, tokens_wanted
+    from zerolm.carving.session import FEWER
+
+    methods = carving.methods
+    is_repaired = loss is not None and methods.repair == "least-squares" and carving.recipe is None
+    if not is_repaired or methods.text in NO_FILES or methods.for_ is not None:
+        return ""
+    if session.tokens.count >= tokens_wanted(carving.checkpoint):
+        return ""
+    by_fewer, loss = session.loss_by_fewer(cut), loss or 0.0
+    by_twice = loss_by_twice(loss, by_fewer, FEWER)
+    if loss - by_twice < WORTH_TOKENS * loss:
+        return ""
+    return (
+        f"repaired on a quarter of the tokens it loses {by_fewer:.3g}, on twice as many about "
+        f"{by_twice:.3g}: --sequences {2 * methods.count}"
+    )
+
+
+def _more_files(carving: Carving, typed: TypedChild | None) -> tuple[str, ...]:
+    """Return the names of files that are asked for beside the child."""
+    if typed is None or not carving.size.weights.imatrix:
+        return ()
+    from zerolm.carving.bits.imatrix import IMATRIX
+
+    return (IMATRIX,)
+
+
+def _write_more(carving: Carving, folder: Path, typed: TypedChild | None) -> None:
+    """Write the files that are asked for beside the child."""
+    if typed is None or carving.session is None:
+        return
+    for name in _more_files(carving, typed):
+        from zerolm.carving.bits.imatrix import write_imatrix
+
+        write_imatrix(typed.weighed, folder / name, str(carving.session.tokens.text))
+
+
+def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | None]:
+    """Return what is repaired, and the child with its types where weights have any.
+
+    These are those of the recipe, or those of least loss by its own weights, repaired without them.
+    """
+    from zerolm.carving.pruning import Repaired
+
+    ridges = carving.recipe.ridges or None if carving.recipe else None
+    types: Types | None = carving.recipe.types if carving.recipe else None
+    if carving.typing is None and types is None:
+        return session.repaired(cut, ridges), None
+    from zerolm.carving.bits.typed_child import TypedChild
+
+    if types is None:
+        assert carving.typing is not None
+        is_whole = cut.is_whole and cut.narrowing is None
+        repaired = Repaired() if is_whole else session.repaired(cut)
+        types = carving.typing.typed(session.weighed(cut, repaired)).types
+        if not session.repairs_types:
+            return repaired, TypedChild(session.weighed(cut, repaired), types)
+    repaired = session.repaired(cut, ridges, types if session.repairs_types else None)
+    return repaired, TypedChild(session.weighed(cut, repaired), types)

@@ -1,0 +1,140 @@
+"""A parent and what is to be done with it: the sizes, methods and place of its child, and what runs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from zerolm.carving.export.formats import FORMATS, Format
+from zerolm.carving.kept_units import Cut
+from zerolm.carving.parent_model import ParentModel
+from zerolm.carving.planning.part_costs import StoredCosts
+from zerolm.carving.planning.sizes import costs_of
+from zerolm.carving.recipe import Recipe
+from zerolm.carving.request import BY_LOSS, Destination, Methods, SizeRequest
+from zerolm.carving.width.narrowing import Basis, Width
+from zerolm.carving.width.weights_basis import weights_basis
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import CostModel
+from zerolm.progress import Progress
+from zerolm.settings.compute import ComputeRequest
+from zerolm.text.defaults import GENERATED
+
+if TYPE_CHECKING:
+    from zerolm.carving.bits.planner import TypePlanner
+    from zerolm.carving.session import Session
+
+NOWHERE: Final = Destination()
+ANYWHERE: Final = ComputeRequest()
+
+
+@dataclass(frozen=True, eq=False)
+class Carving:
+    """A parent and what is to be done with it; ``session`` is None where no tokens are needed.
+
+    ``recipe`` is that of a child that is built again.
+    """
+
+    parent: ParentModel
+    size: SizeRequest
+    methods: Methods
+    destination: Destination
+    costs: CostModel
+    compute: ComputeRequest
+    progress: Progress
+    session: Session | None
+    recipe: Recipe | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The parent as it is carved, with the tokens that are kept."""
+        return self.parent.checkpoint
+
+    @property
+    def format(self) -> Format:
+        return FORMATS[str(self.destination.form)]
+
+    @cached_property
+    def typing(self) -> TypePlanner | None:
+        """The planner of types of weights; None where they stay as they are stored."""
+        is_typed = self.size.weights.are_chosen(str(self.destination.form), self.size.budgets)
+        if not is_typed or self.recipe is not None:
+            return None
+        from zerolm.carving.bits.planner import TypePlanner
+
+        return TypePlanner(self.checkpoint, self.size, self.session, self.costs, self.progress)
+
+    @cached_property
+    def basis(self) -> Basis:
+        """The basis of the stream: that of the session, without one by the weights."""
+        if self.session is not None:
+            return self.session.basis
+        return weights_basis(self.checkpoint, progress=self.progress)
+
+    def costs_of(self, cut: Cut | None = None) -> dict[str, int]:
+        if cut is None:
+            return whole_costs(self.checkpoint, self.costs, self.size.space)
+        return costs_of(self.checkpoint, self.costs, cut, self.size.space)
+
+    @property
+    def whole_costs(self) -> dict[str, int]:
+        """The costs of the parent with all its tokens."""
+        return whole_costs(self.checkpoint.whole, self.costs, self.size.space)
+
+    def narrowed(self, cut: Cut, width: Width | None) -> Cut:
+        """Return the cut with a stream of this width."""
+        if width is None:
+            return cut
+        narrowing = self.basis.narrowing(width)
+        share = f"{narrowing.kept:.1%} of its energy stays"
+        self.progress(f"narrowing the stream to {width.hidden} of {cut.parent.hidden} directions: {share}")
+        return replace(cut, narrowing=narrowing)
+
+    @property
+    def narrows(self) -> bool:
+        """Whether losses choose the width of the stream."""
+        size = self.size
+        is_free = bool(size.budgets) and size.space is None and size.keep.get("hidden") != 1
+        return self.checkpoint.family.cut.hidden and is_free and self.methods.plan in BY_LOSS
+
+    def running(self) -> Carving:
+        """Return the same carving with what runs its parent on tokens, if its methods need any."""
+        return replace(self, session=session_of(self.checkpoint, self.methods, self.compute, self.progress))
+
+
+def session_of(
+    checkpoint: Checkpoint, methods: Methods, compute: ComputeRequest, progress: Progress
+) -> Session | None:
+    """Return what runs the parent on tokens; None where no method needs any.
+
+    ``ValueError`` for a device that is not here, also where nothing runs, and for a parent that memory does
+    not hold where it has to generate a text.
+    """
+    if methods.text is None:
+        if compute != ANYWHERE:
+            from zerolm.networks.compute import compute as checked
+
+            checked(compute)
+        return None
+    from zerolm.carving.session import Session
+
+    session = Session(checkpoint, methods, progress, compute)
+    if methods.text == GENERATED:
+        from zerolm.text.generated import check_room
+
+        check_room(checkpoint, session.compute)
+    return session
+
+
+def whole_costs(checkpoint: Checkpoint, costs: CostModel, space: str | None) -> dict[str, int]:
+    """Return the costs of the parent; the bytes of a quantised one are those of its file."""
+    whole = costs_of(checkpoint, costs, space=space)
+    if quantised_types(checkpoint) and checkpoint.source is not None and isinstance(costs, StoredCosts):
+        whole["weight_bytes"] = checkpoint.source.bytes
+    return whole
+
+
+def quantised_types(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Return the types of a quantised parent; none of another."""
+    return checkpoint.source.quantised if checkpoint.source else ()

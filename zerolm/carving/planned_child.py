@@ -1,0 +1,245 @@
+"""The sizes of a child: refused before any work where there are none, planned, and the best ones measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from zerolm.carving.export.formats import UNEVEN
+from zerolm.carving.importance.criteria import criterion_of, needs_tokens
+from zerolm.carving.importance.criterion import Criterion, Indifferent
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.parent_and_request import Carving, quantised_types
+from zerolm.carving.planning.part_costs import window_note
+from zerolm.carving.planning.plan import Planned, finalists
+from zerolm.carving.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_note
+from zerolm.carving.request import BY_LOSS, Methods
+from zerolm.carving.result import TypedWeights, rows_of, spectrum
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.progress import about, announce, silent
+from zerolm.text.defaults import GENERATED
+
+if TYPE_CHECKING:
+    from zerolm.carving.bits.planner import TypePlanner
+    from zerolm.carving.planning.sensitivity import LossTable
+    from zerolm.carving.session import Session
+    from zerolm.text.tokens import Tokens
+
+FINALISTS: Final = 3
+"""The most plans that are repaired and measured before one of them is chosen."""
+REQUANTISED: Final = "the parent is quantised already: losses are beside it as it is"
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedChild:
+    """A cut, what it is expected to lose, and how it was chosen.
+
+    ``optimal``: whether it is proven to be the best by its criterion, None where nothing was planned.
+    ``rows`` are the spectrum of the stream. ``typed`` says what types its weights have.
+    """
+
+    cut: Cut
+    optimal: bool | None = None
+    losses: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+    rows: Sequence[dict[str, Any]] = ()
+    typed: TypedWeights | None = None
+
+
+def check_possible(carving: Carving) -> None:
+    """Refuse before the long work what could only fail after it."""
+    checkpoint, size, form = carving.checkpoint, carving.size, carving.destination.form
+    layout, family, is_written = checkpoint.layout, checkpoint.family, carving.destination.folder is not None
+    if family.task == "next" and layout.name("head") is None and not layout.tied:
+        raise ValueError(
+            f"a {family.name} without a language-model head cannot be compared, so it is not carved"
+        )
+    if family.task == "next" and layout.name("classifier") is not None:
+        raise ValueError(
+            f"a {family.name} with a classification head ({layout.name('classifier')}) cannot be "
+            "compared by its predictions of tokens, so it is not carved; a language model is, and an "
+            "encoder with any head"
+        )
+    alone = carving.typing is not None and carving.typing.keeps_all
+    size.weights.check_parent(quantised_types(checkpoint), types_alone=alone)
+    file_format = carving.format  # one that is not known is refused also where nothing is written
+    if is_written and form == "hf" and not size.is_uniform and size.budgets:
+        raise ValueError(UNEVEN)
+    check_sizes(carving)
+    if is_written and form != "hf":
+        file_format.check(checkpoint, Cut.whole(dimensions(checkpoint)))
+
+
+def check_sizes(carving: Carving) -> None:
+    """Refuse sizes and budgets that no child has."""
+    checkpoint, size, by_loss = carving.checkpoint, carving.size, carving.methods.plan in BY_LOSS
+    if carving.typing is not None:
+        carving.typing.check(by_loss and carving.session is not None)
+    elif carving.methods.plan != "heuristic" and (size.cuts_layers or checkpoint.fewer is None):
+        any_layer = Indifferent(-1.0 if by_loss else None)
+        rounding(checkpoint, size, plan_of(checkpoint, any_layer, size, carving.costs))
+
+
+def in_time(carving: Carving) -> Carving:
+    """Return the carving with as many sequences as its time allows, and say what it takes."""
+    session, methods = carving.session, carving.methods
+    if session is None or (methods.for_ is None and carving.progress is silent):
+        return carving
+    from zerolm.carving.pace import CarvingWork, announcement, fitting
+
+    work = CarvingWork(
+        dimensions(carving.checkpoint),
+        methods if methods.text == GENERATED else _read(methods, session.tokens),
+        carving.narrows,
+        finalists_of(carving, session),
+        carving.destination.folder is not None,
+        0 if carving.typing is None else len(carving.typing.types),
+        carving.checkpoint.layout.vocab,
+    )
+    if methods.for_ is None:
+        announced = announcement(work, session.pace)
+        if announced:
+            announce(carving.progress, announced)
+        return carving
+    sequences = fitting(work, session.pace, methods.for_)
+    methods = replace(methods, sequences=sequences)
+    announce(carving.progress, _time_note(methods))
+    return replace(carving, methods=methods).running()
+
+
+def finalists_of(carving: Carving, session: Session) -> int:
+    """Return how many of the best plans are repaired and measured before one of them is chosen."""
+    many = carving.methods.plan == "prices" and bool(carving.size.budgets) and session.foretells_repair
+    return FINALISTS if carving.narrows or many else 0
+
+
+def planned(carving: Carving) -> PlannedChild:
+    """Return the best child by the plan of the methods."""
+    checkpoint, size, session = carving.checkpoint, carving.size, carving.session
+    if carving.typing is not None:
+        return _with_types(carving, carving.typing)
+    if checkpoint.fewer is not None and not size.cuts_layers:
+        return PlannedChild(Cut.whole(dimensions(checkpoint)))
+    criterion = _criterion(carving)
+    if carving.methods.plan == "heuristic":
+        return PlannedChild(heuristic_of(checkpoint, criterion, size))
+    if carving.methods.plan == "weights" or session is None:
+        return _with_notes(carving, plan_of(checkpoint, criterion, size, carving.costs))
+    table = _table(carving, session, criterion)
+    ranked = [plans_of(checkpoint, each, size, carving.costs) for each in table.every]
+    plan, measured = _best_measured(carving, session, finalists(ranked, FINALISTS))
+    name, losses = shown(carving, table)
+    predicted = losses.predicted(carving.narrowed(plan.cut, plan.width))
+    by_width = losses.stream.by_width(checkpoint.layout.tied) if losses.stream else None
+    return _with_notes(carving, plan, {name: predicted}, by_width, measured)
+
+
+def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
+    """Return the outcome of the best plan of types, beside cuts where anything may be cut."""
+    session = carving.session
+    if typing.keeps_all:
+        ledger_of(carving.checkpoint, progress=carving.progress)  # refuses weights that are not finite
+    chosen = typing.best(losses_by(carving))
+    plan = chosen.plan
+    notes = (
+        _time_note(carving.methods),
+        window_note(carving.checkpoint, carving.costs),
+        chosen.sentence(),
+        *typing.fit(plan),
+        REQUANTISED if quantised_types(carving.checkpoint) else "",
+    )
+    typed = TypedWeights(plan.bytes, rows_of(plan.types, carving.checkpoint), chosen.to_json())
+    return PlannedChild(
+        typing.narrowed(plan),
+        optimal=plan.is_proven,
+        losses={} if session is None else {"predicted": plan.loss},
+        note="; ".join(filter(None, notes)),
+        typed=typed,
+    )
+
+
+def losses_by(carving: Carving) -> Sequence[Criterion]:
+    """Return what plans rank by: tables of losses, those that are shown first; else the criterion."""
+    typing, session = carving.typing, carving.session
+    by = Indifferent(None) if typing is not None and typing.keeps_all else _criterion(carving)
+    if session is None or (typing is not None and not typing.may_cut) or carving.methods.plan not in BY_LOSS:
+        return [by]
+    table = _table(carving, session, by)
+    return [*(table.every if shown(carving, table)[1] is table else reversed(table.every))]
+
+
+def _table(carving: Carving, session: Session, criterion: Criterion) -> LossTable:
+    """Return the losses of cutting one layer alone, and of narrowing the stream where that may be."""
+    return session.table(criterion, _cuttable(carving.checkpoint), with_stream=carving.narrows)
+
+
+def shown(carving: Carving, table: LossTable) -> tuple[str, LossTable]:
+    """Return the losses that are losses, with their name: where layers have sizes of their own, what
+    repair leaves, if that is known; it gives back more in some layers than in others."""
+    if carving.size.is_uniform or table.repaired is None:
+        return "predicted", table
+    return "predicted_repaired", table.repaired
+
+
+def _criterion(carving: Carving) -> Criterion:
+    """Return the criterion, with the weights or the tokens that it needs."""
+    name = carving.methods.criterion
+    ledger = ledger_of(carving.checkpoint, progress=carving.progress)  # refuses weights that are not finite
+    if needs_tokens(name) and carving.session is not None:
+        return carving.session.importance()
+    return criterion_of(name, carving.checkpoint, ledger, seed=carving.methods.seed)
+
+
+def _best_measured(carving: Carving, session: Session, near: Sequence[Planned]) -> tuple[Planned, str]:
+    """Return the plan that loses least when it is repaired, and what was measured, in words."""
+    if len(near) < 2:
+        return near[0], ""
+    cuts = [carving.narrowed(plan.cut, plan.width) for plan in near]
+    losses = session.finals(cuts)
+    best = min(range(len(near)), key=losses.__getitem__)
+    texts = ", ".join(f"{loss:.3g} at {_width_of(cut)}" for cut, loss in zip(cuts, losses, strict=True))
+    return near[best], f"the best plans by hidden size, repair {carving.methods.repair}, lose {texts}"
+
+
+def _with_notes(
+    carving: Carving,
+    plan: Planned,
+    losses: Mapping[str, float] | None = None,
+    by_width: Mapping[int, float] | None = None,
+    measured: str = "",
+) -> PlannedChild:
+    """Return the outcome of a plan; ``by_width`` are measured losses by the width of the stream."""
+    cut = carving.narrowed(plan.cut, plan.width)
+    notes = (
+        _time_note(carving.methods),
+        rounding(carving.checkpoint, carving.size, plan),
+        window_note(carving.checkpoint, carving.costs),
+        width_note(cut),
+        measured,
+    )
+    rows = spectrum(carving.basis, by_width) if cut.narrowing or by_width else []
+    note = "; ".join(filter(None, notes))
+    return PlannedChild(cut, optimal=plan.optimal, losses=losses or {}, note=note, rows=rows)
+
+
+def _read(methods: Methods, tokens: Tokens) -> Methods:
+    """Return methods with the sequences that a text gives, and their length without padding, in the mean."""
+    return replace(methods, sequences=len(tokens), length=max(2, tokens.count // len(tokens)))
+
+
+def _cuttable(checkpoint: Checkpoint) -> list[str]:
+    """Return the kinds of units that the stock class can lack."""
+    can = checkpoint.family.cut
+    return [kind for kind, possible in (("groups", can.heads), ("ffn", can.ffn)) if possible]
+
+
+def _time_note(methods: Methods) -> str:
+    """Return how its time was kept, in words; empty where it was not limited."""
+    return f"{methods.count} sequences, to last about {about(methods.for_)}" if methods.for_ else ""
+
+
+def _width_of(cut: Cut) -> str:
+    """Return the width of the stream in words."""
+    untied = cut.narrowing and not cut.narrowing.width.tied
+    return f"{cut.hidden} with its own head" if untied else str(cut.hidden)

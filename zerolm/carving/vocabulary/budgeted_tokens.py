@@ -1,0 +1,160 @@
+"""Tokens among the units of a budget: how many stay beside all else that is cut, or why all do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from zerolm.carving.importance.criterion import Criterion
+from zerolm.carving.parent_and_request import Carving, quantised_types
+from zerolm.carving.planned_child import check_sizes, losses_by
+from zerolm.carving.planning.sizes import costs_of, plans_of
+from zerolm.carving.request import AUTO, BY_LOSS, USED, Methods, SizeRequest, VocabularyRequest
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.costs import CostModel
+from zerolm.progress import announce, silent
+from zerolm.text.defaults import NO_FILES
+
+if TYPE_CHECKING:
+    from zerolm.carving.vocabulary.planned_size import Beside
+
+WORTHWHILE: Final = 0.01
+"""The share of the parameters that fewer tokens have to save to be named where they stay."""
+
+
+def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
+    """Return the carving of the parent with the tokens that are kept, its files in an empty folder.
+
+    The parent is whole, with what fewer tokens would save, if none leave. Where nothing is given of tokens, a
+    text and budgets choose as many as pay, if they can.
+    """
+    size, methods, parent, progress = carving.size, carving.methods, carving.parent, carving.progress
+    if not size.vocabulary.cuts and methods.text in NO_FILES:
+        return carving
+    from zerolm.carving.vocabulary.cut_parent import can_lose_tokens, chosen, cut_parent, suggested
+
+    def whole() -> Carving:
+        return replace(carving, parent=suggested(parent, methods.text, carving.costs, progress))
+
+    is_usual = size.vocabulary.is_usual and bool(size.budgets) and not usual_tokens_stay(carving)
+    is_usual = is_usual and can_lose_tokens(parent.checkpoint)
+    if not size.vocabulary.cuts and not is_usual:
+        return whole()
+    ledger_of(parent.checkpoint, progress=progress)  # refuses weights that are not finite
+    request = replace(size, vocabulary=VocabularyRequest(AUTO)) if is_usual else size
+    model, kept = chosen(parent, request, methods, carving.costs, beside(carving), progress)
+    if len(kept) == parent.checkpoint.layout.vocab:
+        if not size.cuts_layers:
+            raise ValueError(f"nothing would be cut: all {len(kept):,} tokens stay")
+        return replace(carving, parent=model)
+    is_written = carving.destination.folder is not None
+    try:
+        model = cut_parent(model, kept, folder, methods.text, is_written, progress=progress)
+    except ValueError as error:
+        if not is_usual:
+            raise
+        announce(progress, f"all tokens stay: {error}")
+        return whole()
+    child = replace(carving, parent=model)
+    if not keeps_budgets(model.checkpoint, size, carving.costs):
+        return child
+    return replace(child, methods=Methods(), size=SizeRequest(vocabulary=size.vocabulary))
+
+
+def tokens_stay(carving: Carving) -> str:
+    """Return why tokens are not weighed against other units within the budgets; empty where they are."""
+    if carving.size.space is not None:
+        return f"the space {carving.size.space}"
+    if carving.methods.plan not in BY_LOSS:
+        return f"--plan {carving.methods.plan}"
+    return "a quantised parent" if quantised_types(carving.checkpoint) else ""
+
+
+def usual_tokens_stay(carving: Carving) -> str:
+    """Return why all tokens stay within the budgets where nothing is given of them; empty if they do not.
+
+    Time that is limited is not spent on passes that weigh tokens.
+    """
+    keeps_all = "--keep 1" if carving.size.shares.all is not None else ""
+    return tokens_stay(carving) or keeps_all or ("--for" if carving.methods.for_ is not None else "")
+
+
+def beside(carving: Carving) -> Beside:
+    """Return the best child within the budgets as a function of its tokens.
+
+    Its loss is that of all other cuts, and of types, in nats a token; of an encoder 1 - cosine.
+    ``ValueError`` where it is not known.
+    """
+    from zerolm.carving.vocabulary.fewer_tokens import shaped
+    from zerolm.carving.vocabulary.planned_size import Beside, Rest
+
+    reason = tokens_stay(carving)
+    if carving.size.vocabulary.size == AUTO and reason:
+        raise ValueError(
+            f"--keep-vocab {AUTO} does not weigh tokens against other units beside {reason}: "
+            f"{_two_steps(carving)}"
+        )
+    whole = carving.running()
+
+    @cache
+    def table() -> Criterion:
+        by = losses_by(whole)[0]
+        if whole.typing is not None:
+            whole.typing.prices(by)  # of the parent's rows, and kept for all numbers of tokens
+        return by
+
+    def sized(tokens: int) -> Carving:
+        parent = replace(carving.parent, checkpoint=shaped(carving.checkpoint, tokens))
+        return replace(whole, parent=parent, progress=silent)
+
+    def best(tokens: int) -> Rest:
+        by, child = table(), sized(tokens)
+        if child.typing is not None:
+            plan = child.typing.foretold(by)[0]
+            return Rest(child.costs_of(plan.cut)["params"], plan.loss, plan.bytes)
+        planned = plans_of(child.checkpoint, by, carving.size, carving.costs)[0]
+        return Rest(planned.costs["params"], -planned.worth)
+
+    def fits(tokens: int) -> bool:
+        return keeps_budgets(shaped(carving.checkpoint, tokens), carving.size, carving.costs)
+
+    return Beside(
+        lambda tokens: None if fits(tokens) else check_sizes(sized(tokens)),
+        lambda tokens: sized(tokens).costs_of()["params"],
+        fits,
+        best,
+    )
+
+
+def _two_steps(carving: Carving) -> str:
+    """Return the commands that cut tokens first, and then what this request does."""
+    size, parent, text = carving.size, carving.parent.name, carving.methods.text
+    types = f" --format {carving.destination.form}" if carving.destination.form != "hf" else ""
+    whole = " --keep 1" if size.shares.all is not None else ""
+    space = f" --space {size.space}" if size.space else ""
+    budgets = "".join(f" --{name.replace('_', '-')} {value}" for name, value in size.budgets.items())
+    return (
+        f"first zerolm carve {parent} --keep-vocab {USED} --text {text} --out few, then "
+        f"zerolm carve few{types}{whole}{space}{budgets} --text {text}"
+    )
+
+
+def tokens_note(carving: Carving) -> str:
+    """Return how tokens could leave, too, where they are not among the units of the budgets."""
+    vocabulary, fewer = carving.parent.vocabulary or {}, carving.checkpoint.fewer
+    saves, reason = vocabulary.get("saves") or 0, usual_tokens_stay(carving)
+    if not (reason and carving.size.budgets and carving.size.vocabulary.is_usual and fewer is None):
+        return ""
+    if saves < WORTHWHILE * carving.costs_of()["params"]:
+        return ""
+    return f"all tokens stay beside {reason}; to cut them too: {_two_steps(carving)}"
+
+
+def keeps_budgets(checkpoint: Checkpoint, size: SizeRequest, costs: CostModel) -> bool:
+    """Return whether a checkpoint keeps the budgets as it is, with no share of other units to leave."""
+    if size.space is not None or any(share < 1 for share in size.keep.values()):
+        return False
+    whole = costs_of(checkpoint, costs)
+    return all(whole[name.removeprefix("max_")] <= limit for name, limit in size.budgets.items())

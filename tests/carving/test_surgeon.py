@@ -19,7 +19,7 @@ from zerolm.carving.importance.surgeon import FEW, RIDGE, Surgeon, elimination
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.pruning import dimensions_of
 from zerolm.networks.hooks import watching
-from zerolm.networks.roles import bias, layers_of, matrix
+from zerolm.networks.roles import BEHIND_NORMS, bias, layers_of, matrix
 from zerolm.text.tokens import Tokens
 
 
@@ -126,6 +126,8 @@ def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tok
             forward_inputs(network, number, tokens), modules, kinds, OUTPUT_ROLES, strict=True
         ):
             w = stream_weights(network, number, tokens)
+            if layer.norm in BEHIND_NORMS:  # divides by the size of the output
+                w = w / np.square(x @ matrix(module).double().numpy().T).mean(1)
             x = x - w @ x / w.sum() if bias(module) is not None else x
             sent = felt.root(number, role).T @ matrix(module).double().numpy()
             ridge = max(RIDGE, x.shape[1] / (FEW * len(x)))

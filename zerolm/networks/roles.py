@@ -89,6 +89,8 @@ class Places:
     varied: bool
 
 
+BEHIND_NORMS: Final = ("sandwich", "output")
+"""Where norms stand on the outputs of sublayers, so that what is added to the stream is not the output."""
 BEHIND: Final = {"o": ("attention_post_norm",), "down": ("dense_post_norm", "ffn_post_norm")}
 """Roles of norms behind what writes to the stream; a dense FFN beside experts may have one of its own."""
 

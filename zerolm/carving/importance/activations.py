@@ -18,7 +18,7 @@ class UnitStatistics(Protocol):
     def add(self, heads: Tensor, neurons: Tensor, weights: Tensor) -> None:
         """Add tokens: the inputs of o_proj (n, heads x head size) and of down_proj (n, f).
 
-        ``weights`` (n,) are one over the mean square of each token's residual stream.
+        ``weights`` (n, 2) are those of a token's squared errors behind ``o`` and behind ``down``.
         """
 
     def importance(self) -> tuple[Floats, Floats]:

@@ -44,7 +44,8 @@ class Surgeon:
 
     ``roots`` are R (d, d) of the outputs of ``o`` and ``down``. Where an output matrix has a bias, which can
     take up a mean, moments are about the mean. Tokens weigh as gradients are large: one over the mean square
-    of their stream, so that the few with massive activations (arXiv 2402.17762) do not decide alone.
+    of their stream, and of the output where a norm stands behind it, so that the few with massive
+    activations (arXiv 2402.17762) do not decide alone.
     """
 
     def __init__(self, sizes: Dimensions, layer: StockLayer, roots: Mapping[str, Floats]) -> None:
@@ -58,8 +59,9 @@ class Surgeon:
         }
 
     def add(self, heads: Tensor, neurons: Tensor, weights: Tensor | None = None) -> None:
-        self.moments["o"].add(heads, weights=weights)
-        self.moments["down"].add(neurons, weights=weights)
+        of_o, of_down = (None, None) if weights is None else weights.unbind(1)
+        self.moments["o"].add(heads, weights=of_o)
+        self.moments["down"].add(neurons, weights=of_down)
 
     def importance(self) -> tuple[Floats, Floats]:
         return self._worth("o"), self._worth("down")

@@ -42,6 +42,7 @@ from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, Inputs
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.roles import (
+    BEHIND_NORMS,
     StockLayer,
     as_stored,
     bias,
@@ -57,8 +58,6 @@ from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
-BEHIND_NORMS: Final = ("sandwich", "output")
-"""Where norms on the outputs of sublayers keep these from being solved towards the stream."""
 BATCH_TOKENS: Final = 1 << 11
 TINY: Final = 1e-12
 NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repaired"

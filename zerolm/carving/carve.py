@@ -55,12 +55,17 @@ def carve(
         return GgufExpertCarving(file, size, methods, destination, compute, progress).carved()
     checkpoint = _opened(parent, destination, packed=size.experts.are_cut)
     costs = costs or StoredCosts()
+    model = ParentModel(str(parent), checkpoint)
     if size.experts.are_cut:
         from zerolm.carving.experts.carve_experts import ExpertCarving
 
         compute.check()
-        mixture = str(parent), checkpoint, size, methods, destination, costs, compute, progress
-        return ExpertCarving(*mixture).carved()
+        size.vocabulary.check(methods.text, size.budgets)
+        request = Carving(model, size, methods, destination, costs, compute, progress, None)
+        if not size.vocabulary.cuts:
+            return ExpertCarving(request).carved()
+        with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
+            return ExpertCarving(with_fewer_tokens(request, Path(folder))).carved()
     if size.space is not None:
         SIZE_SPACES[size.space].choices(checkpoint)
     limits = budgets_of(size.budgets, whole_costs(checkpoint, costs, size.space))
@@ -76,7 +81,6 @@ def carve(
     size.vocabulary.check(methods.text, limits)
     if size.vocabulary.cuts:
         size.weights.check_parent(quantised_types(checkpoint), types_alone=False)
-    model = ParentModel(str(parent), checkpoint)
     request = Carving(model, size.within(limits), methods, place, costs, compute, progress, None)
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         carving = with_fewer_tokens(request, Path(folder)).running()
@@ -116,13 +120,9 @@ def rebuild(
         alone = bool(read.types) and read.cut.is_whole and read.width is None
         WeightsRequest(requantize=True).check_parent(quantised_types(checkpoint), types_alone=alone)
     methods = read.methods(None if text is None else str(text))
-    if read.experts is not None:
-        from zerolm.carving.experts.carve_experts import ExpertCarving
-
-        size = SizeRequest(shape=read.method.shape)
-        mixture = str(parent), checkpoint, size, methods, destination, costs, compute, progress
-        return ExpertCarving(*mixture, recipe=read).carved()
-    place = replace(destination, form=destination.form or read.method.format)
+    place = destination
+    if read.experts is None:
+        place = replace(destination, form=destination.form or read.method.format)
     size = SizeRequest(shape=read.method.shape, space=read.method.space)
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         model = ParentModel(str(parent), checkpoint)
@@ -132,8 +132,12 @@ def rebuild(
             model = cut_parent(
                 model, read.kept, Path(folder), methods.text, place.folder is not None, progress=progress
             )
-        carving = Carving(model, size, methods, place, costs, compute, progress, None, read).running()
-        note = ""
+        carving = Carving(model, size, methods, place, costs, compute, progress, None, read)
+        if read.experts is not None:
+            from zerolm.carving.experts.carve_experts import ExpertCarving
+
+            return ExpertCarving(carving).carved()
+        carving, note = carving.running(), ""
         if carving.session is not None:
             read.check_text(carving.session.tokens.text)
             note = read.other_tokens(carving.session.tokens.digest())

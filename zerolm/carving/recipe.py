@@ -31,17 +31,7 @@ from zerolm.settings import nearest
 from zerolm.text.defaults import GENERATED, NO_FILES, RANDOM
 
 RECIPE_FORMAT: Final = "zerolm-recipe"
-RECIPE_VERSION: Final = 6
-"""The first two knew a parent by the extremes of its weights, which a shuffled one has too; the third had no
-width of the stream. Those of a child with all the tokens of its parent are of an earlier version."""
-EXPERTS_VERSION: Final = 7
-"""Of recipes that keep some experts of each layer."""
-NEURONS_VERSION: Final = 8
-"""Of recipes that keep some neurons of each expert, which earlier versions of zerolm do not cut."""
-TYPED_VERSION: Final = 5
-UNTYPED_VERSION: Final = 4
-"""Of recipes without types of weights, which earlier versions of zerolm read as well."""
-READABLE: Final = (3, UNTYPED_VERSION, TYPED_VERSION, RECIPE_VERSION, EXPERTS_VERSION, NEURONS_VERSION)
+RECIPE_VERSION: Final = 1
 MAX_RECIPE_BYTES: Final = 64 << 20
 MAX_NAME: Final = 80
 Place = tuple[int, str]
@@ -200,7 +190,7 @@ def document(
     written_as, space = method.pop("format"), method.pop("space")
     return {
         "format": RECIPE_FORMAT,
-        "version": TYPED_VERSION if carved.types else UNTYPED_VERSION,
+        "version": RECIPE_VERSION,
         "parent": parent.name,
         "revision": parent.revision,
         **parent.licence,
@@ -232,14 +222,9 @@ def read_recipe(file: Path, checkpoint: Checkpoint, weights: str) -> Recipe:
 def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     if not isinstance(document, dict) or document.get("format") != RECIPE_FORMAT:
         raise ValueError("it is no recipe of a carved child")
-    if document.get("version") in (1, 2):
-        raise ValueError(
-            f"its version is {document['version']}, which does not tell its parent from one with shuffled "
-            f"weights; {RECIPE_VERSION} can be read: carve again"
-        )
-    if document.get("version") not in READABLE:
-        versions = f"{', '.join(map(str, READABLE[:-1]))} and {READABLE[-1]}"
-        raise ValueError(f"its version is {str(document.get('version'))[:MAX_NAME]}; {versions} can be read")
+    if document.get("version") != RECIPE_VERSION:
+        version = str(document.get("version"))[:MAX_NAME]
+        raise ValueError(f"its version is {version}; {RECIPE_VERSION} can be read")
     if document.get("parent_weights") != weights:
         parent = str(document.get("parent"))[:MAX_NAME]
         raise ValueError(f"it was made for a parent with other weights: {parent!r}")
@@ -295,8 +280,7 @@ def with_experts(
         for layer, kept in experts.items()
     ]
     merging = {} if merge == NO_MERGE else {"merge": merge}
-    version = NEURONS_VERSION if neurons else EXPERTS_VERSION
-    return {**recipe, "version": version, **merging, "experts": rows}
+    return {**recipe, **merging, "experts": rows}
 
 
 def experts_in(recipe: Mapping[str, Any], count: int) -> dict[int, Ints]:
@@ -331,7 +315,7 @@ def with_kept(recipe: Mapping[str, Any], kept: Ints) -> dict[str, Any]:
     breaks = np.flatnonzero(np.diff(kept) != 1) + 1
     runs = ((int(run[0]), int(run[-1])) for run in np.split(kept, breaks))
     text = " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-    return {**recipe, "version": RECIPE_VERSION, "tokens": text}
+    return {**recipe, "tokens": text}
 
 
 def _kept(document: Mapping[str, Any], rows: int) -> Ints | None:

@@ -29,7 +29,10 @@ WRONG = {
         ["--keep-experts", "4", "--keep-heads", ".5"],
         "--keep-heads cannot stand beside",
     ),
-    "tokens beside it": (["--keep-experts", "4", "--keep-vocab", ".5"], "--keep-vocab cannot stand beside"),
+    "tokens without a text": (
+        ["--keep-experts", "4", "--keep-vocab", ".5"],
+        "--keep-vocab needs --text FILE",
+    ),
     "a budget beside a number": (["--keep-experts", "4", "--max-params", ".5x"], "--max-params cannot stand"),
     "auto without budgets": (["--keep-experts", "auto"], "give one such as --max-params 0.7x"),
     "no tokens": (["--keep-experts", "4", "--criterion", "reap"], "criterion reap needs tokens"),

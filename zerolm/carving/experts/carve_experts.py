@@ -33,24 +33,22 @@ from zerolm.carving.export.read_again import ReadAgain
 from zerolm.carving.export.verify import Verified, fits
 from zerolm.carving.export.write_child import complete
 from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.planning.part_costs import stored_bits
 from zerolm.carving.planning.sizes import costs_of
-from zerolm.carving.recipe import Recipe, document, versions_of, with_experts
-from zerolm.carving.request import NO_MERGE, Destination, Methods, SizeRequest
+from zerolm.carving.recipe import Recipe, document, versions_of, with_experts, with_kept
+from zerolm.carving.request import NO_MERGE, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, widths
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, write_shards
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.checkpoints.packed import PackedTensor
-from zerolm.costs import CostModel
 from zerolm.families.config import CoreSizes
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, new_folder
 from zerolm.networks.opener import mapped_model
-from zerolm.progress import Progress
 from zerolm.settings import shown
-from zerolm.settings.compute import ComputeRequest
 
 BY_BYTES: Final = "bytes"
 COPIED: Final = "the parent is stored quantised, so that experts are copied as they are and none is repaired"
@@ -64,23 +62,32 @@ MERGE_FORMAT: Final = 1
 
 @dataclass(frozen=True, eq=False)
 class ExpertCarving:
-    """A mixture and what is to be done with it; ``recipe`` is that of a child that is built again."""
+    """A mixture, and what is to be done with its experts."""
 
-    name: str
-    checkpoint: Checkpoint
-    size: SizeRequest
-    methods: Methods
-    destination: Destination
-    costs: CostModel
-    compute: ComputeRequest
-    progress: Progress
-    recipe: Recipe | None = None
+    carving: Carving
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The mixture as it is carved, with the tokens that are kept."""
+        return self.carving.checkpoint
+
+    @property
+    def size(self) -> SizeRequest:
+        return self.carving.size
+
+    @property
+    def methods(self) -> Methods:
+        return self.carving.methods
+
+    @property
+    def recipe(self) -> Recipe | None:
+        return self.carving.recipe
 
     @property
     def form(self) -> str:
         """The format of the child: as asked for, else that of the recipe, else a folder."""
         by_recipe = FOLDER if self.recipe is None else self.recipe.method.format
-        return str(self.destination.form or by_recipe)
+        return str(self.carving.destination.form or by_recipe)
 
     @property
     def repair(self) -> str:
@@ -95,8 +102,9 @@ class ExpertCarving:
     @cached_property
     def staying(self) -> StayingExperts:
         """The experts and neurons that the request lets stay."""
+        carving = self.carving
         return StayingExperts(
-            self.checkpoint, self.size, self.methods, self.costs, self.compute, self.progress
+            self.checkpoint, self.size, self.methods, carving.costs, carving.compute, carving.progress
         )
 
     @property
@@ -105,22 +113,22 @@ class ExpertCarving:
 
     def carved(self) -> Carved:
         """Return the outcome, with the child on the disk where one is wanted."""
-        self._check()
-        if self.destination.folder is not None:
+        self.check()
+        if self.carving.destination.folder is not None:
             _ = self.proof
         _ = self.staying.ledger
         fewer, groups = self._merged(self._fewer())
         fewer, left = self._repaired(fewer)
         outcome = self._outcome(fewer, left, groups)
-        folder = self.destination.folder
+        folder = self.carving.destination.folder
         return outcome if folder is None else self._written(outcome, fewer, folder)
 
     @cached_property
     def proof(self) -> Verified:
         """How far the parent lies from what stock software makes of its files."""
-        return compare_with_stock(self.checkpoint, self.session.compute.limit, self.progress)
+        return compare_with_stock(self.checkpoint.whole, self.session.compute.limit, self.carving.progress)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Refuse before any work what cannot be."""
         methods, family = self.methods, self.checkpoint.family
         check_alone(self.size, methods, rebuilt=self.recipe is not None)
@@ -172,12 +180,12 @@ class ExpertCarving:
 
     def _merged(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, Groups]]:
         """Return the child that is written, merged where that is wanted, and what went into what."""
-        if self.merge == NO_MERGE or self.destination.folder is None:
+        if self.merge == NO_MERGE or self.carving.destination.folder is None:
             return fewer, {}
         session = self._of_recipe()
         cache = session.cache("merged experts", _kept(fewer), MERGE_FORMAT)
         changed, groups = merged_experts(
-            fewer, session.model, session.tokens, cache=cache, progress=self.progress
+            fewer, session.model, session.tokens, cache=cache, progress=self.carving.progress
         )
         return replace(fewer, changed=changed), groups
 
@@ -189,13 +197,13 @@ class ExpertCarving:
 
     def _repaired(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, float]]:
         """Return the child that is written, repaired where that is wanted, and the shares of error left."""
-        if self.repair == "none" or self.destination.folder is None:
+        if self.repair == "none" or self.carving.destination.folder is None:
             return fewer, {}
         session = self._of_recipe()
         merging = [] if self.merge == NO_MERGE else [self.merge, MERGE_FORMAT]
         cache = session.cache("repaired experts", _kept(fewer), *merging, *_in_hex(fewer).items())
         changed, left = repaired_experts(
-            fewer, session.model, session.tokens, cache=cache, progress=self.progress
+            fewer, session.model, session.tokens, cache=cache, progress=self.carving.progress
         )
         return replace(fewer, changed=changed), left
 
@@ -208,13 +216,16 @@ class ExpertCarving:
         is_alone = self.recipe is None and methods.criterion == "aimer" and self.size.experts.keep is not None
         notes = [*checkpoint.layout.notes, copied, self.staying.rounding(), BY_WEIGHTS if is_alone else ""]
         child = fewer.shaped()
-        costs = {"parent": costs_of(checkpoint, self.costs), "child": costs_of(child, self.costs)}
+        costs = {
+            "parent": costs_of(checkpoint.whole, self.carving.costs),
+            "child": costs_of(child, self.carving.costs),
+        }
         return Carved(
-            self.name,
+            self.carving.parent.name,
             checkpoint.family.name,
             CarvingMethod(methods.criterion, self.repair, "weights", self.size.layer_shape, self.form, None),
             costs,
-            stored_bits(checkpoint, self.costs),
+            stored_bits(checkpoint, self.carving.costs),
             None if self.recipe else not any(self._gaps.values()),
             {},
             widths(Cut.whole(dimensions(child))),
@@ -222,6 +233,7 @@ class ExpertCarving:
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
             note="; ".join(filter(None, notes)),
             experts=self._described(fewer, left, groups),
+            vocabulary=self.carving.parent.vocabulary,
             kept=cut,
         )
 
@@ -267,16 +279,19 @@ class ExpertCarving:
 
     def _written(self, carved: Carved, fewer: FewerExperts, out: Path) -> Carved:
         """Write the child into a new folder, compared with its parent before the folder gets its name."""
-        checkpoint, finish = self.checkpoint, self.destination.finish
+        checkpoint, finish = self.checkpoint, self.carving.destination.finish
         versions = versions_of("torch", "transformers")
-        parent = origin_of(checkpoint.root), fingerprint(checkpoint, progress=self.progress)
+        whole = checkpoint.whole
+        parent = origin_of(whole.root), fingerprint(whole, progress=self.carving.progress)
         by_text = self.recipe is None and self.staying.are_told_by_tokens
         calibration = self.session.calibration if by_text or fewer.changed else None
         if self.recipe is not None:
             calibration = None if self.recipe.calibration is None else dict(self.recipe.calibration)
         plain = document(carved, *parent, calibration, {}, versions)
         recipe = with_experts(plain, fewer.by_layer, self._gaps, self.merge, _in_hex(fewer))
-        with new_folder(out, self.destination.force) as folder, ExitStack() as scratch:
+        if checkpoint.fewer is not None:
+            recipe = with_kept(recipe, checkpoint.fewer.kept)
+        with new_folder(out, self.carving.destination.force) as folder, ExitStack() as scratch:
             root = folder
             if self.form == FILE:  # made of a folder, which is proven as any other
                 scratch_folder = scratch.enter_context(TemporaryDirectory(prefix=".zerolm-", dir=out.parent))
@@ -285,8 +300,8 @@ class ExpertCarving:
             place.mkdir(parents=True, exist_ok=True)
             outgoing, config = fewer.outgoing(), fewer.configuration()
             with ReadAgain() as again:
-                write_shards(place, outgoing, progress=self.progress, written=again.written)
-                self.progress("comparing the child with its parent")
+                write_shards(place, outgoing, progress=self.carving.progress, written=again.written)
+                self.carving.progress("comparing the child with its parent")
                 digests = again.digests()
             write_json(place / "config.json", config)
             kind, more = str(config["model_type"]), REPORT if finish else ()
@@ -294,7 +309,7 @@ class ExpertCarving:
             sha256 = complete(checkpoint, as_folder, root, kind, config, more, digests)
             proof = self._verified(Checkpoint.open(root, packed=True), fewer)
             if self.form == FILE:
-                kind, proof = written_file(root, folder, self.compute, self.progress)
+                kind, proof = written_file(root, folder, self.carving.compute, self.carving.progress)
                 sha256 = complete(checkpoint, recipe, folder, kind, None, more)
             note = self.recipe.difference(sha256, versions) if self.recipe else ""
             proof = proof.of(self.proof)

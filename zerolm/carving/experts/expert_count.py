@@ -24,7 +24,6 @@ LEAST_SQUARES: Final = "least-squares"
 def check_alone(size: SizeRequest, methods: Methods, *, rebuilt: bool = False) -> None:
     """Refuse what cannot stand beside experts; a child that is ``rebuilt`` has the size of its recipe."""
     others = [f"--keep-{name}" for name in size.keep] + (["--space"] if size.space else [])
-    others += ["--keep-vocab"] if size.vocabulary.cuts else []
     if AUTO not in (size.experts.keep, size.experts.ffn) and not rebuilt:
         others += [f"--{name.replace('_', '-')}" for name in size.budgets]
     if others:

@@ -13,9 +13,9 @@ from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
 from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.carving.recipe import (
-    EXPERTS_VERSION,
     MAX_RECIPE_BYTES,
     RECIPE_FORMAT,
+    RECIPE_VERSION,
     experts_in,
     versions_of,
     with_experts,
@@ -41,7 +41,7 @@ class GgufRecipe:
         if document[HEADER] != mixture.header.digest:
             raise ValueError(f"it was made for another file: {str(document.get('parent'))[:60]!r}")
         criterion, sha256 = document.get("criterion"), document.get("sha256")
-        if document.get("version") != EXPERTS_VERSION or not isinstance(sha256, dict):
+        if document.get("version") != RECIPE_VERSION or not isinstance(sha256, dict):
             raise ValueError("it is no recipe of this version of zerolm")
         EXPERT_CRITERIA.entry(str(criterion))
         experts = checked(experts_in(document, mixture.routing.experts), mixture.layers, mixture.routing)
@@ -74,7 +74,8 @@ def gguf_recipe(
     """Return the recipe of a written child as plain JSON; ``more`` files are still to come."""
     method, mixture = carved.method, fewer.parent
     recipe = {
-        "format": RECIPE_FORMAT, "parent": mixture.file.name, "revision": None, HEADER: mixture.header.digest,
+        "format": RECIPE_FORMAT, "version": RECIPE_VERSION,
+        "parent": mixture.file.name, "revision": None, HEADER: mixture.header.digest,
         "family": carved.family, "criterion": method.criterion, "repair": method.repair, "plan": method.plan,
         "shape": method.shape, "written_as": method.format, "costs": carved.costs,
         "weight_bits": carved.weight_bits, "losses": {}, "calibration": calibration, "seed": seed,

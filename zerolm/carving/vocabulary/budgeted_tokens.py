@@ -15,6 +15,7 @@ from zerolm.carving.request import AUTO, BY_LOSS, USED, Methods, SizeRequest, Vo
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.progress import announce, silent
+from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
     """
     size, methods, parent, progress = carving.size, carving.methods, carving.parent, carving.progress
     if not size.vocabulary.cuts and methods.text in NO_FILES:
+        return carving
+    if domains_of(methods.text):
+        if size.vocabulary.cuts:
+            raise ValueError(
+                "which tokens stay is chosen by one text: give one --text FILE, or no --keep-vocab"
+            )
         return carving
     from zerolm.carving.vocabulary.cut_parent import can_lose_tokens, chosen, cut_parent, suggested
 
@@ -58,13 +65,15 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
         announce(progress, f"all tokens stay: {error}")
         return whole()
     child = replace(carving, parent=model)
-    if not keeps_budgets(model.checkpoint, size, carving.costs):
+    if size.experts.are_cut or not keeps_budgets(model.checkpoint, size, carving.costs):
         return child
     return replace(child, methods=Methods(), size=SizeRequest(vocabulary=size.vocabulary))
 
 
 def tokens_stay(carving: Carving) -> str:
     """Return why tokens are not weighed against other units within the budgets; empty where they are."""
+    if carving.size.experts.are_cut:
+        return "experts"
     if carving.size.space is not None:
         return f"the space {carving.size.space}"
     if carving.methods.plan not in BY_LOSS:
@@ -134,6 +143,11 @@ def _two_steps(carving: Carving) -> str:
     types = f" --format {carving.destination.form}" if carving.destination.form != "hf" else ""
     whole = " --keep 1" if size.shares.all is not None else ""
     space = f" --space {size.space}" if size.space else ""
+    space += "".join(
+        f" --keep-{name} {value}"
+        for name, value in (("experts", size.experts.keep), ("expert-ffn", size.experts.ffn))
+        if value is not None
+    )
     budgets = "".join(f" --{name.replace('_', '-')} {value}" for name, value in size.budgets.items())
     return (
         f"first zerolm carve {parent} --keep-vocab {USED} --text {text} --out few, then "

@@ -36,9 +36,7 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
         return carving
     if domains_of(methods.text):
         if size.vocabulary.cuts:
-            raise ValueError(
-                "which tokens stay is chosen by one text: give one --text FILE, or no --keep-vocab"
-            )
+            raise ValueError("tokens are chosen by one text: give one --text FILE, or no --keep-vocab")
         return carving
     from zerolm.carving.vocabulary.cut_parent import can_lose_tokens, chosen, cut_parent, suggested
 
@@ -53,7 +51,7 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
     request = replace(size, vocabulary=VocabularyRequest(AUTO)) if is_usual else size
     model, kept = chosen(parent, request, methods, carving.costs, beside(carving), progress)
     if len(kept) == parent.checkpoint.layout.vocab:
-        if not size.cuts_layers:
+        if not (size.cuts_layers or size.experts.are_cut):
             raise ValueError(f"nothing would be cut: all {len(kept):,} tokens stay")
         return replace(carving, parent=model)
     is_written = carving.destination.folder is not None

@@ -67,6 +67,10 @@ class Pace:
     operation: float
 
 
+OF_PLANS: Final = ("measuring the best plans", "repair", "losses")
+"""The parts of a carving that come when plans are there."""
+
+
 @dataclass(frozen=True)
 class CarvingWork:
     """All that a carving does: its parent's sizes, its methods, and whether widths of the stream are tried.
@@ -120,6 +124,11 @@ class CarvingWork:
             parts["repair"] = again * self._repair(pace, fitted + held, SOLVED)
         parts["losses"] = (1 + repairs) * judged
         return parts
+
+    def planning(self, pace: Pace) -> float:
+        """Return the seconds of what plans are made by: all but to measure, repair and judge some of them."""
+        parts = self.seconds(pace, self.methods.count)
+        return sum(seconds for part, seconds in parts.items() if part not in OF_PLANS)
 
     def total(self, pace: Pace, sequences: int | None = None) -> float:
         """Return the seconds of all of it, with so many sequences, else with those of its methods."""

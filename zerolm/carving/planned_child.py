@@ -22,6 +22,7 @@ from zerolm.text.defaults import GENERATED
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
+    from zerolm.carving.pace import CarvingWork
     from zerolm.carving.planning.sensitivity import LossTable
     from zerolm.carving.session import Session
     from zerolm.text.tokens import Tokens
@@ -86,17 +87,9 @@ def in_time(carving: Carving) -> Carving:
     session, methods = carving.session, carving.methods
     if session is None or (methods.for_ is None and carving.progress is silent):
         return carving
-    from zerolm.carving.pace import CarvingWork, announcement, fitting
+    from zerolm.carving.pace import announcement, fitting
 
-    work = CarvingWork(
-        dimensions(carving.checkpoint),
-        methods if methods.text == GENERATED else _read(methods, session.tokens),
-        carving.narrows,
-        finalists_of(carving, session),
-        carving.destination.folder is not None,
-        0 if carving.typing is None else len(carving.typing.types),
-        carving.checkpoint.layout.vocab,
-    )
+    work = work_of(carving, session)
     if methods.for_ is None:
         announced = announcement(work, session.pace)
         if announced:
@@ -106,6 +99,22 @@ def in_time(carving: Carving) -> Carving:
     methods = replace(methods, sequences=sequences)
     announce(carving.progress, _time_note(methods))
     return replace(carving, methods=methods).running()
+
+
+def work_of(carving: Carving, session: Session) -> CarvingWork:
+    """Return all that a carving does, of which its pace tells the time."""
+    from zerolm.carving.pace import CarvingWork
+
+    methods = carving.methods
+    return CarvingWork(
+        dimensions(carving.checkpoint),
+        methods if methods.text == GENERATED else _read(methods, session.tokens),
+        carving.narrows,
+        finalists_of(carving, session),
+        carving.destination.folder is not None,
+        0 if carving.typing is None else len(carving.typing.types),
+        carving.checkpoint.layout.vocab,
+    )
 
 
 def finalists_of(carving: Carving, session: Session) -> int:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.parent_and_request import Carving, quantised_types
-from zerolm.carving.planned_child import check_sizes, losses_by
+from zerolm.carving.planned_child import check_sizes, losses_by, work_of
 from zerolm.carving.planning.sizes import costs_of, plans_of
 from zerolm.carving.request import AUTO, BY_LOSS, USED, Methods, SizeRequest, VocabularyRequest
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
-from zerolm.progress import announce, silent
+from zerolm.progress import about, announce, silent
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES
 
@@ -107,6 +107,14 @@ def beside(carving: Carving) -> Beside:
 
     @cache
     def table() -> Criterion:
+        session = whole.session
+        if session is not None and carving.progress is not silent:
+            from zerolm.carving.pace import LONG
+
+            seconds = work_of(whole, session).planning(session.pace)
+            if seconds >= LONG:
+                note = f"about {about(seconds)} to weigh tokens against all else, and then the child"
+                announce(carving.progress, note)
         by = losses_by(whole)[0]
         if whole.typing is not None:
             whole.typing.prices(by)  # of the parent's rows, and kept for all numbers of tokens

@@ -104,21 +104,33 @@ def fisher(
                 above = felt_above(blocks, index, last, pooling=pooling)
             upstream.append(above)
         for felt in part.felt(upstream, readers_and_writers if with_stream else writers):
-            _add_outputs(felt, sums)
+            _add_outputs(felt, _counted(blocks, felt.tokens), sums)
             for reading in readings_of(felt, blocks) if with_stream else ():
                 _add_reading(reading, felt.tokens, sums)
-    count = sum(int(blocks.tokens(index).sum()) for index in range(len(blocks.batches)))
+    count = sum(int(_counted(blocks, blocks.tokens(index)).sum()) for index in range(len(blocks.batches)))
     outputs = sums["outputs"] / (count * sums["shares"].size)
     shares = sums["shares"] / (count * max(float(np.trace(outputs)), np.finfo(float).tiny))
     return Fisher(outputs, shares, {name: sums[name] for name in STREAM if with_stream})
 
 
-def _add_outputs(felt: Felt, sums: Arrays) -> None:
+def _counted(blocks: Blocks, tokens: Tensor) -> Tensor:
+    """Return the tokens (b, t) whose gradients count: not the first of a window, unless it is the only one.
+
+    Attention of all others rests on it, and its gradients would hide theirs.
+    """
+    if not blocks.predicts or tokens.shape[1] < 2:
+        return tokens
+    counted = tokens.clone()
+    counted[:, 0] = False
+    return counted
+
+
+def _add_outputs(felt: Felt, tokens: Tensor, sums: Arrays) -> None:
     """Add what is felt of the outputs of a layer."""
     for place, role in enumerate(OUTPUT_ROLES):
         if role not in felt.gradients.outputs:
             continue  # the layer has no such output
-        gradients = felt.gradients.outputs[role][felt.tokens].float()  # (n, d)
+        gradients = felt.gradients.outputs[role][tokens].float()  # (n, d)
         moments = gram(gradients).cpu().double().numpy()
         sums["outputs"] += moments
         sums["shares"][felt.layer, place] += np.trace(moments)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
@@ -17,15 +16,13 @@ from zerolm.carving.importance.activations import OfSequences, UnitStatistics
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Dimensions
 from zerolm.carving.pruning import dimensions_of
+from zerolm.carving.token_weights import token_weights
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.hooks import Seen
-from zerolm.networks.roles import BEHIND_NORMS, StockLayer, layer_of, places_of
+from zerolm.networks.roles import StockLayer, layer_of, places_of
 from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
-
-TINY: Final = 1e-12
 
 
 def importances(
@@ -78,17 +75,6 @@ def _with_both(layer: StockLayer, sizes: Dimensions) -> StockLayer:
     return replace(layer, attention_out=layer.attention_out or o, ffn_out=layer.ffn_out or down)
 
 
-def _weights(stream: Stream, number: int, role: str, hidden: Tensor, seen: Seen) -> Tensor:
-    """Return the weights (b, t) of the squared errors of tokens behind an output matrix.
-
-    Norms divide by the root mean square of the stream, and one behind the matrix by that of its output.
-    """
-    scale = hidden.float().square().mean(-1).clamp_min(TINY)
-    if stream.blocks.layer(number).norm in BEHIND_NORMS and role in seen.outputs:
-        scale = scale * seen.outputs[role].float().square().mean(-1).clamp_min(TINY)
-    return scale.reciprocal()
-
-
 def _measured(stream: Stream, number: int, statistics: UnitStatistics, sizes: Dimensions) -> Arrays:
     for i, hidden, seen in stream.through(number, writers):
         mask = stream.blocks.batches[i].get("attention_mask")  # (b, t)
@@ -100,10 +86,12 @@ def _measured(stream: Stream, number: int, statistics: UnitStatistics, sizes: Di
         }
         inputs = {**nothing, **seen.inputs}
         heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
-        weights = torch.stack(
-            [_weights(stream, number, role, hidden, seen)[rows] for role in OUTPUT_ROLES], 1
+        layer = stream.blocks.layer(number)
+        each = (
+            token_weights(stream.blocks, i, layer, hidden, seen.outputs.get(role))[rows]
+            for role in OUTPUT_ROLES
         )
-        weights = weights.to(heads.device)
+        weights = torch.stack([*each], 1).to(heads.device)
         lengths = rows.sum(1).tolist() if isinstance(statistics, OfSequences) else [len(heads)]
         parts = (torch.split(each, lengths) for each in (heads, neurons, weights))
         for part in zip(*parts, strict=True):

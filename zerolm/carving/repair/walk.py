@@ -36,6 +36,7 @@ from zerolm.carving.pruning import Place, Repaired, carved_layer, enter
 from zerolm.carving.repair.ridge import Fit
 from zerolm.carving.repair.ridges import Ridges
 from zerolm.carving.repair.rules import REPAIRS
+from zerolm.carving.token_weights import token_weights
 from zerolm.carving.width.in_memory import put
 from zerolm.families.known import family_named
 from zerolm.io.cache import ArrayCache, Arrays
@@ -59,7 +60,6 @@ from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
 BATCH_TOKENS: Final = 1 << 11
-TINY: Final = 1e-12
 NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repaired"
 
 
@@ -213,11 +213,8 @@ class Walk:
         The norm that follows divides by the root mean square of the sum with what was there ``before``. Where
         a norm stands behind the output it divides by that of the output, and the next by that of the stream.
         """
-        if layer.norm in BEHIND_NORMS:
-            scale = _mean_square(output) * _mean_square(stream)
-        else:
-            scale = _mean_square(before + output)
-        return self.blocks.tokens(index) / scale
+        following = stream if layer.norm in BEHIND_NORMS else before + output
+        return token_weights(self.blocks, index, layer, following, output)
 
     def _add(
         self,
@@ -386,11 +383,6 @@ class Walk:
                 self.repaired.ridges[layer, name.removeprefix("ridge-")] = Ridges(*x.tolist())
             else:
                 self.repaired.arrays[layer, name] = x
-
-
-def _mean_square(states: Tensor) -> Tensor:
-    """Return the mean square of states (b, t, d) over components, (b, t)."""
-    return states.float().square().mean(-1).clamp_min(TINY)
 
 
 class Absent(nn.Module):

@@ -124,7 +124,8 @@ class FileMatrix:
     @property
     def slopes(self) -> Values:
         """How what is stored changes with the rows of the file, (n, 1) or (1, 1)."""
-        return np.float32(1) / np.where(self.factors == 0, np.float32(1), self.factors)
+        slopes: Values = np.reciprocal(np.where(self.factors == 0, np.float32(1), self.factors))
+        return slopes
 
     def values(self, expert: int | None = None) -> Iterator[Values]:
         """Yield the matrices (n, k) of a child that keeps all units, in turn, or that of one expert."""

@@ -19,7 +19,7 @@ from zerolm.architecture import Floats
 from zerolm.carving.amount import inputs_of, tokens_scored
 from zerolm.carving.bits.felt import FeltMatrix, felt_matrices
 from zerolm.carving.bits.file_child import TypedFile, WeighedFile
-from zerolm.carving.bits.file_moments import Moments, file_moments
+from zerolm.carving.bits.file_moments import GradientMoments, file_moments
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.verify import outputs
@@ -411,7 +411,7 @@ class Session:
         return felt
 
     @cached_property
-    def moments(self) -> dict[str, list[Moments]]:
+    def moments(self) -> dict[str, list[GradientMoments]]:
         """Second moments of the gradients of every matrix of a file that keeps all units."""
         sums, child = self.cache("file moments", self.pooling), self._whole
         tokens, pooling = self.divided.fitted, self.pooling

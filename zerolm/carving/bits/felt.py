@@ -206,12 +206,12 @@ def add_head(
     index: int,
     last: Tensor,
     sums: Arrays,
-    given: Callable[[Tensor, Tensor], Tensor] = lambda _, read: read,
+    input_of: Callable[[Tensor, Tensor], Tensor] = lambda _, read: read,
 ) -> None:
     """Add what the head reads, and how uncertain each of its outputs z is: p (1 - p) f'(z)^2.
 
-    Logits are f(z), each of its own z: scaled in some families, capped in others. What the head reads is
-    ``given`` of the states behind the last layer and what the model passes to it.
+    Logits are f(z), each of its own z: scaled in some families, capped in others. ``input_of`` makes the
+    head's input of the states behind the last layer and what the model passes to the head.
     """
     tokens, size = blocks.tokens(index), tokens_at_once(blocks, len(last))
     for states, wanted in zip(torch.split(last, size, 1), torch.split(tokens, size, 1), strict=True):
@@ -226,7 +226,7 @@ def add_head(
         if logits is not z[1]:
             (slope,) = torch.autograd.grad(logits.sum(), z[1])
             uncertain *= slope[wanted].float().square()
-        x = given(states, z[0])[wanted]
+        x = input_of(states, z[0])[wanted]
         sums["head.read"] += _squares(x)
         sums["head.felt"] += uncertain.sum(0).cpu().double().numpy()
         sums["head.both"] += float((x.square().sum(1) * uncertain.sum(1)).double().sum())

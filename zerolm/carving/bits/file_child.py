@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from zerolm.carving.bits.felt import FeltMatrix, Place, outside_layers
-from zerolm.carving.bits.file_moments import Moments
+from zerolm.carving.bits.file_moments import GradientMoments
 from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
 from zerolm.carving.bits.options import Options
 from zerolm.carving.bits.prices import as_importances, rows_of_weights, spread_rows
@@ -53,7 +53,7 @@ class WeighedFile:
     """
 
     child: Child
-    moments: Mapping[str, list[Moments]] | None
+    moments: Mapping[str, list[GradientMoments]] | None
     threads: int = 1
 
     @property

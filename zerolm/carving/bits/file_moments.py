@@ -45,7 +45,7 @@ LEAST: Final = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class GradientMoments:
     """Of m matrices (n, k) of a tensor: ``read`` (m, k), ``felt`` (m, n), and the ``factor`` (m,).
 
     E[g_rc^2] of a matrix is its factor x felt_r x read_c, as of a ``FeltMatrix``.
@@ -69,7 +69,7 @@ def file_moments(
     pooling: TokenPooling = MEAN,
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
-) -> dict[str, list[Moments]]:
+) -> dict[str, list[GradientMoments]]:
     """Return the moments of the matrices of a child that keeps all units, by their names in a file.
 
     An embedding that is the head, too, has two; matrices outside the layers that are neither have none. One
@@ -145,21 +145,21 @@ def _squares(matrix: FileMatrix, gradient: Tensor) -> NDArray[np.float32]:
 
 def _means(
     matrix: FileMatrix, sums: Arrays, count: int, embedded: float, ends: tuple[str, ...]
-) -> list[Moments]:
+) -> list[GradientMoments]:
     """Return the moments of a matrix; none where nothing is known of it."""
     layer, role = matrix.stack.place
     if layer is not None:
         read, felt = (sums[f"{matrix.name}.{kind}"] / np.float32(count) for kind in ("read", "felt"))
         both = read.sum(1, dtype=np.float64)
-        return [Moments(read, felt, 1.0 / np.maximum(both, LEAST))]
+        return [GradientMoments(read, felt, 1.0 / np.maximum(both, LEAST))]
     if role not in ends:
         return []
     of_both = role == "embedding" and matrix.stack.first.child.parent.layout.tied
     return [_outside(matrix, sums, name, count, embedded) for name in (ends if of_both else (role,))]
 
 
-def _outside(matrix: FileMatrix, sums: Arrays, name: str, count: int, embedded: float) -> Moments:
+def _outside(matrix: FileMatrix, sums: Arrays, name: str, count: int, embedded: float) -> GradientMoments:
     """Return the moments of an embedding, or of a head."""
     mean, slope = mean_of(sums, name, count), float(matrix.slopes[0, 0])
     scale = slope**2 * (embedded if name == "embedding" else 1.0)
-    return Moments(scale * mean.read[None], mean.felt[None], np.array([mean.factor]))
+    return GradientMoments(scale * mean.read[None], mean.felt[None], np.array([mean.factor]))

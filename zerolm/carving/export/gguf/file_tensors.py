@@ -59,7 +59,7 @@ class GgufTensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Stack:
+class StoredStack:
     """A stored tensor of a child, or those of all experts of a layer, that become tensors of a file.
 
     ``name`` is what the file calls it; names of pieces that are apart there are joined by ``+``.
@@ -88,7 +88,7 @@ class Stack:
 class FileMatrix:
     """A matrix of a file (n, k), or one for each expert or head (m, n, k): a ``piece`` of what is stored."""
 
-    stack: Stack
+    stack: StoredStack
     piece: Piece
 
     @property
@@ -116,14 +116,14 @@ class FileMatrix:
 
     @cached_property
     def factors(self) -> NDArray[np.float32]:
-        """What rows are multiplied by in the file, (n, 1) or (1, 1)."""
+        """The factors of rows in the file, (n, 1) or (1, 1)."""
         first = self.stack.first
         by_row = factors_by_row(first.child.parent, first.child.cut, first.role)
         return by_row.astype(np.float32)[:, None]
 
     @property
     def slopes(self) -> Values:
-        """How what is stored changes with the rows of the file, (n, 1) or (1, 1)."""
+        """The inverse factors, (n, 1) or (1, 1): derivatives of stored numbers by those of the file."""
         slopes: Values = np.reciprocal(np.where(self.factors == 0, np.float32(1), self.factors))
         return slopes
 
@@ -151,7 +151,7 @@ class FileMatrix:
         self.piece.put(stored, values * self.slopes)
 
 
-def stacks(child: Child) -> Iterator[Stack]:
+def stacks(child: Child) -> Iterator[StoredStack]:
     """Yield what a file holds of a child, what is outside the layers first; a tied head is left out.
 
     Readers then take the embedding. Experts that are stored one by one are together.
@@ -174,7 +174,7 @@ def stacks(child: Child) -> Iterator[Stack]:
             together.append(tensor)
             if len(together) < layout.sizes["experts"]:
                 continue
-        yield Stack(tuple(together), names[tensor.role].replace("{layer}", str(_place(tensor, places))))
+        yield StoredStack(tuple(together), names[tensor.role].replace("{layer}", str(_place(tensor, places))))
 
 
 def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
@@ -243,7 +243,7 @@ def _place(tensor: ChildTensor, places: Mapping[int, int]) -> int:
     return -1 if tensor.kept is None else places[tensor.kept.layer]
 
 
-def _values(stack: Stack, piece: Piece, dtype: str) -> NDArray[Any]:
+def _values(stack: StoredStack, piece: Piece, dtype: str) -> NDArray[Any]:
     """Return the numbers of a piece as a file with this ``dtype`` holds them."""
     first = stack.first
     stored = first.info.dtype

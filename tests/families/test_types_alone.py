@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pruning import Repaired
@@ -27,7 +29,7 @@ from zerolm.carving.bits.file_child import TypedFile, WeighedFile
 from zerolm.carving.bits.file_planner import FileTypePlanner
 from zerolm.carving.bits.written import written_of
 from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.check import COARSELY, check
+from zerolm.carving.export.gguf.check import COARSELY, NOISIEST, check
 from zerolm.carving.export.gguf.file_tensors import matrices
 from zerolm.carving.export.gguf.write import write
 from zerolm.checkpoints.gguf.header import read_gguf_header
@@ -69,6 +71,29 @@ def test_llama_cpp_reads_the_types_that_were_measured(
     # readers round activations to 8 bits beside quantised weights; tiny outputs show it more than large ones
     assert proof.relative < (exact if kinds == ("F16",) else 2 * COARSELY)
     FileTypePlanner(checkpoint, KEPT, None, lambda *_: None).check(by_loss=False)
+
+
+@pytest.mark.parametrize("name", ["qwen3_5_text", "mixtral"])
+def test_a_wrong_order_is_refused_whatever_rounding_explains(name: str, tmp_path: Path) -> None:
+    """Readers that round activations to 8 bits explain some of a difference, and never a wrong order."""
+    checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
+    family, file, cut = checkpoint.family, tmp_path / "child.gguf", Cut.whole(dimensions(checkpoint))
+    assert family.gguf is not None
+    order = {"tiled": {}} if family.gguf.tiled else {"halves": not family.gguf.halves}
+    wrong = replace(checkpoint, family=replace(family, gguf=replace(family.gguf, **order)))
+    right, other = (WeighedFile(Child(each, cut), None) for each in (checkpoint, wrong))
+    typed = TypedFile(right, dict.fromkeys(right.matrices, "Q8_0"))
+    model = open_model(checkpoint)
+
+    def sent(ids: Tensor) -> Tensor:
+        return typed.sent(Blocks(model, [{"input_ids": ids}]), Repaired())
+
+    write(other.child, file, typed=TypedFile(other, typed.types))
+    with pytest.raises(ValueError, match=r"llama\.cpp's logits differ from the carved parent's"):
+        check(file, sent, None)
+    file.unlink()
+    write(right.child, file, typed=typed)
+    assert check(file, sent, None).relative < NOISIEST
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -69,13 +69,15 @@ class Reading:
 class OfWeights:
     """The gradients of the batch ``index`` in the matrices of a ``layer``, by the names of its parameters.
 
-    ``downstream`` (b, t, d) are those before the layer.
+    ``downstream`` (b, t, d) are those before the layer, ``inputs`` (b, t, p) those in what it gets of each
+    token besides hidden states, if anything.
     """
 
     index: int
     layer: int
     downstream: Tensor
     weights: Mapping[str, Tensor]
+    inputs: Tensor | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,18 +258,20 @@ def _of_weights(blocks: Blocks, index: int, layer: int, below: Tensor, upstream:
     """Return the gradients of a layer for a batch with these states before it; unused matrices have none."""
     below, module = below.detach().requires_grad_(), blocks.layer(layer).module
     matrices = {name: weight for name, weight in module.named_parameters() if weight.dim() > 1}
+    more = blocks.inputs_of_layer(index, layer)
+    leaves = [*matrices.values(), *([] if more is None else [more])]
     try:
-        for weight in matrices.values():
-            weight.requires_grad_(True)
+        for leaf in leaves:
+            leaf.requires_grad_(True)
         out = blocks.call(index, layer, below, module, gradients=True)
         downstream, *inside = torch.autograd.grad(
-            out, [below, *matrices.values()], grad_outputs=upstream, allow_unused=True
+            out, [below, *leaves], grad_outputs=upstream, allow_unused=True
         )
     finally:
-        for weight in matrices.values():
-            weight.requires_grad_(False)
-    weights = {name: each for name, each in zip(matrices, inside, strict=True) if each is not None}
-    return OfWeights(index, layer, downstream, weights)
+        for leaf in leaves:
+            leaf.requires_grad_(False)
+    weights = {name: each for name, each in zip(matrices, inside, strict=False) if each is not None}
+    return OfWeights(index, layer, downstream, weights, None if more is None else inside[-1])
 
 
 def readings_of(felt: Felt, blocks: Blocks) -> Iterator[Reading]:

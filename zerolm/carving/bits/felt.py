@@ -118,7 +118,8 @@ def embedding_factor(blocks: Blocks) -> float:
     embedding, ids = blocks.model.get_input_embeddings(), blocks.batches[0]["input_ids"][:1]
     rows = embedding.get_parameter("weight")[ids].float()
     once, twice = (blocks.embed(0, factor * embedded(embedding, ids)) for factor in (1.0, 2.0))
-    return float(((twice - once) * rows).sum() / rows.square().sum())
+    difference = blocks.keys.alone(twice - once)
+    return float((difference * rows).sum() / rows.square().sum())
 
 
 def _name(layer: int | None, role: str) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from zerolm.carving.bits.felt import FeltMatrix, Place, outside_layers
-from zerolm.carving.bits.file_moments import GradientMoments
+from zerolm.carving.bits.file_moments import LAYER_EMBEDDING, GradientMoments
 from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
 from zerolm.carving.bits.options import Options
 from zerolm.carving.bits.prices import as_importances, rows_of_weights, spread_rows
@@ -67,7 +67,7 @@ class WeighedFile:
         ends = outside_layers(predicts=self.child.parent.family.task == "next")
         for matrix in matrices(self.child):
             layer, role = place = matrix.stack.place
-            if layer is not None or role in ends:
+            if layer is not None or role in (*ends, LAYER_EMBEDDING):
                 by_place[place] = (*by_place.get(place, ()), matrix)
         return by_place
 

@@ -42,6 +42,8 @@ from zerolm.text.tokens import Tokens
 
 KINDS: Final = ("read", "felt", "both")
 LEAST: Final = 1e-300
+LAYER_EMBEDDING: Final = "layer_embedding"
+"""The role of embeddings of tokens that layers get besides hidden states, those of all layers in a row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +74,10 @@ def file_moments(
 ) -> dict[str, list[GradientMoments]]:
     """Return the moments of the matrices of a child that keeps all units, by their names in a file.
 
-    An embedding that is the head, too, has two; matrices outside the layers that are neither have none. One
-    layer and its gradients are in memory at a time, sums are float32. An encoder's embeddings are made by
-    ``pooling``. Sums that are in the ``cache`` are gone on with. Raises ``ValueError`` where a gradient is
-    not finite.
+    An embedding that is the head, too, has two; other matrices outside the layers that embed no tokens have
+    none. One layer and its gradients are in memory at a time, sums are float32. An encoder's embeddings are
+    made by ``pooling``. Sums that are in the ``cache`` are gone on with. Raises ``ValueError`` where a
+    gradient is not finite.
     """
     predicts = Blocks(model, []).predicts
     blocks = Blocks(model, tokens.most(FELT_TOKENS if predicts else FELT_OF_SEQUENCES).filled(1))
@@ -85,9 +87,12 @@ def file_moments(
     for matrix in every:
         inside.setdefault(matrix.stack.place[0], []).append(matrix)
     sums = _empty([matrix for layer, some in inside.items() if layer is not None for matrix in some])
-    hidden = int(model.config.hidden_size)
-    for name in ends:
-        lengths = zip(KINDS, (hidden, blocks.vocab, 1), strict=True)
+    shapes = dict.fromkeys(ends, (blocks.vocab, int(model.config.hidden_size)))
+    for matrix in inside.get(None, ()):
+        if matrix.stack.place[1] == LAYER_EMBEDDING:
+            shapes[LAYER_EMBEDDING] = matrix.rows, matrix.columns
+    for name, (rows, columns) in shapes.items():
+        lengths = zip(KINDS, (columns, rows, 1), strict=True)
         sums |= {f"{name}.{kind}": np.zeros(length) for kind, length in lengths}
     before = f"{body_prefix(model)}{places_of(model).modules.layers}"
     for part in together(blocks, sums, cache, "sums", "weighing every matrix", progress):
@@ -101,8 +106,11 @@ def file_moments(
             stored = dict(by_tensor(child.parent, named, body_prefix(model)))
             for matrix in inside.get(gradients.layer, ()):
                 _add(sums, matrix, stored)
+            if gradients.inputs is not None:
+                _add_inputs(blocks, gradients.index, gradients.layer, gradients.inputs, sums)
             if gradients.layer == 0:
-                add_embedding(blocks, gradients.index, gradients.downstream, sums)
+                below = blocks.keys.alone(gradients.downstream)
+                add_embedding(blocks, gradients.index, below, sums)
     counted = [blocks.tokens(index) for index in range(len(blocks.batches))]
     count = sum(int(each.sum()) if predicts else len(each) for each in counted)
     factor = embedding_factor(blocks) ** 2 if predicts else 1.0
@@ -138,6 +146,17 @@ def _add(sums: Arrays, matrix: FileMatrix, stored: Mapping[str, Tensor]) -> None
             felt[number] += squares[0].sum(1)
 
 
+def _add_inputs(blocks: Blocks, index: int, layer: int, gradients: Tensor, sums: Arrays) -> None:
+    """Add the squares of gradients (b, t, p) in what a layer gets of tokens besides hidden states."""
+    tokens, width = blocks.tokens(index), gradients.shape[-1]
+    squares = gradients[tokens].float().square().sum(0).cpu().double().numpy()
+    sums[f"{LAYER_EMBEDDING}.read"][layer * width : (layer + 1) * width] += squares
+    if layer == 0:
+        total = sums[f"{LAYER_EMBEDDING}.felt"]
+        ids = blocks.batches[index]["input_ids"][tokens].cpu().numpy()
+        total += np.bincount(ids, minlength=len(total))[: len(total)]
+
+
 def _squares(matrix: FileMatrix, gradient: Tensor) -> NDArray[np.float32]:
     """Return the squares of gradients in the matrices (m, n, k) of a file, by that in what is stored."""
     return np.square(matrix.of(gradient.float().cpu().numpy()) * matrix.slopes)
@@ -152,14 +171,25 @@ def _means(
         read, felt = (sums[f"{matrix.name}.{kind}"] / np.float32(count) for kind in ("read", "felt"))
         both = read.sum(1, dtype=np.float64)
         return [GradientMoments(read, felt, 1.0 / np.maximum(both, LEAST))]
+    if role == LAYER_EMBEDDING:
+        return [_outside(matrix, sums, role, count, input_factor(matrix) ** 2)]
     if role not in ends:
         return []
     of_both = role == "embedding" and matrix.stack.first.child.parent.layout.tied
     return [_outside(matrix, sums, name, count, embedded) for name in (ends if of_both else (role,))]
 
 
+def input_factor(matrix: FileMatrix) -> float:
+    """Return how what a layer gets of a token changes with the token's row.
+
+    Rows are multiplied by the root of the number of components, and averaged with a projection of the
+    embedding: x = (projection + row sqrt(p)) / sqrt(2), as ``Gemma4TextModel`` has it.
+    """
+    return float((matrix.stack.first.child.parent.layout.sizes["layer_inputs"] / 2) ** 0.5)
+
+
 def _outside(matrix: FileMatrix, sums: Arrays, name: str, count: int, embedded: float) -> GradientMoments:
     """Return the moments of an embedding, or of a head."""
     mean, slope = mean_of(sums, name, count), float(matrix.slopes[0, 0])
-    scale = slope**2 * (embedded if name == "embedding" else 1.0)
+    scale = slope**2 * (1.0 if name == "head" else embedded)
     return GradientMoments(scale * mean.read[None], mean.felt[None], np.array([mean.factor]))

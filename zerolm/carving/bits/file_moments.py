@@ -95,7 +95,7 @@ def file_moments(
         lengths = zip(KINDS, (columns, rows, 1), strict=True)
         sums |= {f"{name}.{kind}": np.zeros(length) for kind, length in lengths}
     before = f"{body_prefix(model)}{places_of(model).modules.layers}"
-    for part in together(blocks, sums, cache, "sums", "weighing every matrix", progress):
+    for part in together(blocks, sums, cache, "sums", "computing second moments of gradients", progress):
         upstream = []
         for index, last in zip(part.indices, part.states[-1], strict=True):
             if predicts:

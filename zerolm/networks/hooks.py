@@ -85,10 +85,10 @@ def rounded_inputs() -> Iterator[None]:
     Inputs whose length is no multiple of 32 stay as they are.
     """
 
-    def hook(module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+    def hook(module: nn.Module, arguments: tuple[Tensor, ...]) -> Any:
         if not isinstance(module, nn.Linear | Conv1D) or arguments[0].shape[-1] % BLOCK:
             return None
-        blocks = arguments[0].unflatten(-1, (-1, BLOCK))
+        blocks = arguments[0].reshape(*arguments[0].shape[:-1], -1, BLOCK)
         scale = blocks.abs().amax(-1, keepdim=True).clamp(min=TINY) / LARGEST
         return ((blocks / scale).round() * scale).flatten(-2), *arguments[1:]
 

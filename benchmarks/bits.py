@@ -31,7 +31,7 @@ from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import TypedPlan, plain_bytes
 from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild, typed_loss
+from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild
 from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
 from zerolm.carving.export.gguf.file_tensors import names_in
@@ -149,7 +149,7 @@ class Parent:
 
         That is by llama.cpp, of a ``file`` or of one that is written.
         """
-        lost = {"bytes": typed.bytes, "kl": typed_loss(self.judged, typed, repaired)}
+        lost = {"bytes": typed.bytes, "kl": typed.loss(self.judged, repaired)}
         if self.encodes:
             with tempfile.TemporaryDirectory(dir=self.work) as scratch:
                 if file is None:
@@ -271,7 +271,7 @@ class Parent:
         plan: TypedPlan = plans[number % len(plans)]
         cut = planner.narrowed(plan)
         weighed = self.session.weighed(cut, Repaired())
-        measured = typed_loss(self.glance, TypedChild(weighed, plan.types), Repaired())
+        measured = TypedChild(weighed, plan.types).loss(self.glance, Repaired())
         return {"share": share, "foretold": plan.loss, "measured": measured}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from zerolm.checkpoints.gguf.names import rearrangement
+from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.families.family import Family
 from zerolm.families.known import described
 
@@ -35,7 +35,7 @@ def table() -> str:
     for name, family in described().items():
         cells = ["proven", *(_cell(family, kind, notes) for kind in KINDS)]
         cells.append(f"`{family.gguf.architecture}`" if family.gguf else "no")
-        cells.append(_types(family, notes))
+        cells.append(_types(family))
         part = family.module_names.text_type or str(family.config.at and "as its text")
         cells.append("proven" if name in learnt else f"as {part}" if family.config.at else "not done")
         rows.append(f"| {name} | {' | '.join(cells)} |")
@@ -50,12 +50,11 @@ def _cell(family: Family, kind: str, notes: list[str]) -> str:
     return _numbered(family.cut.hidden_note if kind == "hidden" else family.cut.note, notes)
 
 
-def _types(family: Family, notes: list[str]) -> str:
-    """Return whether matrices of a GGUF file get types, or the number of the reason why not."""
+def _types(family: Family) -> str:
+    """Return whether matrices of a GGUF file get types: beside cuts, or alone with all units kept."""
     if family.gguf is None:
         return "no"
-    different = rearrangement(family)
-    return _numbered(f"types: a GGUF file holds {different}", notes) if different else "proven"
+    return "alone" if is_rearranged(family) else "proven"
 
 
 def _numbered(note: str, notes: list[str]) -> str:

@@ -66,6 +66,21 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
+class OfWeights:
+    """The gradients of the batch ``index`` in the matrices of a ``layer``, by the names of its parameters.
+
+    ``downstream`` (b, t, d) are those before the layer, ``inputs`` (b, t, p) those in what it gets of each
+    token besides hidden states, if anything.
+    """
+
+    index: int
+    layer: int
+    downstream: Tensor
+    weights: Mapping[str, Tensor]
+    inputs: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
 class Together:
     """Batches that go through the network together, so that each layer is read once for all of them.
 
@@ -84,17 +99,37 @@ class Together:
         ``upstream`` are the gradients behind the last. One layer's graph is in memory at a time. Raises
         ``ValueError`` for gradients that are not finite.
         """
-        above = list(upstream)
+        for index, layer, pair, above in self._backwards(list(upstream)):
+            felt = _felt(self.blocks, index, layer, pair, above[index], watched)
+            yield felt
+            above[index] = felt.downstream
+
+    def of_weights(self, upstream: Sequence[Tensor]) -> Iterator[OfWeights]:
+        """Yield the gradients in the matrices of each layer, from the last to the first, batch by batch.
+
+        ``upstream`` are the gradients behind the last. Raises ``ValueError`` for gradients that are not
+        finite.
+        """
+        for index, layer, pair, above in self._backwards(list(upstream)):
+            gradients = _of_weights(self.blocks, index, layer, pair[0], above[index])
+            yield gradients
+            above[index] = gradients.downstream
+
+    def _backwards(
+        self, upstream: Sequence[Tensor]
+    ) -> Iterator[tuple[int, int, tuple[Tensor, Tensor], dict[int, Tensor]]]:
+        """Yield each batch and layer from the last, the states before and behind it, and gradients behind it.
+
+        Who takes them puts the gradients before the layer in their place.
+        """
+        above = dict(zip(self.indices, upstream, strict=True))
         for layer in reversed(range(len(self.states) - 1)):
             for place, index in enumerate(self.indices):
-                pair = self.states[layer][place], self.states[layer + 1][place]
-                if not above[place].isfinite().all():
+                if not above[index].isfinite().all():
                     raise ValueError(
                         f"the gradients of layer {layer} are not finite: it cannot be priced; {BY_WEIGHTS}"
                     )
-                felt = _felt(self.blocks, index, layer, pair, above[place], watched)
-                yield felt
-                above[place] = felt.downstream
+                yield index, layer, (self.states[layer][place], self.states[layer + 1][place]), above
             self.states[layer + 1] = []  # has served
             self.step()
 
@@ -217,6 +252,26 @@ def _felt(
         for each in ([place.detach() for place in places], inside)
     )
     return Felt(index, layer, ours, blocks.tokens(index), *states, upstream, downstream, values, gradients)
+
+
+def _of_weights(blocks: Blocks, index: int, layer: int, below: Tensor, upstream: Tensor) -> OfWeights:
+    """Return the gradients of a layer for a batch with these states before it; unused matrices have none."""
+    below, module = below.detach().requires_grad_(), blocks.layer(layer).module
+    matrices = {name: weight for name, weight in module.named_parameters() if weight.dim() > 1}
+    more = blocks.inputs_of_layer(index, layer)
+    leaves = [*matrices.values(), *([] if more is None else [more])]
+    try:
+        for leaf in leaves:
+            leaf.requires_grad_(True)
+        out = blocks.call(index, layer, below, module, gradients=True)
+        downstream, *inside = torch.autograd.grad(
+            out, [below, *leaves], grad_outputs=upstream, allow_unused=True
+        )
+    finally:
+        for leaf in leaves:
+            leaf.requires_grad_(False)
+    weights = {name: each for name, each in zip(matrices, inside, strict=False) if each is not None}
+    return OfWeights(index, layer, downstream, weights, None if more is None else inside[-1])
 
 
 def readings_of(felt: Felt, blocks: Blocks) -> Iterator[Reading]:

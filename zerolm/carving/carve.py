@@ -19,6 +19,7 @@ from zerolm.carving.request import Destination, Methods, SizeRequest, WeightsReq
 from zerolm.carving.result import Carved
 from zerolm.carving.vocabulary.budgeted_tokens import with_fewer_tokens
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.checkpoints.remedies import quantised
@@ -79,6 +80,8 @@ def carve(
     place = replace(destination, form=destination.form or "hf")
     size.weights.check(str(place.form), limits)
     size.vocabulary.check(methods.text, limits)
+    if size.weights.are_chosen(str(place.form), limits) and is_rearranged(checkpoint.family):
+        methods = replace(methods, repair="none")  # types alone, chosen as the file holds matrices
     if size.vocabulary.cuts:
         size.weights.check_parent(quantised_types(checkpoint), types_alone=False)
     request = Carving(model, size.within(limits), methods, place, costs, compute, progress, None)

@@ -22,6 +22,7 @@ from zerolm.io.folders import REPORT, new_folder
 from zerolm.text.defaults import GENERATED, NO_FILES
 
 if TYPE_CHECKING:
+    from zerolm.carving.bits.file_child import TypedFile
     from zerolm.carving.bits.typed_child import TypedChild, Types
     from zerolm.carving.pruning import Repaired
     from zerolm.carving.session import Session
@@ -195,7 +196,7 @@ def _more_tokens(carving: Carving, session: Session, cut: Cut, loss: float | Non
     )
 
 
-def _more_files(carving: Carving, typed: TypedChild | None) -> tuple[str, ...]:
+def _more_files(carving: Carving, typed: TypedChild | TypedFile | None) -> tuple[str, ...]:
     """Return the names of files that are asked for beside the child."""
     if typed is None or not carving.size.weights.imatrix:
         return ()
@@ -204,7 +205,7 @@ def _more_files(carving: Carving, typed: TypedChild | None) -> tuple[str, ...]:
     return (IMATRIX,)
 
 
-def _write_more(carving: Carving, folder: Path, typed: TypedChild | None) -> None:
+def _write_more(carving: Carving, folder: Path, typed: TypedChild | TypedFile | None) -> None:
     """Write the files that are asked for beside the child."""
     if typed is None or carving.session is None:
         return
@@ -214,7 +215,7 @@ def _write_more(carving: Carving, folder: Path, typed: TypedChild | None) -> Non
         write_imatrix(typed.weighed, folder / name, str(carving.session.tokens.text))
 
 
-def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | None]:
+def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | TypedFile | None]:
     """Return what is repaired, and the child with its types where weights have any.
 
     These are those of the recipe, or those of least loss by its own weights, repaired without them.
@@ -225,14 +226,12 @@ def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, T
     types: Types | None = carving.recipe.types if carving.recipe else None
     if carving.typing is None and types is None:
         return session.repaired(cut, ridges), None
-    from zerolm.carving.bits.typed_child import TypedChild
-
     if types is None:
         assert carving.typing is not None
         is_whole = cut.is_whole and cut.narrowing is None
         repaired = Repaired() if is_whole else session.repaired(cut)
-        types = carving.typing.typed(session.weighed(cut, repaired)).types
+        types = carving.typing.types_of(session, cut, repaired)
         if not session.repairs_types:
-            return repaired, TypedChild(session.weighed(cut, repaired), types)
+            return repaired, session.typed(cut, repaired, types)
     repaired = session.repaired(cut, ridges, types if session.repairs_types else None)
-    return repaired, TypedChild(session.weighed(cut, repaired), types)
+    return repaired, session.typed(cut, repaired, types)

@@ -16,12 +16,14 @@ from zerolm.carving.request import BY_LOSS, Destination, Methods, SizeRequest
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.costs import CostModel
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.defaults import GENERATED
 
 if TYPE_CHECKING:
+    from zerolm.carving.bits.file_planner import FileTypePlanner
     from zerolm.carving.bits.planner import TypePlanner
     from zerolm.carving.session import Session
 
@@ -56,14 +58,36 @@ class Carving:
         return FORMATS[str(self.destination.form)]
 
     @cached_property
-    def typing(self) -> TypePlanner | None:
+    def typing(self) -> TypePlanner | FileTypePlanner | None:
         """The planner of types of weights; None where they stay as they are stored."""
-        is_typed = self.size.weights.are_chosen(str(self.destination.form), self.size.budgets)
-        if not is_typed or self.recipe is not None:
+        if not self.has_types or self.recipe is not None:
             return None
+        if self.has_types_alone:
+            from zerolm.carving.bits.file_planner import FileTypePlanner
+
+            return FileTypePlanner(self.checkpoint, self.size, self.session, self.progress)
         from zerolm.carving.bits.planner import TypePlanner
 
         return TypePlanner(self.checkpoint, self.size, self.session, self.costs, self.progress)
+
+    @property
+    def typing_of_cuts(self) -> TypePlanner | None:
+        """The planner of types beside cuts; None where there is none, or types alone are planned."""
+        if self.typing is None:
+            return None
+        from zerolm.carving.bits.planner import TypePlanner
+
+        return self.typing if isinstance(self.typing, TypePlanner) else None
+
+    @property
+    def has_types(self) -> bool:
+        """Whether weights get types of their own."""
+        return self.size.weights.are_chosen(str(self.destination.form), self.size.budgets)
+
+    @property
+    def has_types_alone(self) -> bool:
+        """Whether weights get types with all units kept, because the file holds matrices otherwise."""
+        return self.has_types and is_rearranged(self.checkpoint.family)
 
     @cached_property
     def basis(self) -> Basis:

@@ -21,6 +21,7 @@ from zerolm.progress import about, announce, silent
 from zerolm.text.defaults import GENERATED
 
 if TYPE_CHECKING:
+    from zerolm.carving.bits.file_planner import FileTypePlanner
     from zerolm.carving.bits.planner import TypePlanner
     from zerolm.carving.pace import CarvingWork
     from zerolm.carving.planning.sensitivity import LossTable
@@ -144,7 +145,7 @@ def planned(carving: Carving) -> PlannedChild:
     return _with_notes(carving, plan, {name: predicted}, by_width, measured)
 
 
-def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
+def _with_types(carving: Carving, typing: TypePlanner | FileTypePlanner) -> PlannedChild:
     """Return the outcome of the best plan of types, beside cuts where anything may be cut."""
     session = carving.session
     if typing.keeps_all:

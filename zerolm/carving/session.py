@@ -18,7 +18,9 @@ import zerolm
 from zerolm.architecture import Floats
 from zerolm.carving.amount import inputs_of, tokens_scored
 from zerolm.carving.bits.felt import FeltMatrix, felt_matrices
-from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild, typed_loss
+from zerolm.carving.bits.file_child import TypedFile, WeighedFile
+from zerolm.carving.bits.file_moments import GradientMoments, file_moments
+from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.verify import outputs
 from zerolm.carving.fisher import STREAM, Fisher, fisher
@@ -54,6 +56,7 @@ from zerolm.carving.result import stream
 from zerolm.carving.width.loss_basis import loss_basis
 from zerolm.carving.width.narrowing import Basis
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache
 from zerolm.io.memory import give_back
@@ -407,6 +410,30 @@ class Session:
         give_back()
         return felt
 
+    @cached_property
+    def moments(self) -> dict[str, list[GradientMoments]]:
+        """Second moments of the gradients of every matrix of a file that keeps all units."""
+        sums, child = self.cache("file moments", self.pooling), self._whole
+        tokens, pooling = self.divided.fitted, self.pooling
+        moments = file_moments(self.model, child, tokens, pooling=pooling, cache=sums, progress=self.progress)
+        give_back()
+        return moments
+
+    @property
+    def _whole(self) -> Child:
+        return Child(self.checkpoint, Cut.whole(dimensions(self.checkpoint)))
+
+    def weighed_file(self) -> WeighedFile:
+        """Return a file that keeps all units with the moments of its matrices, where there are tokens."""
+        moments = None if self.methods.text is None else self.moments
+        return WeighedFile(self._whole, moments, torch.get_num_threads())
+
+    def typed(self, cut: Cut, repaired: Repaired, types: Types) -> TypedChild | TypedFile:
+        """Return a child whose matrices have types, by units or as its file holds them."""
+        if is_rearranged(self.checkpoint.family):
+            return TypedFile(self.weighed_file(), types)
+        return TypedChild(self.weighed(cut, repaired), types)
+
     def weighed(self, cut: Cut, repaired: Repaired) -> WeighedChild:
         """Return a child with what the loss feels of its matrices, where there are tokens."""
         felt = None if self.methods.text is None else self.felt
@@ -429,15 +456,18 @@ class Session:
         if self.repairs_types and is_repaired:
             reading = partial(self._reading_back, cut, types)
             repaired = repair(self.model, cut, fitted, rule, reading_back=reading)
-        typed = TypedChild(self.weighed(cut, repaired), types)
-        loss = typed_loss(self._loss_on(self.divided.compared.most(FINAL_TOKENS)), typed, repaired)
+        return self.compared_loss(TypedChild(self.weighed(cut, repaired), types), repaired)
+
+    def compared_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:
+        """Return the loss of a child as it is read back, on the tokens that plans are compared on."""
+        loss = typed.loss(self._loss_on(self.divided.compared.most(FINAL_TOKENS)), repaired)
         give_back()
         return loss
 
-    def typed_loss(self, typed: TypedChild, repaired: Repaired) -> float:
+    def typed_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:
         """Return the loss of a child as it is read back, on the tokens of all other losses."""
         self.progress("measuring the child as it is read back")
-        return typed_loss(self._loss, typed, repaired)
+        return typed.loss(self._loss, repaired)
 
     def _few_fitted(self, cuts: Sequence[Cut], least: int = FINAL_TOKENS) -> Tokens:
         """Return the tokens that plans are repaired on before one of them is chosen."""
@@ -489,7 +519,7 @@ class Session:
 
         return sent
 
-    def read_back(self, typed: TypedChild, repaired: Repaired) -> Callable[[Tensor], Tensor]:
+    def read_back(self, typed: TypedChild | TypedFile, repaired: Repaired) -> Callable[[Tensor], Tensor]:
         """Return a child as it is read back as a function from ids (1, t) to what it sends, layer by layer.
 
         It runs on the CPU in float32.
@@ -497,7 +527,7 @@ class Session:
         held_of(self.model, self.compute).let_go()
         give_back()
         model = mapped_model(self.checkpoint)
-        return lambda ids: ReadBack(Blocks(model, [{"input_ids": ids}]), typed, repaired)(0)
+        return lambda ids: typed.sent(Blocks(model, [{"input_ids": ids}]), repaired)
 
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
         """Return the carved parent, in memory and in float32."""

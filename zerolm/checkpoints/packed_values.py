@@ -11,6 +11,7 @@ from zerolm.checkpoints.dtypes import RAW_TYPES, widened
 from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
 from zerolm.checkpoints.headers import TensorInfo
 from zerolm.checkpoints.packed import FP8, INT4, INT8, MXFP4, PackedTensor
+from zerolm.checkpoints.replaced import ReplacedTensor
 
 EXPONENT_BIAS: Final = 127
 """An exponent s of eight bits (E8M0) stands for 2 to the power of s - 127."""
@@ -42,7 +43,7 @@ NUMBERS: Final = {FP8: EIGHT_BITS, MXFP4: FOUR_BITS, INT4: np.arange(-8, 8, dtyp
 
 def numbers_of(tensor: TensorInfo) -> NDArray[np.float32]:
     """Return the numbers of a tensor that ``is_packed`` in its shape, all in memory."""
-    if isinstance(tensor, TypedTensor):
+    if isinstance(tensor, TypedTensor | ReplacedTensor):
         return tensor.numbers()
     assert isinstance(tensor, PackedTensor)
     return dequantised(tensor)

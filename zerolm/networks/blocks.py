@@ -167,6 +167,15 @@ class Blocks:
             assert isinstance(out, Tensor)
             return self.keys.together(out, shared) if shared else out
 
+    def inputs_of_layer(self, index: int, layer: int) -> Tensor | None:
+        """Return what a layer gets of a batch's tokens besides hidden states, (b, t, p); None in most models.
+
+        The batch has been embedded.
+        """
+        width, call = getattr(self.model.config, INPUTS_OF_LAYERS, 0), self._calls[self._key(index)][layer]
+        tensors = (each for each in (*call.arguments, *call.named.values()) if isinstance(each, Tensor))
+        return next((each for each in tensors if each.dim() == 3 and each.shape[-1] == width), None)
+
     def _returned(self, hidden: Tensor) -> Any:
         """Return hidden states as a layer of the model does."""
         return (hidden, None) if places_of(self.model).modules.returns == "tuple" else hidden

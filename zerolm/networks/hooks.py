@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from transformers.pytorch_utils import Conv1D
+
+BLOCK: Final = 32
+LARGEST: Final = 127
+TINY: Final = 1e-30
 
 
 @contextmanager
@@ -70,6 +76,27 @@ def watching(
     finally:
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def rounded_inputs() -> Iterator[None]:
+    """Within, linear modules read activations in 8 bits, 32 with one scale, as readers of quantised files do.
+
+    Inputs whose length is no multiple of 32 stay as they are.
+    """
+
+    def hook(module: nn.Module, arguments: tuple[Tensor, ...]) -> Any:
+        if not isinstance(module, nn.Linear | Conv1D) or arguments[0].shape[-1] % BLOCK:
+            return None
+        blocks = arguments[0].reshape(*arguments[0].shape[:-1], -1, BLOCK)
+        scale = blocks.abs().amax(-1, keepdim=True).clamp(min=TINY) / LARGEST
+        return ((blocks / scale).round() * scale).flatten(-2), *arguments[1:]
+
+    handle = register_module_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def _by_sequence(tokens: Tensor, states: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import mmap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -65,6 +65,33 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
     ]
     if missing:
         raise ValueError(f"{str(checkpoint.folder)!r} lacks {missing[0]!r}, or has it in another shape")
+
+
+def by_tensor(
+    checkpoint: Checkpoint, values: Mapping[str, Tensor], prefix: str = ""
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield what each stored tensor has of values by the stock model's parameters, such as their gradients.
+
+    They are views of these values in the shapes of the tensors: the inverse of ``map_parameters``. Tensors of
+    parameters without values are left out.
+    """
+    rows: dict[tuple[str, int], int] = {}
+    for stored, names in parameters(checkpoint, prefix).items():
+        slot, shape = checkpoint.layout.slots[stored], checkpoint.tensors[stored].shape
+        if not values.keys() >= set(names):
+            continue
+        if len(names) > 1:
+            yield stored, torch.cat([values[name] for name in names], slot.parts[0].axis)
+            continue
+        whole = values[names[0]]
+        if whole.shape == shape:
+            yield stored, whole
+        elif slot.expert is None:
+            yield stored, whole.transpose(1, 2)
+        else:
+            start = rows.get((names[0], slot.expert), 0)
+            rows[names[0], slot.expert] = start + shape[0]
+            yield stored, whole[slot.expert, start : start + shape[0]]
 
 
 def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, tuple[str, ...]]:

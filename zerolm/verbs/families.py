@@ -62,7 +62,8 @@ class FamiliesSettings(Request):
 class FamilyRow:
     """A family: its ``task``, the kinds of ``cuts`` that it takes, and whether it is written as ``gguf``.
 
-    ``types``: the matrices of a GGUF file may have types of their own; ``types_note`` shows why not.
+    ``types``: the matrices of a GGUF file may have types of their own; ``types_note`` shows why these are
+    chosen alone and not beside cuts, where that is so.
     ``experts``: it is a mixture, or may be one, of which experts can be taken out.
 
     ``counted``: its tensors are described. ``note`` says what of heads, and ``hidden_note`` why the stream
@@ -92,11 +93,11 @@ def family_row(family: Family) -> FamilyRow:
         bool(family.tensors.body),
         [kind for kind in KINDS if getattr(family.cut, kind)],
         family.gguf is not None,
-        family.gguf is not None and not different,
+        family.gguf is not None,
         family.has_experts,
         family.cut.note,
         "" if family.cut.hidden else family.cut.hidden_note,
-        f"a GGUF file holds {different}" if different else "",
+        f"with all units (--keep 1): a GGUF file holds {different}" if different else "",
     )
 
 
@@ -137,8 +138,13 @@ def tokenizers() -> str:
 
 def _cells(row: FamilyRow) -> Row:
     marks = ["yes" if kind in row.cuts else "-" for kind in KINDS]
-    marks += ["yes" if can else "-" for can in (row.experts, row.gguf, row.types)]
-    return [row.name, *marks, Cell(row.note, "shape")]
+    marks += ["yes" if can else "-" for can in (row.experts, row.gguf)]
+    return [row.name, *marks, _types(row), Cell(row.note, "shape")]
+
+
+def _types(row: FamilyRow) -> str:
+    """Return whether matrices get types: beside cuts, alone with all units kept, or not."""
+    return "alone" if row.types_note else "yes" if row.types else "-"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -203,7 +209,7 @@ class FamilyReport(Shown):
             *([("heads that are left", heads)] if "heads" in row.cuts else []),
             *([("note", cut.note)] if "heads" in row.cuts else []),
             ("gguf", f"as {gguf.architecture}" if gguf else "no"),
-            *([("types", "yes" if row.types else f"no: {row.types_note}")] if gguf else []),
+            *([("types", f"alone, {row.types_note}" if row.types_note else "yes")] if gguf else []),
         ]
 
     def _fields(self) -> list[tuple[str, str]]:

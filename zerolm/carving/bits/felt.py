@@ -13,7 +13,7 @@ by row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.carving.backward import Felt, felt_above, felt_by_head, normalised, together
+from zerolm.carving.backward import felt_above, felt_by_head, normalised, together
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, embedded, tokens_at_once
 from zerolm.networks.pooling import MEAN, TokenPooling
@@ -91,16 +91,16 @@ def felt_matrices(
                 name, add = _name(felt.layer, role), _add if predicts else _add_sequences
                 add(sums, name, felt.values.inputs[role], felt.gradients.outputs[role], felt.tokens)
             if felt.layer == 0:
-                (_add_embedding if predicts else _add_embedded_sequences)(blocks, felt, sums)
+                add_embedding(blocks, felt.index, felt.downstream, sums)
     counted = [blocks.tokens(index) for index in range(len(blocks.batches))]
     count = sum(int(tokens.sum()) if predicts else len(tokens) for tokens in counted)
     depth = len(layer_list(model))
     places: list[Place] = [(layer, role) for layer in range(depth) for role in paths]
     places += [(None, role) for role in outside_layers(predicts=predicts)]
-    felt_of = {place: _mean(sums, _name(*place), count) for place in places}
+    felt_of = {place: mean_of(sums, _name(*place), count) for place in places}
     if predicts:
         embedding = felt_of[None, "embedding"]
-        felt_of[None, "embedding"] = replace(embedding, read=embedding.read * _embedding_factor(blocks) ** 2)
+        felt_of[None, "embedding"] = replace(embedding, read=embedding.read * embedding_factor(blocks) ** 2)
     return felt_of
 
 
@@ -110,7 +110,7 @@ def outside_layers(*, predicts: bool) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def _embedding_factor(blocks: Blocks) -> float:
+def embedding_factor(blocks: Blocks) -> float:
     """Return what rows of the embedding are multiplied by before the first layer of a decoder.
 
     It is 1 but for families that scale their stream: by the root of its width, or by a configured factor.
@@ -118,7 +118,8 @@ def _embedding_factor(blocks: Blocks) -> float:
     embedding, ids = blocks.model.get_input_embeddings(), blocks.batches[0]["input_ids"][:1]
     rows = embedding.get_parameter("weight")[ids].float()
     once, twice = (blocks.embed(0, factor * embedded(embedding, ids)) for factor in (1.0, 2.0))
-    return float(((twice - once) * rows).sum() / rows.square().sum())
+    difference = blocks.keys.alone(twice - once)
+    return float((difference * rows).sum() / rows.square().sum())
 
 
 def _name(layer: int | None, role: str) -> str:
@@ -171,50 +172,68 @@ def _add_squares(sums: Arrays, name: str, gradient: Tensor, rows: Tensor | None 
     sums[f"{name}.both"] += float(by_row.sum())
 
 
-def _add_embedding(blocks: Blocks, felt: Felt, sums: Arrays) -> None:
-    ids = blocks.batches[felt.index]["input_ids"][felt.tokens].cpu().numpy()
+def add_embedding(blocks: Blocks, index: int, downstream: Tensor, sums: Arrays) -> None:
+    """Add what is felt of the embedding for a batch, by the gradients (b, t, d) before the first layer."""
+    (_add_embedding if blocks.predicts else _add_embedded_sequences)(blocks, index, downstream, sums)
+
+
+def _add_embedding(blocks: Blocks, index: int, downstream: Tensor, sums: Arrays) -> None:
+    tokens = blocks.tokens(index)
+    ids = blocks.batches[index]["input_ids"][tokens].cpu().numpy()
     sums["embedding.felt"] += np.bincount(ids, minlength=blocks.vocab)
-    sums["embedding.read"] += _squares(felt.downstream[felt.tokens])
+    sums["embedding.read"] += _squares(downstream[tokens])
 
 
-def _add_embedded_sequences(blocks: Blocks, felt: Felt, sums: Arrays) -> None:
+def _add_embedded_sequences(blocks: Blocks, index: int, downstream: Tensor, sums: Arrays) -> None:
     """Add what each sequence feels of the embedding, before what is added to it and its norm."""
-    ids = blocks.batches[felt.index]["input_ids"]
+    ids = blocks.batches[index]["input_ids"]
     vectors = embedded(blocks.model.get_input_embeddings(), ids).requires_grad_()
-    below = blocks.embed(felt.index, vectors, gradients=True)
-    (gradients,) = torch.autograd.grad(below, vectors, grad_outputs=felt.downstream)
-    for row, gradient, wanted in zip(ids, gradients, felt.tokens, strict=True):
+    below = blocks.embed(index, vectors, gradients=True)
+    (gradients,) = torch.autograd.grad(below, vectors, grad_outputs=downstream)
+    for row, gradient, wanted in zip(ids, gradients, blocks.tokens(index), strict=True):
         some, places = torch.unique(row[wanted], return_inverse=True)
         total = gradient.new_zeros(len(some), gradient.shape[1])
         _add_squares(sums, "embedding", total.index_add_(0, places, gradient[wanted]), some)
 
 
 def _add_head(blocks: Blocks, index: int, last: Tensor, sums: Arrays) -> None:
+    """Add what the head is given by a norm that is a root mean square, and how uncertain its outputs are."""
+    gain = norm_gain(blocks.model, "final_norm", None).to(last)
+    add_head(blocks, index, last, sums, lambda states, _: normalised(states) * gain)
+
+
+def add_head(
+    blocks: Blocks,
+    index: int,
+    last: Tensor,
+    sums: Arrays,
+    input_of: Callable[[Tensor, Tensor], Tensor] = lambda _, read: read,
+) -> None:
     """Add what the head reads, and how uncertain each of its outputs z is: p (1 - p) f'(z)^2.
 
-    Logits are f(z), each of its own z: scaled in some families, capped in others.
+    Logits are f(z), each of its own z: scaled in some families, capped in others. ``input_of`` makes the
+    head's input of the states behind the last layer and what the model passes to the head.
     """
-    gain = norm_gain(blocks.model, "final_norm", None).to(last)
     tokens, size = blocks.tokens(index), tokens_at_once(blocks, len(last))
     for states, wanted in zip(torch.split(last, size, 1), torch.split(tokens, size, 1), strict=True):
         z: list[Tensor] = []
 
         def head(module: nn.Module, read: Tensor, z: list[Tensor] = z) -> Tensor:
-            z.append(type(module).forward(module, read).detach().requires_grad_())
+            z.extend([read.detach(), type(module).forward(module, read).detach().requires_grad_()])
             return z[-1]
 
         logits = blocks.finish(index, states, head=head, gradients=True).logits
         uncertain = (p := logits.detach().float().softmax(-1)[wanted]) * (1.0 - p)  # (n, v)
-        if logits is not z[0]:
-            (slope,) = torch.autograd.grad(logits.sum(), z[0])
+        if logits is not z[1]:
+            (slope,) = torch.autograd.grad(logits.sum(), z[1])
             uncertain *= slope[wanted].float().square()
-        x = (normalised(states) * gain)[wanted]
+        x = input_of(states, z[0])[wanted]
         sums["head.read"] += _squares(x)
         sums["head.felt"] += uncertain.sum(0).cpu().double().numpy()
         sums["head.both"] += float((x.square().sum(1) * uncertain.sum(1)).double().sum())
 
 
-def _mean(sums: Arrays, name: str, count: int) -> FeltMatrix:
+def mean_of(sums: Arrays, name: str, count: int) -> FeltMatrix:
     read, felt = sums[f"{name}.read"] / count, sums[f"{name}.felt"] / count
     apart, both = float(read.sum() * felt.sum()), float(sums[f"{name}.both"][0]) / count
     return FeltMatrix(read, felt, both / apart if both and apart else 1.0)

@@ -9,13 +9,13 @@ import numpy as np
 from gguf import GGUFValueType, GGUFWriter
 
 from zerolm.carving.bits.felt import FELT_TOKENS
+from zerolm.carving.bits.file_child import WeighedFile
 from zerolm.carving.bits.typed_child import WeighedChild
-from zerolm.carving.export.gguf.file_tensors import names_in
 
 IMATRIX: Final = "importances.imatrix"
 
 
-def write_imatrix(weighed: WeighedChild, file: Path, text: str) -> None:
+def write_imatrix(weighed: WeighedChild | WeighedFile, file: Path, text: str) -> None:
     """Write the importances of every matrix of a child by llama.cpp's names; ``text`` names their text.
 
     It holds mean squares of what each column reads: sums over one token, for readers divide by their count.
@@ -25,12 +25,9 @@ def write_imatrix(weighed: WeighedChild, file: Path, text: str) -> None:
     writer.add_array("imatrix.datasets", [text])
     writer.add_uint32("imatrix.chunk_count", 1)
     writer.add_uint32("imatrix.chunk_size", FELT_TOKENS)
-    names = names_in(weighed.child)
-    for place in weighed.tensors:
-        values = weighed.importances(place)
-        assert values is not None
-        writer.add_tensor(f"{names[place]}.in_sum2", values[None])
-        writer.add_tensor(f"{names[place]}.counts", np.ones((1, 1), np.float32))
+    for name, values in weighed.by_column():
+        writer.add_tensor(f"{name}.in_sum2", values)
+        writer.add_tensor(f"{name}.counts", np.ones((len(values), 1), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -24,8 +24,7 @@ from zerolm.carving.bits.row_blocks import (
     widths_in_file,
 )
 from zerolm.carving.bits.single import everywhere, fitting
-from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
-from zerolm.carving.export.gguf.file_tensors import check_types
+from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.plan import finalists
@@ -93,6 +92,34 @@ def row_multiple(ffn: int) -> int:
     """Return the steps of widths where weights have types: powers of two from 32, some 64 of them."""
     most = max(1, ffn // (SIZES * ROW_MULTIPLE))
     return ROW_MULTIPLE << (most.bit_length() - 1)
+
+
+def may_cut(checkpoint: Checkpoint, size: SizeRequest) -> bool:
+    """Return whether any size of a request is free."""
+    can, kept = checkpoint.family.cut, size.keep
+    kinds = {"ffn": can.ffn, "heads": can.heads, "layers": can.layers, "hidden": can.hidden}
+    return any(possible and kind not in kept for kind, possible in kinds.items())
+
+
+def keeps_all(checkpoint: Checkpoint, size: SizeRequest) -> bool:
+    """Return whether all units of a request stay."""
+    return not may_cut(checkpoint, size) and all(share == 1.0 for share in size.keep.values())
+
+
+def check_imatrix(size: SizeRequest, session: Session | None) -> None:
+    """Refuse importances that nothing is known of."""
+    if size.weights.imatrix and session is None:
+        raise ValueError("--imatrix tells what matrices read of a text: give --text FILE")
+
+
+def too_few(size: SizeRequest, least: int, words: str) -> str:
+    """Return the refusal of bytes that no types keep; ``words`` say what has the ``least`` bytes."""
+    budget, bits = int(size.budgets["max_weight_bytes"]), size.weights.max_bits
+    as_bits = f", --max-bits {_up(bits * least / budget)}" if bits and budget else ""
+    return (
+        f"no types keep the budgets: --max-weight-bytes {budget:,} would have to be at least "
+        f"{least:,}{as_bits} {words}"
+    )
 
 
 class TypePlanner:
@@ -188,14 +215,12 @@ class TypePlanner:
     @property
     def may_cut(self) -> bool:
         """Whether any size is free."""
-        can, kept = self.checkpoint.family.cut, self.size.keep
-        kinds = {"ffn": can.ffn, "heads": can.heads, "layers": can.layers, "hidden": can.hidden}
-        return any(possible and kind not in kept for kind, possible in kinds.items())
+        return may_cut(self.checkpoint, self.size)
 
     @property
     def keeps_all(self) -> bool:
         """Whether all units stay."""
-        return not self.may_cut and all(share == 1.0 for share in self.size.keep.values())
+        return keeps_all(self.checkpoint, self.size)
 
     def check(self, by_loss: bool) -> None:
         """Refuse before the long work what could only fail after it.
@@ -204,8 +229,7 @@ class TypePlanner:
         """
         chunk()
         self._check_family()
-        if self.size.weights.imatrix and self.session is None:
-            raise ValueError("--imatrix tells what matrices read of a text: give --text FILE")
+        check_imatrix(self.size, self.session)
         if self.may_cut and not by_loss:
             raise ValueError(
                 "cuts and types are weighed against each other by what a text loses: give --text FILE, or "
@@ -216,17 +240,11 @@ class TypePlanner:
         if least.bytes > self.budget:
             whole = fewest_bytes(self.checkpoint, self.types, WHOLE)
             units = f"; with all units {whole.bytes:,}" if self.may_cut else ""
-            bits = self.size.weights.max_bits
-            as_bits = f", --max-bits {_up(bits * least.bytes / self.budget)}" if bits and self.budget else ""
-            raise ValueError(
-                f"no types keep the budgets: --max-weight-bytes {self.budget:,} would have to be at least "
-                f"{least.bytes:,}{as_bits} ({least.words()}){units}"
-            )
+            raise ValueError(too_few(self.size, least.bytes, f"({least.words()}){units}"))
 
     def _check_family(self) -> None:
         """Refuse a family whose matrices are not those that plans are made of."""
         checkpoint, family = self.checkpoint, self.checkpoint.family
-        check_types(family)
         roles = {role for part in (ATTENTION, FFN) for role in roles_of(checkpoint, part)}
         parts = {part for role in roles for part in role.split("+")}
         layout = checkpoint.layout
@@ -258,6 +276,10 @@ class TypePlanner:
         if plan.width is None or self.session is None:
             return plan.cut
         return replace(plan.cut, narrowing=self.session.basis.narrowing(plan.width))
+
+    def types_of(self, session: Session, cut: Cut, repaired: Repaired) -> Types:
+        """Return the types of a child that is written."""
+        return self.typed(session.weighed(cut, repaired)).types
 
     def typed(self, weighed: WeighedChild) -> TypedChild:
         """Return a child with the types that lose least by its own weights, within the bytes."""

@@ -20,14 +20,22 @@ from numpy.typing import NDArray
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.bits.felt import EMBEDDING, UNTIED, FeltMatrix, Place, outside_layers
 from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
-from zerolm.carving.bits.row_blocks import ATTENTION, FFN, WRITTEN, first_part, roles_of
+from zerolm.carving.bits.row_blocks import (
+    ATTENTION,
+    FFN,
+    WRITTEN,
+    as_stored,
+    first_part,
+    roles_of,
+    types_of_rows,
+)
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.width.maps import stored_gain
 from zerolm.carving.width.narrowing import Basis, Width, energies, norm_before
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, WeightType, for_rows, from_largest
+from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, WeightType, from_largest
 from zerolm.io.cache import ArrayCache
 from zerolm.progress import Counted, Progress, silent
 
@@ -135,30 +143,11 @@ class TypePrices:
     def candidates(self, name: str) -> tuple[WeightType, ...]:
         """Return the types that a tensor of the parent may take at some length of its rows."""
         smaller = {BY_NAME[IN_SMALLER_BLOCKS.get(kind.name, kind.name)] for kind in self.types}
-        return from_largest({*self.types, *smaller, *self._as_stored(name)})
+        return from_largest({*self.types, *smaller, *as_stored(self.checkpoint, name)})
 
     def of_rows(self, name: str, row: int) -> tuple[WeightType, ...]:
-        """Return the types that a tensor of the parent may take where its rows have this length.
-
-        What is quantised already takes the types that are asked for alone, if its rows fall into blocks of
-        any.
-        """
-        stored = self._as_stored(name)
-        able = for_rows(self.types, row)
-        if self._is_quantised(name):
-            return from_largest(able or stored)
-        return from_largest({*able, *stored})
-
-    def _as_stored(self, name: str) -> set[WeightType]:
-        """Return the type that a tensor is stored in, or F16 where that is quantised; of F32 both."""
-        stored, half = BY_NAME[self.checkpoint.tensors[name].dtype], BY_NAME["F16"]
-        if self._is_quantised(name):
-            return {half}
-        return {stored, half} if stored.name == "F32" else {stored}
-
-    def _is_quantised(self, name: str) -> bool:
-        source = self.checkpoint.source
-        return source is not None and source.types.get(name) in source.quantised
+        """Return the types that a tensor of the parent may take where its rows have this length."""
+        return types_of_rows(self.checkpoint, self.types, name, row)
 
     def of_layers(self, width: Width | None, role: str, counts: Ints, by: Criterion) -> RolePrices:
         """Return the prices of a role in all layers at numbers of units (s,) that ``by`` chooses."""

@@ -13,7 +13,15 @@ from zerolm.carving.request import SizeRequest
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import roles_in
-from zerolm.checkpoints.weight_types import ALL, QUANTISED, WeightType, for_rows, types_named
+from zerolm.checkpoints.weight_types import (
+    ALL,
+    BY_NAME,
+    QUANTISED,
+    WeightType,
+    for_rows,
+    from_largest,
+    types_named,
+)
 
 ATTENTION: Final = ("q", "k", "v", "o")
 FFN: Final = ("gate", "up", "down")
@@ -36,6 +44,32 @@ def roles_of(checkpoint: Checkpoint, parts: Sequence[str]) -> tuple[str, ...]:
 def first_part(role: str) -> str:
     """Return the first part of a fused role, such as ``q`` of ``q+k+v``."""
     return role.split("+")[0]
+
+
+def types_of_rows(
+    checkpoint: Checkpoint, types: Sequence[WeightType], name: str, row: int
+) -> tuple[WeightType, ...]:
+    """Return those of these types that a tensor may take with rows of this length, and that it is stored in.
+
+    What is quantised already takes the types that are asked for alone, if its rows fall into blocks of any.
+    """
+    stored, able = as_stored(checkpoint, name), for_rows(types, row)
+    if _is_quantised(checkpoint, name):
+        return from_largest(able or stored)
+    return from_largest({*able, *stored})
+
+
+def as_stored(checkpoint: Checkpoint, name: str) -> set[WeightType]:
+    """Return the type that a tensor is stored in, or F16 where that is quantised; of F32 both."""
+    stored, half = BY_NAME[checkpoint.tensors[name].dtype], BY_NAME["F16"]
+    if _is_quantised(checkpoint, name):
+        return {half}
+    return {stored, half} if stored.name == "F32" else {stored}
+
+
+def _is_quantised(checkpoint: Checkpoint, name: str) -> bool:
+    source = checkpoint.source
+    return source is not None and source.types.get(name) in source.quantised
 
 
 def widths_in_file(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> list[Width | None]:
@@ -86,9 +120,12 @@ def rows_by_axis(checkpoint: Checkpoint, request: SizeRequest) -> list[Rows]:
 def check_fit(checkpoint: Checkpoint, request: SizeRequest) -> None:
     """Refuse named types that fit no matrix at any size of a request; ``ValueError`` says which do."""
     names = request.weights.types
-    if names is None or names == ALL:
-        return
-    axes = rows_by_axis(checkpoint, request)
+    if names is not None and names != ALL:
+        check_rows(rows_by_axis(checkpoint, request), names)
+
+
+def check_rows(axes: Sequence[Rows], names: str) -> None:
+    """Refuse types of these names that fit no matrix of any of these rows."""
     whole = _by_length(axes, {rows.axis: {rows.whole} for rows in axes})
     for kind in types_named(names, with_importances=True):
         if any(kind.holds(length) for rows in axes for length in rows.possible):

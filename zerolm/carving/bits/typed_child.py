@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -28,7 +28,7 @@ from zerolm.carving.bits.prices import (
 )
 from zerolm.carving.bits.row_blocks import WRITTEN
 from zerolm.carving.export.child_tensors import Child, ChildTensor
-from zerolm.carving.export.gguf.file_tensors import has_type
+from zerolm.carving.export.gguf.file_tensors import FileMatrix, has_type, names_in
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.planning.sensitivity import Loss
@@ -147,6 +147,14 @@ class WeighedChild:
         parts = self.parts(place)
         return as_importances(np.asarray(sum(part.felt.sum() * part.factor * part.read for part in parts)))
 
+    def by_column(self) -> Iterator[tuple[str, Values]]:
+        """Yield the importances of each matrix by its name in a file, (1, k)."""
+        names = names_in(self.child)
+        for place in self.tensors:
+            values = self.importances(place)
+            assert values is not None
+            yield names[place], values[None]
+
     def losses(self, place: Place, types: tuple[WeightType, ...]) -> Options:
         """Return the bytes and the loss of a matrix of the child by type, those alone that it can take."""
         values, importances = self.values(place), self.importances(place)
@@ -209,9 +217,23 @@ class TypedChild:
         kind, importances = BY_NAME[self.types[place]], weighed.importances(place)
         return quantised(weighed.values(place), kind, importances, weighed.threads)
 
+    def in_file(self, matrix: FileMatrix) -> NDArray[Any]:
+        """Return the rows of a matrix in its type in the order of a file, (n, bytes of a row)."""
+        rows = self.encoded(matrix.stack.place)
+        return rows[matrix.piece.rows]
+
     def rounded(self, place: Place) -> Values:
         """Return a matrix as it is read back, (n, k)."""
         return dequantised(self.encoded(place), BY_NAME[self.types[place]])
+
+    def loss(self, loss: Loss, repaired: Repaired) -> float:
+        """Return the loss of the network that is read back."""
+        network = ReadBack(loss.blocks, self, repaired)
+        return loss.of_parts(network.cut, network.embed, network.layer, network.finish)
+
+    def sent(self, blocks: Blocks, repaired: Repaired) -> Tensor:
+        """Return what the network that is read back sends of the first batch."""
+        return ReadBack(blocks, self, repaired)(0)
 
 
 class ReadBack:
@@ -279,9 +301,3 @@ class ReadBack:
         sent = self.finish(index, hidden)
         states: Tensor = sent.logits if self.blocks.predicts else sent.last_hidden_state
         return states
-
-
-def typed_loss(loss: Loss, typed: TypedChild, repaired: Repaired) -> float:
-    """Return the loss of the network that is read back."""
-    network = ReadBack(loss.blocks, typed, repaired)
-    return loss.of_parts(network.cut, network.embed, network.layer, network.finish)

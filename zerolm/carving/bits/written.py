@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,9 +13,10 @@ from gguf import GGUFReader
 from numpy.typing import NDArray
 
 from zerolm.carving.bits.felt import Place
-from zerolm.carving.bits.kernels import sum_of_squares
+from zerolm.carving.bits.file_child import TypedFile
+from zerolm.carving.bits.kernels import Values, sum_of_squares
 from zerolm.carving.bits.typed_child import TypedChild
-from zerolm.carving.export.gguf.file_tensors import names_in
+from zerolm.carving.export.gguf.file_tensors import FileMatrix, names_in
 from zerolm.checkpoints.gguf.dequantise import dequantised
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.names import in_class_order
@@ -32,8 +34,7 @@ class WrittenChild(TypedChild):
 
     @cached_property
     def _tensors(self) -> dict[str, Any]:
-        read_gguf_header(self.file)  # checked before any library is given the file
-        return {str(tensor.name): tensor for tensor in GGUFReader(self.file).tensors}
+        return tensors_in(self.file)
 
     def encoded(self, place: Place) -> NDArray[Any]:
         _, role = place
@@ -57,11 +58,55 @@ class WrittenChild(TypedChild):
         """Raise ``ValueError`` where a matrix has another type than it was to have, or other numbers."""
         for place, kind in self.types.items():
             name = self.names[place]
-            tensor = self._tensors.get(name)
-            if tensor is None or int(tensor.tensor_type) != BY_NAME[kind].number:
-                stored = "absent" if tensor is None else BY_NUMBER[int(tensor.tensor_type)].name
-                raise ValueError(f"{name!r} of {str(self.file)!r} is {stored}, not {kind} as planned")
+            _check_type(self.file, self._tensors.get(name), name, kind)
             values = self.weighed.values(place)
             read = dequantised(self.encoded(place), BY_NAME[kind])
-            if not sum_of_squares(values, read) <= LARGEST_ERROR * sum_of_squares(values):
-                raise ValueError(f"{name!r} of {str(self.file)!r} has other numbers than the child")
+            _check_numbers(self.file, name, values, read)
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenFile(TypedFile):
+    """A child that keeps all units, whose matrices are those of a ``file`` of its own."""
+
+    file: Path
+
+    @cached_property
+    def _tensors(self) -> dict[str, Any]:
+        return tensors_in(self.file)
+
+    def encoded(self, matrix: FileMatrix, expert: int | None = None) -> Iterator[NDArray[Any]]:
+        raw = np.asarray(self._tensors[matrix.name].data).view(np.uint8)
+        each = raw.reshape(matrix.count, matrix.rows, -1)
+        yield from each if expert is None else each[expert : expert + 1]
+
+    def check(self) -> None:
+        """Raise ``ValueError`` where a matrix has another type than it was to have, or other numbers."""
+        for place, kind in self.types.items():
+            for matrix in self.weighed.matrices[place]:
+                _check_type(self.file, self._tensors.get(matrix.name), matrix.name, kind)
+                for values, read in zip(matrix.values(), self.rounded(matrix), strict=True):
+                    _check_numbers(self.file, matrix.name, values, read)
+
+
+def written_of(typed: TypedChild | TypedFile, file: Path) -> WrittenChild | WrittenFile:
+    """Return a child with types as it was written."""
+    if isinstance(typed, TypedFile):
+        return WrittenFile(typed.weighed, typed.types, file)
+    return WrittenChild(typed.weighed, typed.types, file)
+
+
+def tensors_in(file: Path) -> dict[str, Any]:
+    """Return the tensors of a file by their names."""
+    read_gguf_header(file)  # checked before any library is given the file
+    return {str(tensor.name): tensor for tensor in GGUFReader(file).tensors}
+
+
+def _check_type(file: Path, tensor: Any, name: str, kind: str) -> None:
+    if tensor is None or int(tensor.tensor_type) != BY_NAME[kind].number:
+        stored = "absent" if tensor is None else BY_NUMBER[int(tensor.tensor_type)].name
+        raise ValueError(f"{name!r} of {str(file)!r} is {stored}, not {kind} as planned")
+
+
+def _check_numbers(file: Path, name: str, values: Values, read: Values) -> None:
+    if not sum_of_squares(values, read) <= LARGEST_ERROR * sum_of_squares(values):
+        raise ValueError(f"{name!r} of {str(file)!r} has other numbers than the child")

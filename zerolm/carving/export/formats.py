@@ -16,6 +16,7 @@ from zerolm.progress import Progress
 from zerolm.registry import Entry, Registry
 
 if TYPE_CHECKING:
+    from zerolm.carving.bits.file_child import TypedFile
     from zerolm.carving.bits.typed_child import TypedChild
     from zerolm.carving.export.gguf.file_tensors import Typed
     from zerolm.carving.export.trained import TrainedWeights
@@ -56,7 +57,12 @@ class Format(ABC):
 
     @abstractmethod
     def verified(
-        self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
+        self,
+        session: Session,
+        cut: Cut,
+        repaired: Repaired,
+        folder: Path,
+        typed: TypedChild | TypedFile | None = None,
     ) -> Verified:
         """Open what was written; ``ValueError`` where it differs from the carved parent."""
 
@@ -89,7 +95,12 @@ class StockFolder(Format):
         return str(config["model_type"]), config
 
     def verified(
-        self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
+        self,
+        session: Session,
+        cut: Cut,
+        repaired: Repaired,
+        folder: Path,
+        typed: TypedChild | TypedFile | None = None,
     ) -> Verified:
         from zerolm.carving.export.encoded import with_encoded
         from zerolm.carving.export.verify import (
@@ -161,7 +172,12 @@ class GgufFile(Format):
         return gguf.architecture if gguf else "", None
 
     def verified(
-        self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
+        self,
+        session: Session,
+        cut: Cut,
+        repaired: Repaired,
+        folder: Path,
+        typed: TypedChild | TypedFile | None = None,
     ) -> Verified:
         from zerolm.carving.export.gguf.check import check
         from zerolm.carving.export.gguf.tokenizer import opened
@@ -169,9 +185,9 @@ class GgufFile(Format):
         file, tokenizer = next(folder.glob("*.gguf")), opened(session.checkpoint)
         if typed is None:
             return check(file, session.carved_layers(cut, repaired), tokenizer, pooling=session.pooling)
-        from zerolm.carving.bits.written import WrittenChild
+        from zerolm.carving.bits.written import written_of
 
-        written = WrittenChild(typed.weighed, typed.types, file)
+        written = written_of(typed, file)
         written.check()
         return check(file, session.read_back(written, repaired), tokenizer, pooling=session.pooling)
 

@@ -302,6 +302,10 @@ class Loss:
             lambda i, states: finish(self.blocks, i, states, cut, arrays),
         )
 
+    def of_network(self, other: Blocks) -> float:
+        """Return the mean loss of another network on the same batches, layer by layer."""
+        return self._mean(Stream(other).before(self.depth), other.finish)
+
     def of_parts(
         self,
         cut: Cut,

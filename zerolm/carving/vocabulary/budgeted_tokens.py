@@ -72,6 +72,8 @@ def tokens_stay(carving: Carving) -> str:
     """Return why tokens are not weighed against other units within the budgets; empty where they are."""
     if carving.size.experts.are_cut:
         return "experts"
+    if carving.has_types_alone:
+        return "types of weights"
     if carving.size.space is not None:
         return f"the space {carving.size.space}"
     if carving.methods.plan not in BY_LOSS:
@@ -116,8 +118,8 @@ def beside(carving: Carving) -> Beside:
                 note = f"about {about(seconds)} to weigh tokens against all else, and then the child"
                 announce(carving.progress, note)
         by = losses_by(whole)[0]
-        if whole.typing is not None:
-            whole.typing.prices(by)  # of the parent's rows, and kept for all numbers of tokens
+        if whole.typing_of_cuts is not None:
+            whole.typing_of_cuts.prices(by)  # of the parent's rows, and kept for all numbers of tokens
         return by
 
     def sized(tokens: int) -> Carving:
@@ -126,8 +128,8 @@ def beside(carving: Carving) -> Beside:
 
     def best(tokens: int) -> Rest:
         by, child = table(), sized(tokens)
-        if child.typing is not None:
-            plan = child.typing.foretold(by)[0]
+        if child.typing_of_cuts is not None:
+            plan = child.typing_of_cuts.foretold(by)[0]
             return Rest(child.costs_of(plan.cut)["params"], plan.loss, plan.bytes)
         planned = plans_of(child.checkpoint, by, carving.size, carving.costs)[0]
         return Rest(planned.costs["params"], -planned.worth)

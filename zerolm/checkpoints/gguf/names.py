@@ -91,7 +91,7 @@ def is_rearranged(family: Family) -> bool:
 def rearrangement(family: Family) -> str:
     """Return in words what a file holds otherwise than the checkpoint; empty where nothing is.
 
-    Types of weights are planned for matrices as they are stored, so that these families have none.
+    Types are planned beside cuts for matrices as they are stored, so that these families have types alone.
     """
     axes, body = family.config.axes, family.tensors.body
     fused = [

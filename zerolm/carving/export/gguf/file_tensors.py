@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -22,16 +22,15 @@ from zerolm.checkpoints.gguf.names import (
     changes_places,
     form_in,
     neighbouring,
-    rearrangement,
     roles_in,
 )
 from zerolm.checkpoints.weight_types import BY_NAME
-from zerolm.families.family import Family
 
 ROUTER: Final = "router"
 CARRIED: Final = "carried"
 
 Place = tuple[int | None, str]
+Values = NDArray[np.float32]
 
 
 class Typed(Protocol):
@@ -41,8 +40,8 @@ class Typed(Protocol):
     def types(self) -> Mapping[Place, str]:
         """Return the names of the types."""
 
-    def encoded(self, place: Place) -> NDArray[Any]:
-        """Return the rows of a matrix in its type, (n, bytes of a row)."""
+    def in_file(self, matrix: FileMatrix) -> NDArray[Any]:
+        """Return the rows of a matrix in its type in the order of a file, (n, bytes of a row)."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +58,105 @@ class GgufTensor:
         return BY_NAME[self.dtype].size(math.prod(self.shape))
 
 
-def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
-    """Yield the tensors of a child, those outside the layers first; a tied head is left out.
+@dataclass(frozen=True, eq=False)
+class StoredStack:
+    """A stored tensor of a child, or those of all experts of a layer, that become tensors of a file.
 
-    Readers then take the embedding. Matrices keep their types, or have those of ``typed``; norms, biases,
-    routers and what is added to the embeddings of tokens become float32. Experts that are stored one by one
-    become one tensor.
+    ``name`` is what the file calls it; names of pieces that are apart there are joined by ``+``.
+    """
+
+    tensors: tuple[ChildTensor, ...]
+    name: str
+
+    @property
+    def first(self) -> ChildTensor:
+        """The tensor, or that of the first expert."""
+        return self.tensors[0]
+
+    @property
+    def place(self) -> Place:
+        """The parent's layer and the role."""
+        return None if self.first.kept is None else self.first.kept.layer, self.first.role
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the tensors of the file that it becomes."""
+        experts = None if self.first.slot.expert is None else len(self.tensors)
+        return pieces(self.first, experts, self.name, _order(self.first, self.first.shape[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class FileMatrix:
+    """A matrix of a file (n, k), or one for each expert or head (m, n, k): a ``piece`` of what is stored."""
+
+    stack: StoredStack
+    piece: Piece
+
+    @property
+    def name(self) -> str:
+        return self.piece.name
+
+    @property
+    def count(self) -> int:
+        """The number of matrices."""
+        return self.piece.shape[0] if len(self.piece.shape) == 3 else 1
+
+    @property
+    def rows(self) -> int:
+        """The rows of one matrix."""
+        return self.piece.shape[-2]
+
+    @property
+    def columns(self) -> int:
+        return self.piece.shape[-1]
+
+    @property
+    def is_by_expert(self) -> bool:
+        """Whether each matrix is made of what is stored of one expert."""
+        return self.stack.first.slot.of_experts
+
+    @cached_property
+    def factors(self) -> NDArray[np.float32]:
+        """The factors of rows in the file, (n, 1) or (1, 1)."""
+        first = self.stack.first
+        by_row = factors_by_row(first.child.parent, first.child.cut, first.role)
+        return by_row.astype(np.float32)[:, None]
+
+    @property
+    def slopes(self) -> Values:
+        """The inverse factors, (n, 1) or (1, 1): derivatives of stored numbers by those of the file."""
+        slopes: Values = np.reciprocal(np.where(self.factors == 0, np.float32(1), self.factors))
+        return slopes
+
+    def values(self, expert: int | None = None) -> Iterator[Values]:
+        """Yield the matrices (n, k) of a child that keeps all units, in turn, or that of one expert."""
+        if not self.is_by_expert:
+            first = self.stack.first
+            yield from self.factors * self.of(widened(first.array(), first.info.dtype))
+            return
+        for number in range(self.count) if expert is None else (expert,):
+            yield self.factors * self.of(self._stored(number))[0]
+
+    def of(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """Return the matrices (m, n, k) of what is stored, which may be that of one expert."""
+        return self.piece.of(stored).reshape(-1, self.rows, self.columns)
+
+    def _stored(self, expert: int) -> Values:
+        """Return what is stored of one expert, (1, ...)."""
+        one = self.stack.tensors[expert if self.stack.first.slot.expert is not None else 0]
+        raw = one.array() if one.slot.expert is not None else one.child.parent.raw(one.source)[expert]
+        return widened(np.asarray(raw), one.info.dtype)[None]
+
+    def put(self, stored: Values, values: Values) -> None:
+        """Put matrices (m, n, k) of a file into what is stored, in place: the inverse of ``of``."""
+        self.piece.put(stored, values * self.slopes)
+
+
+def stacks(child: Child) -> Iterator[StoredStack]:
+    """Yield what a file holds of a child, what is outside the layers first; a tied head is left out.
+
+    Readers then take the embedding. Experts that are stored one by one are together.
     """
     layout, names = child.parent.layout, roles_in(child.parent.family, child.parent.config)
-    if typed is not None:
-        check_types(child.parent.family)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
     order = {name: place for place, name in enumerate(layout.slots)}
 
@@ -80,21 +168,39 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
         is_tied_head = layout.tied and tensor.role == "head" and not tensor.is_made_anew
         if is_tied_head or tensor.role not in names:
             continue
-        stacked = [tensor]
+        together = [tensor]
         if tensor.slot.expert is not None:
-            stacked = one_by_one.setdefault((_place(tensor, places), tensor.role), [])
-            stacked.append(tensor)
-            if len(stacked) < layout.sizes["experts"]:
+            together = one_by_one.setdefault((_place(tensor, places), tensor.role), [])
+            together.append(tensor)
+            if len(together) < layout.sizes["experts"]:
                 continue
-        name = names[tensor.role].replace("{layer}", str(_place(tensor, places)))
-        if typed is not None and has_type(tensor):
-            place = None if tensor.kept is None else tensor.kept.layer, tensor.role
-            yield GgufTensor(name, typed.types[place], tensor.shape, partial(_typed, tensor, typed, place))
-            continue
-        experts = len(stacked) if tensor.slot.expert is not None else None
-        dtype = tensor.info.dtype if _keeps_type(tensor) else "F32"
-        for piece in pieces(tensor, experts, name, _order(tensor, tensor.shape[0])):
-            yield GgufTensor(piece.name, dtype, piece.shape, partial(_values, stacked, piece, dtype))
+        yield StoredStack(tuple(together), names[tensor.role].replace("{layer}", str(_place(tensor, places))))
+
+
+def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
+    """Yield the tensors of a child's file.
+
+    Matrices keep their types, or have those of ``typed``; norms, biases, routers and what is added to the
+    embeddings of tokens become float32. Experts that are stored one by one become one tensor.
+    """
+    for stack in stacks(child):
+        kind = None if typed is None else typed.types.get(stack.place)
+        dtype = stack.first.info.dtype if _keeps_type(stack.first) else "F32"
+        for piece in stack.pieces():
+            if typed is not None and kind is not None:
+                rows = partial(typed.in_file, FileMatrix(stack, piece))
+                yield GgufTensor(piece.name, kind, piece.shape, rows)
+            else:
+                yield GgufTensor(piece.name, dtype, piece.shape, partial(_values, stack, piece, dtype))
+
+
+def matrices(child: Child) -> Iterator[FileMatrix]:
+    """Yield the matrices of a child's file that may have any type: those that tokens are multiplied by."""
+    for stack in stacks(child):
+        if _keeps_type(stack.first):
+            for piece in stack.pieces():
+                if len(piece.shape) > 1:
+                    yield FileMatrix(stack, piece)
 
 
 def has_type(tensor: ChildTensor) -> bool:
@@ -107,16 +213,6 @@ def _keeps_type(tensor: ChildTensor) -> bool:
     is_computed = bool(form_in(tensor.child.parent.family, tensor.role).values)
     is_matrix = tensor.slot.is_matrix and tensor.role not in ADDED
     return is_matrix and not tensor.role.startswith(ROUTER) and not is_computed
-
-
-def check_types(family: Family) -> None:
-    """Refuse types of weights where files hold matrices otherwise than the checkpoint."""
-    different = rearrangement(family)
-    if different:
-        raise ValueError(
-            f"types of weights are not chosen for a {family.name}: a gguf file holds {different}; leave the "
-            "budget of bytes and the types out"
-        )
 
 
 def check_names(checkpoint: Checkpoint, layers: Iterable[int]) -> None:
@@ -147,17 +243,11 @@ def _place(tensor: ChildTensor, places: Mapping[int, int]) -> int:
     return -1 if tensor.kept is None else places[tensor.kept.layer]
 
 
-def _typed(tensor: ChildTensor, typed: Typed, place: Place) -> NDArray[Any]:
-    """Return the rows of a matrix as a file holds them that has it in its type."""
-    rows = typed.encoded(place)
-    return rows[_order(tensor, len(rows))]
-
-
-def _values(stacked: list[ChildTensor], piece: Piece, dtype: str) -> NDArray[Any]:
+def _values(stack: StoredStack, piece: Piece, dtype: str) -> NDArray[Any]:
     """Return the numbers of a piece as a file with this ``dtype`` holds them."""
-    first = stacked[0]
+    first = stack.first
     stored = first.info.dtype
-    raw = first.array() if first.slot.expert is None else np.stack([each.array() for each in stacked])
+    raw = first.array() if first.slot.expert is None else np.stack([each.array() for each in stack.tensors])
     raw = piece.of(raw)
     family = first.child.parent.family
     form = form_in(family, first.role)

@@ -27,7 +27,8 @@ LATENT: Final = "kv_b"
 class Piece:
     """A part of a stored tensor under a ``name`` of its own: ``rows`` of its axis number ``axis``, in order.
 
-    ``shape`` is that of the piece; ``arranged`` makes it of what was taken.
+    ``shape`` is that of the piece; ``arranged`` makes it of what was taken, and ``restored`` is the inverse.
+    Both take any number of experts.
     """
 
     name: str
@@ -35,11 +36,19 @@ class Piece:
     axis: int
     rows: Ints | slice
     arranged: Callable[[NDArray[Any]], NDArray[Any]]
+    restored: Callable[[NDArray[Any]], NDArray[Any]]
 
     def of(self, stored: NDArray[Any]) -> NDArray[Any]:
         """Return the piece of a stored tensor."""
-        taken = stored[(slice(None),) * self.axis + (self.rows,)]
-        return np.ascontiguousarray(self.arranged(taken))
+        return np.ascontiguousarray(self.arranged(stored[self._taken]))
+
+    def put(self, stored: NDArray[Any], values: NDArray[Any]) -> None:
+        """Put the piece into a stored tensor, in place: the inverse of ``of``."""
+        stored[self._taken] = self.restored(values)
+
+    @property
+    def _taken(self) -> tuple[Ints | slice, ...]:
+        return (slice(None),) * self.axis + (self.rows,)
 
 
 def pieces(
@@ -68,13 +77,17 @@ def pieces(
     for one, taken in zip(names, taken_rows, strict=True):
         length = shape[axis] if isinstance(taken, slice) else len(taken)
         whole = (*shape[:axis], length, *shape[axis + 1 :])
-        as_there = (*whole[:-2], whole[-1], whole[-2]) if turned else whole
-        as_there = _shape_in_file(tensor) or as_there
+        across = (*whole[:-2], whole[-1], whole[-2]) if turned else whole
+        as_there = _shape_in_file(tensor) or across
 
         def arranged(values: NDArray[Any], as_there: tuple[int, ...] = as_there) -> NDArray[Any]:
-            return (values.swapaxes(-1, -2) if turned else values).reshape(as_there)
+            return (values.swapaxes(-1, -2) if turned else values).reshape(-1, *as_there[1:])
 
-        yield Piece(one, as_there, axis, taken, arranged)
+        def restored(values: NDArray[Any], across: tuple[int, ...] = across) -> NDArray[Any]:
+            values = values.reshape(-1, *across[1:])
+            return values.swapaxes(-1, -2) if turned else values
+
+        yield Piece(one, as_there, axis, taken, arranged, restored)
 
 
 def _joined(names: list[str], parts: list[Ints]) -> tuple[list[str], list[Ints]]:
@@ -177,4 +190,9 @@ def _of_latent(names: list[str], tensor: ChildTensor, shape: tuple[int, ...]) ->
             matrices = values.reshape(-1, size, values.shape[-1])
             return matrices.swapaxes(1, 2) if is_key else matrices
 
-        yield Piece(one, (heads, rank, size) if is_key else (heads, size, rank), 0, rows, arranged)
+        def restored(values: NDArray[Any], is_key: bool = is_key) -> NDArray[Any]:
+            matrices = values.swapaxes(1, 2) if is_key else values
+            return matrices.reshape(-1, matrices.shape[-1])
+
+        shape_in_file = (heads, rank, size) if is_key else (heads, size, rank)
+        yield Piece(one, shape_in_file, 0, rows, arranged, restored)

@@ -1,0 +1,175 @@
+"""Types alone: moments by gradients of the whole stock model, plans, children, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from carvings import carve, rebuild
+from tiny_families import AS_E2B, saved
+from typed_models import VOCAB, some_words, words_of_bytes
+
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+gguf = pytest.importorskip("gguf", reason="gguf is not installed")
+
+from gguf_parents import in_blocks  # noqa: E402
+
+from zerolm.carving.bits.file_moments import file_moments, input_factor  # noqa: E402
+from zerolm.carving.export.child_tensors import Child  # noqa: E402
+from zerolm.carving.export.gguf.file_tensors import matrices  # noqa: E402
+from zerolm.carving.kept_units import Cut, dimensions  # noqa: E402
+from zerolm.checkpoints import Checkpoint  # noqa: E402
+from zerolm.checkpoints.weight_types import BY_NUMBER  # noqa: E402
+from zerolm.networks.blocks import Blocks  # noqa: E402
+from zerolm.networks.mapped import by_tensor  # noqa: E402
+from zerolm.networks.opener import open_model  # noqa: E402
+from zerolm.networks.roles import body_prefix  # noqa: E402
+from zerolm.text.calibration import tokens_of  # noqa: E402
+
+QUICK: dict[str, Any] = {"form": "gguf", "sequences": 8, "length": 16}
+INPUTS_OF_LAYERS = "gemma4_text with inputs of layers"
+KINDS = ("gpt2", "mixtral", "deepseek_v3", "nemotron_h", INPUTS_OF_LAYERS)
+"""Transposed, experts one by one, latent keys, a hybrid, and layers that share keys and look tokens up."""
+
+
+def parent_in(folder: Path, name: str, **changes: Any) -> Path:
+    """Save a tiny model of a family, with a tokenizer and predictions that are not all alike."""
+    if name == INPUTS_OF_LAYERS:
+        name, looked_up = "gemma4_text", {"vocab_size_per_layer_input": VOCAB}
+        changes |= AS_E2B | looked_up | {"hidden_size_per_layer_input": 32}
+    saved(folder, name, "float32", **in_blocks(name) | {"vocab_size": VOCAB} | changes)
+    words_of_bytes().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(some_words(tmp_path_factory.mktemp("words") / "text.txt"))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_moments_are_those_of_whole_gradients(name: str, text: str, tmp_path: Path) -> None:
+    """Squares of the gradients of the whole network's parameters, for the same drawn tokens."""
+    active = {"num_experts_per_tok": 2} if name in ("mixtral", "deepseek_v3", "nemotron_h") else {}
+    checkpoint = Checkpoint.open(parent_in(tmp_path / "parent", name, **active))
+    tokens = tokens_of(checkpoint, text, sequences=4, length=16)
+    child, model = Child(checkpoint, Cut.whole(dimensions(checkpoint))), open_model(checkpoint)
+    moments = file_moments(model, child, tokens)
+    model = open_model(checkpoint)
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    totals: dict[str, np.ndarray] = {}
+    for index, batch in enumerate(tokens.filled(1)):
+        model.zero_grad()
+        log = model(**batch).logits.float().log_softmax(-1).flatten(0, 1)
+        generator = torch.Generator().manual_seed(index)
+        drawn = torch.multinomial(log.detach().exp(), 1, generator=generator)
+        (-log.gather(1, drawn).sum()).backward()
+        gradients = {key: each.grad for key, each in model.named_parameters() if each.grad is not None}
+        for stored, gradient in by_tensor(checkpoint, gradients, body_prefix(model)):
+            totals[stored] = totals.get(stored, 0.0) + gradient.double().square().numpy()
+    count, checked = tokens.count, 0
+    for matrix in matrices(child):
+        if matrix.stack.place[0] is None:
+            continue
+        (each,) = moments[matrix.name]
+        by_hand = [
+            matrix.of(totals[tensor.source][None] if tensor.slot.expert is not None else
+                      totals[tensor.source])
+            for tensor in matrix.stack.tensors
+        ]  # fmt: skip
+        squares = np.concatenate(by_hand) / count * np.square(matrix.slopes)
+        scale = max(float(squares.sum((1, 2)).max()), 1e-30)
+        np.testing.assert_allclose(each.read, squares.sum(1), rtol=2e-3, atol=1e-6 * scale)
+        np.testing.assert_allclose(each.felt, squares.sum(2), rtol=2e-3, atol=1e-6 * scale)
+        whole = each.factor * each.felt.sum(1) * each.read.sum(1)
+        np.testing.assert_allclose(whole, squares.sum((1, 2)), rtol=2e-3, atol=1e-6 * scale)
+        checked += matrix.count
+    assert checked > 10
+    head = moments.get("output.weight") or moments["token_embd.weight"]
+    assert len(head) == (1 if "output.weight" in moments else 2)
+
+
+def test_rows_that_layers_look_up_count_as_much_as_they_move_inputs(text: str, tmp_path: Path) -> None:
+    """Moving a row of the table by one component moves an input of a layer by the root of its factor."""
+    checkpoint = Checkpoint.open(parent_in(tmp_path / "parent", INPUTS_OF_LAYERS))
+    model, batch = open_model(checkpoint), {"input_ids": torch.arange(8)[None]}
+    inputs = []
+    for step in (0.0, 0.25):
+        table = model.get_submodule("model.embed_tokens_per_layer").get_parameter("weight")
+        table.data[3, 32 + 5] += step
+        blocks = Blocks(model, [batch])
+        blocks.embed(0)
+        inputs.append(blocks.inputs_of_layer(0, 1))
+    moved = (inputs[1] - inputs[0])[0] / 0.25
+    whole = next(each for each in matrices(Child(checkpoint, Cut.whole(dimensions(checkpoint))))
+                 if each.name == "per_layer_token_embd.weight")  # fmt: skip
+    assert float(moved[3, 5]) == pytest.approx(input_factor(whole), rel=1e-5)
+    moved[3, 5] = 0.0
+    assert float(moved.abs().max()) == 0.0
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_types_keep_the_bytes_and_are_built_again(name: str, text: str, tmp_path: Path) -> None:
+    parent, out, again = parent_in(tmp_path / "parent", name), tmp_path / "child", tmp_path / "again"
+    whole = Checkpoint.open(parent)
+    budget = sum(tensor.count for tensor in whole.tensors.values())
+    carved = carve(parent, out, keep=1, max_weight_bytes=budget, text=text, imatrix=True, **QUICK)
+    reader = gguf.GGUFReader(next(out.glob("*.gguf")))
+    weights = [tensor for tensor in reader.tensors if str(tensor.name) != "rope_freqs.weight"]
+    assert sum(int(tensor.n_bytes) for tensor in weights) == carved.costs["child"]["weight_bytes"]
+    assert carved.costs["child"]["weight_bytes"] <= budget
+    kinds = {BY_NUMBER[int(tensor.tensor_type)].name for tensor in reader.tensors}
+    assert {row["type"] for row in carved.types} <= kinds
+    assert carved.cut.is_whole
+    assert carved.method.repair == "none"
+    assert 0 <= carved.losses["as_read_back"] < 3 * carved.losses["predicted"] + 1e-4
+    assert carved.equal_bytes[0]["name"] == "types alone"
+    single = [row["measured"] for row in carved.equal_bytes[1:]]
+    assert all(carved.equal_bytes[0]["measured"] <= measured for measured in single)
+    assert "not refitted" in carved.note
+    assert json.loads((out / "recipe.json").read_text())["types"] == carved.types
+    rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=text)
+    assert rebuilt.types == carved.types
+    assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
+    columns = {str(t.name): t.data.shape for t in gguf.GGUFReader(out / "importances.imatrix").tensors}
+    if name == "mixtral":
+        assert columns["blk.0.ffn_down_exps.weight.in_sum2"] == (8, 64)
+
+
+def test_weights_alone_choose_types_without_a_text(tmp_path: Path) -> None:
+    parent, out = parent_in(tmp_path / "parent", "mixtral"), tmp_path / "child"
+    carved = carve(parent, out, form="gguf", keep=1, max_bits=6.0, types="Q8_0,Q4_0")
+    assert {row["type"] for row in carved.types} <= {"Q8_0", "Q4_0", "F16"}
+    layers = {row["layer"] for row in carved.types if row["role"] == "experts_down"}
+    assert layers == set(range(4))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "cuts": ({"max_weight_bytes": 100_000}, "not planned together for a mixtral, of which a gguf file holds"),
+    "other budgets": ({"keep": 1, "max_weight_bytes": 400_000, "max_params": 10**6}, "leave it out"),
+    "too few bytes": (
+        {"keep": 1, "max_weight_bytes": 1000},
+        r"would have to be at least [\d,]+ with all units",
+    ),
+    "too few bits": ({"keep": 1, "max_bits": 1.0}, r"--max-bits [\d.]+ with all units"),
+    "types that fit nothing": (
+        {"keep": 1, "max_weight_bytes": 400_000, "types": "Q2_K", "hidden": 1},
+        "--types Q2_K fits no matrix",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused_in_one_line(case: str, text: str, tmp_path: Path) -> None:
+    flags, message = REFUSED[case]
+    flags = {name: value for name, value in flags.items() if name != "hidden"}
+    parent = parent_in(tmp_path / "parent", "mixtral")
+    with pytest.raises(ValueError, match=message) as caught:
+        carve(parent, tmp_path / "child", text=text, **flags, **QUICK)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "child").exists()

@@ -1,0 +1,132 @@
+"""Types of families whose files hold matrices otherwise than checkpoints, as llama.cpp reads them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.pruning import Repaired
+from zerolm.carving.request import SizeRequest
+from zerolm.checkpoints import Checkpoint
+from zerolm.families.known import families
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.mapped import by_tensor
+from zerolm.networks.opener import open_model
+from zerolm.networks.roles import body_prefix, places_in
+
+pytest.importorskip("gguf", reason="gguf is not installed")
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+from gguf_parents import WRITTEN, in_blocks, parent_of
+
+from zerolm.carving.bits.file_child import TypedFile, WeighedFile
+from zerolm.carving.bits.file_planner import FileTypePlanner
+from zerolm.carving.bits.written import written_of
+from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.gguf.check import COARSELY, NOISIEST, check
+from zerolm.carving.export.gguf.file_tensors import matrices
+from zerolm.carving.export.gguf.write import write
+from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.checkpoints.gguf.names import is_rearranged
+from zerolm.checkpoints.weight_types import BY_NUMBER
+
+ALONE: Final = [name for name in WRITTEN if is_rearranged(families()[name])]
+KEPT: Final = SizeRequest.of({"all": 1}, {"max_weight_bytes": 1 << 22})
+GATED_DELTA: Final = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
+"""What is rounded in them is divided by lengths that are small in random models."""
+
+
+@pytest.mark.parametrize("kinds", [("F16",), ("Q8_0", "Q4_0", "F16")], ids=["16 bits", "mixed"])
+@pytest.mark.parametrize("name", ALONE)
+def test_llama_cpp_reads_the_types_that_were_measured(
+    name: str, kinds: tuple[str, ...], tmp_path: Path
+) -> None:
+    checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
+    child, file = Child(checkpoint, Cut.whole(dimensions(checkpoint))), tmp_path / "child.gguf"
+    weighed = WeighedFile(child, None)
+    types = {
+        place: kinds[number % len(kinds)] if all(each.columns % 32 == 0 for each in every) else "F16"
+        for number, (place, every) in enumerate(weighed.matrices.items())
+    }
+    typed = TypedFile(weighed, types)
+    write(child, file, typed=typed)
+    header = read_gguf_header(file)
+    for place, every in weighed.matrices.items():
+        assert {BY_NUMBER[header.types[each.name]].name for each in every} == {types[place]}
+    written, model = written_of(typed, file), open_model(checkpoint)
+    written.check()
+    proof = check(
+        file,
+        lambda ids: written.sent(Blocks(model, [{"input_ids": ids}]), Repaired()),
+        None,
+        tolerance=1e9,
+    )
+    exact = 1e-2 if name in GATED_DELTA else 5e-3
+    # readers round activations to 8 bits beside quantised weights; tiny outputs show it more than large ones
+    assert proof.relative < (exact if kinds == ("F16",) else 2 * COARSELY)
+    FileTypePlanner(checkpoint, KEPT, None, lambda *_: None).check(by_loss=False)
+
+
+@pytest.mark.parametrize("name", ["qwen3_5_text", "mixtral"])
+def test_a_wrong_order_is_refused_whatever_rounding_explains(name: str, tmp_path: Path) -> None:
+    """Readers that round activations to 8 bits explain some of a difference, and never a wrong order."""
+    checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
+    family, file, cut = checkpoint.family, tmp_path / "child.gguf", Cut.whole(dimensions(checkpoint))
+    assert family.gguf is not None
+    order = {"tiled": {}} if family.gguf.tiled else {"halves": not family.gguf.halves}
+    wrong = replace(checkpoint, family=replace(family, gguf=replace(family.gguf, **order)))
+    right, other = (WeighedFile(Child(each, cut), None) for each in (checkpoint, wrong))
+    typed = TypedFile(right, dict.fromkeys(right.matrices, "Q8_0"))
+    model = open_model(checkpoint)
+
+    def sent(ids: Tensor) -> Tensor:
+        return typed.sent(Blocks(model, [{"input_ids": ids}]), Repaired())
+
+    write(other.child, file, typed=TypedFile(other, typed.types))
+    with pytest.raises(ValueError, match=r"llama\.cpp's logits differ from the carved parent's"):
+        check(file, sent, None)
+    file.unlink()
+    write(right.child, file, typed=typed)
+    assert check(file, sent, None).relative < NOISIEST
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_what_a_file_holds_becomes_what_is_stored(name: str, tmp_path: Path) -> None:
+    """Every number of a tensor is in one piece of the file, and goes back to its place."""
+    checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
+    restored: dict[str, np.ndarray] = {}
+    for matrix in matrices(Child(checkpoint, Cut.whole(dimensions(checkpoint)))):
+        for number, tensor in enumerate(matrix.stack.tensors):
+            missing = np.full(checkpoint.tensors[tensor.source].shape, np.nan, np.float32)
+            stored = restored.setdefault(tensor.source, missing)
+            if tensor.slot.expert is not None:
+                matrix.put(stored[None], np.stack(list(matrix.values(number))))
+            elif matrix.is_by_expert:
+                for expert in range(matrix.count):
+                    matrix.put(stored[expert : expert + 1], np.stack(list(matrix.values(expert))))
+            else:
+                matrix.put(stored, np.stack(list(matrix.values())))
+    assert restored
+    for source, stored in restored.items():
+        np.testing.assert_allclose(stored, checkpoint.read(source), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_parameters_are_what_is_stored(name: str, tmp_path: Path) -> None:
+    """The views of the parameters of a layer by tensor are its tensors."""
+    checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32"))
+    model, layer = open_model(checkpoint), f"{places_in(name).modules.layers}.1."
+    values = {key: each.detach() for key, each in model.named_parameters() if layer in key}
+    views = dict(by_tensor(checkpoint, values, body_prefix(model)))
+    for stored, view in views.items():
+        np.testing.assert_array_equal(view.numpy(), checkpoint.read(stored))
+    inside = [stored for stored, slot in checkpoint.layout.slots.items() if slot.layer == 1]
+    wanted = {stored for stored in inside if len(checkpoint.tensors[stored].shape) > 1}
+    assert wanted
+    assert wanted <= views.keys()

@@ -1,0 +1,195 @@
+"""Second moments of the gradients of each matrix of a file, one vector along its rows and one across (torch).
+
+An error e of a matrix W changes the loss to second order by 1/2 E[(sum_rc g_rc e_rc)^2], g the gradient of W
+(``zerolm.carving.backward``). The products of two errors of rounding cancel: 1/2 sum_rc E[g_rc^2] e_rc^2 is
+left. Of E[g_rc^2] the sums over rows and over columns are kept. All tokens of a sequence have the error in
+common, so that g is summed over them; an expert's is summed over the tokens that are routed to it. Nothing is
+asked of the modules that use a matrix: convolutions, recurrences, experts and heads have gradients alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats
+from zerolm.carving.backward import felt_above, together
+from zerolm.carving.bits.felt import (
+    FELT_OF_SEQUENCES,
+    FELT_TOKENS,
+    FeltMatrix,
+    add_embedding,
+    add_head,
+    embedding_factor,
+    mean_of,
+    outside_layers,
+)
+from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.gguf.file_tensors import FileMatrix, matrices
+from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.mapped import by_tensor
+from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.networks.roles import body_prefix, places_of
+from zerolm.progress import Progress, silent
+from zerolm.text.tokens import Tokens
+
+KINDS: Final = ("read", "felt", "both")
+LEAST: Final = 1e-300
+LAYER_EMBEDDING: Final = "layer_embedding"
+"""The role of embeddings of tokens that layers get besides hidden states, those of all layers in a row."""
+
+
+@dataclass(frozen=True, eq=False)
+class GradientMoments:
+    """Of m matrices (n, k) of a tensor: ``read`` (m, k), ``felt`` (m, n), and the ``factor`` (m,).
+
+    E[g_rc^2] of a matrix is its factor x felt_r x read_c, as of a ``FeltMatrix``.
+    """
+
+    read: NDArray[np.floating]
+    felt: NDArray[np.floating]
+    factor: Floats
+
+    def of(self, number: int) -> FeltMatrix:
+        """Return those of one matrix."""
+        read, felt = (each[number].astype(np.float64) for each in (self.read, self.felt))
+        return FeltMatrix(read, felt, float(self.factor[number]))
+
+
+def file_moments(
+    model: PreTrainedModel,
+    child: Child,
+    tokens: Tokens,
+    *,
+    pooling: TokenPooling = MEAN,
+    progress: Progress = silent,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> dict[str, list[GradientMoments]]:
+    """Return the moments of the matrices of a child that keeps all units, by their names in a file.
+
+    An embedding that is the head, too, has two; other matrices outside the layers that embed no tokens have
+    none. One layer and its gradients are in memory at a time, sums are float32. An encoder's embeddings are
+    made by ``pooling``. Sums that are in the ``cache`` are gone on with. Raises ``ValueError`` where a
+    gradient is not finite.
+    """
+    predicts = Blocks(model, []).predicts
+    blocks = Blocks(model, tokens.most(FELT_TOKENS if predicts else FELT_OF_SEQUENCES).filled(1))
+    every = list(matrices(child))
+    ends = outside_layers(predicts=predicts)
+    inside: dict[int | None, list[FileMatrix]] = {}
+    for matrix in every:
+        inside.setdefault(matrix.stack.place[0], []).append(matrix)
+    sums = _empty([matrix for layer, some in inside.items() if layer is not None for matrix in some])
+    shapes = dict.fromkeys(ends, (blocks.vocab, int(model.config.hidden_size)))
+    for matrix in inside.get(None, ()):
+        if matrix.stack.place[1] == LAYER_EMBEDDING:
+            shapes[LAYER_EMBEDDING] = matrix.rows, matrix.columns
+    for name, (rows, columns) in shapes.items():
+        lengths = zip(KINDS, (columns, rows, 1), strict=True)
+        sums |= {f"{name}.{kind}": np.zeros(length) for kind, length in lengths}
+    before = f"{body_prefix(model)}{places_of(model).modules.layers}"
+    for part in together(blocks, sums, cache, "sums", "computing second moments of gradients", progress):
+        upstream = []
+        for index, last in zip(part.indices, part.states[-1], strict=True):
+            if predicts:
+                add_head(blocks, index, last, sums)
+            upstream.append(felt_above(blocks, index, last, pooling=pooling))
+        for gradients in part.of_weights(upstream):
+            named = {f"{before}.{gradients.layer}.{name}": each for name, each in gradients.weights.items()}
+            stored = dict(by_tensor(child.parent, named, body_prefix(model)))
+            for matrix in inside.get(gradients.layer, ()):
+                _add(sums, matrix, stored)
+            if gradients.inputs is not None:
+                _add_inputs(blocks, gradients.index, gradients.layer, gradients.inputs, sums)
+            if gradients.layer == 0:
+                below = blocks.keys.alone(gradients.downstream)
+                add_embedding(blocks, gradients.index, below, sums)
+    counted = [blocks.tokens(index) for index in range(len(blocks.batches))]
+    count = sum(int(each.sum()) if predicts else len(each) for each in counted)
+    factor = embedding_factor(blocks) ** 2 if predicts else 1.0
+    return {matrix.name: each for matrix in every if (each := _means(matrix, sums, count, factor, ends))}
+
+
+def _empty(every: list[FileMatrix]) -> Arrays:
+    """Return sums of nothing yet, of every matrix: float32, for there may be many thousands of experts."""
+    return {
+        f"{matrix.name}.{kind}": np.zeros((matrix.count, length), np.float32)
+        for matrix in every
+        for kind, length in (("read", matrix.columns), ("felt", matrix.rows))
+    }
+
+
+def _add(sums: Arrays, matrix: FileMatrix, stored: Mapping[str, Tensor]) -> None:
+    """Add the squares of the gradients of a tensor's matrices, by column and by row."""
+    tensors = matrix.stack.tensors
+    if not all(tensor.source in stored for tensor in tensors):
+        return  # a layer that does not use it
+    read, felt = (sums[f"{matrix.name}.{kind}"] for kind in ("read", "felt"))
+    if not matrix.is_by_expert:
+        squares = _squares(matrix, stored[tensors[0].source])
+        read += squares.sum(1)
+        felt += squares.sum(2)
+        return
+    for number in range(matrix.count):
+        alone = tensors[0].slot.expert is not None
+        one = stored[tensors[number].source][None] if alone else stored[tensors[0].source][number][None]
+        if one.count_nonzero():
+            squares = _squares(matrix, one)
+            read[number] += squares[0].sum(0)
+            felt[number] += squares[0].sum(1)
+
+
+def _add_inputs(blocks: Blocks, index: int, layer: int, gradients: Tensor, sums: Arrays) -> None:
+    """Add the squares of gradients (b, t, p) in what a layer gets of tokens besides hidden states."""
+    tokens, width = blocks.tokens(index), gradients.shape[-1]
+    squares = gradients[tokens].float().square().sum(0).cpu().double().numpy()
+    sums[f"{LAYER_EMBEDDING}.read"][layer * width : (layer + 1) * width] += squares
+    if layer == 0:
+        total = sums[f"{LAYER_EMBEDDING}.felt"]
+        ids = blocks.batches[index]["input_ids"][tokens].cpu().numpy()
+        total += np.bincount(ids, minlength=len(total))[: len(total)]
+
+
+def _squares(matrix: FileMatrix, gradient: Tensor) -> NDArray[np.float32]:
+    """Return the squares of gradients in the matrices (m, n, k) of a file, by that in what is stored."""
+    return np.square(matrix.of(gradient.float().cpu().numpy()) * matrix.slopes)
+
+
+def _means(
+    matrix: FileMatrix, sums: Arrays, count: int, embedded: float, ends: tuple[str, ...]
+) -> list[GradientMoments]:
+    """Return the moments of a matrix; none where nothing is known of it."""
+    layer, role = matrix.stack.place
+    if layer is not None:
+        read, felt = (sums[f"{matrix.name}.{kind}"] / np.float32(count) for kind in ("read", "felt"))
+        both = read.sum(1, dtype=np.float64)
+        return [GradientMoments(read, felt, 1.0 / np.maximum(both, LEAST))]
+    if role == LAYER_EMBEDDING:
+        return [_outside(matrix, sums, role, count, input_factor(matrix) ** 2)]
+    if role not in ends:
+        return []
+    of_both = role == "embedding" and matrix.stack.first.child.parent.layout.tied
+    return [_outside(matrix, sums, name, count, embedded) for name in (ends if of_both else (role,))]
+
+
+def input_factor(matrix: FileMatrix) -> float:
+    """Return how what a layer gets of a token changes with the token's row.
+
+    Rows are multiplied by the root of the number of components, and averaged with a projection of the
+    embedding: x = (projection + row sqrt(p)) / sqrt(2), as ``Gemma4TextModel`` has it.
+    """
+    return float((matrix.stack.first.child.parent.layout.sizes["layer_inputs"] / 2) ** 0.5)
+
+
+def _outside(matrix: FileMatrix, sums: Arrays, name: str, count: int, embedded: float) -> GradientMoments:
+    """Return the moments of an embedding, or of a head."""
+    mean, slope = mean_of(sums, name, count), float(matrix.slopes[0, 0])
+    scale = slope**2 * (1.0 if name == "head" else embedded)
+    return GradientMoments(scale * mean.read[None], mean.felt[None], np.array([mean.factor]))

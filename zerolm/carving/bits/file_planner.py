@@ -1,0 +1,211 @@
+"""Types alone for families whose files hold matrices otherwise than their checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from zerolm.carving.bits.felt import Place
+from zerolm.carving.bits.file_child import TypedFile, WeighedFile, size_of
+from zerolm.carving.bits.kernels import chunk
+from zerolm.carving.bits.options import All, Options, least_loss
+from zerolm.carving.bits.plan import TypedPlan
+from zerolm.carving.bits.planner import (
+    ALONE,
+    Chosen,
+    EqualBytes,
+    check_imatrix,
+    keeps_all,
+    may_cut,
+    too_few,
+)
+from zerolm.carving.bits.row_blocks import Rows, check_rows, fit_notes, types_of_rows
+from zerolm.carving.bits.typed_child import Types
+from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.importance.criterion import Criterion
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.pruning import Repaired
+from zerolm.carving.request import SizeRequest
+from zerolm.carving.session import Session
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.names import rearrangement
+from zerolm.checkpoints.weight_types import ALL, QUANTISED, WeightType, types_named
+from zerolm.io.cache import ArrayCache
+from zerolm.progress import Counted, Progress
+
+Priced = tuple[tuple[WeightType, ...], Options]
+"""The types that what is stored in a place may have, with their bytes and losses."""
+
+
+class FileTypePlanner:
+    """Plans types of a child that keeps all units; ``session`` is None without tokens."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, size: SizeRequest, session: Session | None, progress: Progress
+    ) -> None:
+        self.checkpoint, self.size, self.session, self.progress = checkpoint, size, session, progress
+        self.types = types_named(size.weights.types or ALL, with_importances=session is not None)
+        self.budget = int(size.budgets["max_weight_bytes"])
+        self.cut = Cut.whole(dimensions(checkpoint))
+
+    @property
+    def may_cut(self) -> bool:
+        """Whether any size is free."""
+        return may_cut(self.checkpoint, self.size)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all units stay."""
+        return keeps_all(self.checkpoint, self.size)
+
+    def check(self, by_loss: bool) -> None:
+        """Refuse before the long work what could only fail after it.
+
+        ``ModuleNotFoundError`` without llama-cpp-python.
+        """
+        del by_loss
+        chunk()
+        family, others = (
+            self.checkpoint.family,
+            [name for name in self.size.budgets if name != "max_weight_bytes"],
+        )
+        if not self.keeps_all:
+            raise ValueError(
+                f"cuts and types are not planned together for a {family.name}, of which a gguf file holds "
+                f"{rearrangement(family)}: --keep 1 for types alone, --types stored for cuts alone"
+            )
+        if others:
+            raise ValueError(
+                f"--keep 1 keeps all units, which --{others[0].replace('_', '-')} does not: leave it out"
+            )
+        check_imatrix(self.size, self.session)
+        if self._names_types:
+            check_rows(self._rows, str(self.size.weights.types))
+        smallest = {place: min(sizes) for place, sizes in self._sizes.items()}
+        least = self._unpriced.plain_bytes + sum(smallest.values())
+        if least > self.budget:
+            raise ValueError(too_few(self.size, least, "with all units"))
+
+    def best(self, tables: Sequence[Criterion]) -> Chosen:
+        """Return the plan that loses least, and what the best single type loses; measured with tokens."""
+        del tables
+        plan, session = self._plan, self.session
+        if session is None:
+            return Chosen(plan, [])
+        typed = TypedFile(self._weighed, plan.types)
+        self.progress("measuring the plan as it is read back")
+        loss = session.compared_loss(typed, Repaired())
+        rows = [EqualBytes(ALONE, plan.bytes, plan.loss, loss), *self._single(session)]
+        return Chosen(plan, rows, loss)
+
+    def narrowed(self, plan: TypedPlan) -> Cut:
+        """Return the cut of a plan."""
+        return plan.cut
+
+    def types_of(self, session: Session, cut: Cut, repaired: Repaired) -> Types:
+        """Return the types of a child that is written."""
+        del session, cut, repaired
+        return self._plan.types
+
+    def fit(self, plan: TypedPlan) -> list[str]:
+        """Return which types do not fit which matrices, and that nothing is refitted."""
+        del plan
+        lengths = {rows.axis: {rows.whole} for rows in self._rows}
+        notes = fit_notes(self._rows, lengths, self.types, named=self._names_types)
+        if self.session is not None:
+            notes.append(f"errors of rounding are not refitted in a {self.checkpoint.family.name}")
+        return notes
+
+    @property
+    def _names_types(self) -> bool:
+        return self.size.weights.types not in (None, ALL)
+
+    @cached_property
+    def _unpriced(self) -> WeighedFile:
+        return WeighedFile(Child(self.checkpoint, self.cut), None)
+
+    @cached_property
+    def _weighed(self) -> WeighedFile:
+        return self._unpriced if self.session is None else self.session.weighed_file()
+
+    @cached_property
+    def _rows(self) -> list[Rows]:
+        """The rows of matrices by their length."""
+        roles: dict[int, list[str]] = {}
+        for (_, role), every in self._unpriced.matrices.items():
+            for matrix in every:
+                roles.setdefault(matrix.columns, []).append(role)
+        return [
+            Rows(str(length), tuple(dict.fromkeys(roles[length])), length, frozenset({length}))
+            for length in sorted(roles)
+        ]
+
+    @cached_property
+    def _candidates(self) -> dict[Place, tuple[WeightType, ...]]:
+        """The types of what is stored in each place: those that all its pieces may have, from the largest."""
+        types = {}
+        for place, every in self._unpriced.matrices.items():
+            able = [
+                types_of_rows(self.checkpoint, self.types, matrix.stack.first.source, matrix.columns)
+                for matrix in every
+            ]
+            types[place] = tuple(kind for kind in able[0] if all(kind in other for other in able))
+        return types
+
+    @cached_property
+    def _sizes(self) -> dict[Place, list[int]]:
+        """The bytes of what is stored in each place by its types."""
+        return {
+            place: [sum(size_of(matrix, kind) for matrix in every) for kind in self._candidates[place]]
+            for place, every in self._unpriced.matrices.items()
+        }
+
+    @cached_property
+    def _priced(self) -> dict[Place, Options]:
+        """The bytes and losses of each place by type."""
+        cache = ArrayCache()
+        if self.session is not None:
+            cache = self.session.cache("file types", [kind.name for kind in self.types])
+        step = Counted(self.progress, "rounding every matrix to every type", len(self._candidates))
+        priced = {}
+        for place, kinds in self._candidates.items():
+            name = "-".join(map(str, place))
+            row = cache.get(name)
+            if row is None:
+                options = self._weighed.losses(place, kinds)
+                row = {"bytes": options.bytes, "loss": options.loss}
+                cache.put(name, row)
+            priced[place] = Options(place, row["bytes"], row["loss"])
+            step()
+        return priced
+
+    @cached_property
+    def _plan(self) -> TypedPlan:
+        budget = self.budget - self._weighed.plain_bytes
+        best = least_loss(All(tuple(self._priced.values())), budget)
+        assert best is not None  # some types are small enough
+        types = {place: self._candidates[place][row].name for place, row in best.picks.items()}
+        size = self._weighed.bytes_of(types)
+        return TypedPlan(self.cut, None, types, size, best.loss, is_proven=True)
+
+    def _single(self, session: Session) -> list[EqualBytes]:
+        """Return what the best single type loses that all matrices fit the bytes with, if any does."""
+        rows: list[EqualBytes] = []
+        for kind in self.types:
+            if kind not in QUANTISED or not all(kind in kinds for kinds in self._candidates.values()):
+                continue
+            types = dict.fromkeys(self._candidates, kind.name)
+            size = self._weighed.bytes_of(types)
+            if size > self.budget:
+                continue
+            losses = (each.loss[self._candidates[place].index(kind)] for place, each in self._priced.items())
+            rows.append(EqualBytes(kind.name, size, float(np.sum(list(losses))), None))
+        if not rows:
+            return []
+        best = min(rows, key=lambda row: row.predicted)
+        self.progress(f"measuring {best.name} everywhere")
+        typed = TypedFile(self._weighed, dict.fromkeys(self._candidates, best.name))
+        measured = session.compared_loss(typed, Repaired())
+        return [EqualBytes(f"{best.name} everywhere", best.bytes, best.predicted, measured)]

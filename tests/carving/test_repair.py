@@ -10,7 +10,6 @@ import pytest
 import torch
 import transformers
 from carvings import carve
-from first_tokens import first_as_others
 from tiny import model
 from tiny_families import BIASED, DECODER, random_model
 
@@ -94,7 +93,6 @@ def test_each_matrix_solves_its_literal_problem(name: str) -> None:
             module = layer.attention_out if role == "o" else layer.ffn_out
             offset = bias(module)
             own, lacking, weights = targets_of(layer.norm, role, theirs, ours)
-            weights = first_as_others(network, TOKENS, weights)
             start, x = matrix(module).double().numpy().T, ours[f"{role}_in"]
             own_part = literal(x, own, start, offset, RIDGES.output, weights)
             lost_part = literal(x, lacking, 0 * start, offset, RIDGES.lost, weights)

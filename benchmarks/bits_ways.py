@@ -10,7 +10,6 @@ import torch
 from torch.nn import functional
 
 from zerolm.carving.carve import carve
-from zerolm.carving.evaluation.divergence import embeddings, fidelities, perplexities_and_kls
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.check import OF_THE_FILE, embedding_of, open_encoder
 from zerolm.carving.export.gguf.network import network_in
@@ -18,8 +17,11 @@ from zerolm.carving.export.gguf.write import write
 from zerolm.carving.request import Destination, SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.healing.heal import heal
+from zerolm.healing.held_out import HeldOut
 from zerolm.healing.request import HealRequest, Texts
 from zerolm.networks.opener import open_model
+from zerolm.passes.outputs import embeddings
+from zerolm.progress import silent
 from zerolm.settings.kinds import CACHE_TYPES
 
 if TYPE_CHECKING:
@@ -37,9 +39,9 @@ def kl_of(parent: Parent, network: Any) -> float:
     """Return what a network loses beside its parent on unseen text: KL, of an encoder 1 - cosine."""
     reference = open_model(parent.checkpoint)
     tokens = parent.tokens(parent.scale.judged)
-    if parent.encodes:
-        return 1.0 - fidelities([lambda: network], reference, tokens, pooling=parent.session.pooling)[1]
-    return perplexities_and_kls([lambda: network], reference, tokens)[1].kl
+    pooling = parent.session.pooling if parent.encodes else None
+    values = HeldOut(tokens, pooling).measured(network, reference, silent)[1]
+    return 1.0 - values["cosine"] if parent.encodes else values["kl"]
 
 
 def sent_by(parent: Parent, file: Path) -> float:

@@ -34,7 +34,6 @@ from training.decoder import stream
 
 import zerolm
 from zerolm.carving.bits.kernels import rounded
-from zerolm.carving.evaluation.quantised_parent import matrices_of, quantised_parent
 from zerolm.carving.experts import expert_worth, neuron_worth
 from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts
 from zerolm.carving.experts.expert_merge import merged_experts
@@ -47,6 +46,7 @@ from zerolm.carving.experts.neuron_worth import best_neurons
 from zerolm.carving.planning.sizes import EXPERTS_MULTIPLE
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.weight_types import BY_NAME
+from zerolm.evaluation.quantised_parent import matrices_of, quantised_parent
 from zerolm.io.cache import Arrays
 from zerolm.networks.opener import load_model, mapped_model, stock_tokenizer
 from zerolm.networks.roles import layer_list

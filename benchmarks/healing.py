@@ -209,8 +209,8 @@ class Workplace:
 
     def _staged(self, run: Healing) -> dict[str, Any]:
         """Cut to a quarter in two stages, the first healed on half of the tokens."""
-        from zerolm.carving.evaluation.evaluate import evaluate
         from zerolm.carving.request import Destination, MethodRequest, SizeRequest, methods_of
+        from zerolm.evaluation.evaluate import evaluate
         from zerolm.healing.stages import Stages, carve_and_heal
 
         place = self.folder / "children" / "staged"

@@ -12,12 +12,12 @@ from real_models import Parent
 from real_peers import PeerCut
 from torch import Tensor
 
-from zerolm.carving.planning.sensitivity import predictions
 from zerolm.carving.pruning import enter, finish
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.stream import Stream
+from zerolm.passes.divergence import kl, surprises
 from zerolm.text.tokens import Tokens
 
 
@@ -102,23 +102,19 @@ def _predicted(networks: Sequence[Ran]) -> list[dict[str, float]]:
     for index, batch in enumerate(networks[0].blocks.batches):
         ids = batch["input_ids"]
         for columns in torch.split(torch.arange(0, ids.shape[1] - 1, EVERY), AT_ONCE):
-            wanted = ids[:, columns + 1][..., None]
+            wanted = ids[:, columns + 1]
             count += wanted.numel()
-            p: Tensor | None = None
+            theirs: Tensor | None = None
             for place, one in enumerate(networks):
-                logits = one.end(index, one.states[index][:, columns]).logits.float()
-                total = logits.logsumexp(-1)
-                sums[place, 0] += float((total - logits.gather(-1, wanted)[..., 0]).double().sum())
-                if p is None:
-                    p, certainty = predictions(logits)
-                else:
-                    kl = certainty - torch.linalg.vecdot(p, logits) + total
-                    sums[place, 1] += float(kl.double().sum())
+                logits = one.end(index, one.states[index][:, columns]).logits
+                theirs = logits if theirs is None else theirs
+                nats = surprises(logits, wanted), kl(theirs, logits)
+                sums[place] += [float(each.double().sum()) for each in nats]
     means = sums / count
     parent = float(np.exp(means[0, 0]))
     return [
-        {"kl": float(kl), "perplexity": float(np.exp(nll)), "parent": parent, "positions": count}
-        for nll, kl in means[1:]
+        {"kl": float(apart), "perplexity": float(np.exp(nll)), "parent": parent, "positions": count}
+        for nll, apart in means[1:]
     ]
 
 

@@ -1,12 +1,35 @@
-"""Perplexity, divergence and fidelity of one model, for tests."""
+"""Perplexity, divergence and fidelity of networks, for tests."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 from transformers import PreTrainedModel
 
-from zerolm.carving.evaluation.divergence import Divergence, fidelities, perplexities_and_kls
+from zerolm.evaluation.readers import InMemory
+from zerolm.evaluation.text_judge import JudgedPassages, JudgedSentences, Sentences
 from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.text.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Divergence:
+    perplexity: float
+    kl: float
+
+
+def perplexities_and_kls(
+    models: Sequence[Callable[[], PreTrainedModel]],
+    parent: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    batch: int = 8,
+) -> list[Divergence]:
+    """Of the parent, then of each model."""
+    readers = [InMemory(lambda: parent), *map(InMemory, models)]
+    rows = JudgedPassages({"": tokens.batches(batch)}).measures(readers)
+    return [Divergence(**row.values) for row in rows]
 
 
 def perplexity_and_kl(
@@ -16,11 +39,8 @@ def perplexity_and_kl(
 
 
 def fidelity(
-    model: PreTrainedModel,
-    parent: PreTrainedModel,
-    tokens: Tokens,
-    *,
-    pooling: TokenPooling = MEAN,
-    batch: int = 32,
+    model: PreTrainedModel, parent: PreTrainedModel, tokens: Tokens, *, pooling: TokenPooling = MEAN
 ) -> float:
-    return fidelities([lambda: model], parent, tokens, pooling=pooling, batch=batch)[1]
+    """The mean cosine of embeddings to the parent's."""
+    readers = [InMemory(lambda: parent, pooling), InMemory(lambda: model, pooling)]
+    return JudgedSentences(Sentences.of_tokens(tokens)).measures(readers)[1].values["cosine"]

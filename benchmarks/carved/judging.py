@@ -11,8 +11,9 @@ import torch
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from zerolm.carving.evaluation.divergence import embeddings, log_probabilities
 from zerolm.networks.pooling import TokenPooling
+from zerolm.passes.divergence import kl, surprises
+from zerolm.passes.outputs import embeddings, logits_of
 from zerolm.text.tokens import Tokens
 
 
@@ -37,7 +38,7 @@ def mean(found: Sequence[Quality]) -> Quality:
 class Judge:
     """What the parent says of a text, kept, so that it runs once for all children.
 
-    Of a decoder these are log-probabilities: 1 GB for 256 sequences of 256 tokens and 4,096 words.
+    Of a decoder these are logits: 1 GB for 256 sequences of 256 tokens and 4,096 words.
     """
 
     def __init__(self, parent: PreTrainedModel, tokens: Tokens, pooling: TokenPooling | None) -> None:
@@ -49,18 +50,18 @@ class Judge:
         return self._predictions(child) if self.pooling is None else self._embeddings(child)
 
     def _answer(self, model: PreTrainedModel, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Log-probabilities of what follows (b, t - 1, v), or embeddings (b, d)."""
+        """Logits of what follows (b, t - 1, v), or embeddings (b, d)."""
         if self.pooling is not None:
             return embeddings(model, inputs, self.pooling)
-        return log_probabilities(model, inputs)[:, :-1].clone()
+        return logits_of(model, inputs)[:, :-1].clone()
 
     def _predictions(self, child: PreTrainedModel) -> Quality:
         """Of sequences without padding; the first token of each is given."""
         surprise, apart, count = 0.0, 0.0, 0
         for inputs, theirs in zip(self.batches, self.wanted, strict=True):
-            ours, following = self._answer(child, inputs), inputs["input_ids"][:, 1:, None]
-            surprise -= float(ours.gather(-1, following).double().sum())
-            apart += float(functional.kl_div(ours, theirs, reduction="sum", log_target=True).double())
+            ours, following = self._answer(child, inputs), inputs["input_ids"][:, 1:]
+            surprise += float(surprises(ours, following).double().sum())
+            apart += float(kl(theirs, ours).double().sum())
             count += following.numel()
         return Quality(apart / count, math.exp(surprise / count))
 

@@ -11,7 +11,6 @@ from timing import note
 from carved.parent import Parent
 from carved.writing import Line, compared, heading, kl, row
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.evaluation.divergence import perplexities_and_kls
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.planning.sensitivity import LOSS_SEQUENCES, LossTable, measured_losses
@@ -19,6 +18,8 @@ from zerolm.carving.planning.sizes import plan_of
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.request import SizeRequest
 from zerolm.costs import CostModel
+from zerolm.healing.held_out import HeldOut
+from zerolm.progress import silent
 from zerolm.statistics import agreement
 
 SIZE: Final = 0.7
@@ -59,10 +60,11 @@ def plans(parent: Parent) -> Iterator[Line]:
         note(f"{name}: {without:.4f} {with_it:.4f}")
     yield ""
     child = apply_in_memory(parent.model, best)
-    _, calibrated = perplexities_and_kls([lambda: child], parent.model, tokens.spread(LOSS_SEQUENCES))
+    some = HeldOut(tokens.spread(LOSS_SEQUENCES), None)
+    calibrated = some.measured(child, parent.model, silent)[1]["kl"]
     yield (
         f"The best plan keeps {shown(best)} (KV groups x neurons, layer by layer). The table foretells "
-        f"KL {kl(table.predicted(best))} of it; on the table's own tokens it is {kl(calibrated.kl)}. "
+        f"KL {kl(table.predicted(best))} of it; on the table's own tokens it is {kl(calibrated)}. "
         f"Of the uniform plan, {shown(uniform)}, it foretells {kl(table.predicted(uniform))}."
     )
 

@@ -20,7 +20,6 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from zerolm.carving.carve import carve
-from zerolm.carving.evaluation.evaluate import evaluate
 from zerolm.carving.request import (
     Destination,
     MethodRequest,
@@ -35,6 +34,7 @@ from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.text_use import text_use_of, use_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.evaluation.evaluate import evaluate
 from zerolm.networks.opener import mapped_model, open_model, stock_tokenizer
 from zerolm.progress import silent
 from zerolm.text.encoding import separator

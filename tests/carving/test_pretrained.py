@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from divergences import fidelity, perplexity_and_kl
+from divergences import Divergence, fidelity, perplexity_and_kl
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from zerolm.architecture import Floats
-from zerolm.carving.evaluation.divergence import Divergence
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut, best
 from zerolm.carving.pruning import apply_in_memory, dimensions_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from zerolm.carving.planning import sensitivity
 from zerolm.carving.planning.sensitivity import Loss, LossTable, measured_losses
 from zerolm.carving.pruning import apply_in_memory, dimensions_of
 from zerolm.io.cache import ArrayCache
+from zerolm.networks.blocks import Blocks
 from zerolm.networks.pooling import TokenPooling
 from zerolm.text.tokens import Tokens
 
@@ -69,18 +71,19 @@ def test_embeddings_are_pooled_as_asked(pooling: str) -> None:
 
 
 def test_predictions_that_are_too_many_to_keep_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, found, predict = [0], [], sensitivity.predictions
+    runs, found, finish = [0], [], Blocks.finish
 
-    def counted(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        made[-1] += 1
-        return predict(logits)
+    def counted(*arguments: Any, **named: Any) -> Any:
+        runs[-1] += 1
+        return finish(*arguments, **named)
 
-    monkeypatch.setattr(sensitivity, "predictions", counted)
+    monkeypatch.setattr(Blocks, "finish", counted)
     for share in (sensitivity.KEPT_SHARE, 1 << 60):
         monkeypatch.setattr(sensitivity, "KEPT_SHARE", share)
         found.append(table("llama", ("ffn",))[1])
-        made.append(0)
-    assert made == [2, 2 * 3 * (1 + 7), 0]  # two batches; three layers gone, and cut to seven widths each
+        runs.append(0)
+    cuts = 2 * 3 * (1 + 7)  # two batches; three layers gone, and cut to seven widths each
+    assert runs == [cuts + 2, cuts + cuts, 0]
     first, second = found
     assert np.array_equal(first.gone, second.gone)
     assert all(map(np.array_equal, first.losses["ffn"], second.losses["ffn"]))

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 from carvings import carve, killed_while
+from divergences import perplexities_and_kls
 from forked import in_another_process
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from zerolm.carving.evaluation.divergence import perplexities_and_kls
 from zerolm.carving.importance.criterion import Indifferent
 from zerolm.carving.kept_units import dimensions
 from zerolm.carving.pruning import apply_in_memory

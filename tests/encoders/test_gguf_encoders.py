@@ -14,7 +14,6 @@ from transformers import BertConfig, BertModel
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from zerolm.carving.evaluation.divergence import embeddings
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.check import (
     OF_THE_FILE,
@@ -31,6 +30,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.diagnosis import opening
 from zerolm.networks.opener import open_model
 from zerolm.networks.pooling import TokenPooling
+from zerolm.passes.outputs import embeddings
 
 
 def encoder(folder: Path, mode: str | Sequence[str] = "mean", kinds: Sequence[str] = ()) -> Checkpoint:

@@ -18,13 +18,13 @@ from tiny import word_tokenizer
 from transformers import BertConfig, BertModel
 
 import zerolm
-from zerolm.carving.evaluation.divergence import embeddings
-from zerolm.carving.evaluation.evaluate import evaluate
-from zerolm.carving.evaluation.neighbours import neighbourhood, similarity_within
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.sentence_settings import SIMILARITIES
+from zerolm.evaluation.evaluate import evaluate
+from zerolm.evaluation.neighbours import neighbourhood, similarity_within
 from zerolm.networks.opener import open_model
 from zerolm.networks.pooling import TokenPooling, pooled
+from zerolm.passes.outputs import embeddings
 from zerolm.text.calibration import sentence_tokens, tokens_of
 
 PROMPT = {"prompts": {"query": "w7 w8 w9 ", "document": None}, "default_prompt_name": "query"}

@@ -8,8 +8,8 @@ import pytest
 import torch
 from tiny import model
 
-from zerolm.carving.evaluation.divergence import embeddings, log_probabilities
 from zerolm.networks.compute import Compute, as_noted, compute, devices, put_on
+from zerolm.passes.outputs import embeddings, logits_of
 from zerolm.settings.compute import ComputeRequest, RunningRequest
 
 BFLOAT16 = Compute(products=torch.bfloat16)
@@ -31,9 +31,9 @@ def test_a_request_without_memory_sets_no_limit() -> None:
 def test_whole_models_multiply_as_is_noted_on_them(name: str) -> None:
     """Within two per cent of the deviation of log p, with a head and sums in float32."""
     inputs = {"input_ids": IDS}
-    wanted = log_probabilities(model(name), inputs)
+    wanted = logits_of(model(name), inputs).log_softmax(-1)
     network = put_on(model(name), BFLOAT16)
-    half = log_probabilities(network, inputs)
+    half = logits_of(network, inputs).float().log_softmax(-1)
     assert half.dtype == torch.float32
     assert not torch.equal(half, wanted)
     assert (half - wanted).square().mean().sqrt() < 0.02 * wanted.std()

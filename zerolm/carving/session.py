@@ -83,7 +83,7 @@ PER_COLUMN: Final = 2
 """Tokens for each column of the widest output matrix that plans are repaired on before one is chosen."""
 FEWER: Final = 4
 """Where a text is short, one in so many of its tokens gives the learning curve its other point."""
-CACHE_FORMAT: Final = 6
+CACHE_FORMAT: Final = 7
 """One more where what is cached comes about, or is kept, in another way."""
 
 

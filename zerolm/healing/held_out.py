@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
-import numpy as np
-import torch
 from transformers import PreTrainedModel
 
-from zerolm.carving.evaluation.divergence import (
-    Divergence,
-    embeddings,
-    fidelities,
-    log_probabilities,
-    perplexities_and_kls,
-    surprise_and_divergence,
-)
-from zerolm.networks.pooling import TokenPooling
+from zerolm.evaluation.evaluated import TextMeasures
+from zerolm.evaluation.readers import BATCH, InMemory, Reader, Recorded
+from zerolm.evaluation.text_judge import JudgedPassages, JudgedSentences, Sentences
+from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.progress import Progress
 from zerolm.text.tokens import Tokens
 from zerolm.training.watch import Judge
@@ -25,7 +18,7 @@ from zerolm.training.watch import Judge
 JUDGE_ROOM: Final = 512 << 20
 """Bytes of the parent's predictions that are kept in memory to judge a run as it goes."""
 JUDGE_SEQUENCES: Final = 32
-JUDGE_BATCH: Final = 8
+Values = dict[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,38 +30,33 @@ class HeldOut:
 
     def measured(
         self, model: PreTrainedModel, parent: PreTrainedModel, progress: Progress
-    ) -> tuple[dict[str, float], dict[str, float]]:
+    ) -> tuple[Values, Values]:
         """Return ``perplexity`` and ``kl``, or the ``cosine``, of the parent and of a network."""
-        if self.pooling is None:
-            rows = perplexities_and_kls([lambda: model], parent, self.tokens, progress=progress)
-            theirs, ours = (asdict(row) for row in rows)
-            return theirs, ours
-        same, near = fidelities([lambda: model], parent, self.tokens, pooling=self.pooling, progress=progress)
-        return {"cosine": same}, {"cosine": near}
+        readers, text = [self._reader(parent), self._reader(model)], self._text(self.tokens)
+        theirs, ours = text.measures(readers, progress)
+        return self._values(theirs), self._values(ours)
 
     def judge(self, model: PreTrainedModel, parent: PreTrainedModel) -> Judge:
         """Return the measure of a network on some of the sequences; the parent is not needed any more."""
         length, vocabulary = self.tokens.ids.shape[1], int(parent.config.vocab_size)
-        some = self.tokens.spread(min(JUDGE_SEQUENCES, max(1, JUDGE_ROOM // (4 * length * vocabulary))))
-        batches = some.batches(JUDGE_BATCH)
-        pooling = self.pooling
-        if pooling is None:
-            references = [log_probabilities(parent, inputs)[:, :-1] for inputs in batches]
+        count = min(JUDGE_SEQUENCES, max(1, JUDGE_ROOM // (4 * length * vocabulary)))
+        text, reader = self._text(self.tokens.spread(count)), self._reader(parent)
+        outputs: dict[int, Any] = {}
+        if isinstance(text, JudgedPassages):
+            outputs |= {id(each): reader.predictions(each).cpu() for each in text.passages[""]}
         else:
-            references = [embeddings(parent, inputs, pooling) for inputs in batches]
+            outputs |= {id(each): reader.embeddings(each) for each in text.sentences.passages}
+        readers: list[Reader] = [Recorded(outputs), self._reader(model)]
+        return lambda: self._values(text.measures(readers)[1])
 
-        def measured() -> dict[str, float]:
-            if pooling is not None:
-                near = [
-                    torch.cosine_similarity(embeddings(model, inputs, pooling), theirs, dim=-1)
-                    for inputs, theirs in zip(batches, references, strict=True)
-                ]
-                return {"cosine": float(torch.cat(near).mean())}
-            sums = [
-                surprise_and_divergence(log_probabilities(model, inputs)[:, :-1], theirs, inputs)
-                for inputs, theirs in zip(batches, references, strict=True)
-            ]
-            count = sum(inputs["input_ids"][:, 1:].numel() for inputs in batches)
-            return asdict(Divergence.of(np.sum(sums, axis=(0, 1)), count))
+    def _reader(self, model: PreTrainedModel) -> InMemory:
+        return InMemory(lambda: model, self.pooling or MEAN)
 
-        return measured
+    def _text(self, tokens: Tokens) -> JudgedPassages | JudgedSentences:
+        if self.pooling is None:
+            return JudgedPassages({"": tokens.batches(BATCH)})
+        return JudgedSentences(Sentences.of_tokens(tokens))
+
+    def _values(self, measures: TextMeasures) -> Values:
+        names = ("perplexity", "kl") if self.pooling is None else ("cosine",)
+        return {name: measures.values[name] for name in names}

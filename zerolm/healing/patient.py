@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerolm.carving.evaluation.evaluate import check_comparable, opened_alone
 from zerolm.carving.recipe import Recipe, read_recipe
 from zerolm.carving.vocabulary.fewer_tokens import with_tokens
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.identity import fingerprint
+from zerolm.evaluation.comparable import check_comparable, opened
 from zerolm.networks.opener import differing_tokens, stock_tokenizer
 from zerolm.progress import Progress
 
@@ -37,7 +37,7 @@ class Patient:
         The parent of a child with fewer tokens has the same: it reads what the child reads, and predicts none
         but what the child has. Its files are then below the empty ``folder``.
         """
-        ours, theirs = opened_alone(child, parent)
+        ours, theirs = opened(child, parent, same_tokens=False)
         file = ours.root / "recipe.json"
         if not file.is_file():
             raise ValueError(

@@ -99,7 +99,7 @@ class TokenPooling:
         the parent's squared length, which is the same of embeddings of length 1.
         """
         if self.similarity == COSINE:
-            return 1.0 - functional.cosine_similarity(ours, theirs, dim=-1)
+            return cosine_distances(ours, theirs)
         lengths = theirs.square().sum(-1).clamp_min(SHORTEST**2)
         return (ours - theirs).square().sum(-1) / (2.0 * lengths)
 
@@ -115,6 +115,16 @@ class TokenPooling:
         behind = [f"behind {self.prompt_tokens} tokens"] if self.prompt_tokens else []
         similarity = [] if self.similarity == COSINE else [self.similarity]
         return ", ".join(["+".join(self.modes), *steps, *dimensions, *behind, *similarity])
+
+
+def cosine_distances(ours: Tensor, theirs: Tensor) -> Tensor:
+    """Return 1 - cosine of embeddings (n, d), (n,), as half the squared distance of their directions.
+
+    It is exactly 0 of equal ones, and small ones keep their digits.
+    """
+    a, b = (x / x.norm(dim=-1, keepdim=True).clamp_min(SHORTEST) for x in (ours, theirs))
+    squared: Tensor = (a - b).square().sum(-1)
+    return squared / 2.0
 
 
 MEAN: Final = TokenPooling()

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from zerolm.networks.batch import NOTHING
+from zerolm.passes.divergence import kl
 
 HELD_BATCH: Final = 16
 """Sequences that are held out are measured so many at a time."""
@@ -48,8 +49,7 @@ def forward_kl(ours: Tensor, theirs: Tensor, temperature: float = 1.0) -> Tensor
 
     Both are divided by the temperature T; T^2 keeps the gradients' size (Hinton et al., arXiv 1503.02531).
     """
-    log_p, log_q = (_log_softmax(logits, temperature) for logits in (theirs, ours))
-    return (log_p.exp() * (log_p - log_q)).sum(-1).mean() * temperature**2
+    return kl(theirs.float() / temperature, ours.float() / temperature).mean() * temperature**2
 
 
 def reverse_kl(ours: Tensor, theirs: Tensor, temperature: float = 1.0) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
 
+from zerolm.evaluation.evaluated import TaskRow
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.compute import RunningRequest
@@ -104,7 +105,10 @@ class EvalSettings(Request):
         "path", REQUIRED, "the checkpoint that it came from", group="Compared with", metavar="DIR"
     )
     beside: tuple[str, ...] | None = setting(
-        "paths", None, "other children of that parent, as before healing", metavar="DIR,..."
+        "paths",
+        None,
+        "other children of that parent, as before healing: folders or GGUF files, of any vocabulary",
+        metavar="DIR,...",
     )
     like: str | None = like()
     text: str | None = setting(
@@ -146,8 +150,8 @@ class EvalSettings(Request):
 
     def _judged(self, progress: Progress) -> EvaluationReport:
         with needing_torch("evaluating runs networks"):
-            from zerolm.carving.evaluation import evaluate
-            from zerolm.carving.evaluation.tasks import Tasks
+            from zerolm.evaluation import evaluate
+            from zerolm.evaluation.tasks import Tasks
         document: dict[str, Any] = {}
         tasks = Tasks.of(self.tasks, self.child, self.parent, self.running) if self.tasks else None
         if self.text is not None or self.data is not None:
@@ -219,19 +223,6 @@ class JudgedNetwork:
         """Return the ends of the draws by measure, in words; empty of one that was not drawn."""
         spread = self.spread.items()
         return "; ".join(" to ".join(show_measure(name, end) for end in ends) for name, ends in spread)
-
-
-@dataclass(frozen=True)
-class TaskRow:
-    """A metric of a task on both networks, with its standard errors where the harness has any."""
-
-    task: str
-    metric: str
-    samples: int
-    child: float
-    child_stderr: float | None
-    parent: float
-    parent_stderr: float | None
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from zerolm.carving.evaluation.divergence import embeddings
 from zerolm.carving.export.verify import Verified, apart, within_rounding
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import one_line, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling, prompt_tokens
+from zerolm.passes.outputs import embeddings
 from zerolm.text.calibration import longest_line
 from zerolm.text.tokens import padded_lines
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
@@ -29,6 +28,7 @@ from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.states import HiddenStates
 from zerolm.networks.stream import Stream
+from zerolm.passes.divergence import kl
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -344,20 +344,11 @@ class Loss:
         """Return KL(parent || changed) of each token of a batch, (n,), from few logits at a time."""
         size, places = tokens_at_once(self.blocks, len(states)), slice(self.step // 2, None, self.step)
         both = (torch.split(each[:, places], size, 1) for each in (states, self.last[index]))
-        return torch.cat(
-            [
-                self._divergence((index, place), ours, theirs, end)
-                for place, (ours, theirs) in enumerate(zip(*both, strict=True))
-            ],
-            1,
-        )[self.blocks.tokens(index)[:, places]]
-
-    def _divergence(self, part: tuple[int, int], ours: Tensor, theirs: Tensor, end: Finish) -> Tensor:
-        index = part[0]
-        p, certainty = self._once(part, lambda: predictions(self.blocks.finish(index, theirs).logits))
-        logits = end(index, ours).logits
-        kl: Tensor = certainty - torch.linalg.vecdot(p, logits) + logits.logsumexp(-1)  # (b, n)
-        return kl
+        parts = []
+        for part, (ours, theirs) in enumerate(zip(*both, strict=True)):
+            wanted = self._once((index, part), partial(self.blocks.finish, index, theirs))
+            parts.append(kl(wanted.logits, end(index, ours).logits))  # (b, n)
+        return torch.cat(parts, 1)[self.blocks.tokens(index)[:, places]]
 
     def _once(self, part: tuple[int, int], make: Callable[[], T]) -> T:
         """Return what the parent sends of a part of a batch; it is kept where memory has room for all."""
@@ -367,10 +358,3 @@ class Loss:
         if self.is_kept:
             self.wanted[part] = sent
         return sent
-
-
-def predictions(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """p (b, t, v), and the sums of p ln p (b, t)."""
-    log = functional.log_softmax(logits, dim=-1)
-    p = log.exp()
-    return p, torch.linalg.vecdot(p, log)

@@ -12,11 +12,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.carving.evaluation.divergence import MOST_NATS
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.subnets import metrics
@@ -27,6 +25,7 @@ from zerolm.networks.compute import Compute, computed, put_on
 from zerolm.networks.opener import mapped_model, one_line, stored_model, without
 from zerolm.networks.pooling import TokenPooling
 from zerolm.networks.states import HiddenStates
+from zerolm.passes.divergence import kl, perplexity, surprises
 from zerolm.text.classified import AttackedTexts, ClassifiedTexts
 from zerolm.text.tokens import Tokens
 
@@ -121,7 +120,7 @@ class PredictionJudge:
 
     def _of(self, surprise: float, divergence: float, count: int) -> Results:
         return {
-            metrics.PERPLEXITY: math.exp(min(surprise / count, MOST_NATS)),
+            metrics.PERPLEXITY: perplexity(surprise / count),
             metrics.BITS: surprise / math.log(2.0) / self.bytes,
             metrics.KL: max(0.0, divergence / count),
         }
@@ -136,18 +135,13 @@ class PredictionJudge:
         sums = np.zeros((len(states), 2))
         for start in range(0, last, size):
             end = min(start + size, last)
-            following = ids[:, start + 1 : end + 1, None]
-            theirs = self._log(index, states[0][:, start:end])
-            p = theirs.exp()
+            following = ids[:, start + 1 : end + 1]
+            theirs = self.blocks.finish(index, states[0][:, start:end]).logits
             for row, each in enumerate(states):
-                ours = theirs if row == 0 else self._log(index, each[:, start:end])
-                surprise = -ours.gather(-1, following).double().sum()
-                sums[row] += float(surprise), float((p * (theirs - ours)).sum(-1).double().sum())
+                ours = theirs if row == 0 else self.blocks.finish(index, each[:, start:end]).logits
+                nats = surprises(ours, following), kl(theirs, ours)
+                sums[row] += [float(each.double().sum()) for each in nats]
         return sums, len(ids) * last
-
-    def _log(self, index: int, states: Tensor) -> Tensor:
-        logits: Tensor = self.blocks.finish(index, states).logits
-        return functional.log_softmax(logits.float(), dim=-1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks, Head, tokens_at_once
 from zerolm.networks.opener import is_decoder, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
+from zerolm.networks.stream import Stream
+from zerolm.passes.divergence import surprises
 from zerolm.text.calibration import PADDING, longest_line
 from zerolm.text.documents import documents, read_text
 from zerolm.text.encoding import chat_renderer, separator
@@ -48,6 +50,7 @@ CHARACTERS: Final = 4
 BATCH_TOKENS: Final = 1 << 10
 """Tokens that are run at a time, about."""
 LOSSES_VERSION: Final = 2
+Ids = TypeVar("Ids", Ints, Tensor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +128,7 @@ class TokenLosses:
 
     @cached_property
     def _document(self) -> dict[str, Any]:
-        """The tokenizer as transformers has it."""
-        document: dict[str, Any] = json.loads(
-            stock_tokenizer(self.checkpoint.folder).backend_tokenizer.to_str()
-        )
-        return document | {"truncation": None, "padding": None}
+        return tokenizer_document(self.checkpoint)
 
     @cached_property
     def _start(self) -> Ints:
@@ -155,7 +154,7 @@ class TokenLosses:
         )
         head = None if kept is None else _head_of(torch.from_numpy(kept))
         nats = math.fsum(
-            float(functional.cross_entropy(logits, new[wanted], reduction="sum").double())
+            float(surprises(logits, new[wanted]).double().sum())
             for logits, wanted in self._predictions(kept, head)
         )
         return nats / math.log(2) / self.bytes
@@ -185,12 +184,12 @@ class TokenLosses:
         windows = [
             window
             for row in self._read(kept)
-            for window in _windows(np.concatenate([self._start, row]), self.length)
+            for window in windows_of(np.concatenate([self._start, row]), self.length)
         ]
         windows.sort(key=len)
         for at in range(0, len(windows), self._batch):
             blocks, ids, mask = self._padded(windows[at : at + self._batch])
-            hidden = self._hidden(blocks)
+            hidden = Stream(blocks).before(self.checkpoint.layout.depth)[0]
             step, last = tokens_at_once(blocks, len(ids)), ids.shape[1] - 1
             for first in range(0, last, step):
                 end = min(first + step, last)
@@ -210,7 +209,8 @@ class TokenLosses:
             for place in (0, 1):
                 rows = [pair[place][: self.length] for pair in pairs[first : first + self._batch]]
                 blocks, _, mask = self._padded(rows)
-                hidden = blocks.finish(0, self._hidden(blocks)).last_hidden_state
+                last = Stream(blocks).before(self.checkpoint.layout.depth)[0]
+                hidden = blocks.finish(0, last).last_hidden_state
                 both.append(pooling(hidden.float().cpu(), mask))
             apart += pooling.distances(both[1], both[0]).double().tolist()
         return math.fsum(apart) / len(apart)
@@ -219,13 +219,6 @@ class TokenLosses:
     def _batch(self) -> int:
         """How many windows are run at a time."""
         return max(1, BATCH_TOKENS // self.length)
-
-    def _hidden(self, blocks: Blocks) -> Tensor:
-        """Return the states behind the last layer, (b, t, d)."""
-        hidden = blocks.embed(0)
-        for layer in range(self.checkpoint.layout.depth):
-            hidden = blocks.call(0, layer, hidden)
-        return hidden
 
     def _padded(self, rows: Sequence[Ints]) -> tuple[Blocks, Tensor, Tensor]:
         """Return a model for rows of ids, these as one tensor (b, t), and where it has tokens."""
@@ -238,6 +231,12 @@ class TokenLosses:
         if not bool(mask.all()):
             batch["attention_mask"] = mask.long()
         return Blocks(self.model, [batch]), ids, mask.bool()
+
+
+def tokenizer_document(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the tokenizer of a folder as transformers has it, without padding and truncation."""
+    stock = stock_tokenizer(checkpoint.folder).backend_tokenizer
+    return {**json.loads(stock.to_str()), "truncation": None, "padding": None}
 
 
 def _longest(checkpoint: Checkpoint, length: int) -> int:
@@ -279,7 +278,7 @@ def _head_of(kept: Tensor) -> Head:
     return head
 
 
-def _windows(ids: Ints, length: int) -> Iterator[Ints]:
+def windows_of(ids: Ids, length: int) -> Iterator[Ids]:
     """Yield windows of at most so many ids; each begins with the last of the one before."""
     for first in range(0, len(ids) - 1, length - 1):
         yield ids[first : first + length]

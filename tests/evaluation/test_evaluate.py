@@ -17,9 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.evaluation.evaluate import Evaluated, cut_of, evaluate, names_of
-from zerolm.carving.evaluation.quantised_parent import quantised_parent
-from zerolm.carving.evaluation.same_size import DRAW_SEEDS, NOT_COMPARED, chosen, uniform
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.planning.sizes import costs_of
@@ -28,6 +25,10 @@ from zerolm.carving.width.narrowing import Width
 from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
+from zerolm.evaluation.comparable import cut_of, names_of
+from zerolm.evaluation.evaluate import Evaluated, evaluate
+from zerolm.evaluation.quantised_parent import quantised_parent
+from zerolm.evaluation.same_size import DRAW_SEEDS, NOT_COMPARED, chosen, uniform
 from zerolm.networks.opener import open_model
 from zerolm.settings.compute import RunningRequest
 from zerolm.text.calibration import tokens_of

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final
 
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.evaluation.by_layers import Choice, counts_tokens
 from zerolm.carving.experts.expert_choice import best_experts
-from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.expert_worth import drawn
-from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
+from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts
 from zerolm.carving.experts.masked_parent import routers_masked
 from zerolm.carving.experts.routing import Routing
 from zerolm.checkpoints import Checkpoint
-from zerolm.networks.opener import mapped_model
+from zerolm.evaluation.by_layers import Choice, counts_tokens
 from zerolm.networks.roles import layer_list
-from zerolm.progress import Progress, silent
-from zerolm.text.tokens import Tokens
 
 FREQUENCY: Final = "frequency"
 RANDOM: Final = "random"
@@ -48,63 +43,24 @@ def lacks_experts_alone(child: Checkpoint, parent: Checkpoint) -> bool:
     return same and fewer_experts(child, parent) in Routing.of(parent).possible()
 
 
-@dataclass(frozen=True)
-class MaskedMixtures:
-    """Parents with as many experts as a child by their rows; ``note`` tells why a row is not there."""
+def choices_of(
+    parent: Checkpoint, count: int, seeds: Sequence[int], model: PreTrainedModel
+) -> dict[str, list[Choice]]:
+    """Return how ``count`` experts of a layer are chosen, by row: drawn by each seed, and by their tokens.
 
-    rows: Mapping[str, list[FewerExperts]]
-    note: str = ""
-
-
-def masked_mixtures(
-    parent: Checkpoint,
-    count: int,
-    model: PreTrainedModel,
-    tokens: Tokens,
-    seeds: tuple[int, ...],
-    progress: Progress = silent,
-) -> MaskedMixtures:
-    """Return the parent with ``count`` experts a layer: drawn by each seed, and those that most tokens meet.
-
-    As many stay in each group of its router. Where its experts are not called with their gates nothing
-    counts the tokens, and the note says so.
-    """
-    layers, routing = expert_layers(parent), Routing.of(parent)
-
-    def fewer(worth: Mapping[int, Any]) -> FewerExperts:
-        return FewerExperts(
-            parent, {layer: best_experts(worth[layer], count, routing.groups) for layer in layers}
-        )
-
-    draws = [{layer: drawn(seed, layer, routing.experts) for layer in layers} for seed in seeds]
-    rows = {RANDOM: [fewer(draw) for draw in draws]}
-    if not counts_tokens(parent, model):
-        return MaskedMixtures(rows, uncounted(parent))
-    use = expert_use(parent, model, tokens, progress=progress)
-    rows[FREQUENCY] = [fewer({layer: use[layer]["count"] for layer in layers})]
-    return MaskedMixtures(rows)
-
-
-def uncounted(parent: Checkpoint) -> str:
-    """Return why there is no row by frequency."""
-    return f"no row by frequency: experts of a {parent.family.name} are not called with their gates"
-
-
-def choices_of(parent: Checkpoint, count: int, seed: int) -> dict[str, Choice]:
-    """Return how ``count`` experts a layer are chosen, by the rows of ``masked_mixtures``, layer by layer.
-
-    One draw is made at random.
+    Equal numbers are kept in each group of a router. There is no row by frequency where the experts of the
+    stock ``model`` are not called with their gates, for nothing counts their tokens.
     """
     routing = Routing.of(parent)
 
-    def random(layer: int, counts: Floats) -> Ints:
+    def random(seed: int, layer: int, counts: Floats) -> Ints:
         return best_experts(drawn(seed, layer, routing.experts), count, routing.groups)
 
     def frequent(layer: int, counts: Floats) -> Ints:
         return best_experts(counts, count, routing.groups)
 
-    choices: dict[str, Choice] = {RANDOM: random}
-    return {**choices, FREQUENCY: frequent} if counts_tokens(parent, mapped_model(parent)) else choices
+    choices: dict[str, list[Choice]] = {RANDOM: [partial(random, seed) for seed in seeds]}
+    return {**choices, FREQUENCY: [frequent]} if counts_tokens(parent, model) else choices
 
 
 def without_experts(model: PreTrainedModel, fewer: FewerExperts) -> PreTrainedModel:

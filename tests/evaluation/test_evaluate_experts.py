@@ -13,11 +13,11 @@ from divergences import perplexity_and_kl
 from saved_mixtures import louder, mixture
 from tiny import word_tokenizer
 
-from zerolm.carving.evaluation.evaluate import Evaluated, evaluate
-from zerolm.carving.evaluation.masked_mixtures import all_masked, without_experts
-from zerolm.carving.evaluation.same_size import DRAW_SEEDS, MASKED, NARROWER, NOT_COMPARED
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.checkpoints import Checkpoint
+from zerolm.evaluation.evaluate import Evaluated, evaluate
+from zerolm.evaluation.masked_mixtures import all_masked, without_experts
+from zerolm.evaluation.same_size import DRAW_SEEDS, MASKED, NARROWER, NOT_COMPARED
 from zerolm.networks.opener import open_model
 from zerolm.text.calibration import tokens_of
 

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 from typing import Final
 
 import numpy as np
 from transformers import PreTrainedModel
 
-from zerolm.carving.evaluation.by_layers import Choice
-from zerolm.carving.evaluation.masked_mixtures import (
-    FREQUENCY,
-    choices_of,
-    fewer_experts,
-    has_narrower_experts,
-    lacks_experts_alone,
-    masked_mixtures,
-    uncounted,
-    without_experts,
-)
-from zerolm.carving.evaluation.quantised_parent import quantised_parent, stored_bytes
-from zerolm.carving.experts.fewer_experts import FewerExperts
+from zerolm.carving.experts.expert_use import expert_use
+from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut
@@ -33,11 +23,24 @@ from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
+from zerolm.evaluation.by_layers import Choice
+from zerolm.evaluation.masked_mixtures import (
+    FREQUENCY,
+    choices_of,
+    fewer_experts,
+    has_narrower_experts,
+    lacks_experts_alone,
+    without_experts,
+)
+from zerolm.evaluation.quantised_parent import quantised_parent, stored_bytes
+from zerolm.evaluation.readers import Made
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
+Rows = Mapping[str, Sequence[Made]]
 DRAW_SEEDS: Final = (0, 1, 2)
 QUANTISED_PARENT: Final = "quantised parent"
+READ_BACK: Final = "the file's weights as they are read back"
 COMPARED: Final = (
     "random, uniform: same size and layers as the child, no repair, no rotation "
     f"(random: {len(DRAW_SEEDS)} draws, mean)"
@@ -57,94 +60,99 @@ def params_of(checkpoint: Checkpoint, cut: Cut | None) -> int:
 
 
 @dataclass(frozen=True)
-class SameSize:
-    """Networks of one row, each made of the parent when its turn comes, with ``params`` parameters."""
-
-    params: int
-    draws: list[Callable[[PreTrainedModel], PreTrainedModel]]
-
-
-@dataclass(frozen=True)
 class BesideChild:
-    """The networks beside a child by the names of their rows; ``note`` says what they are."""
+    """Networks of the child's size by row, each made in its turn, and a ``note``.
 
-    rows: Mapping[str, SameSize]
+    Rows that are not in ``params`` have as many parameters as the child.
+    """
+
+    rows: Rows
+    params: Mapping[str, int]
     note: str
 
 
-def carvings(parent: Checkpoint, cut: Cut, progress: Progress) -> BesideChild:
-    """Return random and uniform carvings of the size of a cut."""
-    cuts = of_the_same_size(parent, cut, progress)
-    rows = {
-        name: SameSize(params_of(parent, several[0]), [partial(_carved, other) for other in several])
-        for name, several in cuts.items()
-    }
-    return BesideChild(rows, COMPARED)
+def beside_folder(
+    child: Checkpoint,
+    parent: Checkpoint,
+    cut: Cut | None,
+    reference: PreTrainedModel,
+    tokens: Tokens,
+    progress: Progress,
+) -> BesideChild:
+    """Return the networks compared with a child: carvings of its size, and its parent in as few bytes."""
+    rows, params, note = _carvings(child, parent, cut, reference, tokens, progress)
+    room = stored_bytes(child)
+    if room >= stored_bytes(parent):
+        return BesideChild(rows, params, note)
+    try:
+        quantised = quantised_parent(parent, reference, room, progress)
+        model = quantised.applied(reference)
+    except (ValueError, ModuleNotFoundError) as error:
+        return BesideChild(rows, params, f"{note}; no {QUANTISED_PARENT}: {error}")
+    note += (
+        f"; {QUANTISED_PARENT}: {quantised.bytes:,} of the child's {room:,} bytes, without importances: "
+        f"{quantised.text} matrices"
+    )
+    whole = {QUANTISED_PARENT: params_of(parent, None)}
+    return BesideChild({**rows, QUANTISED_PARENT: [lambda: model]}, {**params, **whole}, note)
 
 
-def _carved(cut: Cut, reference: PreTrainedModel) -> PreTrainedModel:
-    return apply_in_memory(reference, cut)
+def beside_file(file: Path, parent: Checkpoint, reference: PreTrainedModel) -> BesideChild:
+    """Return the parent rounded to one type of as few bytes as a GGUF file, where there is one."""
+    from zerolm.carving.bits.single import of_one_type
+
+    single = of_one_type(file, parent)
+    if single is None:
+        return BesideChild({}, {}, READ_BACK)
+    note = f"{READ_BACK}; {single.name}: the parent with all matrices of this type"
+    model = single.applied(reference)
+    return BesideChild({single.name: [lambda: model]}, {single.name: params_of(parent, None)}, note)
+
+
+def _carvings(
+    child: Checkpoint,
+    parent: Checkpoint,
+    cut: Cut | None,
+    reference: PreTrainedModel,
+    tokens: Tokens,
+    progress: Progress,
+) -> tuple[Rows, Mapping[str, int], str]:
+    """Return carvings of the size of a cut, or the parent with as many experts as a child."""
+    if cut is not None:
+        cuts = of_the_same_size(parent, cut, progress)
+        params = {"child": params_of(parent, cut)}
+        params |= {name: params_of(parent, several[0]) for name, several in cuts.items()}
+        rows = {name: [partial(apply_in_memory, reference, each) for each in cuts[name]] for name in cuts}
+        return rows, params, COMPARED
+    choices, note = mixtures(child, parent, DRAW_SEEDS, lambda: reference)
+    if not choices:
+        return {}, {}, NARROWER if has_narrower_experts(child, parent) else NOT_COMPARED
+    use = expert_use(parent, reference, tokens, progress=progress) if FREQUENCY in choices else {}
+    counts = {layer: use[layer]["count"] if use else np.empty(0) for layer in expert_layers(parent)}
+
+    def masked(choose: Choice) -> Made:
+        by_layer = {layer: choose(layer, counts[layer]) for layer in counts}
+        return partial(without_experts, reference, FewerExperts(parent, by_layer))
+
+    return {name: [masked(choose) for choose in several] for name, several in choices.items()}, {}, note
 
 
 def mixtures(
-    child: Checkpoint, parent: Checkpoint, reference: PreTrainedModel, tokens: Tokens, progress: Progress
-) -> BesideChild:
-    """Return the parent with as many experts as a child, at random and by frequency."""
-    count = fewer_experts(child, parent)
-    if count is None or not lacks_experts_alone(child, parent):
-        return BesideChild({}, not_compared(child, parent))
-    masked = masked_mixtures(parent, count, reference, tokens, DRAW_SEEDS, progress)
-    rows = {
-        name: SameSize(
-            costs_of(several[0].shaped(), CostModel())["params"], [partial(_masked, each) for each in several]
-        )
-        for name, several in masked.rows.items()
-    }
-    note = f"{MASKED} (random: {len(DRAW_SEEDS)} draws, mean; {FAVOURED})"
-    return BesideChild(rows, "; ".join(filter(None, [note, masked.note])))
-
-
-def layered_mixtures(child: Checkpoint, parent: Checkpoint) -> tuple[dict[str, Choice], str]:
-    """Return how the parent gets as many experts as a child, layer by layer, by row, and a note on that.
+    child: Checkpoint, parent: Checkpoint, seeds: Sequence[int], make: Made
+) -> tuple[dict[str, list[Choice]], str]:
+    """Return how the parent gets as many experts as a child, by row, and a note on that.
 
     There are none where the child has lost, or has, anything else.
     """
     count = fewer_experts(child, parent)
     if count is None or not lacks_experts_alone(child, parent):
-        return {}, "no other networks beside it"
-    choices = choices_of(parent, count, DRAW_SEEDS[0])
-    note = f"{MASKED} (random: one draw; {FAVOURED})"
-    return choices, note if FREQUENCY in choices else f"{note}; {uncounted(parent)}"
-
-
-def not_compared(child: Checkpoint, parent: Checkpoint) -> str:
-    """Return why no carvings are beside a child."""
-    return NARROWER if has_narrower_experts(child, parent) else NOT_COMPARED
-
-
-def with_quantised(
-    others: BesideChild, child: Checkpoint, parent: Checkpoint, reference: PreTrainedModel, progress: Progress
-) -> BesideChild:
-    """Return networks beside a child, and the parent quantised to its bytes, or a note why not that."""
-    room = stored_bytes(child)
-    try:
-        quantised = quantised_parent(parent, reference, room, progress)
-        row = SameSize(params_of(parent, None), [partial(_same_always, quantised.applied(reference))])
-    except (ValueError, ModuleNotFoundError) as error:
-        return BesideChild(others.rows, f"{others.note}; no {QUANTISED_PARENT}: {error}")
-    note = (
-        f"{QUANTISED_PARENT}: {quantised.bytes:,} of the child's {room:,} bytes, without importances: "
-        f"{quantised.text} matrices"
-    )
-    return BesideChild({**others.rows, QUANTISED_PARENT: row}, f"{others.note}; {note}")
-
-
-def _same_always(model: PreTrainedModel, _: PreTrainedModel) -> PreTrainedModel:
-    return model
-
-
-def _masked(fewer: FewerExperts, reference: PreTrainedModel) -> PreTrainedModel:
-    return without_experts(reference, fewer)
+        return {}, ""
+    choices = choices_of(parent, count, seeds, make())
+    draws = f"{len(seeds)} draws, mean" if len(seeds) > 1 else "one draw"
+    note = f"{MASKED} (random: {draws}; {FAVOURED})"
+    if FREQUENCY not in choices:
+        note += f"; no row by frequency: experts of a {parent.family.name} are not called with their gates"
+    return choices, note
 
 
 def of_the_same_size(parent: Checkpoint, cut: Cut, progress: Progress = silent) -> dict[str, list[Cut]]:

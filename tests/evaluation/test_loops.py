@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.evaluation import loops
-from zerolm.carving.evaluation.evaluate import evaluate
-from zerolm.carving.evaluation.loops import LEAST, PERIOD, TIMES, Prompts, ends_in_loop, stops_of
 from zerolm.checkpoints import Checkpoint
+from zerolm.evaluation import loops
+from zerolm.evaluation.evaluate import evaluate
+from zerolm.evaluation.loops import LEAST, PERIOD, TIMES, Prompts, ends_in_loop, stops_of
 from zerolm.networks.opener import open_model
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens

@@ -14,27 +14,15 @@ from typing import Any, Final
 
 from transformers import AutoTokenizer
 
-from zerolm.carving.evaluation.evaluate import opened
 from zerolm.checkpoints import Checkpoint
+from zerolm.evaluation.comparable import opened
+from zerolm.evaluation.evaluated import TaskRow
 from zerolm.networks.compute import Compute, as_noted, compute, put_on
 from zerolm.networks.opener import is_decoder, open_model
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, RunningRequest
 
 TASK_BATCH: Final = 8
-
-
-@dataclass(frozen=True)
-class TaskScore:
-    """A metric of a task on both networks, with its standard errors where the harness has any."""
-
-    task: str
-    metric: str
-    samples: int
-    child: float
-    child_stderr: float | None
-    parent: float
-    parent_stderr: float | None
 
 
 @dataclass(frozen=True)
@@ -78,14 +66,14 @@ class Tasks:
         harness = _harness()
         return cls(tuple(dict.fromkeys(names)), ours, theirs, harness, _manager(harness, names), running)
 
-    def compared(self, *, limit: int | None = None, progress: Progress = silent) -> list[TaskScore]:
+    def compared(self, *, limit: int | None = None, progress: Progress = silent) -> list[TaskRow]:
         """Return all metrics on at most ``limit`` samples of a task, one network in memory at a time."""
         progress("running the tasks on the child")
         ours = self._values(self.child, limit)
         progress("running the tasks on the parent")
         theirs = self._values(self.parent, limit)
         return [
-            TaskScore(task, metric, mine.samples, mine.value, mine.stderr, whole.value, whole.stderr)
+            TaskRow(task, metric, mine.samples, mine.value, mine.stderr, whole.value, whole.stderr)
             for (task, metric), mine in ours.items()
             if (whole := theirs.get((task, metric)))
         ]

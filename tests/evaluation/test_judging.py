@@ -16,10 +16,10 @@ from scipy.stats import spearmanr
 from sentence_folders import LINES, sentence_folder
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.evaluation import neighbours
-from zerolm.carving.evaluation.evaluate import evaluate
-from zerolm.carving.evaluation.neighbours import beside, distinct_rows, neighbourhood, spearmans
 from zerolm.checkpoints import Checkpoint
+from zerolm.evaluation import neighbours
+from zerolm.evaluation.evaluate import evaluate
+from zerolm.evaluation.neighbours import embedding_measures, first_of_each, neighbourhood, numbered, spearmans
 from zerolm.networks.opener import load_model, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
 from zerolm.text.pairs import read_pairs
@@ -66,15 +66,18 @@ def test_of_many_sentences_some_are_compared(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_distance_is_one_less_the_cosine() -> None:
     ours, theirs = units(1, 7), units(2, 7)
     cosine = np.mean([a @ b for a, b in zip(ours, theirs, strict=True)])
-    assert beside(ours, theirs) == pytest.approx({"cosine": cosine, "distance": 1 - cosine})
-    assert beside(theirs, theirs) == {"cosine": 1.0, "distance": 0.0}
+    nothing = np.arange(0)
+    assert embedding_measures(ours, theirs, nothing) == pytest.approx(
+        {"cosine": cosine, "distance": 1 - cosine}
+    )
+    assert embedding_measures(theirs, theirs, nothing) == {"cosine": 1.0, "distance": 0.0}
 
 
 def test_a_sentence_that_comes_again_counts_once() -> None:
     ids = torch.tensor([[1, 2, 9], [1, 2, 8], [3, 4, 5], [1, 2, 9], [1, 9, 9]])
     mask = torch.tensor([[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1], [1, 0, 0]])
-    assert distinct_rows(Tokens(ids, mask)).tolist() == [0, 2, 3, 4]
-    assert distinct_rows(Tokens(ids)).tolist() == [0, 1, 2, 4]
+    assert first_of_each(numbered(Tokens(ids, mask))).tolist() == [0, 2, 3, 4]
+    assert first_of_each(numbered(Tokens(ids))).tolist() == [0, 1, 2, 4]
 
 
 def pairs_in(folder: Path) -> Path:

@@ -17,9 +17,9 @@ from tiny_families import random_model
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from zerolm.carving.evaluation import by_layers, evaluate
-from zerolm.carving.evaluation.evaluated import Evaluated
 from zerolm.cli import main
+from zerolm.evaluation import by_layers, comparable, evaluate
+from zerolm.evaluation.evaluated import Evaluated
 
 FEW: dict[str, Any] = {"sequences": 5, "length": 12}
 QWEN: dict[str, Any] = {
@@ -74,7 +74,7 @@ def test_memory_makes_no_difference(name: str, tmp_path: Path, monkeypatch: pyte
     carve(tmp_path / "parent", tmp_path / "other", **flags | {"criterion": "random", "seed": 2})
     text = texts(tmp_path)
     theirs = judged(tmp_path, text, beside=("other",))
-    monkeypatch.setattr(evaluate, "free_memory", lambda: 0)
+    monkeypatch.setattr(comparable, "free_memory", lambda: 0)
     monkeypatch.setattr(by_layers, "tokens_at_once", lambda blocks, sequences: 5)
     ours = judged(tmp_path, text, beside=("other",))
     beside = ["random", "frequency"] if name == "qwen3_moe" else []
@@ -132,7 +132,7 @@ def test_what_whole_networks_tell_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers to prompts, and embeddings."""
-    monkeypatch.setattr(evaluate, "free_memory", lambda: 0)
+    monkeypatch.setattr(comparable, "free_memory", lambda: 0)
     for name in ("llama", "bert"):
         word_tokenizer(saved(tmp_path / name, name))
         carve(tmp_path / name, tmp_path / f"{name}-child", keep_ffn=0.5, criterion="capacity")

@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel
 
 from zerolm.architecture import Ints
-from zerolm.carving.evaluation.divergence import Made
 from zerolm.checkpoints import Checkpoint
+from zerolm.evaluation.readers import Made
 from zerolm.networks.compute import as_noted
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens

@@ -15,10 +15,10 @@ from saved_mixtures import mixture
 from tiny import word_tokenizer
 
 from zerolm.carving.bits.kernels import rounded
-from zerolm.carving.evaluation.evaluate import evaluate
-from zerolm.carving.evaluation.quantised_parent import QuantisedParent, quantised_parent, stored_bytes
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, QUANTISED
+from zerolm.evaluation.evaluate import evaluate
+from zerolm.evaluation.quantised_parent import QuantisedParent, quantised_parent, stored_bytes
 from zerolm.networks.opener import open_model
 from zerolm.text.calibration import tokens_of
 

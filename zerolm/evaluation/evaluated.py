@@ -77,6 +77,19 @@ class Evaluated:
         }
 
 
+@dataclass(frozen=True)
+class TaskRow:
+    """A metric of a task on both networks, with its standard errors where the harness has any."""
+
+    task: str
+    metric: str
+    samples: int
+    child: float
+    child_stderr: float | None
+    parent: float
+    parent_stderr: float | None
+
+
 def evaluated_row(name: str, params: int, draws: Sequence[TextMeasures]) -> EvaluatedRow:
     """Return the mean of several draws, and how far they spread; ``ValueError`` where one is not finite."""
     columns = _columns(name, [draw.values for draw in draws])

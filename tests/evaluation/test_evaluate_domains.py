@@ -10,7 +10,7 @@ import pytest
 from carvings import carve
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.evaluation.evaluate import Evaluated, evaluate
+from zerolm.evaluation.evaluate import Evaluated, evaluate
 
 FEW: dict[str, Any] = {"sequences": 5, "length": 12}
 

@@ -1,0 +1,15 @@
+"""Tiny matrices: several threads would only wait for each other. Each test has a cache of its own."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("ZEROLM_CACHE", str(folder))
+    return folder

@@ -1,0 +1,241 @@
+"""The networks of an evaluation, opened; those that cannot be compared are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from transformers import PreTrainedModel
+
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.planning.sizes import costs_of
+from zerolm.carving.recipe import MAX_RECIPE_BYTES, read_recipe
+from zerolm.carving.vocabulary.fewer_tokens import with_tokens
+from zerolm.carving.width.narrowing import Width
+from zerolm.carving.width.weights_basis import weights_channels
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.gguf.configuration import has_experts
+from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.checkpoints.gguf.unpack import gguf_file
+from zerolm.checkpoints.identity import fingerprint
+from zerolm.costs import CostModel
+from zerolm.evaluation.masked_mixtures import fewer_experts, has_narrower_experts
+from zerolm.evaluation.same_size import QUANTISED_PARENT, cut_to
+from zerolm.io.files import parse_json, read_text
+from zerolm.io.memory import free_memory
+from zerolm.networks.opener import is_decoder, open_model
+from zerolm.progress import Progress
+
+RECIPE: Final = "recipe.json"
+ROWS: Final = ("child", "parent", "random", "uniform", "frequency", QUANTISED_PARENT)
+"""Names that no other child has."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedChild:
+    """A child with the ``checkpoint`` that has its class and its tokens.
+
+    Of a GGUF ``file`` that is its parent, with the tokens of the file, of which the network is a ``cut``.
+    """
+
+    place: Path
+    checkpoint: Checkpoint
+    file: Path | None = None
+    cut: Cut | None = None
+
+    def network(self) -> PreTrainedModel:
+        """Return the network in memory; that of a file is dequantised."""
+        if self.file is None:
+            return open_model(self.checkpoint)
+        from zerolm.carving.export.gguf.network import network_in
+
+        return network_in(self.file, self.checkpoint)
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """A parent and its children, of which the first is the one that is judged."""
+
+    parent: Checkpoint
+    children: Sequence[OpenedChild]
+
+    @classmethod
+    def opened(
+        cls, children: Sequence[str | Path], parent: str | Path, folder: Path, progress: Progress
+    ) -> Compared:
+        """Open all networks, each of the other children once; ``folder`` is for tokens of files.
+
+        ``ValueError`` where they cannot be compared, or weights are not finite.
+        """
+        of_file = is_mixture_file(parent)
+        theirs = Checkpoint.open(parent, packed=of_file or gguf_file(children[0]) is None)
+        every = [
+            _opened(name, theirs, of_file, folder / str(number), progress)
+            for number, name in enumerate(children)
+        ]
+        ledger_of(theirs)  # refuses weights that are not finite
+        others = {other.place.resolve(): other for other in every[1:]}
+        return cls(theirs, [every[0], *others.values()])
+
+    @property
+    def openers(self) -> list[Callable[[], PreTrainedModel]]:
+        """Functions that open the parent and its children in memory."""
+        return [partial(open_model, self.parent), *(each.network for each in self.children)]
+
+    def why_by_layers(self) -> str:
+        """Return why networks, and one more like the largest, are not in memory together; empty if they are.
+
+        They are in float32 there. ``ValueError`` for a GGUF file, which is read into memory, and a network
+        that is stored quantised.
+        """
+        checkpoints = [*(each.checkpoint for each in self.children), self.parent]
+        files = [str(each.file) for each in self.children if each.file]
+        packed = [f"{str(one.place)!r} is stored quantised" for one in checkpoints if one.packed]
+        why = packed[0] if packed else ""
+        if files and why:
+            raise ValueError(f"{why}, and the GGUF file {files[0]!r} is read into memory: evaluate it alone")
+        sizes = [4 * sum(one.tensors[name].count for name in one.layout.slots) for one in checkpoints]
+        needed, free = sum(sizes) + max(sizes), free_memory()
+        if files or why or needed <= free:
+            return why
+        return f"all of them would take {needed / 1e9:.3g} of {free / 1e9:.3g} GB free"
+
+
+def names_of(folders: Sequence[Path]) -> list[str]:
+    """Return the shortest end of each path, with a slash, that is neither that of another nor of a row."""
+
+    def end(folder: Path, count: int) -> str:
+        return str(Path(*folder.parts[-count:]))
+
+    def name(folder: Path) -> str:
+        others = [other for other in folders if other != folder]
+        counts = range(1, len(folder.parts) + 1)
+        taken = {count: {*ROWS, *(end(other, count) for other in others)} for count in counts}
+        return next(end(folder, count) for count in counts if end(folder, count) not in taken[count])
+
+    return [f"{name(folder)}/" for folder in folders]
+
+
+def is_mixture_file(name: str | Path) -> bool:
+    """Return whether this is a GGUF file with experts."""
+    file = gguf_file(name)
+    return file is not None and has_experts(read_gguf_header(file))
+
+
+def _opened(
+    name: str | Path, parent: Checkpoint, of_mixture_file: bool, folder: Path, progress: Progress
+) -> OpenedChild:
+    """Return a child; experts of a GGUF file are compared with those of their parent's file."""
+    file = gguf_file(name)
+    if file is None or (of_mixture_file and is_mixture_file(file)):
+        ours = Checkpoint.open(name, packed=True)
+        _check_comparable(ours, parent)
+        return OpenedChild(ours.place, ours)
+    from zerolm.carving.export.gguf.network import cut_in, rows_in
+
+    rows, vocab = rows_in(file), parent.layout.vocab
+    if rows not in (None, vocab):
+        if not is_decoder(parent):
+            raise ValueError(
+                "a gguf file of an encoder with other tokens than its parent's is not compared; a folder is"
+            )
+        recipe = file.parent / RECIPE
+        kept = read_recipe(recipe, parent, fingerprint(parent)).kept if recipe.is_file() else None
+        if kept is None:
+            raise ValueError(
+                f"{str(file)!r} has {rows} tokens and its parent {vocab}: the {RECIPE} of its folder, which "
+                "lists them, is not there"
+            )
+        parent = with_tokens(parent, kept, folder, progress=progress)
+    return OpenedChild(Path(name), parent, file, cut_in(file, parent))
+
+
+def opened(
+    child: str | Path, parent: str | Path, *, same_tokens: bool = True
+) -> tuple[Checkpoint, Checkpoint]:
+    """Return both checkpoints; ``ValueError`` where they cannot be compared, or weights are not finite."""
+    if gguf_file(child) is not None:
+        raise ValueError(f"{str(child)!r} is GGUF, which is compared with its parent alone")
+    ours, theirs = Checkpoint.open(child), Checkpoint.open(parent)
+    _check_comparable(ours, theirs)
+    ledger_of(theirs)  # refuses weights that are not finite
+    if same_tokens:
+        check_comparable(ours, theirs)
+    return ours, theirs
+
+
+def check_comparable(ours: Checkpoint, theirs: Checkpoint) -> None:
+    """Raise ``ValueError`` where the predictions of two checkpoints cannot be compared token by token."""
+    _check_same_kind(ours, theirs)
+    if ours.layout.vocab != theirs.layout.vocab:
+        sizes = f"{ours.layout.vocab} and {theirs.layout.vocab}"
+        raise ValueError(f"vocabularies of {sizes} tokens cannot be compared token by token")
+
+
+def _check_same_kind(ours: Checkpoint, theirs: Checkpoint) -> None:
+    if is_decoder(ours) != is_decoder(theirs):
+        kinds = f"{ours.family.name} and {theirs.family.name}"
+        raise ValueError(f"a decoder and an encoder cannot be compared: {kinds}")
+
+
+def _check_comparable(ours: Checkpoint, theirs: Checkpoint) -> None:
+    """Raise ``ValueError`` for outputs that cannot be compared, exchanged networks, weights not finite."""
+    _check_same_kind(ours, theirs)
+    _check_not_exchanged(ours, theirs)
+    sizes = ours.layout.hidden, theirs.layout.hidden
+    if not is_decoder(theirs) and sizes[0] != sizes[1]:
+        raise ValueError(f"embeddings of {sizes[0]} and {sizes[1]} dimensions cannot be compared")
+    ledger_of(ours)  # refuses weights that are not finite
+
+
+def _check_not_exchanged(ours: Checkpoint, theirs: Checkpoint) -> None:
+    """Raise ``ValueError`` where a parent was carved, and is smaller than its child in layers or tokens."""
+    if not (theirs.root / RECIPE).is_file():
+        return  # any other two may be compared
+    body, whole = (costs_of(each, CostModel())["body_params"] for each in (ours, theirs))
+    if body > whole or (body == whole and ours.layout.vocab > theirs.layout.vocab):
+        raise ValueError(
+            f"the child {str(ours.place)!r} is larger than its parent {str(theirs.place)!r} ({body:,} "
+            f"against {whole:,} body parameters, {ours.layout.vocab:,} against {theirs.layout.vocab:,} "
+            "tokens): exchange them"
+        )
+
+
+def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
+    """Return a cut with the sizes of the child: that of its recipe, else one by its configuration.
+
+    A narrower stream keeps the channels of most energy, for the recipe tells no more than its width. None
+    where it has fewer or narrower experts, or no recipe of this parent, and layers that went or sizes that no
+    cut gives it. Raises ``ValueError`` where the recipe is that of another child.
+    """
+    if fewer_experts(child, parent) or has_narrower_experts(child, parent):
+        return None
+    whole, sizes = dimensions(parent), dimensions(child)
+    file = child.root / RECIPE
+    weights = fingerprint(parent) if file.is_file() else ""
+    if weights and _fingerprint_in(file) == weights:
+        recipe = read_recipe(file, parent, weights)
+        cut, width = recipe.cut, recipe.width or Width(whole.hidden, parent.layout.tied)
+        of_recipe = (len(cut.layers), *cut.largest, width.hidden, width.tied)
+        if of_recipe != (sizes.depth, sizes.kv_heads, sizes.ffn, sizes.hidden, child.layout.tied):
+            raise ValueError(
+                f"recipe {str(file)!r} is of another child: its sizes are not those of the configuration"
+            )
+        return replace(cut, narrowing=weights_channels(parent).narrowing(width)) if recipe.width else cut
+    same = ("depth", "hidden", "head_size", "heads_per_group")
+    alike = all(getattr(sizes, size) == getattr(whole, size) for size in same)
+    if not alike or sizes.kv_heads > whole.kv_heads or sizes.ffn > whole.ffn:
+        return None
+    return cut_to(Cut.whole(whole), sizes.kv_heads, sizes.ffn)
+
+
+def _fingerprint_in(recipe: Path) -> object:
+    """Return the fingerprint of the parent that a recipe names."""
+    try:
+        document = parse_json(read_text(recipe, MAX_RECIPE_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"recipe {str(recipe)!r} cannot be used: {error}") from None
+    return document.get("parent_weights") if isinstance(document, dict) else None

@@ -1,0 +1,56 @@
+"""The one divergence of networks: KL and surprise by logits, few rows at a time (torch)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+CACHED: Final = 1 << 17
+"""Logits of a thread that go through the softmax at a time: 512 KiB of float32 stay in its cache."""
+ON_DEVICE: Final = 1 << 24
+"""As many on a device, where each call costs more than the memory."""
+MOST_NATS: Final = 700.0
+"""The surprise of a broken network may exceed the largest exponential in float64."""
+
+
+def kl(theirs: Tensor, ours: Tensor) -> Tensor:
+    """Return KL(p || q) = sum_y p(y) (ln p(y) - ln q(y)) in nats, (..., n), of logits of p and q (..., n, v).
+
+    Softmax and sum are in float32. The result is exactly 0 for equal logits; rounding may leave it below 0.
+    """
+    return _by_rows(_kl, theirs, ours)
+
+
+def surprises(logits: Tensor, following: Tensor) -> Tensor:
+    """Return -ln q(y) in nats, (..., n), of logits of q (..., n, v) and the tokens y that follow (..., n)."""
+    return _by_rows(_surprise, logits, following[..., None])
+
+
+def perplexity(nats: float) -> float:
+    """Return e to the mean surprise of a token in nats, at most e to ``MOST_NATS``."""
+    return math.exp(min(nats, MOST_NATS))
+
+
+def _kl(theirs: Tensor, ours: Tensor) -> Tensor:
+    log_p, log_q = (functional.log_softmax(logits.float(), dim=-1) for logits in (theirs, ours))
+    return (log_p.exp() * (log_p - log_q)).sum(-1)
+
+
+def _surprise(logits: Tensor, following: Tensor) -> Tensor:
+    return -functional.log_softmax(logits.float(), dim=-1).gather(-1, following).squeeze(-1)
+
+
+def _by_rows(function: Callable[[Tensor, Tensor], Tensor], logits: Tensor, other: Tensor) -> Tensor:
+    """Return a function of rows (..., n, v) and of others (..., n, w), computed for few of n at a time."""
+    *before, count, vocab = logits.shape
+    room = CACHED * torch.get_num_threads() if logits.device.type == "cpu" else ON_DEVICE
+    step = max(1, room // (math.prod(before) * vocab))
+    if count <= step:
+        return function(logits, other)
+    parts = zip(torch.split(logits, step, -2), torch.split(other, step, -2), strict=True)
+    return torch.cat([function(*part) for part in parts], -1)

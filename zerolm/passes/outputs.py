@@ -1,0 +1,85 @@
+"""Outputs of whole networks for batches of tokens: predictions of next tokens, and embeddings (torch)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats, Ints
+from zerolm.networks.compute import as_noted
+from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.networks.roles import body_of
+from zerolm.passes.divergence import kl, surprises
+
+SPANS: Final = {"first": (0, 1), "1-15": (1, 16), "rest": (16, None)}
+"""Positions of a window, counted from 0, whose predictions are summed apart: the first token is a sink
+(arXiv 2309.17453), and the next ones have little text before them."""
+
+
+@dataclass(frozen=True, eq=False)
+class NextTokens:
+    """Predictions behind tokens of sequences: ``logits`` (b, n, v) of the tokens ``following`` them, (b, n).
+
+    Those that are ``counted`` (b, n) are followed by a token, not by padding. The first of the n is at the
+    position ``first`` of its window.
+    """
+
+    logits: Tensor
+    following: Tensor
+    counted: Tensor
+    first: int = 0
+
+    @classmethod
+    def of(cls, logits: Tensor, inputs: Mapping[str, Tensor], first: int = 0) -> NextTokens:
+        """Return predictions by the logits (b, n or more, v) behind a batch of n + 1 tokens."""
+        following, counted = (x[:, 1:].to(logits.device) for x in (inputs["input_ids"], token_mask(inputs)))
+        return cls(logits[:, : following.shape[1]], following, counted, first)
+
+    def nats(self, theirs: NextTokens) -> tuple[Floats, Ints]:
+        """Return nats of surprise and of KL(theirs || this), and their numbers, (spans, 2) both."""
+        divergence = kl(theirs.logits.to(self.logits.device), self.logits)
+        nats = torch.stack([surprises(self.logits, self.following), divergence], -1)
+        sums = nats.masked_fill(~self.counted[..., None], 0.0).cpu().double().sum(0).numpy()  # (n, 2)
+        counts = self.counted.sum(0).cpu().numpy()[:, None].repeat(2, 1)
+        return by_span(sums, self.first), by_span(counts, self.first)
+
+    def cpu(self) -> NextTokens:
+        """Return these predictions on the CPU."""
+        return NextTokens(self.logits.cpu(), self.following.cpu(), self.counted.cpu(), self.first)
+
+
+def by_span(values: NDArray[Any], first: int = 0) -> NDArray[Any]:
+    """Return values (t, ...) at the positions from ``first`` on, summed over each span, (spans, ...)."""
+    spans = [slice(max(0, low - first), None if high is None else max(0, high - first))
+             for low, high in SPANS.values()]  # fmt: skip
+    return np.stack([values[span].sum(0) for span in spans])
+
+
+def logits_of(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Tensor:
+    """Return the logits of a network, (b, t, v), where it is."""
+    with torch.no_grad(), as_noted(model):
+        logits: Tensor = model.train(False)(**_moved(inputs, model), use_cache=False).logits
+    return logits
+
+
+def embeddings(model: PreTrainedModel, inputs: Mapping[str, Tensor], pooling: TokenPooling = MEAN) -> Tensor:
+    """Return sentence embeddings (b, d) of a batch, on the CPU."""
+    with torch.no_grad(), as_noted(model):
+        hidden: Tensor = body_of(model.train(False))(**_moved(inputs, model)).last_hidden_state  # (b, t, d)
+    return pooling(hidden.float().cpu(), token_mask(inputs))
+
+
+def token_mask(inputs: Mapping[str, Tensor]) -> Tensor:
+    """Return where a batch has tokens and no padding, (b, t) bool."""
+    return inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
+
+
+def _moved(inputs: Mapping[str, Tensor], model: PreTrainedModel) -> dict[str, Tensor]:
+    return {name: tensor.to(model.device) for name, tensor in inputs.items()}

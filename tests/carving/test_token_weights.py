@@ -1,4 +1,4 @@
-"""Weights of tokens: relative to the stream and to outputs behind norms; massive first tokens count as others."""
+"""Weights of tokens: relative to the stream, and to outputs behind norms; massive first tokens count more."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from zerolm.networks.roles import BEHIND_NORMS, StockLayer
 
 TINY: Final = 1e-12
 MASSIVE: Final = 100.0
-"""The mean square of a first token's stream, in units of the median of the others', that attention rests on."""
+"""A first token with so many times the mean square of the others, in the median, has massive activations."""
 
 
 def token_weights(

@@ -15,6 +15,7 @@ from tiny_families import BIASED, DECODER, random_model
 
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Repaired, apply_in_memory, dimensions_of
+from zerolm.carving.repair import walk
 from zerolm.carving.repair.ridge import Fit
 from zerolm.carving.repair.ridges import UNTRIED, Ridges
 from zerolm.carving.repair.walk import repair
@@ -131,11 +132,14 @@ def test_least_squares_is_no_worse_than_nothing_on_its_own_tokens(name: str) -> 
 
 @pytest.mark.parametrize("method", ["bias", "least-squares"])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_keeping_everything_reproduces_the_parent(name: str, method: Any) -> None:
+def test_keeping_everything_reproduces_the_parent(
+    name: str, method: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "BATCH_TOKENS", 48)
     network = model(name)
     cut = Cut.whole(dimensions_of(network))
     fitted, held, _ = vars(TOKENS.divided()).values()
-    child = apply_in_memory(network, cut, repair(network, cut, fitted, method, held=held, batch_tokens=48))
+    child = apply_in_memory(network, cut, repair(network, cut, fitted, method, held=held))
     with torch.no_grad():
         ours, wanted = (each(TOKENS.ids, use_cache=False)[0] for each in (child, network))
     assert torch.allclose(ours, wanted, atol=1e-3)

@@ -1,4 +1,4 @@
-"""Weights of tokens: relative to the stream, and to outputs behind norms; massive first tokens count more."""
+"""Weights of tokens: relative to the stream, and to outputs behind norms; of first tokens by gradients."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import pytest
 import torch
 from tiny import model
 
-from zerolm.carving.token_weights import MASSIVE, token_weights
+from tests.carving.test_activations import TOKENS
+from zerolm.carving.fisher import fisher
+from zerolm.carving.token_weights import token_weights
 from zerolm.networks.blocks import Blocks
+from zerolm.networks.hooks import watching
 from zerolm.networks.roles import layers_of
 
 
@@ -33,22 +36,42 @@ def test_errors_count_relative_to_what_norms_divide_by(name: str) -> None:
     torch.testing.assert_close(token_weights(blocks, 0, layer, stream, output), 1 / scale)
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma2"])
-def test_a_massive_first_token_counts_as_all_others_of_its_window(name: str) -> None:
-    blocks, stream = blocks_of(name), states()
-    stream[1, 0] *= 3 * MASSIVE**0.5  # one window has one, the others do not
-    weights = token_weights(blocks, 0, layers_of(blocks.model)[0], stream, None)
-    assert weights[1, 0] == pytest.approx(float(weights[1, 1:].sum()))
-    torch.testing.assert_close(weights[[0, 2], 0], 1 / stream[[0, 2], 0].square().mean(-1))
-
-
-def test_encoders_and_padding_have_no_such_token() -> None:
-    stream = states(first=1e3)
-    encoder = blocks_of("bert")
-    weights = token_weights(encoder, 0, layers_of(encoder.model)[0], stream, None)
-    torch.testing.assert_close(weights, 1 / stream.square().mean(-1))
+def test_a_first_token_weighs_as_its_gradients_do() -> None:
     mask = torch.ones(3, 7, dtype=torch.long)
-    mask[:, 0] = 0
-    decoder = blocks_of("llama", mask)
-    weights = token_weights(decoder, 0, layers_of(decoder.model)[0], stream, None)
-    assert not weights[:, 0].any()
+    mask[1, 5:] = 0
+    mask[2, 0] = 0
+    blocks, stream = blocks_of("llama", mask), states(first=1e3)
+    weights = token_weights(blocks, 0, layers_of(blocks.model)[0], stream, None, first=40.0)
+    plain = mask / stream.square().mean(-1)
+    torch.testing.assert_close(weights[:, 1:], plain[:, 1:])
+    assert weights[0, 0] == pytest.approx(40 * float(plain[0, 1:].mean()))
+    assert weights[1, 0] == pytest.approx(40 * float(plain[1, 1:5].mean()))
+    assert weights[2, 0] == 0.0  # padding
+
+
+def test_the_ratio_is_that_of_autograd() -> None:
+    """Squared gradients of first tokens and of the others, with the draws of the pass."""
+    network = model("llama")
+    felt = fisher(network, TOKENS, with_stream=False)
+    layers = layers_of(network)
+    squares = torch.zeros(len(layers), 2, 2, dtype=torch.float64)  # (layers, roles, first and others)
+    for index, batch in enumerate(TOKENS.batches(2)):
+        modules = {f"{n} {r}": m for n, each in enumerate(layers)
+                   for r, m in enumerate((each.attention_out, each.ffn_out))}  # fmt: skip
+        with watching(modules) as seen:
+            vectors = network.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+            logits = network(inputs_embeds=vectors).logits
+        log = torch.log_softmax(logits, -1).flatten(0, 1)
+        generator = torch.Generator().manual_seed(index)
+        choice = torch.multinomial(log.detach().exp(), 1, generator=generator)
+        gradients = torch.autograd.grad(-log.gather(1, choice).sum(), list(seen.outputs.values()))
+        for name, gradient in zip(seen.outputs, gradients, strict=True):
+            layer, role = map(int, name.split())
+            each = gradient.double().square().sum(-1)
+            squares[layer, role] += torch.stack([each[:, 0].sum(), each[:, 1:].sum()])
+    length = TOKENS.ids.shape[1]
+    wanted = squares[..., 0] / (squares[..., 1] / (length - 1))
+    assert felt.first is not None
+    torch.testing.assert_close(torch.from_numpy(felt.first), wanted, rtol=1e-3, atol=1e-6)
+    assert felt.first_token(1, "down") == pytest.approx(float(wanted[1, 1]), rel=1e-3)
+    assert fisher(model("bert"), TOKENS, with_stream=False).first is None

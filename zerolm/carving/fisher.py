@@ -52,7 +52,9 @@ class Fisher:
     """Second moments over all tokens of a parent with hidden size d.
 
     ``outputs`` (d, d) is F of what output matrices add, the mean over all of them; ``shares`` (layers, 2) are
-    the traces of what ``o`` and ``down`` of a layer feel, in units of its trace. ``stream`` has sums over all
+    the traces of what ``o`` and ``down`` of a layer feel, in units of its trace. ``first`` (layers, 2) are
+    the squared gradients of the first tokens of windows in units of the mean of the others', None of an
+    encoder: these are not in F, for attention of all others rests on them. ``stream`` has sums over all
     norms, where the stream can be narrowed: of the normalised stream (``energy``), of what is felt of it
     (``metric``), and of the first before the head alone (``last``), (d, d) each.
     """
@@ -60,12 +62,17 @@ class Fisher:
     outputs: Floats
     shares: Floats
     stream: Mapping[str, Floats]
+    first: Floats | None = None
 
     @cached_property
     def _root(self) -> Floats:
         values, vectors = np.linalg.eigh(self.outputs)
         root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
         return root
+
+    def first_token(self, layer: int, role: str) -> float | None:
+        """Return the squared gradient of first tokens, in units of the others', behind ``o`` or ``down``."""
+        return None if self.first is None else float(self.first[layer, OUTPUT_ROLES.index(role)])
 
     def root(self, layer: int, role: str) -> Floats:
         """Return R (d, d) with F = R R^T for the output of ``o`` or ``down`` of a layer."""
@@ -91,7 +98,8 @@ def fisher(
     blocks = Blocks(model, tokens.most(FISHER_TOKENS).filled(FISHER_BATCH))
     parent = dimensions_of(model)
     depth, hidden = parent.depth, parent.hidden
-    sums: Arrays = {"outputs": np.zeros((hidden, hidden)), "shares": np.zeros((depth, len(OUTPUT_ROLES)))}
+    sums: Arrays = {"outputs": np.zeros((hidden, hidden))}
+    sums |= {name: np.zeros((depth, len(OUTPUT_ROLES))) for name in ("shares", "first")}
     sums |= {name: np.zeros((hidden, hidden)) for name in STREAM if with_stream}
     text = "weighing what the loss feels"
     for part in together(blocks, sums, cache, "sums", text, progress):
@@ -108,9 +116,12 @@ def fisher(
             for reading in readings_of(felt, blocks) if with_stream else ():
                 _add_reading(reading, felt.tokens, sums)
     count = sum(int(_counted(blocks, blocks.tokens(index)).sum()) for index in range(len(blocks.batches)))
+    windows = sum(int(blocks.tokens(index)[:, 0].sum()) for index in range(len(blocks.batches)))
+    others = np.maximum(sums["shares"] / max(1, count), np.finfo(float).tiny)
+    first = sums["first"] / max(1, windows) / others if blocks.predicts else None
     outputs = sums["outputs"] / (count * sums["shares"].size)
     shares = sums["shares"] / (count * max(float(np.trace(outputs)), np.finfo(float).tiny))
-    return Fisher(outputs, shares, {name: sums[name] for name in STREAM if with_stream})
+    return Fisher(outputs, shares, {name: sums[name] for name in STREAM if with_stream}, first)
 
 
 def _counted(blocks: Blocks, tokens: Tensor) -> Tensor:
@@ -130,6 +141,8 @@ def _add_outputs(felt: Felt, tokens: Tensor, sums: Arrays) -> None:
     for place, role in enumerate(OUTPUT_ROLES):
         if role not in felt.gradients.outputs:
             continue  # the layer has no such output
+        first = felt.gradients.outputs[role][:, 0][felt.tokens[:, 0]].double()
+        sums["first"][felt.layer, place] += float(first.square().sum())
         gradients = felt.gradients.outputs[role][tokens].float()  # (n, d)
         moments = gram(gradients).cpu().double().numpy()
         sums["outputs"] += moments

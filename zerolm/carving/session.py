@@ -216,11 +216,18 @@ class Session:
                 progress=self.progress,
             )
             arrays = {"outputs": felt.outputs, "shares": felt.shares, **felt.stream}
+            arrays |= {} if felt.first is None else {"first": felt.first}
             cache.put("moments", arrays)
             sums.forget()
             give_back()
         stream = {name: arrays[name] for name in STREAM if narrows}
-        return Fisher(arrays["outputs"], arrays["shares"], stream)
+        return Fisher(arrays["outputs"], arrays["shares"], stream, arrays.get("first"))
+
+    @property
+    def _weighing(self) -> Fisher | None:
+        """The Fisher information that first tokens weigh by, where the criterion needs it anyway."""
+        is_there = needs_gradients(self.methods.criterion) and Blocks(self.model, []).predicts
+        return self.fisher if is_there else None
 
     def importance(self) -> Criterion:
         """Return the criterion by what the tokens make units send."""
@@ -340,7 +347,9 @@ class Session:
         if rule == "none":
             return Repaired()
         named = [] if types is None else sorted((str(place), name) for place, name in types.items())
-        cache = self.cache("repair", rule, *_options(cut), sorted((ridges or {}).items()), named)
+        cache = self.cache(
+            "repair", rule, self._weighing is None, *_options(cut), sorted((ridges or {}).items()), named
+        )
         self._spent.append(cache)
         repaired = repair(
             self.model,
@@ -348,6 +357,7 @@ class Session:
             self.divided.fitted,
             rule,
             held=self.divided.compared,
+            fisher=self._weighing,
             ridges=ridges,
             cache=cache,
             progress=self.progress,
@@ -377,7 +387,7 @@ class Session:
             cache = self.cache("finals", rule, self.pooling, *_options(cut))
             row = cache.get("loss")
             if row is None:
-                repaired = repair(self.model, cut, fitted, rule)
+                repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing)
                 give_back()
                 row = {"loss": np.array(loss.of_cut(cut, repaired))}
                 cache.put("loss", row)
@@ -392,7 +402,15 @@ class Session:
         if row is None:
             fitted = self.divided.fitted
             few, held = fitted.most(fitted.count // FEWER), self.divided.compared
-            repaired = repair(self.model, cut, few, self.methods.repair, held=held, progress=self.progress)
+            repaired = repair(
+                self.model,
+                cut,
+                few,
+                self.methods.repair,
+                held=held,
+                fisher=self._weighing,
+                progress=self.progress,
+            )
             give_back()
             row = {"loss": np.array(self._loss.of_cut(cut, repaired))}
             cache.put("loss", row)
@@ -450,12 +468,12 @@ class Session:
         fitted = self._few_fitted([cut], TYPED_TOKENS)
         rule = self.methods.repair
         whole = cut.is_whole and cut.narrowing is None
-        repaired = Repaired() if whole else repair(self.model, cut, fitted, rule)
+        repaired = Repaired() if whole else repair(self.model, cut, fitted, rule, fisher=self._weighing)
         give_back()
         types = choose(self.weighed(cut, repaired))
         if self.repairs_types and is_repaired:
             reading = partial(self._reading_back, cut, types)
-            repaired = repair(self.model, cut, fitted, rule, reading_back=reading)
+            repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing, reading_back=reading)
         return self.compared_loss(TypedChild(self.weighed(cut, repaired), types), repaired)
 
     def compared_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:

@@ -51,7 +51,7 @@ def importances(
             roots = [] if fisher is None else [{role: fisher.root(number, role) for role in OUTPUT_ROLES}]
             layer = _summed(stream.blocks, number)
             statistics = CRITERIA[criterion](sizes, _with_both(layer, sizes), *roots)
-            row = _measured(stream, number, statistics, sizes)
+            row = _measured(stream, number, statistics, sizes, fisher)
             cache.put(f"layer-{number}", row)
         for kind, layers in worth.items():
             layers.append(row[kind])
@@ -75,7 +75,10 @@ def _with_both(layer: StockLayer, sizes: Dimensions) -> StockLayer:
     return replace(layer, attention_out=layer.attention_out or o, ffn_out=layer.ffn_out or down)
 
 
-def _measured(stream: Stream, number: int, statistics: UnitStatistics, sizes: Dimensions) -> Arrays:
+def _measured(
+    stream: Stream, number: int, statistics: UnitStatistics, sizes: Dimensions, fisher: Fisher | None
+) -> Arrays:
+    firsts = {role: None if fisher is None else fisher.first_token(number, role) for role in OUTPUT_ROLES}
     for i, hidden, seen in stream.through(number, writers):
         mask = stream.blocks.batches[i].get("attention_mask")  # (b, t)
         rows = torch.ones_like(hidden[..., 0]).bool() if mask is None else mask.bool()
@@ -88,7 +91,7 @@ def _measured(stream: Stream, number: int, statistics: UnitStatistics, sizes: Di
         heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
         layer = stream.blocks.layer(number)
         each = (
-            token_weights(stream.blocks, i, layer, hidden, seen.outputs.get(role))[rows]
+            token_weights(stream.blocks, i, layer, hidden, seen.outputs.get(role), firsts[role])[rows]
             for role in OUTPUT_ROLES
         )
         weights = torch.stack([*each], 1).to(heads.device)

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from zerolm.carving.fisher import Fisher
 from zerolm.carving.kept_units import Cut, LayerCut, spread
 from zerolm.carving.pruning import Place, Repaired, carved_layer, enter
 from zerolm.carving.repair.ridge import Fit
@@ -83,14 +84,15 @@ def repair(
     *,
     progress: Progress = silent,
     held: Tokens | None = None,
-    batch_tokens: int = BATCH_TOKENS,
+    fisher: Fisher | None = None,
     ridges: Mapping[Place, Ridges] | None = None,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     reading_back: ReadingBack | None = None,
 ) -> Repaired:
     """Return new output matrices for what ``cut`` keeps of the parent ``model``, by a method of ``REPAIRS``.
 
-    With ``reading_back`` they are those of a child whose weights have types. Ridges are chosen for each
+    With ``reading_back`` they are those of a child whose weights have types. With ``fisher`` first tokens
+    weigh by their gradients. Ridges are chosen for each
     matrix on ``held`` tokens, which nothing is fitted to; without any they are ``UNTRIED``. Where ``ridges``
     are given they name them all, else ``ValueError``. Layers that are in the ``cache`` are not solved again.
     """
@@ -99,8 +101,8 @@ def repair(
     if cut.narrowing and places_of(model).varied:
         return Repaired(note=NOT_SOLVED)
     sets = [tokens] if held is None else [tokens, held]
-    batches = [[*each.filled(each.at_once(batch_tokens))] for each in sets]
-    walk = Walk(model, cut, [*chain(*batches)], len(batches[0]), ridges, reading_back)
+    batches = [[*each.filled(each.at_once(BATCH_TOKENS))] for each in sets]
+    walk = Walk(model, cut, [*chain(*batches)], len(batches[0]), ridges, reading_back, fisher)
     for place, layer in enumerate(walk.kept):
         progress(f"repairing, {method}", place, len(walk.kept))
         arrays = cache.get(f"layer-{layer}")
@@ -140,7 +142,9 @@ class Walk:
         fitted: int,
         ridges: Mapping[Place, Ridges] | None,
         reading_back: ReadingBack | None = None,
+        fisher: Fisher | None = None,
     ) -> None:
+        self.fisher = fisher
         self.model, self.cut, self.fitted, self.ridges = model, cut, fitted, ridges
         self.blocks, self.reading_back = Blocks(model, batches), reading_back
         self.kept = {kept.layer: kept for kept in cut.layers}
@@ -182,14 +186,14 @@ class Walk:
             if "down" in roles:
                 outputs.append(seen.outputs["down"])
                 before.append(self._before_ffn(ours, hidden, seen))
-                weights.append(self._weights(ours, i, hidden, before[i], outputs[i]))
+                weights.append(self._weights((layer, "down"), ours, i, hidden, before[i], outputs[i]))
             if "o" not in roles:
                 continue
             target = seen.outputs["o"]
             lost = None if ours.norm in BEHIND_NORMS else (hidden - child[i]) / self.factor
             with watching(parts(ours), child[i], until="o") as seen:
                 self.blocks.call(i, layer, child[i], ours.module)
-            weight = self._weights(ours, i, hidden, hidden / self.factor, target)
+            weight = self._weights((layer, "o"), ours, i, hidden, hidden / self.factor, target)
             self._add(fits["o"], i, seen.inputs["o"], target, lost, weight)
         if "o" in roles:
             self.solve((layer, "o"), roles["o"], fits["o"])
@@ -206,7 +210,7 @@ class Walk:
         self.solve((layer, "down"), ours.writers["down"], fits["down"])
 
     def _weights(
-        self, layer: StockLayer, index: int, stream: Tensor, before: Tensor, output: Tensor
+        self, place: Place, layer: StockLayer, index: int, stream: Tensor, before: Tensor, output: Tensor
     ) -> Tensor:
         """Return the weights (b, t) of squared errors of an output (b, t, d); 0 of padding.
 
@@ -214,7 +218,8 @@ class Walk:
         a norm stands behind the output it divides by that of the output, and the next by that of the stream.
         """
         following = stream if layer.norm in BEHIND_NORMS else before + output
-        return token_weights(self.blocks, index, layer, following, output)
+        first = None if self.fisher is None else self.fisher.first_token(*place)
+        return token_weights(self.blocks, index, layer, following, output, first)
 
     def _add(
         self,
@@ -253,7 +258,7 @@ class Walk:
         fit = self._reading_fit()
         for i, hidden, seen in self.parent.through(layer, inputs_and_outputs):
             middles = hidden / self.factor + seen.outputs["o"]
-            weights.append(self._weights(ours, i, hidden, middles, seen.outputs["down"]))
+            weights.append(self._weights((layer, "down"), ours, i, hidden, middles, seen.outputs["down"]))
             stream.append(self._kept(hidden))
             sent.append(self._kept(seen.outputs["o"]))
             middle.append(self._kept(middles))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from first_tokens import with_first
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import model
@@ -128,6 +129,7 @@ def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tok
             w = stream_weights(network, number, tokens)
             if layer.norm in BEHIND_NORMS:  # divides by the size of the output
                 w = w / np.square(x @ matrix(module).double().numpy().T).mean(1)
+            w = with_first(w, tokens, felt.first_token(number, role))
             x = x - w @ x / w.sum() if bias(module) is not None else x
             sent = felt.root(number, role).T @ matrix(module).double().numpy()
             ridge = max(RIDGE, x.shape[1] / (FEW * len(x)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from first_tokens import with_first
 from tiny import DECODER
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -102,7 +103,9 @@ def test_the_first_matrices_are_least_squares_on_what_is_read_back(session: Sess
     ):
         x, first = mine[f"{role} in"].double(), start.detach().double()
         summed = stream if role == "o" else stream + theirs["down"]
-        weighed = x / summed.double().square().mean(1, keepdim=True)
+        plain = 1 / summed.double().square().mean(1).numpy()
+        number = session.fisher.first_token(0, role)
+        weighed = x * torch.from_numpy(with_first(plain, session.divided.fitted, number))[:, None]
         squares = weighed.T @ x
         squares += RIDGE * squares.diagonal().mean() * torch.eye(len(squares))
         solved = first + torch.linalg.solve(squares, weighed.T @ (target.double() - x @ first.T)).T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -142,7 +143,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     losses = dict(carved.losses)
     if losses and repaired.arrays and typed is None:
         losses["repaired"] = session.loss(cut, repaired)
-    notes = [carved.note, repaired.note, _more_tokens(carving, session, cut, losses.get("repaired"))]
+    notes = [carved.note, repaired.note, _more_tokens(carving, session, cut, repaired, losses)]
     if typed is not None:
         rows = rows_of(typed.types, carving.checkpoint)
         costs = {**carved.costs, "child": {**carved.costs["child"], "weight_bytes": typed.bytes}}
@@ -175,18 +176,21 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     return carved
 
 
-def _more_tokens(carving: Carving, session: Session, cut: Cut, loss: float | None) -> str:
+def _more_tokens(
+    carving: Carving, session: Session, cut: Cut, repaired: Repaired, losses: Mapping[str, float]
+) -> str:
     """Return what twice the tokens would gain, in words, where they are fewer than suit the parent."""
     from zerolm.carving.amount import loss_by_twice, tokens_wanted
     from zerolm.carving.session import FEWER
 
-    methods = carving.methods
-    is_repaired = loss is not None and methods.repair == "least-squares" and carving.recipe is None
-    if not is_repaired or methods.text in NO_FILES or methods.for_ is not None:
+    methods, loss = carving.methods, losses.get("repaired")
+    if loss is None or methods.repair != "least-squares" or carving.recipe is not None:
+        return ""
+    if methods.text in NO_FILES or methods.for_ is not None:
         return ""
     if session.tokens.count >= tokens_wanted(carving.checkpoint):
         return ""
-    by_fewer, loss = session.loss_by_fewer(cut), loss or 0.0
+    by_fewer = session.loss_by_fewer(cut, repaired.ridges)
     by_twice = loss_by_twice(loss, by_fewer, FEWER)
     if loss - by_twice < WORTH_TOKENS * loss:
         return ""

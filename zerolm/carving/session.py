@@ -395,22 +395,20 @@ class Session:
             losses.append(float(row["loss"]))
         return losses
 
-    def loss_by_fewer(self, cut: Cut) -> float:
-        """Return the loss of a cut repaired on one in ``FEWER`` of the tokens to fit to."""
-        cache = self.cache("fewer", self.methods.repair, self.pooling, *_options(cut))
+    def loss_by_fewer(self, cut: Cut, ridges: Mapping[Place, Ridges]) -> float:
+        """Return the loss of a cut repaired on one in ``FEWER`` of the tokens to fit to.
+
+        ``ridges`` are those by all of them: noise, and with it the best ridge, is as many times larger.
+        """
+        rule, more = self.methods.repair, sorted((ridges or {}).items())
+        cache = self.cache("fewer", rule, self.pooling, self._weighing is None, *_options(cut), more)
         row = cache.get("loss")
         if row is None:
+            self.progress("repairing on fewer tokens, for the learning curve")
             fitted = self.divided.fitted
-            few, held = fitted.most(fitted.count // FEWER), self.divided.compared
-            repaired = repair(
-                self.model,
-                cut,
-                few,
-                self.methods.repair,
-                held=held,
-                fisher=self._weighing,
-                progress=self.progress,
-            )
+            few = fitted.most(fitted.count // FEWER)
+            larger = {place: Ridges(*(FEWER * share for share in each)) for place, each in ridges.items()}
+            repaired = repair(self.model, cut, few, rule, fisher=self._weighing, ridges=larger)
             give_back()
             row = {"loss": np.array(self._loss.of_cut(cut, repaired))}
             cache.put("loss", row)

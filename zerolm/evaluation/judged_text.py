@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation.loops import Prompts, half_of, longest_of
-from zerolm.evaluation.readers import BATCH
+from zerolm.evaluation.readers import batch_of
 from zerolm.evaluation.text_judge import JudgedPassages, JudgedSentences, Sentences
 from zerolm.networks.opener import is_decoder
 from zerolm.networks.pooling import TokenPooling
@@ -80,7 +80,11 @@ class SharedTokens:
     @property
     def batches(self) -> dict[str, list[dict[str, Tensor]]]:
         """The batches of each domain."""
-        return {name: tokens.batches(BATCH) for name, tokens in self.domains.items()}
+        vocab = self.parent.layout.vocab
+        return {
+            name: tokens.batches(batch_of(vocab, tokens.ids.shape[1]))
+            for name, tokens in self.domains.items()
+        }
 
     @property
     def size(self) -> tuple[int, int]:

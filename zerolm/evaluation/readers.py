@@ -14,9 +14,16 @@ from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.passes.outputs import NextTokens, embeddings, logits_of
 
 BATCH: Final = 8
-"""Sequences of a passage."""
+"""Sequences of a passage, at most."""
+LOGITS: Final = 1 << 27
+"""Logits of a passage at most, of which two networks' are in memory: half a gigabyte each."""
 Made = Callable[[], PreTrainedModel]
 """Makes a model when its turn comes, so that of several one is in memory at a time."""
+
+
+def batch_of(vocab: int, length: int) -> int:
+    """Return how many sequences of a length a passage has, by the logits that each network sends for it."""
+    return max(1, min(BATCH, LOGITS // (vocab * length)))
 
 
 class Predicted(Protocol):

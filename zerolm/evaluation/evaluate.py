@@ -43,10 +43,11 @@ def evaluate(
     answer ``loops`` prompts. ``ValueError``, in one line, for what cannot be compared.
     """
     judging = JudgeRequest(None if text is None else str(text), data, sequences, length, loops)
+    running = compute(request)  # a device that is not here is refused first
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         networks = Compared.opened([child, *beside], parent, Path(folder), progress)
         judging.check(networks.parent)
-        readings = _readings(networks, judging, compute(request), progress)
+        readings = _readings(networks, judging, running, progress)
         return _judged(readings, networks, judging, progress)
 
 

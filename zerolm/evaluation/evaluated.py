@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 Values = Mapping[str, float]
 
@@ -103,7 +102,7 @@ def evaluated_row(name: str, params: int, draws: Sequence[TextMeasures]) -> Eval
 def _columns(name: str, draws: Sequence[Values]) -> dict[str, list[float]]:
     columns = {key: [draw[key] for draw in draws] for key in draws[0]}
     for key, column in columns.items():
-        if not np.isfinite(column).all():
+        if not all(map(isfinite, column)):
             raise ValueError(f"what the {name} makes of the text is not finite: its {key} is {column[0]}")
     return columns
 

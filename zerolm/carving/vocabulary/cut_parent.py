@@ -57,6 +57,8 @@ def chosen(
     of the text that is held out, with tokens chosen by the rest; the child's are chosen by all of it.
     """
     checkpoint, request = parent.checkpoint, size.vocabulary
+    if request.size == AUTO:  # before the text is read
+        beside.check(text_use_of(checkpoint, None, request.tokens, progress=progress).whole.least)
     use = text_use_of(checkpoint, methods.text, request.tokens, progress=progress)
     more: dict[str, Any] = {}
     losses = None

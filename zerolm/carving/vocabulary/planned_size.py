@@ -82,7 +82,6 @@ def tried_sizes(
     if is_decoder(losses.checkpoint):
         scale, small = losses.tokens / losses.bytes / math.log(2), SMALL * before
     rows, least = use.whole.table.rows, use.whole.least
-    beside.check(min(rows, -(-least // step) * step))
 
     def lost(size: int) -> float:
         return 0.0 if size == rows else max(0.0, losses.loss(use.chosen(size, whole=False)) - before)

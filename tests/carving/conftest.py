@@ -1,15 +1,5 @@
-"""Tiny matrices: several threads would only wait for each other. Each test has a cache of its own."""
+"""Each test has a cache of its own, and one thread."""
 
-from pathlib import Path
+from own_caches import own_cache
 
-import pytest
-import torch
-
-torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("ZEROLM_CACHE", str(folder))
-    return folder
+__all__ = ["own_cache"]

@@ -1,4 +1,4 @@
-"""The learning curve of repair: a point by a quarter of the tokens, and twice as many foretold."""
+"""Learning curve of repair: measured with a quarter of the tokens, predicted for twice as many."""
 
 from __future__ import annotations
 

@@ -12,15 +12,7 @@ from zerolm.carving.bits.file_child import TypedFile, WeighedFile, size_of
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import TypedPlan
-from zerolm.carving.bits.planner import (
-    ALONE,
-    Chosen,
-    EqualBytes,
-    check_imatrix,
-    keeps_all,
-    may_cut,
-    too_few,
-)
+from zerolm.carving.bits.planner import ALONE, Chosen, EqualBytes, TypesRequest
 from zerolm.carving.bits.row_blocks import Rows, check_rows, fit_notes, types_of_rows
 from zerolm.carving.bits.typed_child import Types
 from zerolm.carving.export.child_tensors import Child
@@ -39,7 +31,7 @@ Priced = tuple[tuple[WeightType, ...], Options]
 """The types that what is stored in a place may have, with their bytes and losses."""
 
 
-class FileTypePlanner:
+class FileTypePlanner(TypesRequest):
     """Plans types of a child that keeps all units; ``session`` is None without tokens."""
 
     def __init__(
@@ -50,16 +42,6 @@ class FileTypePlanner:
         self.budget = int(size.budgets["max_weight_bytes"])
         self.cut = Cut.whole(dimensions(checkpoint))
 
-    @property
-    def may_cut(self) -> bool:
-        """Whether any size is free."""
-        return may_cut(self.checkpoint, self.size)
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether all units stay."""
-        return keeps_all(self.checkpoint, self.size)
-
     def check(self, by_loss: bool) -> None:
         """Refuse before the long work what could only fail after it.
 
@@ -67,10 +49,8 @@ class FileTypePlanner:
         """
         del by_loss
         chunk()
-        family, others = (
-            self.checkpoint.family,
-            [name for name in self.size.budgets if name != "max_weight_bytes"],
-        )
+        family = self.checkpoint.family
+        others = [name for name in self.size.budgets if name != "max_weight_bytes"]
         if not self.keeps_all:
             raise ValueError(
                 f"cuts and types are not planned together for a {family.name}, of which a gguf file holds "
@@ -80,13 +60,13 @@ class FileTypePlanner:
             raise ValueError(
                 f"--keep 1 keeps all units, which --{others[0].replace('_', '-')} does not: leave it out"
             )
-        check_imatrix(self.size, self.session)
-        if self._names_types:
+        self.check_imatrix()
+        if self.names_types:
             check_rows(self._rows, str(self.size.weights.types))
         smallest = {place: min(sizes) for place, sizes in self._sizes.items()}
         least = self._unpriced.plain_bytes + sum(smallest.values())
         if least > self.budget:
-            raise ValueError(too_few(self.size, least, "with all units"))
+            raise ValueError(self.too_few(least, "with all units"))
 
     def best(self, tables: Sequence[Criterion]) -> Chosen:
         """Return the plan that loses least, and what the best single type loses; measured with tokens."""
@@ -113,14 +93,10 @@ class FileTypePlanner:
         """Return which types do not fit which matrices, and that nothing is refitted."""
         del plan
         lengths = {rows.axis: {rows.whole} for rows in self._rows}
-        notes = fit_notes(self._rows, lengths, self.types, named=self._names_types)
+        notes = fit_notes(self._rows, lengths, self.types, named=self.names_types)
         if self.session is not None:
             notes.append(f"errors of rounding are not refitted in a {self.checkpoint.family.name}")
         return notes
-
-    @property
-    def _names_types(self) -> bool:
-        return self.size.weights.types not in (None, ALL)
 
     @cached_property
     def _unpriced(self) -> WeighedFile:

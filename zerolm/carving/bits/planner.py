@@ -94,35 +94,47 @@ def row_multiple(ffn: int) -> int:
     return ROW_MULTIPLE << (most.bit_length() - 1)
 
 
-def may_cut(checkpoint: Checkpoint, size: SizeRequest) -> bool:
-    """Return whether any size of a request is free."""
-    can, kept = checkpoint.family.cut, size.keep
-    kinds = {"ffn": can.ffn, "heads": can.heads, "layers": can.layers, "hidden": can.hidden}
-    return any(possible and kind not in kept for kind, possible in kinds.items())
+class TypesRequest:
+    """A ``size`` with types of weights within a ``budget`` of bytes; ``session`` is None without tokens."""
+
+    checkpoint: Checkpoint
+    size: SizeRequest
+    session: Session | None
+    budget: int
+
+    @property
+    def may_cut(self) -> bool:
+        """Whether any size is free."""
+        can, kept = self.checkpoint.family.cut, self.size.keep
+        kinds = {"ffn": can.ffn, "heads": can.heads, "layers": can.layers, "hidden": can.hidden}
+        return any(possible and kind not in kept for kind, possible in kinds.items())
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all units stay."""
+        return not self.may_cut and all(share == 1.0 for share in self.size.keep.values())
+
+    @property
+    def names_types(self) -> bool:
+        """Whether the request names types."""
+        return self.size.weights.types not in (None, ALL)
+
+    def check_imatrix(self) -> None:
+        """Refuse importances that nothing is known of."""
+        if self.size.weights.imatrix and self.session is None:
+            raise ValueError("--imatrix tells what matrices read of a text: give --text FILE")
+
+    def too_few(self, least: int, words: str) -> str:
+        """Return the refusal of bytes that no types keep; ``words`` say what has the ``least`` bytes."""
+        bits = self.size.weights.max_bits
+        as_bits = f", --max-bits {_up(bits * least / self.budget)}" if bits and self.budget else ""
+        return (
+            f"no types keep the budgets: --max-weight-bytes {self.budget:,} would have to be at least "
+            f"{least:,}{as_bits} {words}"
+        )
 
 
-def keeps_all(checkpoint: Checkpoint, size: SizeRequest) -> bool:
-    """Return whether all units of a request stay."""
-    return not may_cut(checkpoint, size) and all(share == 1.0 for share in size.keep.values())
-
-
-def check_imatrix(size: SizeRequest, session: Session | None) -> None:
-    """Refuse importances that nothing is known of."""
-    if size.weights.imatrix and session is None:
-        raise ValueError("--imatrix tells what matrices read of a text: give --text FILE")
-
-
-def too_few(size: SizeRequest, least: int, words: str) -> str:
-    """Return the refusal of bytes that no types keep; ``words`` say what has the ``least`` bytes."""
-    budget, bits = int(size.budgets["max_weight_bytes"]), size.weights.max_bits
-    as_bits = f", --max-bits {_up(bits * least / budget)}" if bits and budget else ""
-    return (
-        f"no types keep the budgets: --max-weight-bytes {budget:,} would have to be at least "
-        f"{least:,}{as_bits} {words}"
-    )
-
-
-class TypePlanner:
+class TypePlanner(TypesRequest):
     """Plans types beside cuts, and measures the plans; ``session`` is None without tokens."""
 
     def __init__(
@@ -212,16 +224,6 @@ class TypePlanner:
         assert self._prices is not None
         return self._prices
 
-    @property
-    def may_cut(self) -> bool:
-        """Whether any size is free."""
-        return may_cut(self.checkpoint, self.size)
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether all units stay."""
-        return keeps_all(self.checkpoint, self.size)
-
     def check(self, by_loss: bool) -> None:
         """Refuse before the long work what could only fail after it.
 
@@ -229,7 +231,7 @@ class TypePlanner:
         """
         chunk()
         self._check_family()
-        check_imatrix(self.size, self.session)
+        self.check_imatrix()
         if self.may_cut and not by_loss:
             raise ValueError(
                 "cuts and types are weighed against each other by what a text loses: give --text FILE, or "
@@ -240,7 +242,7 @@ class TypePlanner:
         if least.bytes > self.budget:
             whole = fewest_bytes(self.checkpoint, self.types, WHOLE)
             units = f"; with all units {whole.bytes:,}" if self.may_cut else ""
-            raise ValueError(too_few(self.size, least.bytes, f"({least.words()}){units}"))
+            raise ValueError(self.too_few(least.bytes, f"({least.words()}){units}"))
 
     def _check_family(self) -> None:
         """Refuse a family whose matrices are not those that plans are made of."""
@@ -304,11 +306,6 @@ class TypePlanner:
             rows_by_axis(self.checkpoint, self.size), lengths, self.types, named=self.names_types
         )
         return [*self.rounded_shares, *notes]
-
-    @property
-    def names_types(self) -> bool:
-        """Whether the request names types."""
-        return self.size.weights.types not in (None, ALL)
 
     def _single(self) -> list[EqualBytes]:
         """Return what the best single type loses that the whole parent fits the bytes with, if any does."""

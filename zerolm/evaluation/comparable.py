@@ -163,11 +163,11 @@ def opened(
     _check_comparable(ours, theirs)
     ledger_of(theirs)  # refuses weights that are not finite
     if same_tokens:
-        check_comparable(ours, theirs)
+        check_same_tokens(ours, theirs)
     return ours, theirs
 
 
-def check_comparable(ours: Checkpoint, theirs: Checkpoint) -> None:
+def check_same_tokens(ours: Checkpoint, theirs: Checkpoint) -> None:
     """Raise ``ValueError`` where the predictions of two checkpoints cannot be compared token by token."""
     _check_same_kind(ours, theirs)
     if ours.layout.vocab != theirs.layout.vocab:

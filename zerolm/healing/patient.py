@@ -9,7 +9,7 @@ from zerolm.carving.recipe import Recipe, read_recipe
 from zerolm.carving.vocabulary.fewer_tokens import with_tokens
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.identity import fingerprint
-from zerolm.evaluation.comparable import check_comparable, opened
+from zerolm.evaluation.comparable import check_same_tokens, opened
 from zerolm.networks.opener import differing_tokens, stock_tokenizer
 from zerolm.progress import Progress
 
@@ -47,12 +47,12 @@ class Patient:
         recipe = read_recipe(file, theirs, fingerprint(theirs, progress=progress))
         if recipe.kept is not None:
             theirs = with_tokens(theirs, recipe.kept, folder / "tokens", progress=progress)
-        check_comparable(ours, theirs)
+        check_same_tokens(ours, theirs)
         master = theirs
         if teacher is not None:
             master = Checkpoint.open(teacher)
             ledger_of(master, progress=progress)  # refuses weights that are not finite
-            check_comparable(ours, master)
+            check_same_tokens(ours, master)
             _check_same_tokens(ours, master)
         return cls(ours, theirs, master, recipe)
 

@@ -400,7 +400,7 @@ class Session:
 
         ``ridges`` are those by all of them: noise, and with it the best ridge, is as many times larger.
         """
-        rule, more = self.methods.repair, sorted((ridges or {}).items())
+        rule, more = self.methods.repair, sorted(ridges.items())
         cache = self.cache("fewer", rule, self.pooling, self._weighing is None, *_options(cut), more)
         row = cache.get("loss")
         if row is None:

@@ -79,6 +79,7 @@ def _measured(
     stream: Stream, number: int, statistics: UnitStatistics, sizes: Dimensions, fisher: Fisher | None
 ) -> Arrays:
     firsts = {role: None if fisher is None else fisher.first_token(number, role) for role in OUTPUT_ROLES}
+    layer = stream.blocks.layer(number)
     for i, hidden, seen in stream.through(number, writers):
         mask = stream.blocks.batches[i].get("attention_mask")  # (b, t)
         rows = torch.ones_like(hidden[..., 0]).bool() if mask is None else mask.bool()
@@ -89,7 +90,6 @@ def _measured(
         }
         inputs = {**nothing, **seen.inputs}
         heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
-        layer = stream.blocks.layer(number)
         each = (
             token_weights(stream.blocks, i, layer, hidden, seen.outputs.get(role), firsts[role])[rows]
             for role in OUTPUT_ROLES

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import check_sizes, losses_by, work_of
-from zerolm.carving.planning.sizes import costs_of, plans_of
+from zerolm.carving.planning.sizes import plans_of
 from zerolm.carving.request import AUTO, BY_LOSS, USED, Methods, SizeRequest, VocabularyRequest
-from zerolm.checkpoints import Checkpoint, ledger_of
-from zerolm.costs import CostModel
+from zerolm.checkpoints import ledger_of
 from zerolm.progress import about, announce, silent
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES
@@ -63,7 +62,7 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
         announce(progress, f"all tokens stay: {error}")
         return whole()
     child = replace(carving, parent=model)
-    if size.experts.are_cut or not keeps_budgets(model.checkpoint, size, carving.costs):
+    if size.experts.are_cut or not keeps_budgets(child):
         return child
     return replace(child, methods=Methods(), size=SizeRequest(vocabulary=size.vocabulary))
 
@@ -105,29 +104,33 @@ def beside(carving: Carving) -> Beside:
             f"--keep-vocab {AUTO} does not weigh tokens against other units beside {reason}: "
             f"{_two_steps(carving)}"
         )
-    whole = carving.running()
+
+    @cache
+    def whole() -> Carving:
+        return carving.running()
 
     @cache
     def table() -> Criterion:
-        session = whole.session
+        parent = whole()
+        session = parent.session
         if session is not None and carving.progress is not silent:
             from zerolm.carving.pace import LONG
 
-            seconds = work_of(whole, session).planning(session.pace)
+            seconds = work_of(parent, session).planning(session.pace)
             if seconds >= LONG:
                 note = f"about {about(seconds)} to weigh tokens against all else, and then the child"
                 announce(carving.progress, note)
-        by = losses_by(whole)[0]
-        if whole.typing_of_cuts is not None:
-            whole.typing_of_cuts.prices(by)  # of the parent's rows, and kept for all numbers of tokens
+        by = losses_by(parent)[0]
+        if parent.typing_of_cuts is not None:
+            parent.typing_of_cuts.prices(by)  # of the parent's rows, and kept for all numbers of tokens
         return by
 
-    def sized(tokens: int) -> Carving:
+    def sized(of: Carving, tokens: int) -> Carving:
         parent = replace(carving.parent, checkpoint=shaped(carving.checkpoint, tokens))
-        return replace(whole, parent=parent, progress=silent)
+        return replace(of, parent=parent, progress=silent)
 
     def best(tokens: int) -> Rest:
-        by, child = table(), sized(tokens)
+        by, child = table(), sized(whole(), tokens)
         if child.typing_of_cuts is not None:
             plan = child.typing_of_cuts.foretold(by)[0]
             return Rest(child.costs_of(plan.cut)["params"], plan.loss, plan.bytes)
@@ -135,11 +138,11 @@ def beside(carving: Carving) -> Beside:
         return Rest(planned.costs["params"], -planned.worth)
 
     def fits(tokens: int) -> bool:
-        return keeps_budgets(shaped(carving.checkpoint, tokens), carving.size, carving.costs)
+        return keeps_budgets(sized(carving, tokens))
 
     return Beside(
-        lambda tokens: None if fits(tokens) else check_sizes(sized(tokens)),
-        lambda tokens: sized(tokens).costs_of()["params"],
+        lambda tokens: None if fits(tokens) else check_sizes(sized(whole(), tokens)),
+        lambda tokens: sized(carving, tokens).costs_of()["params"],
         fits,
         best,
     )
@@ -147,19 +150,19 @@ def beside(carving: Carving) -> Beside:
 
 def _two_steps(carving: Carving) -> str:
     """Return the commands that cut tokens first, and then what this request does."""
-    size, parent, text = carving.size, carving.parent.name, carving.methods.text
-    types = f" --format {carving.destination.form}" if carving.destination.form != "hf" else ""
-    whole = " --keep 1" if size.shares.all is not None else ""
-    space = f" --space {size.space}" if size.space else ""
-    space += "".join(
-        f" --keep-{name} {value}"
-        for name, value in (("experts", size.experts.keep), ("expert-ffn", size.experts.ffn))
-        if value is not None
-    )
-    budgets = "".join(f" --{name.replace('_', '-')} {value}" for name, value in size.budgets.items())
+    size, form, text = carving.size, carving.destination.form, carving.methods.text
+    named = {
+        "format": None if form == "hf" else form,
+        "keep": None if size.shares.all is None else 1,
+        "space": size.space,
+        "keep-experts": size.experts.keep,
+        "keep-expert-ffn": size.experts.ffn,
+        **{name.replace("_", "-"): value for name, value in size.budgets.items()},
+    }
+    flags = "".join(f" --{name} {value}" for name, value in named.items() if value is not None)
     return (
-        f"first zerolm carve {parent} --keep-vocab {USED} --text {text} --out few, then "
-        f"zerolm carve few{types}{whole}{space}{budgets} --text {text}"
+        f"first zerolm carve {carving.parent.name} --keep-vocab {USED} --text {text} --out few, then "
+        f"zerolm carve few{flags} --text {text}"
     )
 
 
@@ -174,9 +177,10 @@ def tokens_note(carving: Carving) -> str:
     return f"all tokens stay beside {reason}; to cut them too: {_two_steps(carving)}"
 
 
-def keeps_budgets(checkpoint: Checkpoint, size: SizeRequest, costs: CostModel) -> bool:
-    """Return whether a checkpoint keeps the budgets as it is, with no share of other units to leave."""
+def keeps_budgets(carving: Carving) -> bool:
+    """Return whether a parent keeps the budgets as it is, with no share of other units to leave."""
+    size = carving.size
     if size.space is not None or any(share < 1 for share in size.keep.values()):
         return False
-    whole = costs_of(checkpoint, costs)
-    return all(whole[name.removeprefix("max_")] <= limit for name, limit in size.budgets.items())
+    costs = carving.costs_of()
+    return all(costs[name.removeprefix("max_")] <= limit for name, limit in size.budgets.items())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from saved_mixtures import mixture
 from tiny import saved, word_tokenizer
 
 import zerolm
@@ -53,6 +54,10 @@ def test_stages_end_at_the_sizes_of_one_cut_and_name_the_first_parent(parent: Pa
     staged = zerolm.carve(parent, "child", **cut, steps=2, **SHORT)
     assert [layer.ffn for layer in staged.widths] == [layer.ffn for layer in once.widths]
     assert staged.costs == once.costs
+    gave = {row.unit: row for row in staged.units}
+    costs = [staged.costs[who]["params"] for who in ("parent", "child")]
+    assert sum(row.params for row in gave.values()) == costs[0] - costs[1]
+    assert (gave["FFN neurons"].before, gave["FFN neurons"].after) == (40 * 2, 20 * 2)
     own = recipe("child")
     assert own["parent_weights"] == fingerprint(Checkpoint.open(parent))
     assert len(own["healing"]) == 2
@@ -159,3 +164,18 @@ def test_a_recipe_with_another_healing_is_refused(parent: Path, healing: Any) ->
     with pytest.raises(ValueError, match="healing is") as refused:
         zerolm.heal("child", **common)
     assert "\n" not in str(refused.value)
+
+
+def test_experts_leave_in_the_first_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    parent = mixture(tmp_path / "parent", "qwen3_moe")
+    word_tokenizer(parent)
+    Path("text.txt").write_text(TEXT)
+    cut: dict[str, Any] = {"keep_experts": "4", "text": "text.txt", **SHORT}
+    staged = zerolm.carve(parent, "child", keep_layers=0.5, steps=2, **cut)
+    kept = {row["layer"]: row["kept"] for row in recipe("child")["experts"]}
+    assert [len(each) for each in kept.values()] == [4, 4, 4]
+    assert (staged.units[0].unit, staged.units[0].before, staged.units[0].after) == ("experts", 24, 12)
+    assert Checkpoint.open("child").layout.sizes["experts"] == 4
+    with pytest.raises(ValueError, match="experts leave at once, and nothing else is cut: give no --steps 2"):
+        zerolm.carve(parent, "other", steps=2, **cut)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
+from zerolm.carving.experts.expert_count import leave_alone
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.finished_child import finished
-from zerolm.carving.parent_and_request import ANYWHERE, NOWHERE, Carving, quantised_types, whole_costs
+from zerolm.carving.parent_and_request import ANYWHERE, NOWHERE, Carving, quantised_types
 from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planned_child import PlannedChild, check_possible, in_time, planned
 from zerolm.carving.planning.part_costs import StoredCosts
@@ -17,9 +21,8 @@ from zerolm.carving.planning.sizes import budgets_of, costs_of
 from zerolm.carving.recipe import read_recipe
 from zerolm.carving.request import Destination, Methods, SizeRequest, WeightsRequest
 from zerolm.carving.result import Carved
-from zerolm.carving.vocabulary.budgeted_tokens import with_fewer_tokens
+from zerolm.carving.vocabulary.budgeted_tokens import may_leave, with_fewer_tokens
 from zerolm.checkpoints import Checkpoint, ledger_of
-from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.checkpoints.remedies import quantised
@@ -28,6 +31,9 @@ from zerolm.families.reading import current
 from zerolm.io.folders import check_new
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest
+
+if TYPE_CHECKING:
+    from zerolm.carving.experts.carve_experts import ExpertCarving
 
 
 def carve(
@@ -48,45 +54,29 @@ def carve(
     """
     size.check()
     size.experts.check()
-    file = gguf_file(parent) if size.experts.are_cut else None
+    file = gguf_file(parent) if leave_alone(size) else None
     if file is not None:
         from zerolm.carving.experts.carve_gguf import GgufExpertCarving
 
         compute.check()
         return GgufExpertCarving(file, size, methods, destination, compute, progress).carved()
     checkpoint = _opened(parent, destination, packed=size.experts.are_cut)
-    costs = costs or StoredCosts()
-    model = ParentModel(str(parent), checkpoint)
-    if size.experts.are_cut:
-        from zerolm.carving.experts.carve_experts import ExpertCarving
-
-        compute.check()
-        size.vocabulary.check(methods.text, size.budgets)
-        request = Carving(model, size, methods, destination, costs, compute, progress, None)
-        if not size.vocabulary.cuts:
-            return ExpertCarving(request).carved()
-        with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
-            return ExpertCarving(with_fewer_tokens(request, Path(folder))).carved()
-    if size.space is not None:
-        SIZE_SPACES[size.space].choices(checkpoint)
-    limits = budgets_of(size.budgets, whole_costs(checkpoint, costs, size.space))
-    limits = size.weights.limits(limits, costs_of(checkpoint, costs)["params"])
-    if methods.sequences is None and methods.text is not None:
-        from zerolm.carving.amount import usual_sequences
-
-        methods = replace(methods, sequences=usual_sequences(checkpoint, methods))
-    methods.check()
-    compute.check()
     place = replace(destination, form=destination.form or "hf")
-    size.weights.check(str(place.form), limits)
-    size.vocabulary.check(methods.text, limits)
-    if size.weights.are_chosen(str(place.form), limits) and is_rearranged(checkpoint.family):
-        methods = replace(methods, repair="none")  # types alone, chosen as the file holds matrices
-    if size.vocabulary.cuts:
-        size.weights.check_parent(quantised_types(checkpoint), types_alone=False)
-    request = Carving(model, size.within(limits), methods, place, costs, compute, progress, None)
-    with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
-        carving = with_fewer_tokens(request, Path(folder)).running()
+    model, costs = ParentModel(str(parent), checkpoint), costs or StoredCosts()
+    request = Carving(model, size, methods, place, costs, compute, progress, None)
+    compute.check()
+    with _scratch(place) as folder:
+        if leave_alone(size) and place.form == "hf":
+            size.vocabulary.check(methods.text, size.budgets)
+            if size.vocabulary.cuts:
+                request = with_fewer_tokens(request, folder)
+            return _of_experts(request).carved()
+        request = _within_budgets(_with_sequences(request))
+        if size.experts.are_cut:
+            request = _with_fewer_experts(request, folder / "experts")
+        if request.has_types_alone:  # chosen as the file holds matrices, which are not refitted
+            request = replace(request, methods=replace(request.methods, repair="none"))
+        carving = with_fewer_tokens(request, folder).running()
         check_possible(carving)
         carving = in_time(_proven(carving))
         return finished(carving, planned(carving))
@@ -123,29 +113,83 @@ def rebuild(
         alone = bool(read.types) and read.cut.is_whole and read.width is None
         WeightsRequest(requantize=True).check_parent(quantised_types(checkpoint), types_alone=alone)
     methods = read.methods(None if text is None else str(text))
-    place = destination
-    if read.experts is None:
-        place = replace(destination, form=destination.form or read.method.format)
+    place = replace(destination, form=destination.form or read.method.format)
     size = SizeRequest(shape=read.method.shape, space=read.method.space)
-    with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
-        model = ParentModel(str(parent), checkpoint)
+    model, is_written = ParentModel(str(parent), checkpoint), place.folder is not None
+    carving = Carving(model, size, methods, place, costs, compute, progress, None, read)
+    alone = read.takes_experts_alone and place.form == "hf"
+    with _scratch(place) as folder:
+        if read.experts is not None and not alone:
+            model = _of_experts(carving).as_parent(folder / "experts")
         if read.kept is not None:
             from zerolm.carving.vocabulary.cut_parent import cut_parent
 
-            model = cut_parent(
-                model, read.kept, Path(folder), methods.text, place.folder is not None, progress=progress
-            )
-        carving = Carving(model, size, methods, place, costs, compute, progress, None, read)
-        if read.experts is not None:
-            from zerolm.carving.experts.carve_experts import ExpertCarving
-
-            return ExpertCarving(carving).carved()
-        carving, note = carving.running(), ""
+            model = cut_parent(model, read.kept, folder, methods.text, is_written, progress=progress)
+        carving, note = replace(carving, parent=model), ""
+        if alone:
+            return _of_experts(carving).carved()
+        carving = carving.running()
         if carving.session is not None:
             read.check_text(carving.session.tokens.text)
             note = read.other_tokens(carving.session.tokens.digest())
         carving = _proven(carving)
         return finished(carving, PlannedChild(carving.narrowed(read.cut, read.width), note=note))
+
+
+def _with_sequences(request: Carving) -> Carving:
+    """Return the request with as many sequences as its parent needs, unless it names a number."""
+    if request.methods.sequences is not None or request.methods.text is None:
+        return request
+    from zerolm.carving.amount import usual_sequences
+
+    sequences = usual_sequences(request.checkpoint, request.methods)
+    return replace(request, methods=replace(request.methods, sequences=sequences))
+
+
+def _within_budgets(request: Carving) -> Carving:
+    """Return the request within budgets in numbers; ``ValueError`` for what cannot be asked of its parent."""
+    checkpoint, size, methods, form = (
+        request.checkpoint, request.size, request.methods, str(request.destination.form),
+    )  # fmt: skip
+    if size.space is not None:
+        SIZE_SPACES[size.space].choices(checkpoint)
+    limits = budgets_of(size.budgets, request.whole_costs)
+    limits = size.weights.limits(limits, costs_of(checkpoint, request.costs)["params"])
+    methods.check()
+    size.weights.check(form, limits)
+    size.vocabulary.check(methods.text, limits)
+    if size.vocabulary.cuts:
+        size.weights.check_parent(quantised_types(checkpoint), types_alone=False)
+    return replace(request, size=size.within(limits))
+
+
+def _with_fewer_experts(request: Carving, folder: Path) -> Carving:
+    """Return the request for all else that is cut of a mixture, which has the experts alone that stay.
+
+    What cannot be asked of such a mixture is refused before any work.
+    """
+    experts, size = _of_experts(request), request.size.beside_experts
+    rest = replace(request, size=size)
+    shaped = replace(rest, parent=experts.shaped())
+    if not may_leave(shaped):  # else their number is chosen with all else
+        check_possible(shaped.running())
+    return replace(rest, parent=experts.as_parent(folder))
+
+
+def _of_experts(request: Carving) -> ExpertCarving:
+    from zerolm.carving.experts.carve_experts import ExpertCarving
+
+    methods = replace(request.methods, criterion=request.methods.experts)
+    return ExpertCarving(replace(request, methods=methods))
+
+
+@contextmanager
+def _scratch(place: Destination) -> Iterator[Path]:
+    """Yield an empty folder beside the child, or where no child is written among temporary files."""
+    beside = None if place.folder is None else place.folder.absolute().parent
+    beside = beside if beside is not None and beside.is_dir() else None
+    with TemporaryDirectory(prefix=".zerolm-" if beside else "zerolm-", dir=beside) as folder:
+        yield Path(folder)
 
 
 def _proven(carving: Carving) -> Carving:

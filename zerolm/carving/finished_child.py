@@ -47,6 +47,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
     if typed is not None:
         costs["child"]["weight_bytes"] = typed.bytes
     methods, size, form = carving.methods, carving.size, str(carving.destination.form)
+    experts = carving.parent.experts
     measured = {} if carving.session is None else {"measured": carving.session.loss(cut)}
     carved = Carved(
         carving.parent.name,
@@ -54,7 +55,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         CarvingMethod(methods.criterion, methods.repair, methods.plan, size.layer_shape, form, size.space),
         costs,
         stored_bits(carving.checkpoint, carving.costs),
-        plan.optimal,
+        experts.optimal if experts and carving.is_done else plan.optimal,
         {**plan.losses, **measured},
         widths(cut),
         stream(cut),
@@ -64,6 +65,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
                 None,
                 [
                     *carving.checkpoint.whole.layout.notes,
+                    experts.note if experts else "",
                     plan.note,
                     _text_note(carving, cut, typed),
                     tokens_note(carving),
@@ -73,6 +75,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         spectrum=list(plan.rows),
         types=typed.rows if typed else [],
         equal_bytes=typed.equal_bytes if typed else [],
+        experts=experts.described if experts else None,
         vocabulary=carving.parent.vocabulary,
         units=_gave_up(carving, cut),
         kept=cut,
@@ -103,6 +106,9 @@ def _gave_up(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
         return []
     layers = tuple(Cut.whole(parent).layers[kept.layer] for kept in cut.layers)
     narrower = tuple(replace(kept, ffn=each.ffn) for kept, each in zip(cut.layers, layers, strict=True))
+    params = costs_of(whole, carving.costs)["params"]
+    rows = list(carving.parent.experts.units) if carving.parent.experts else []
+    params -= sum(row["params"] for row in rows)
     sizes = {
         "tokens": (whole.layout.vocab, carving.checkpoint.layout.vocab, Cut.whole(parent)),
         "layers": (parent.depth, len(layers), Cut(parent, layers)),
@@ -118,7 +124,6 @@ def _gave_up(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
         ),
         "hidden size": (parent.hidden, cut.hidden, cut),
     }
-    rows, params = [], costs_of(whole, carving.costs)["params"]
     for unit, (before, after, step) in sizes.items():
         left = costs_of(carving.checkpoint, carving.costs, step)["params"]
         rows.append({"unit": unit, "before": before, "after": after, "params": params - left})
@@ -154,8 +159,10 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     whole = carving.checkpoint.whole
     parent = origin_of(whole.root), fingerprint(whole, progress=carving.progress)
     recipe = document(replace(carved, losses=losses), *parent, session.calibration, repaired.ridges, versions)
-    if carving.checkpoint.fewer is not None:
-        recipe = with_kept(recipe, carving.checkpoint.fewer.kept)
+    if carving.parent.experts is not None:
+        recipe = carving.parent.experts.recorded(recipe)
+    if carving.checkpoint.kept_tokens is not None:
+        recipe = with_kept(recipe, carving.checkpoint.kept_tokens)
     with new_folder(out, carving.destination.force) as folder:
         child, more = Child(carving.checkpoint, cut, repaired), REPORT if finish else ()
         more = (*more, *_more_files(carving, typed))
@@ -165,6 +172,8 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
         _write_more(carving, folder, typed)
         carving.progress("opening the child again")
         proof = carving.format.verified(session, cut, repaired, folder, typed).of(carving.parent.proof)
+        if carving.parent.experts is not None:
+            proof = proof.after(carving.parent.experts.proof)
         notes += [proof.note, settings_note(carving.checkpoint, in_file=carving.format.has_tokenizer)]
         note = "; ".join(filter(None, notes))
         carved = replace(carved, losses=losses, note=note, verified=proof.to_json())

@@ -80,6 +80,11 @@ class Carving:
         return self.typing if isinstance(self.typing, TypePlanner) else None
 
     @property
+    def is_done(self) -> bool:
+        """Whether tokens or experts alone leave, as they have from the parent already."""
+        return self.checkpoint.fewer is not None and not self.size.cuts_layers and not self.has_types
+
+    @property
     def has_types(self) -> bool:
         """Whether weights get types of their own."""
         return self.size.weights.are_chosen(str(self.destination.form), self.size.budgets)

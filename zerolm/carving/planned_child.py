@@ -78,7 +78,7 @@ def check_sizes(carving: Carving) -> None:
     checkpoint, size, by_loss = carving.checkpoint, carving.size, carving.methods.plan in BY_LOSS
     if carving.typing is not None:
         carving.typing.check(by_loss and carving.session is not None)
-    elif carving.methods.plan != "heuristic" and (size.cuts_layers or checkpoint.fewer is None):
+    elif carving.methods.plan != "heuristic" and not carving.is_done:
         any_layer = Indifferent(-1.0 if by_loss else None)
         rounding(checkpoint, size, plan_of(checkpoint, any_layer, size, carving.costs))
 
@@ -86,7 +86,7 @@ def check_sizes(carving: Carving) -> None:
 def in_time(carving: Carving) -> Carving:
     """Return the carving with as many sequences as its time allows, and say what it takes."""
     session, methods = carving.session, carving.methods
-    if session is None or (methods.for_ is None and carving.progress is silent):
+    if session is None or carving.is_done or (methods.for_ is None and carving.progress is silent):
         return carving
     from zerolm.carving.pace import announcement, fitting
 
@@ -129,7 +129,7 @@ def planned(carving: Carving) -> PlannedChild:
     checkpoint, size, session = carving.checkpoint, carving.size, carving.session
     if carving.typing is not None:
         return _with_types(carving, carving.typing)
-    if checkpoint.fewer is not None and not size.cuts_layers:
+    if carving.is_done:
         return PlannedChild(Cut.whole(dimensions(checkpoint)))
     criterion = _criterion(carving)
     if carving.methods.plan == "heuristic":

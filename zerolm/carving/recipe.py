@@ -42,6 +42,8 @@ STAGE: Final = {
     **{"teacher": str, "rate": (int, float), "losses": list, "texts": list},
 }
 """Fields of a stage of healing that a card tells."""
+OF_EXPERTS: Final = ("experts", "criterion_of_experts", "repair_of_experts", "merge")
+"""Fields of a recipe that say which experts stay."""
 IN_LAYER: Final = ("o", "down", "attention_norm", "ffn_norm")
 
 
@@ -86,6 +88,22 @@ class Recipe:
         """Return the experts that stay by layer, ascending; None where all do."""
         return None if self.document.get("experts") is None else _experts(self.document)
 
+    @property
+    def criterion_of_experts(self) -> str:
+        """Return what experts were chosen by; empty where all stay."""
+        return str(self.document.get("criterion_of_experts", ""))
+
+    @property
+    def repair_of_experts(self) -> str:
+        """Return how the experts that stay were repaired."""
+        return str(self.document.get("repair_of_experts", "none"))
+
+    @property
+    def takes_experts_alone(self) -> bool:
+        """Return whether experts leave, and nothing else but tokens, into a folder."""
+        is_whole = self.cut.is_whole and self.width is None and self.types is None
+        return self.experts is not None and is_whole and self.method.format == "hf"
+
     def neurons(self, whole: int) -> dict[int, Ints]:
         """Return the neurons (e, n) that stay of experts of ``whole`` ones, by layer; empty where all do."""
         return _neurons(self.document, whole)
@@ -99,7 +117,7 @@ class Recipe:
         """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
         method, tokens = self.method, self.calibration
         needed = method.repair != "none" or self.basis == "loss" or self.types is not None
-        needed = needed or self.merge != NO_MERGE
+        needed = needed or self.merge != NO_MERGE or self.repair_of_experts != "none"
         if not needed or tokens is None:
             return Methods(criterion=method.criterion, plan=method.plan)
         without = GENERATED if "generated" in tokens else RANDOM
@@ -231,7 +249,11 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     names = ("criterion", "repair", "plan", "shape", "written_as")
     criterion, repair, plan, shape, written_as = (_text(name, document.get(name)) for name in names)
     REPAIRS.entry(repair)
-    (CRITERIA if document.get("experts") is None else EXPERT_CRITERIA).entry(criterion)
+    if document.get("experts") is not None:
+        EXPERT_CRITERIA.entry(_text("criterion_of_experts", document.get("criterion_of_experts")))
+        REPAIRS.entry(_text("repair_of_experts", document.get("repair_of_experts")))
+    if document.get("experts") is None or criterion not in EXPERT_CRITERIA:
+        CRITERIA.entry(criterion)
     if document.get("family") != checkpoint.family.name:
         family = str(document.get("family"))[:40]
         raise ValueError(f"it was made for a {family}, not a {checkpoint.family.name}")
@@ -261,14 +283,15 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
 def with_experts(
     recipe: Mapping[str, Any],
     experts: Mapping[int, Ints],
+    by: Mapping[str, str],
     gaps: Mapping[int, float] | None = None,
     merge: str = NO_MERGE,
     neurons: Mapping[int, list[str]] | None = None,
 ) -> dict[str, Any]:
     """Return a recipe that keeps these of the experts of each layer, with the ``gaps`` of their choice.
 
-    ``merge`` says how the others are merged into them, ``neurons`` by layer which stay of each, as ``to_hex``
-    writes them; None where all do.
+    ``by`` says what they were chosen and repaired by, ``merge`` how the others are merged into them,
+    ``neurons`` by layer which stay of each, as ``to_hex`` writes them; None where all do.
     """
     rows = [
         {
@@ -280,7 +303,7 @@ def with_experts(
         for layer, kept in experts.items()
     ]
     merging = {} if merge == NO_MERGE else {"merge": merge}
-    return {**recipe, **merging, "experts": rows}
+    return {**recipe, **merging, **by, "experts": rows}
 
 
 def experts_in(recipe: Mapping[str, Any], count: int) -> dict[int, Ints]:

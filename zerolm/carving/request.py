@@ -103,6 +103,11 @@ class ExpertsRequest:
         """Return whether experts, or neurons of them, may leave."""
         return self.keep is not None or self.ffn is not None
 
+    @property
+    def take_budgets(self) -> bool:
+        """Return whether budgets say how many of them stay."""
+        return AUTO in (self.keep, self.ffn)
+
     def check(self) -> None:
         """Raise ``ValueError`` for what is of experts that leave where none do, or goes with no neurons."""
         if self.keep is None and self.domains != MEAN:
@@ -326,6 +331,14 @@ class SizeRequest:
         """Return the same request without what a space says itself: sizes, and what they divide by."""
         return type(self)(self.limits, vocabulary=self.vocabulary, shape=self.shape, space=self.space)
 
+    @property
+    def beside_experts(self) -> SizeRequest:
+        """Return what is asked of all other units, without the budgets that experts take."""
+        rest = replace(self, experts=ExpertsRequest())
+        if not self.experts.take_budgets:
+            return rest
+        return replace(rest, limits=Limits(), weights=replace(self.weights, max_bits=None))
+
     def within(self, budgets: Mapping[str, int]) -> Self:
         """Return the same request within these budgets."""
         return replace(self, limits=Limits(**budgets))
@@ -396,12 +409,13 @@ class Methods(MethodRequest):
 
     ``text`` is a file, ``generated`` (sampled from the parent), ``random``, or None: by weights alone.
     ``sequences`` of ``length`` tokens are taken from it. ``seed`` is that of generated and random tokens and
-    of the criterion ``random``.
+    of the criterion ``random``. ``experts`` is the criterion of experts, empty where all stay.
     """
 
     criterion: str = "capacity"
     plan: str = "weights"
     repair: str = "none"
+    experts: str = ""
 
     @property
     def count(self) -> int:
@@ -423,7 +437,7 @@ class Methods(MethodRequest):
                 f"{self.count} sequences of {self.length} tokens cannot be: at least {least} of two tokens, "
                 f"one to fit and two held out; at most {MAX_TOKENS} tokens in all"
             )
-        if domains_of(self.text):
+        if domains_of(self.text) and not self.experts:
             raise ValueError(
                 "texts of several domains tell experts apart: give --keep-experts N, or one text, --text FILE"
             )
@@ -435,8 +449,9 @@ class Methods(MethodRequest):
             )
         if self.plan not in PLANS:
             raise ValueError(f"plan {shown(self.plan)} is not known{nearest(self.plan, PLANS)}")
+        of_experts = self.criterion == self.experts  # whose own criteria are checked with them
         needing = {
-            self.criterion: needs_tokens(self.criterion),
+            self.criterion: not of_experts and needs_tokens(self.criterion),
             f"repair {self.repair}": "tokens" in REPAIRS.entry(self.repair).needs,
             f"plan {self.plan}": self.plan in BY_LOSS,
         }
@@ -464,16 +479,31 @@ def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
     Without a text the parent generates one, unless a criterion by weights alone is named. Where shares say
     all sizes, nothing is measured to plan them.
     """
-    usual: dict[str, Any] = {"criterion": "capacity", "plan": "weights", "repair": "none"}
-    text = request.text
     if size.experts.are_cut:
-        usual["criterion"] = _usual_of_experts(size.experts, text)
-        usual["repair"] = "none" if text in (None, RANDOM) else "least-squares"
-    elif text is not None or (size.chooses and not _is_by_weights(request)):
+        return _methods_with_experts(size, request)
+    usual: dict[str, Any] = {"criterion": "capacity", "plan": "weights", "repair": "none"}
+    if request.text is not None or (size.chooses and not _is_by_weights(request)):
         plan = "weights" if size.is_fixed else "prices"
         usual = {"criterion": "surgeon", "plan": plan, "repair": "least-squares", "text": GENERATED}
     chosen = {name: value for name, value in vars(request).items() if value is not None}
     return Methods(**usual | chosen)
+
+
+def _methods_with_experts(size: SizeRequest, request: MethodRequest) -> Methods:
+    """Return the methods of a request for fewer experts: its criterion is of these, or of the other units."""
+    from zerolm.carving.importance.criteria import CRITERIA
+
+    rest, named = size.beside_experts, request.criterion
+    if rest.chooses:
+        methods = methods_of(rest, replace(request, criterion=named if named in CRITERIA else None))
+        of_experts = named if named == RANDOM or named not in CRITERIA else None
+        return replace(methods, experts=of_experts or _usual_of_experts(size.experts, methods.text))
+    usual: dict[str, Any] = {
+        "criterion": _usual_of_experts(size.experts, request.text),
+        "repair": "none" if request.text in (None, RANDOM) else "least-squares",
+    }
+    methods = Methods(**usual | {name: value for name, value in vars(request).items() if value is not None})
+    return replace(methods, experts=methods.criterion)
 
 
 def _is_by_weights(request: MethodRequest) -> bool:

@@ -344,7 +344,7 @@ class Session:
         Where weights are to have ``types``, what rounding loses is paid back, too.
         """
         rule = self.methods.repair
-        if rule == "none":
+        if rule == "none" or (types is None and cut.is_whole and cut.narrowing is None):
             return Repaired()
         named = [] if types is None else sorted((str(place), name) for place, name in types.items())
         cache = self.cache(
@@ -495,7 +495,10 @@ class Session:
             cache.forget()
 
     def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
-        """Return the loss of the whole cut on tokens that nothing was fitted to or chosen by."""
+        """Return the loss of the whole cut on tokens that nothing was fitted to or chosen by.
+
+        It is beside the parent with all its experts, whose predictions of the tokens that stay are compared.
+        """
         self.progress("measuring the plan")
         loss = self._loss.of_cut(cut, repaired)
         give_back()
@@ -508,10 +511,19 @@ class Session:
 
     @cached_property
     def _loss(self) -> Loss:
-        return self._loss_on(self.divided.judged)
+        whole, kept = self.checkpoint.whole, self.checkpoint.kept_tokens
+        batches, depth = self.divided.judged.filled(LOSS_BATCH), self.checkpoint.layout.depth
+        blocks = Blocks(self.model, batches)
+        if _experts(whole) == _experts(self.checkpoint):  # fewer tokens alone change no prediction of others
+            return Loss(blocks, depth, self.pooling)
+        rows = None if kept is None else torch.from_numpy(kept)
+        if rows is not None:
+            batches = [{**batch, "input_ids": rows[batch["input_ids"]]} for batch in batches]
+        parent = Blocks(computed(mapped_model(whole), self.compute), batches)
+        return Loss(blocks, depth, self.pooling, parent=parent, rows=rows)
 
     def _loss_on(self, tokens: Tokens) -> Loss:
-        """Return the loss of cuts on these tokens."""
+        """Return the loss of cuts on these tokens, beside the parent as it is carved."""
         blocks = Blocks(self.model, tokens.filled(LOSS_BATCH))
         return Loss(blocks, self.checkpoint.layout.depth, self.pooling)
 
@@ -562,6 +574,12 @@ def _check_room(checkpoint: Checkpoint, memory: int | None) -> None:
             f"--memory {memory} is too little: {what} is computed in float32, with what comes of it; give at "
             f"least {math.ceil(least / 1e6)}MB"
         )
+
+
+def _experts(checkpoint: Checkpoint) -> tuple[int, int]:
+    """Return the experts of a layer, and the neurons of each."""
+    sizes = checkpoint.layout.sizes
+    return sizes.get("experts", 0), sizes.get("expert_ffn", 0)
 
 
 def _options(cut: Cut) -> tuple[object, ...]:

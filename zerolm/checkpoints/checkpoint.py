@@ -46,14 +46,14 @@ EMBEDS: Final = "; a decoder that embeds is carved by its predictions of tokens,
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class FewerTokens:
-    """The ``whole`` checkpoint that one with fewer tokens is of, and its rows that are ``kept``, ascending.
+class Fewer:
+    """The checkpoint ``of`` which another is a part, and its rows of ``tokens`` that stay, ascending.
 
-    The weights that have no row for each token are those of the whole one, where they lie.
+    They are None where all tokens stay, so that experts leave.
     """
 
-    whole: Checkpoint
-    kept: Ints
+    of: Checkpoint
+    tokens: Ints | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,8 +63,8 @@ class Checkpoint:
     ``config`` is that of the folder; where it ties a head that is stored with other numbers than the
     embedding, it says untied, as stock software runs it. ``tensors`` are those of all ``shards`` by name;
     ``layout`` says what each of them is. ``sentences`` are the modules of a sentence-transformers folder,
-    which then is ``root``: its transformer may lie in a ``folder`` of its own. ``fewer`` says of what it is,
-    if it has fewer tokens than another; ``source`` is the GGUF file that it is read of, if it is one.
+    which then is ``root``: its transformer may lie in a ``folder`` of its own. ``fewer`` says of what it is
+    a part, if it has fewer tokens or experts than another; ``source`` is the GGUF file that it is read of.
     """
 
     folder: Path
@@ -75,13 +75,18 @@ class Checkpoint:
     tensors: dict[str, TensorInfo]
     root: Path
     sentences: SentenceModules | None = None
-    fewer: FewerTokens | None = None
+    fewer: Fewer | None = None
     source: GgufSource | None = None
 
     @property
     def whole(self) -> Checkpoint:
-        """The checkpoint with all its tokens."""
-        return self.fewer.whole if self.fewer else self
+        """The checkpoint with all its tokens and experts."""
+        return self.fewer.of.whole if self.fewer else self
+
+    @property
+    def kept_tokens(self) -> Ints | None:
+        """The rows of tokens that stay of the whole checkpoint, ascending; None where all do."""
+        return self.fewer.tokens if self.fewer else None
 
     def __repr__(self) -> str:
         return brief(self, str(self.root), f"{self.family.name}, {len(self.tensors)} tensors")

@@ -6,14 +6,14 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.checkpoints.headers import ITEM_BYTES
+from zerolm.checkpoints.headers import ITEM_BYTES, TensorInfo
 from zerolm.checkpoints.shards import INDEX, SINGLE
 from zerolm.io.full_disk import check_room
 from zerolm.progress import Progress, silent
@@ -39,12 +39,21 @@ class Outgoing:
     """A tensor to write: ``chunks`` is called when its turn comes, and again to compare; it yields its bytes.
 
     Arrays are written as they lie in memory, raw; ``dtype`` is the name that safetensors has for it.
+    ``stored`` is the tensor that it copies whole, if it does.
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     chunks: Callable[[], Iterable[Chunk]]
+    stored: TensorInfo | None = None
+
+    @classmethod
+    def copied(cls, info: TensorInfo, name: str | None = None) -> Self:
+        """Return a stored tensor as it is, under this or its own name."""
+        stored = replace(info, name=name or info.name)
+        span = Span(info.file, info.start, info.end)
+        return cls(stored.name, info.dtype, info.shape, lambda: [span], stored)
 
     @property
     def bytes(self) -> int:

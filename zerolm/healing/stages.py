@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from zerolm.carving.carve import carve
+from zerolm.carving.experts.expert_count import leave_alone
 from zerolm.carving.export.formats import FORMATS, UNEVEN
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sizes import budgets_of, costs_of
-from zerolm.carving.recipe import MAX_RECIPE_BYTES
+from zerolm.carving.recipe import MAX_RECIPE_BYTES, OF_EXPERTS
 from zerolm.carving.request import ALL, Destination, KeptShares, Methods, SizeRequest, VocabularyRequest
 from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint, ledger_of
@@ -29,6 +30,7 @@ from zerolm.training.processes import device_for, processes
 SIZES_OF_SHARES: Final = {"heads": "kv_heads", "ffn": "ffn", "layers": "depth", "hidden": "hidden"}
 """The names of shares, and of the sizes that they are of."""
 RECIPE: Final = "recipe.json"
+WITHIN_LAYERS: Final = ("KV groups", "FFN neurons")
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +111,14 @@ def carve_and_heal(
     }
     staged, request = out.absolute().parent / f"{out.name}.stages", _part(stages)
     with work_folder(staged, identity, destination.force) as work:
-        source, first = checkpoint, None
+        source, earlier = checkpoint, None
         for stage in range(1, stages.count + 1):
             cut = work / str(stage) / out.name  # a GGUF is named for its folder
             cut.parent.mkdir(exist_ok=True)
             document = _carved(stages, stage, (checkpoint, source), cut, progress)
-            if first is not None:
-                document = _rebased(cut, source.root, first, document)
-            first = first or document
+            if earlier is not None:
+                document = _rebased(cut, source.root, earlier, document)
+            earlier = document
             if stage < stages.count:
                 healed = cut.parent / f"{out.name}.healed"
                 if not (healed / RECIPE).is_file():
@@ -133,6 +135,8 @@ def carve_and_heal(
 
 def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
     """Refuse before the long work what could only fail after it."""
+    if leave_alone(stages.size) and stages.count > 1:
+        raise ValueError(f"experts leave at once, and nothing else is cut: give no --steps {stages.count}")
     if stages.uneven and stages.count > 1:
         raise ValueError("stages cut all layers to one size: give --shape uniform, or leave --steps out")
     if stages.uneven and form == "hf":
@@ -179,7 +183,8 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
         keep[name] = min(1.0, share**way * whole / left)
     size = replace(size, shares=KeptShares(**keep))
     if stage > 1:
-        size = replace(size, vocabulary=VocabularyRequest(ALL))  # tokens leave at once, before all else
+        # tokens and experts leave at once, before all else
+        size = replace(size.beside_experts, vocabulary=VocabularyRequest(ALL))
     if not size.budgets:
         return size
     wholes = costs_of(parent, stages.costs, space=size.space)
@@ -192,10 +197,11 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
     return size.within(limits)
 
 
-def _rebased(cut: Path, source: Path, first: Mapping[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+def _rebased(cut: Path, source: Path, earlier: Mapping[str, Any], document: dict[str, Any]) -> dict[str, Any]:
     """Make the first parent that of a later stage's recipe, and return its plain JSON so.
 
-    Without ridges: what was trained between cannot be built again from a recipe.
+    ``earlier`` is that of the stage before. Without ridges: what was trained between cannot be built again
+    from a recipe.
     """
     before, recipe = (parse_json(read_text(folder / RECIPE, MAX_RECIPE_BYTES)) for folder in (source, cut))
     layers = [
@@ -211,14 +217,33 @@ def _rebased(cut: Path, source: Path, first: Mapping[str, Any], document: dict[s
     stream = _stream(before["stream"], recipe["stream"])
     origin = {name: before[name] for name in ("parent", "revision", "parent_weights", "family")}
     licence = {name: before[name] for name in before if name.startswith("license")}
-    costs = {**recipe["costs"], "parent": first["costs"]["parent"]}
+    costs = {**recipe["costs"], "parent": earlier["costs"]["parent"]}
     changes = {"layers": layers, "stream": stream, "costs": costs, "ridges": {}, "healing": before["healing"]}
-    changes |= {name: before[name] for name in ("tokens", "version") if "tokens" in before}
+    changes |= {name: before[name] for name in (*OF_EXPERTS, "tokens") if name in before}
     write_json(cut / RECIPE, {**recipe, **origin, **licence, **changes})
     numbers = [entry["layer"] for entry in layers]
     widths = [{**one, "layer": layer} for one, layer in zip(document["widths"], numbers, strict=True)]
-    whole = {name: first[name] for name in ("parent", "parent_sizes", "vocabulary")}
-    return {**document, **whole, "widths": widths, "stream": stream, "costs": costs}
+    whole = {name: earlier[name] for name in ("parent", "parent_sizes", "vocabulary", "experts")}
+    units = _units(earlier["units"], document["units"], len(widths))
+    return {**document, **whole, "widths": widths, "stream": stream, "costs": costs, "units": units}
+
+
+def _units(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], depth: int
+) -> list[dict[str, Any]]:
+    """Return what each kind of unit gave up in two cuts, one after the other, that left so many layers.
+
+    Units within layers are counted in those that are left.
+    """
+    later = {row["unit"]: row for row in after}
+    layers = next((row["after"] for row in before if row["unit"] == "layers"), depth)
+    rows = []
+    for row in before:
+        more = later.get(row["unit"], {"after": row["after"], "params": 0})
+        whole = row["before"] * depth // layers if row["unit"] in WITHIN_LAYERS else row["before"]
+        params = row["params"] + more["params"]
+        rows.append({**row, "before": whole, "after": more["after"], "params": params})
+    return rows
 
 
 def _stream(before: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> dict[str, Any] | None:

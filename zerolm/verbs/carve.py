@@ -302,7 +302,7 @@ class CarvingReport(Report):
             f"ffn {span(self._all('ffn'))}",
             *filter(None, [self.stream_widths.line(), self.child_types.line(), self._vocabulary()]),
             *([f"gave up: {', '.join(self._gave_up())}"] if self._gave_up() else []),
-            *([self.experts.line(self.criterion)] if self.experts else []),
+            *([self.experts.line()] if self.experts else []),
             *([f"loss on held-out text: {losses}"] if losses else []),
             *([f"healed: {self.healing.gains}"] if self.healing else []),
             *([f"verified: opened again, {self._proof()}"] if self.verified else []),

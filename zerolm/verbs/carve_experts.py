@@ -65,9 +65,10 @@ class ExpertRow:
 class ChildExperts:
     """The experts of a layer of the ``parent`` and of the ``child``; a token meets ``active`` of them.
 
-    ``ffn`` are their neurons, None where those are not asked for.
+    ``criterion`` is what they were chosen by. ``ffn`` are their neurons, None where those are not asked for.
     """
 
+    criterion: str
     parent: int
     child: int
     active: int
@@ -81,23 +82,23 @@ class ChildExperts:
         narrow = "" if self.ffn is None else f", with {self.ffn.child} of {self.ffn.parent} neurons each"
         return f"A layer has {self.child} of {self.parent} experts{narrow}."
 
-    def line(self, criterion: str) -> str:
+    def line(self) -> str:
         """Return how many experts stay, by what, and how much of the text's gates they had."""
         gates = [row.gates for row in self.layers if row.gates is not None]
         share = f"; {sum(gates) / len(gates):.1%} of the gates of the text were theirs" if gates else ""
         groups = f", equal in {self.groups} groups" if self.groups > 1 else ""
         return (
             f"experts {self.child} of {self.parent} in {len(self.layers)} layers{groups} "
-            f"({self.active} active), chosen by {criterion}{share}{self._proof()}{self._neurons(criterion)}"
+            f"({self.active} active), chosen by {self.criterion}{share}{self._proof()}{self._neurons()}"
             f"{self._merging()}{self._repair()}{self._domains()}"
         )
 
-    def _neurons(self, criterion: str) -> str:
+    def _neurons(self) -> str:
         """Return how many neurons of each expert stay, and what is foretold to be lost; else empty."""
         if self.ffn is None:
             return ""
         losses = [row.lost_by_neurons for row in self.layers if row.lost_by_neurons is not None]
-        pairs = [row.loss for row in self.layers if row.loss is not None and criterion == SUMMED]
+        pairs = [row.loss for row in self.layers if row.loss is not None and self.criterion == SUMMED]
         parts = [f"{sum(pairs):.3g} by experts"] if pairs else []
         parts += [f"{sum(losses):.3g} by neurons"] if losses else []
         lost = f", foretold to be lost: {', '.join(parts)}" if parts else ""

@@ -25,15 +25,22 @@ WRONG = {
         ["--keep-experts", "6", "--expert-parallel", "3"],
         "does not divide the 8",
     ),
-    "another cut beside it": (
-        ["--keep-experts", "4", "--keep-heads", ".5"],
-        "--keep-heads cannot stand beside",
-    ),
     "tokens without a text": (
         ["--keep-experts", "4", "--keep-vocab", ".5"],
         "--keep-vocab needs --text FILE",
     ),
-    "a budget beside a number": (["--keep-experts", "4", "--max-params", ".5x"], "--max-params cannot stand"),
+    "a budget that is too small beside a number": (
+        ["--keep-experts", "4", "--max-params", ".02x", "--keep-vocab", "all", *ON_TOKENS],
+        "--max-params 2930 would have to be at least",
+    ),
+    "both for the same budget": (
+        ["--keep-experts", "auto", "--keep-vocab", "auto", "--max-params", ".5x", "--text", "a.txt"],
+        "would share the budgets: give a number of one of them",
+    ),
+    "types for the same bytes": (
+        ["--keep-experts", "auto", "--max-weight-bytes", ".5x", "--format", "gguf", "--types", "Q4_K"],
+        "would share --max-weight-bytes: give a number of experts, or no types",
+    ),
     "auto without budgets": (["--keep-experts", "auto"], "give one such as --max-params 0.7x"),
     "no tokens": (["--keep-experts", "4", "--criterion", "reap"], "criterion reap needs tokens"),
     "another criterion": (["--keep-experts", "4", "--criterion", "surgeon"], "'surgeon' is not known"),
@@ -64,7 +71,7 @@ WRONG = {
     "a merge of other cuts": (["--keep-ffn", ".5", "--merge", "ream"], "--merge is of experts that leave"),
     "another merge": (["--keep-experts", "4", "--text", "a.txt", "--merge", "mean"], "'mean' is not known"),
     "a plan": (["--keep-experts", "4", "--text", "random", "--plan", "prices"], "--plan is for other cuts"),
-    "another format": (["--keep-experts", "4", "--format", "padded"], "as hf or gguf, not as 'padded'"),
+    "another format": (["--keep-experts", "4", "--format", "onnx"], "format 'onnx' is not known"),
     "devices alone": (["--expert-parallel", "2"], "--expert-parallel is of experts"),
     "neurons that are no multiple": (
         ["--keep-expert-ffn", "12"],
@@ -81,11 +88,6 @@ WRONG = {
         ["--keep-expert-ffn", "16", "--multiple-of", "5"],
         "a multiple of 40 may stay",
     ),
-    "neurons and another cut": (
-        ["--keep-expert-ffn", "8", "--keep-heads", ".5"],
-        "--keep-heads cannot stand beside --keep-expert-ffn",
-    ),
-    "neurons and a budget": (["--keep-expert-ffn", "8", "--max-params", ".5x"], "--max-params cannot stand"),
     "neurons without budgets": (
         ["--keep-expert-ffn", "auto"],
         "--keep-expert-ffn auto chooses within budgets",

@@ -51,14 +51,13 @@ class FileTypePlanner(TypesRequest):
         chunk()
         family = self.checkpoint.family
         others = [name for name in self.size.budgets if name != "max_weight_bytes"]
-        if not self.keeps_all:
+        cuts = [f"--keep-{name} {share:g}" for name, share in self.size.keep.items() if share < 1]
+        cuts += [f"--{name.replace('_', '-')}" for name in others]
+        if cuts:
             raise ValueError(
                 f"cuts and types are not planned together for a {family.name}, of which a gguf file holds "
-                f"{rearrangement(family)}: --keep 1 for types alone, --types stored for cuts alone"
-            )
-        if others:
-            raise ValueError(
-                f"--keep 1 keeps all units, which --{others[0].replace('_', '-')} does not: leave it out"
+                f"{rearrangement(family)}: leave out {cuts[0]} for types alone, or give --types stored for "
+                "cuts alone"
             )
         self.check_imatrix()
         if self.names_types:
@@ -67,6 +66,11 @@ class FileTypePlanner(TypesRequest):
         least = self._unpriced.plain_bytes + sum(smallest.values())
         if least > self.budget:
             raise ValueError(self.too_few(least, "with all units"))
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all units stay: they do beside types alone."""
+        return True
 
     def best(self, tables: Sequence[Criterion]) -> Chosen:
         """Return the plan that loses least, and what the best single type loses; measured with tokens."""
@@ -94,8 +98,11 @@ class FileTypePlanner(TypesRequest):
         del plan
         lengths = {rows.axis: {rows.whole} for rows in self._rows}
         notes = fit_notes(self._rows, lengths, self.types, named=self.names_types)
+        family = self.checkpoint.family
+        if not self.size.keep:
+            notes.append(f"types alone: of a {family.name} a gguf file holds {rearrangement(family)}")
         if self.session is not None:
-            notes.append(f"errors of rounding are not refitted in a {self.checkpoint.family.name}")
+            notes.append(f"errors of rounding are not refitted in a {family.name}")
         return notes
 
     @cached_property

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_choice import UNTOLD, ChosenExperts
 from zerolm.carving.experts.expert_count import (
-    check_alone,
     check_domains,
     check_joint,
     check_merge,
+    check_request,
     check_text,
     checked,
 )
-from zerolm.carving.experts.expert_file import FILE, FOLDER, check_file, written_file
 from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_width import ExpertWidth, to_hex
-from zerolm.carving.experts.fewer_experts import NEURONS, FewerExperts, expert_layers
+from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_with_masked
 from zerolm.carving.experts.ream import Groups
 from zerolm.carving.experts.staying_experts import StayingExperts
@@ -34,6 +31,7 @@ from zerolm.carving.export.verify import Verified, fits
 from zerolm.carving.export.write_child import complete
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.parent_and_request import Carving
+from zerolm.carving.parent_model import KeptExperts, ParentModel
 from zerolm.carving.planning.part_costs import stored_bits
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import Recipe, document, versions_of, with_experts, with_kept
@@ -41,6 +39,7 @@ from zerolm.carving.request import NO_MERGE, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, widths
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.checkpoints.checkpoint import Fewer
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.checkpoints.packed import PackedTensor
@@ -50,6 +49,7 @@ from zerolm.io.folders import REPORT, new_folder
 from zerolm.networks.opener import mapped_model
 from zerolm.settings import shown
 
+FOLDER: Final = "hf"
 BY_BYTES: Final = "bytes"
 COPIED: Final = "the parent is stored quantised, so that experts are copied as they are and none is repaired"
 BY_WEIGHTS: Final = (
@@ -84,15 +84,15 @@ class ExpertCarving:
         return self.carving.recipe
 
     @property
-    def form(self) -> str:
-        """The format of the child: as asked for, else that of the recipe, else a folder."""
-        by_recipe = FOLDER if self.recipe is None else self.recipe.method.format
-        return str(self.carving.destination.form or by_recipe)
+    def criterion(self) -> str:
+        """The criterion that experts are chosen by, or were by a recipe."""
+        return self.methods.criterion if self.recipe is None else self.recipe.criterion_of_experts
 
     @property
     def repair(self) -> str:
-        """How the child is repaired: experts that are stored quantised are copied as they are."""
-        return "none" if self.checkpoint.packed else self.methods.repair
+        """How experts are repaired, or were by a recipe; those that are stored quantised are not."""
+        repair = self.methods.repair if self.recipe is None else self.recipe.repair_of_experts
+        return "none" if self.checkpoint.packed else repair
 
     @property
     def merge(self) -> str:
@@ -112,30 +112,64 @@ class ExpertCarving:
         return self.staying.session
 
     def carved(self) -> Carved:
-        """Return the outcome, with the child on the disk where one is wanted."""
-        self.check()
+        """Return the outcome where nothing else leaves, with the child on the disk where one is wanted."""
+        form = self.carving.destination.form
+        if form not in (None, FOLDER):
+            raise ValueError(f"{COPIED}: give --format {FOLDER}, not {shown(form)}")
+        fewer, left, groups = self._made(alone=True)
+        outcome = self._outcome(fewer, left, groups)
+        folder = self.carving.destination.folder
+        return outcome if folder is None else self._written(outcome, fewer, folder)
+
+    def shaped(self) -> ParentModel:
+        """Return the mixture with as many experts as stay, to be counted; refused if that cannot be."""
+        self._check(alone=False)
+        smaller = replace(self.staying.shaped(), fewer=Fewer(self.checkpoint))
+        return replace(self.carving.parent, checkpoint=smaller)
+
+    def as_parent(self, folder: Path) -> ParentModel:
+        """Return the mixture with the experts that stay, of which more is cut; its files are in a folder.
+
+        The folder is empty. ``ValueError`` for a parent that is stored quantised.
+        """
+        if self.checkpoint.packed:
+            raise ValueError(f"{COPIED}, alone and in --format {FOLDER}: give nothing else to cut")
+        fewer, left, groups = self._made(alone=False)
+        smaller = fewer.checkpoint(folder, progress=self.carving.progress)
+        is_written = self.carving.destination.folder is not None
+        experts = KeptExperts(
+            self._described(fewer, left, groups),
+            partial(self._recorded, fewer),
+            self._units(fewer),
+            self._note(),
+            self._verified(smaller, fewer) if is_written else None,
+            self._is_optimal,
+        )
+        proof = self.proof if is_written else None
+        return replace(self.carving.parent, checkpoint=smaller, proof=proof, experts=experts)
+
+    def _made(self, *, alone: bool) -> tuple[FewerExperts, dict[int, float], dict[int, Groups]]:
+        """Return what stays, merged and repaired if a child is written, and how far it was.
+
+        ``ValueError`` for what cannot be asked of experts that leave ``alone``, or beside other units.
+        """
+        self._check(alone=alone)
         if self.carving.destination.folder is not None:
             _ = self.proof
         _ = self.staying.ledger
         fewer, groups = self._merged(self._fewer())
         fewer, left = self._repaired(fewer)
-        outcome = self._outcome(fewer, left, groups)
-        folder = self.carving.destination.folder
-        return outcome if folder is None else self._written(outcome, fewer, folder)
+        return fewer, left, groups
 
     @cached_property
     def proof(self) -> Verified:
         """How far the parent lies from what stock software makes of its files."""
         return compare_with_stock(self.checkpoint.whole, self.session.compute.limit, self.carving.progress)
 
-    def check(self) -> None:
+    def _check(self, *, alone: bool) -> None:
         """Refuse before any work what cannot be."""
         methods, family = self.methods, self.checkpoint.family
-        check_alone(self.size, methods, rebuilt=self.recipe is not None)
-        if self.form not in (FOLDER, FILE):
-            raise ValueError(f"a mixture is written as {FOLDER} or {FILE}, not as {shown(self.form)}")
-        if self.form == FILE:
-            check_file(self.checkpoint)
+        check_request(self.size, methods, alone=alone)
         check_domains(self.size, methods)
         if methods.repair != "none" and methods.text is None:
             raise ValueError(f"repair {methods.repair} needs tokens: give --text FILE, or --repair none")
@@ -210,12 +244,8 @@ class ExpertCarving:
     def _outcome(
         self, fewer: FewerExperts, left: Mapping[int, float], groups: Mapping[int, Groups]
     ) -> Carved:
-        checkpoint, methods = self.checkpoint, self.methods
-        cut = Cut.whole(dimensions(checkpoint))
-        copied = "" if self.repair == methods.repair else COPIED
-        is_alone = self.recipe is None and methods.criterion == "aimer" and self.size.experts.keep is not None
-        notes = [*checkpoint.layout.notes, copied, self.staying.rounding(), BY_WEIGHTS if is_alone else ""]
-        child = fewer.shaped()
+        checkpoint = self.checkpoint
+        cut, child = Cut.whole(dimensions(checkpoint)), fewer.shaped()
         costs = {
             "parent": costs_of(checkpoint.whole, self.carving.costs),
             "child": costs_of(child, self.carving.costs),
@@ -223,19 +253,60 @@ class ExpertCarving:
         return Carved(
             self.carving.parent.name,
             checkpoint.family.name,
-            CarvingMethod(methods.criterion, self.repair, "weights", self.size.layer_shape, self.form, None),
+            CarvingMethod(self.criterion, self.repair, "weights", self.size.layer_shape, FOLDER, None),
             costs,
             stored_bits(checkpoint, self.carving.costs),
-            None if self.recipe else not any(self._gaps.values()),
+            self._is_optimal,
             {},
             widths(Cut.whole(dimensions(child))),
             None,
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
-            note="; ".join(filter(None, notes)),
+            note="; ".join(filter(None, [*checkpoint.layout.notes, self._note()])),
             experts=self._described(fewer, left, groups),
             vocabulary=self.carving.parent.vocabulary,
+            units=[*self._tokens(), *self._units(fewer)],
             kept=cut,
         )
+
+    def _note(self) -> str:
+        """Return what is to be said of the choice in words."""
+        copied = COPIED if self.checkpoint.packed and self.methods.repair != "none" else ""
+        is_chosen = self.recipe is None and self.size.experts.keep is not None
+        by_weights = BY_WEIGHTS if is_chosen and self.methods.criterion == "aimer" else ""
+        return "; ".join(filter(None, [copied, self.staying.rounding(), by_weights]))
+
+    @property
+    def _is_optimal(self) -> bool | None:
+        """Whether no choice of as many is better by the criterion; None where a recipe names the experts."""
+        return None if self.recipe else not any(self._gaps.values())
+
+    def _units(self, fewer: FewerExperts) -> list[dict[str, Any]]:
+        """Return experts, and neurons of each, before and after, and the parameters that leave with them."""
+        sizes, costs, layers = self.checkpoint.layout.sizes, self.carving.costs, len(fewer.by_layer)
+        whole, few, narrow = (
+            costs_of(each, costs)["params"]
+            for each in (self.checkpoint, replace(fewer, neurons={}).shaped(), fewer.shaped())
+        )
+        before, after = layers * sizes[AXIS], layers * fewer.count
+        rows = [{"unit": "experts", "before": before, "after": after, "params": whole - few}]
+        if fewer.neurons:
+            neurons = {"before": after * sizes[NEURONS], "after": after * fewer.width, "params": few - narrow}
+            rows.append({"unit": "neurons of experts", **neurons})
+        return rows
+
+    def _tokens(self) -> list[dict[str, Any]]:
+        """Return tokens before and after, and the parameters that left with them, if any did."""
+        checkpoint, whole = self.checkpoint, self.checkpoint.whole
+        if checkpoint is whole:
+            return []
+        before, after = (costs_of(each, self.carving.costs)["params"] for each in (whole, checkpoint))
+        sizes = {"before": whole.layout.vocab, "after": checkpoint.layout.vocab}
+        return [{"unit": "tokens", **sizes, "params": before - after}]
+
+    def _recorded(self, fewer: FewerExperts, recipe: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a recipe that keeps these experts, and these neurons of each."""
+        by = {"criterion_of_experts": self.criterion, "repair_of_experts": self.repair}
+        return with_experts(recipe, fewer.by_layer, by, self._gaps, self.merge, _in_hex(fewer))
 
     @property
     def _gaps(self) -> dict[int, float]:
@@ -268,6 +339,7 @@ class ExpertCarving:
         ]
         whole = self.checkpoint.layout.sizes.get(NEURONS, 0)
         return {
+            "criterion": self.criterion,
             "parent": routing.experts,
             "child": fewer.count,
             "active": routing.active,
@@ -287,16 +359,11 @@ class ExpertCarving:
         calibration = self.session.calibration if by_text or fewer.changed else None
         if self.recipe is not None:
             calibration = None if self.recipe.calibration is None else dict(self.recipe.calibration)
-        plain = document(carved, *parent, calibration, {}, versions)
-        recipe = with_experts(plain, fewer.by_layer, self._gaps, self.merge, _in_hex(fewer))
-        if checkpoint.fewer is not None:
-            recipe = with_kept(recipe, checkpoint.fewer.kept)
-        with new_folder(out, self.carving.destination.force) as folder, ExitStack() as scratch:
-            root = folder
-            if self.form == FILE:  # made of a folder, which is proven as any other
-                scratch_folder = scratch.enter_context(TemporaryDirectory(prefix=".zerolm-", dir=out.parent))
-                root = Path(scratch_folder) / parent[0].name.rpartition("/")[2]
-            place = root / checkpoint.folder.relative_to(checkpoint.root)
+        recipe = self._recorded(fewer, document(carved, *parent, calibration, {}, versions))
+        if checkpoint.kept_tokens is not None:
+            recipe = with_kept(recipe, checkpoint.kept_tokens)
+        with new_folder(out, self.carving.destination.force) as folder:
+            place = folder / checkpoint.folder.relative_to(checkpoint.root)
             place.mkdir(parents=True, exist_ok=True)
             outgoing, config = fewer.outgoing(), fewer.configuration()
             with ReadAgain() as again:
@@ -305,12 +372,8 @@ class ExpertCarving:
                 digests = again.digests()
             write_json(place / "config.json", config)
             kind, more = str(config["model_type"]), REPORT if finish else ()
-            as_folder = {**recipe, "written_as": FOLDER}
-            sha256 = complete(checkpoint, as_folder, root, kind, config, more, digests)
-            proof = self._verified(Checkpoint.open(root, packed=True), fewer)
-            if self.form == FILE:
-                kind, proof = written_file(root, folder, self.carving.compute, self.carving.progress)
-                sha256 = complete(checkpoint, recipe, folder, kind, None, more)
+            sha256 = complete(checkpoint, recipe, folder, kind, config, more, digests)
+            proof = self._verified(Checkpoint.open(folder, packed=True), fewer)
             note = self.recipe.difference(sha256, versions) if self.recipe else ""
             proof = proof.of(self.proof)
             notes = "; ".join(filter(None, [carved.note, note, proof.note]))

@@ -13,7 +13,7 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.carving.experts import expert_worth
 from zerolm.carving.experts.expert_choice import UNTOLD, ChosenExperts, best_experts
-from zerolm.carving.experts.expert_count import check_alone, check_domains, check_text, count_of
+from zerolm.carving.experts.expert_count import check_domains, check_request, check_text, count_of
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
 from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.carving.experts.gguf_recipe import GgufRecipe, gguf_document, gguf_recipe
@@ -119,7 +119,7 @@ class GgufExpertCarving:
                     f"output {str(out)!r} holds the parent, which is never touched; name another"
                 )
             check_new(out, self.destination.force)
-        check_alone(self.size, self.methods, rebuilt=self.document is not None)
+        check_request(self.size, self.methods, alone=True)
         if self.size.vocabulary.cuts:
             raise ValueError("tokens of a gguf file stay where experts are taken out: give no --keep-vocab")
         if self.size.experts.ffn is not None:
@@ -203,6 +203,7 @@ class GgufExpertCarving:
             {name: max(each) for name, each in sizes.items()},
             note="" if self.methods.repair == "none" else COPIED,
             experts={
+                "criterion": self.methods.criterion,
                 "parent": routing.experts,
                 "child": fewer.count,
                 "active": routing.active,

@@ -12,7 +12,16 @@ from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_worth import is_of_pairs, needs_tokens
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.planning.sizes import budgets_of
-from zerolm.carving.request import AUTO, RANDOM, SUMMED, WORST, Methods, SizeRequest
+from zerolm.carving.request import (
+    AUTO,
+    RANDOM,
+    STORED,
+    SUMMED,
+    WORST,
+    Methods,
+    SizeRequest,
+    WeightsRequest,
+)
 from zerolm.settings.domains import domains_of
 
 Costs = Mapping[str, int]
@@ -21,20 +30,27 @@ TRIED: Final = 16
 LEAST_SQUARES: Final = "least-squares"
 
 
-def check_alone(size: SizeRequest, methods: Methods, *, rebuilt: bool = False) -> None:
-    """Refuse what cannot stand beside experts; a child that is ``rebuilt`` has the size of its recipe."""
-    others = [f"--keep-{name}" for name in size.keep] + (["--space"] if size.space else [])
-    if AUTO not in (size.experts.keep, size.experts.ffn) and not rebuilt:
-        others += [f"--{name.replace('_', '-')}" for name in size.budgets]
-    if others:
-        raise ValueError(
-            f"experts are taken out alone: {others[0]} cannot stand beside {_flag(size)}; "
-            "carve the child again"
-        )
-    if not size.budgets and AUTO in (size.experts.keep, size.experts.ffn):
-        flag = "--keep-experts" if size.experts.keep == AUTO else "--keep-expert-ffn"
+def leave_alone(size: SizeRequest) -> bool:
+    """Return whether experts leave, and nothing else but a number of tokens."""
+    rest = size.beside_experts
+    others = rest.cuts_layers or rest.weights != WeightsRequest() or rest.vocabulary.size == AUTO
+    return size.experts.are_cut and not others
+
+
+def check_request(size: SizeRequest, methods: Methods, *, alone: bool) -> None:
+    """Refuse what cannot be asked of experts; ``alone``: nothing else leaves."""
+    flag = "--keep-experts" if size.experts.keep == AUTO else "--keep-expert-ffn"
+    if not size.budgets and size.experts.take_budgets:
         raise ValueError(f"{flag} auto chooses within budgets: give one such as --max-params 0.7x")
-    if methods.plan != "weights":
+    if size.experts.take_budgets and size.vocabulary.size == AUTO:
+        raise ValueError(
+            f"{flag} auto and --keep-vocab auto would share the budgets: give a number of one of them"
+        )
+    if size.experts.take_budgets and size.weights.types not in (None, STORED):
+        raise ValueError(
+            f"{flag} auto and --types would share max_weight_bytes: give a number of {flag[7:]}, or no types"
+        )
+    if alone and methods.plan != "weights":
         raise ValueError("which experts go is told by their criterion: --plan is for other cuts")
     if methods.repair not in ("none", LEAST_SQUARES):
         raise ValueError(
@@ -81,10 +97,6 @@ def check_merge(text: str | None) -> None:
         raise ValueError(
             f"experts are merged by what they do on a text, not {of}: give --text FILE, or no --merge"
         )
-
-
-def _flag(size: SizeRequest) -> str:
-    return "--keep-experts" if size.experts.keep is not None else "--keep-expert-ffn"
 
 
 def count_of(size: SizeRequest, routing: Routing, parent: Costs, costs: Callable[[int], Costs]) -> int:

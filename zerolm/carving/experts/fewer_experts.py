@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -13,12 +14,16 @@ from zerolm.architecture import Ints
 from zerolm.carving.experts.listed_modules import renumbered
 from zerolm.carving.export.folder import configuration
 from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.vocabulary.tokenizer_files import copy_others
 from zerolm.checkpoints import Checkpoint, Outgoing, Span, TensorInfo, sliced
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.layout import Layout, Slot
-from zerolm.checkpoints.packed import PackedTensor, packed_tensors, packing_of, quantisation_of
+from zerolm.checkpoints.packed import PackedTensor
+from zerolm.checkpoints.smaller import packed_in, smaller
 from zerolm.checkpoints.writer import Chunk
 from zerolm.families.values import part_at
+from zerolm.io.files import write_json
+from zerolm.progress import Progress, silent
 
 AXIS: Final = "experts"
 """The label of an axis with one row for each expert: of routers, their biases, scales, matrices of all."""
@@ -87,7 +92,7 @@ class FewerExperts:
         """Return what is left of a tensor, or of those that hold it; ``ValueError`` where it is not cut."""
         kept = None if slot is None or slot.layer is None else self.by_layer.get(slot.layer)
         if slot is None or kept is None:
-            return [_whole(part.name, part) for part in info.stored]
+            return [Outgoing.copied(part) for part in info.stored]
         if slot.expert is not None:
             place = int(kept.searchsorted(slot.expert))
             if place == len(kept) or kept[place] != slot.expert:
@@ -95,11 +100,11 @@ class FewerExperts:
             expert, narrow = slot.expert, self._narrow(slot)
             name = _renamed(info.name, expert, place)
             if narrow is None and expert not in self._changed(slot):
-                return [_whole(_renamed(part.name, expert, place), part) for part in info.stored]
+                return [Outgoing.copied(part, _renamed(part.name, expert, place)) for part in info.stored]
             shape = _resized(info.shape, narrow, self.width)
             return [Outgoing(name, info.dtype, shape, lambda: self._expert(info, slot, expert))]
         if AXIS not in slot.axes:
-            return [_whole(part.name, part) for part in info.stored]
+            return [Outgoing.copied(part) for part in info.stored]
         axis, narrow = slot.axes.index(AXIS), self._narrow(slot)
         if self._changed(slot) or narrow is not None:
             shape = (len(kept), *_resized(info.shape[1:], narrow, self.width))
@@ -179,6 +184,15 @@ class FewerExperts:
             part = with_neurons(parent, part, self.width)
         return renumbered(part if at is None else config | {at: part}, self.by_layer)
 
+    def checkpoint(self, folder: Path, *, progress: Progress = silent) -> Checkpoint:
+        """Return the child as a checkpoint, what is new of it in an empty folder."""
+        parent, config = self.parent, self.configuration()
+        place = folder / parent.folder.relative_to(parent.root)
+        place.mkdir(parents=True, exist_ok=True)
+        write_json(place / "config.json", config)
+        copy_others(parent, folder)
+        return smaller(parent, self.outgoing(), config, folder, progress=progress)
+
     def shaped(self) -> Checkpoint:
         """Return the child as a checkpoint that can be counted: its tensors have shapes and no bytes.
 
@@ -190,9 +204,7 @@ class FewerExperts:
             tensor.name: TensorInfo(tensor.name, tensor.dtype, tensor.shape, somewhere, 0, 0)
             for tensor in self.outgoing()
         }
-        quantisation = quantisation_of(config)
-        if quantisation is not None:
-            tensors = packed_tensors(packing_of(quantisation), tensors)
+        tensors = packed_in(config, tensors)
         layout = Layout.of(parent.family, config, tensors)
         return replace(parent, config=config, layout=layout, tensors=tensors, shards=())
 
@@ -268,10 +280,6 @@ def _resized(shape: tuple[int, ...], narrow: tuple[int, Ints] | None, width: int
         return shape
     axis, places = narrow
     return (*shape[:axis], len(places) * width, *shape[axis + 1 :])
-
-
-def _whole(name: str, info: TensorInfo) -> Outgoing:
-    return Outgoing(name, info.dtype, info.shape, lambda: [Span(info.file, info.start, info.end)])
 
 
 def _rows(info: TensorInfo, axis: int, kept: Ints) -> Outgoing:

@@ -83,6 +83,6 @@ def gguf_recipe(
         "files": sorted([file.name, "README.md", "recipe.json", *more]),
     }  # fmt: skip
     rows = (carved.experts or {"layers": []})["layers"]
-    return with_experts(
-        recipe, fewer.by_layer, {row["layer"]: row["gap"] for row in rows if row["gap"] is not None}
-    )
+    gaps = {row["layer"]: row["gap"] for row in rows if row["gap"] is not None}
+    by = {"criterion_of_experts": method.criterion, "repair_of_experts": method.repair}
+    return with_experts(recipe, fewer.by_layer, by, gaps)

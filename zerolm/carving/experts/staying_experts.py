@@ -27,7 +27,8 @@ from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, ex
 from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
 from zerolm.carving.experts.neuron_worth import best_neurons, lost
 from zerolm.carving.experts.routing import Routing
-from zerolm.carving.planning.sizes import costs_of
+from zerolm.carving.importance.criterion import Indifferent
+from zerolm.carving.planning.sizes import costs_of, plan_of
 from zerolm.carving.request import AUTO, WORST, Methods, SizeRequest
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of
@@ -178,12 +179,30 @@ class StayingExperts:
         neurons = self.plan[1] or self.width.whole
         return float(self._lost[layer][self.chosen[layer].kept, neurons].sum())
 
-    def _costs(self, count: int, neurons: int | None) -> dict[str, int]:
-        """Return the costs of a child with so many experts a layer, and neurons of each."""
+    def shaped(self, count: int | None = None, neurons: int | None = None) -> Checkpoint:
+        """Return a child with so many experts a layer, and neurons of each, to be counted.
+
+        They are as many as stay, if no number is given. Where experts and neurons are planned together by
+        what they lose, which takes a pass, they are the fewest that may stay.
+        """
+        if count is None and self.size.experts.keep == self.size.experts.ffn == AUTO and self.width:
+            count, neurons = counts_of(self.size, self.routing)[0], self.width.possible[0]
+        if count is None:
+            count, neurons = self.plan
         layers = expert_layers(self.checkpoint)
         first = {layer: np.arange(count) for layer in layers}
         narrow = {layer: np.tile(np.arange(neurons or 0), (count, 1)) for layer in layers if neurons}
-        return costs_of(FewerExperts(self.checkpoint, first, neurons=narrow).shaped(), self.costs)
+        return FewerExperts(self.checkpoint, first, neurons=narrow).shaped()
+
+    def _costs(self, count: int, neurons: int | None) -> dict[str, int]:
+        """Return the costs of a child with so many experts a layer, and neurons of each.
+
+        Its other units have the shares that they are to have.
+        """
+        rest, child = self.size.beside_experts, self.shaped(count, neurons)
+        if not rest.keep:
+            return costs_of(child, self.costs)
+        return dict(plan_of(child, Indifferent(-1.0), rest, self.costs).costs)
 
     @cached_property
     def fewer(self) -> FewerExperts:

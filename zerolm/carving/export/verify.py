@@ -62,6 +62,15 @@ class Verified:
         note = "; ".join(filter(None, [parent.note, self.note]))
         return replace(self, parent=None if parent.note else parent.difference, note=note)
 
+    def after(self, earlier: Verified | None) -> Verified:
+        """Return the proof of a child whose parent was made and compared before: the larger differences."""
+        if earlier is None:
+            return self
+        worst = {
+            name: max(getattr(each, name) for each in (self, earlier)) for name in ("difference", "relative")
+        }
+        return replace(self, **worst)
+
     def to_json(self) -> dict[str, Any]:
         """Return the numbers and how they came about."""
         return {name: value for name, value in vars(self).items() if name != "note"}

@@ -264,11 +264,22 @@ class Loss:
     """How far the output moves when one layer is another: KL of predictions in nats a token, or 1 - cosine.
 
     Of a model without a language-model head embeddings are compared, pooled as ``pooling`` says. Of a large
-    vocabulary about ``PREDICTED`` predictions are compared, evenly from all positions.
+    vocabulary about ``PREDICTED`` predictions are compared, evenly from all positions. ``parent`` is the one
+    that outputs are compared with, on the same texts; by default that of ``blocks``. Of its predictions the
+    ``rows`` are taken, where it has more tokens.
     """
 
-    def __init__(self, blocks: Blocks, depth: int, pooling: TokenPooling = MEAN) -> None:
+    def __init__(
+        self,
+        blocks: Blocks,
+        depth: int,
+        pooling: TokenPooling = MEAN,
+        *,
+        parent: Blocks | None = None,
+        rows: Tensor | None = None,
+    ) -> None:
         self.blocks, self.depth, self.pooling = blocks, depth, pooling
+        self.parent, self.rows = parent or blocks, rows
         self.stream = Stream(blocks)  # the parent's states before the layer that is another
         self.wanted: dict[tuple[int, int], Any] = {}
         tokens = sum(batch["input_ids"].numel() for batch in blocks.batches)
@@ -280,7 +291,7 @@ class Loss:
     @cached_property
     def last(self) -> HiddenStates:
         """Return the states behind the parent's last layer, (b, t, d) each."""
-        return Stream(self.blocks).before(self.depth)
+        return Stream(self.parent).before(self.depth)
 
     def of(self, layer: int, module: nn.Module | None) -> float:
         """Return the mean loss with ``module`` in place of the layer, or with none there."""
@@ -333,7 +344,7 @@ class Loss:
         """Return how far the embeddings of a batch are from the parent's, (b,)."""
         ours = self._embeddings(index, end(index, states))
         theirs = self._once(
-            (index, 0), lambda: self._embeddings(index, self.blocks.finish(index, self.last[index]))
+            (index, 0), lambda: self._embeddings(index, self.parent.finish(index, self.last[index]))
         )
         return self.pooling.distances(ours, theirs)
 
@@ -346,9 +357,14 @@ class Loss:
         both = (torch.split(each[:, places], size, 1) for each in (states, self.last[index]))
         parts = []
         for part, (ours, theirs) in enumerate(zip(*both, strict=True)):
-            wanted = self._once((index, part), partial(self.blocks.finish, index, theirs))
-            parts.append(kl(wanted.logits, end(index, ours).logits))  # (b, n)
+            wanted = self._once((index, part), partial(self._predicted, index, theirs))
+            parts.append(kl(wanted, end(index, ours).logits))  # (b, n)
         return torch.cat(parts, 1)[self.blocks.tokens(index)[:, places]]
+
+    def _predicted(self, index: int, states: Tensor) -> Tensor:
+        """Return the parent's logits (b, n, v) behind its last layer."""
+        logits: Tensor = self.parent.finish(index, states).logits
+        return logits if self.rows is None else logits[..., self.rows.to(logits.device)]
 
     def _once(self, part: tuple[int, int], make: Callable[[], T]) -> T:
         """Return what the parent sends of a part of a batch; it is kept where memory has room for all."""

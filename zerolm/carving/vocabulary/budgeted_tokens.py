@@ -42,8 +42,7 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
     def whole() -> Carving:
         return replace(carving, parent=suggested(parent, methods.text, carving.costs, progress))
 
-    is_usual = size.vocabulary.is_usual and bool(size.budgets) and not usual_tokens_stay(carving)
-    is_usual = is_usual and can_lose_tokens(parent.checkpoint)
+    is_usual = may_leave(carving) and not size.vocabulary.cuts and can_lose_tokens(parent.checkpoint)
     if not size.vocabulary.cuts and not is_usual:
         return whole()
     ledger_of(parent.checkpoint, progress=progress)  # refuses weights that are not finite
@@ -64,7 +63,17 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
     child = replace(carving, parent=model)
     if size.experts.are_cut or not keeps_budgets(child):
         return child
-    return replace(child, methods=Methods(), size=SizeRequest(vocabulary=size.vocabulary))
+    done = (
+        Methods() if parent.experts is None else replace(methods, criterion=methods.experts, plan="weights")
+    )
+    return replace(child, methods=done, size=SizeRequest(vocabulary=size.vocabulary))
+
+
+def may_leave(carving: Carving) -> bool:
+    """Return whether tokens leave by the request, or where a text and budgets choose as many as pay."""
+    size, text = carving.size, carving.methods.text
+    is_usual = size.vocabulary.is_usual and bool(size.budgets) and not usual_tokens_stay(carving)
+    return size.vocabulary.cuts or (is_usual and text not in NO_FILES and not domains_of(text))
 
 
 def tokens_stay(carving: Carving) -> str:
@@ -168,9 +177,9 @@ def _two_steps(carving: Carving) -> str:
 
 def tokens_note(carving: Carving) -> str:
     """Return how tokens could leave, too, where they are not among the units of the budgets."""
-    vocabulary, fewer = carving.parent.vocabulary or {}, carving.checkpoint.fewer
+    vocabulary, kept = carving.parent.vocabulary or {}, carving.checkpoint.kept_tokens
     saves, reason = vocabulary.get("saves") or 0, usual_tokens_stay(carving)
-    if not (reason and carving.size.budgets and carving.size.vocabulary.is_usual and fewer is None):
+    if not (reason and carving.size.budgets and carving.size.vocabulary.is_usual and kept is None):
         return ""
     if saves < WORTHWHILE * carving.costs_of()["params"]:
         return ""

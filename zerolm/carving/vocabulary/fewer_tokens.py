@@ -14,17 +14,13 @@ from typing import Final
 from zerolm.architecture import Ints
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles, copy_others
 from zerolm.carving.vocabulary.tokenizer_json import numbers, renumbered, resized
-from zerolm.checkpoints import Checkpoint, Outgoing, TensorInfo, sliced, write_shards
-from zerolm.checkpoints.checkpoint import FewerTokens
-from zerolm.checkpoints.headers import read_shard
+from zerolm.checkpoints import Checkpoint, Outgoing, TensorInfo, sliced
 from zerolm.checkpoints.layout import Layout
-from zerolm.checkpoints.sentences import SentenceModules
+from zerolm.checkpoints.smaller import smaller
 from zerolm.progress import Progress, silent
 
 AXES: Final = ("vocab", "layer_vocab")
 """Labels of axes along which there is a row for each token."""
-ROWS: Final = "rows"
-"""The folder of the rows that are kept."""
 
 
 def with_tokens(
@@ -41,26 +37,13 @@ def with_tokens(
     files.write(kept, place)
     copy_others(checkpoint, folder)
     tables = dict(_tables(checkpoint))
-    (folder / ROWS).mkdir()
-    outgoing = [_outgoing(checkpoint.tensors[name], axis, kept) for name, axis in tables.items()]
-    written = write_shards(folder / ROWS, outgoing, progress=progress)
-    shards = [read_shard(file) for file in written if file.suffix == ".safetensors"]
-    tensors = dict(checkpoint.tensors)
-    for shard in shards:
-        tensors |= shard.tensors
     config = renumbered(checkpoint.config, numbers(kept), rows)
-    layout = Layout.of(checkpoint.family, config, tensors)
-    return replace(
-        checkpoint,
-        folder=place,
-        config=config,
-        layout=layout,
-        shards=(*checkpoint.shards, *shards),
-        tensors=tensors,
-        root=folder,
-        sentences=SentenceModules.of(folder),
-        fewer=FewerTokens(checkpoint, kept),
-    )
+    outgoing = [
+        tensor
+        for name, info in checkpoint.tensors.items()
+        for tensor in _outgoing(info, tables.get(name), kept)
+    ]
+    return smaller(checkpoint, outgoing, config, folder, tokens=kept, progress=progress)
 
 
 def shaped(checkpoint: Checkpoint, size: int) -> Checkpoint:
@@ -91,6 +74,9 @@ def _tables(checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
             yield name, axis
 
 
-def _outgoing(info: TensorInfo, axis: int, kept: Ints) -> Outgoing:
+def _outgoing(info: TensorInfo, axis: int | None, kept: Ints) -> list[Outgoing]:
+    """Return what is left of a tensor whose axis, if any, has a row for each token."""
+    if axis is None:
+        return [Outgoing.copied(part) for part in info.stored]
     shape = tuple(len(kept) if place == axis else size for place, size in enumerate(info.shape))
-    return Outgoing(info.name, info.dtype, shape, lambda: sliced(info, {axis: kept}))
+    return [Outgoing(info.name, info.dtype, shape, lambda: sliced(info, {axis: kept}))]

@@ -49,7 +49,8 @@ def proven(child: Checkpoint, text: str | None) -> SameStrings:
     on those the outputs for kept tokens are the same to 1e-5.
     """
     assert child.fewer is not None
-    whole, kept = child.fewer.whole, child.fewer.kept
+    whole, kept = child.fewer.of, child.fewer.tokens
+    assert kept is not None
     theirs, ours = (stock_tokenizer(one.folder) for one in (whole, child))
     check_rows(theirs.get_vocab(), ours.get_vocab(), kept)
     strings = [*some_strings(text), *theirs.get_added_vocab(), *TokenizerFiles(whole).prompts]

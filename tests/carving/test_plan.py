@@ -313,3 +313,8 @@ def test_finalists_come_from_each_ranking_in_turn(losses: list[list[float]], mos
                 wanted += [ffn] * (ffn not in wanted)
     assert [len(plan.cut.layers[0].ffn) for plan in chosen] == wanted[:most]
     assert chosen[0] is ranked[0][0]
+
+
+def test_a_plan_that_gains_by_rounding_is_a_finalist() -> None:
+    plans = ranking([1, 2], [-1e-18, 0.1])
+    assert finalists([plans], 3) == plans[:1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -114,3 +115,22 @@ def test_types_and_all_kinds_that_they_are_weighed_against(parents: dict[bool, P
 def test_types_of_fewer_and_narrower_experts_and_tokens(parents: dict[bool, Path], tmp_path: Path) -> None:
     units = [*OF_EXPERTS, "tokens", "types"]
     assert checked(parents[True], tmp_path, "gguf", units, max_weight_bytes="0.2x").types
+
+
+def test_a_text_and_budgets_weigh_experts_against_all_else(parents: dict[bool, Path], tmp_path: Path) -> None:
+    """The number of least loss is taken, and its child is the one that is asked for by that number."""
+    parent = parents[True]
+    text = str(parent.parent / "text.txt")
+    flags: dict[str, Any] = QUICK | {"text": text, "max_params": "0.6x"}
+    child = carve(parent, tmp_path / "child", **flags)
+    losses = {int(n): float(loss) for n, loss in re.findall(r"(\d+) lose ([\d.e-]+)", child.note)}
+    assert len(losses) > 1
+    assert child.experts["child"] == min(losses, key=losses.__getitem__) < child.experts["parent"]
+    assert child.costs["child"]["params"] <= 0.6 * child.costs["parent"]["params"]
+    named = carve(parent, tmp_path / "named", keep_experts=str(child.experts["child"]), **flags)
+    assert named.widths == child.widths
+    files = (tmp_path / name / "model.safetensors" for name in ("child", "named"))
+    assert len({file.read_bytes() for file in files}) == 1
+    for more in ({"keep_experts": "all"}, {"plan": "weights"}, {"for_": 60.0}):
+        assert carve(parent, **flags | {"max_params": "0.95x"} | more).experts is None
+    assert "no text is given" in carve(parent, max_params="0.95x", criterion="capacity").note

@@ -7,21 +7,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
+from zerolm.carving.experts.budgeted_experts import of_experts, ready, with_fewer_experts
 from zerolm.carving.experts.expert_count import leave_alone
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.finished_child import finished
 from zerolm.carving.parent_and_request import ANYWHERE, NOWHERE, Carving, quantised_types
 from zerolm.carving.parent_model import ParentModel
-from zerolm.carving.planned_child import PlannedChild, check_possible, in_time, planned
+from zerolm.carving.planned_child import PlannedChild, in_time, planned
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.planning.sizes import budgets_of, costs_of
 from zerolm.carving.recipe import read_recipe
 from zerolm.carving.request import Destination, Methods, SizeRequest, WeightsRequest
 from zerolm.carving.result import Carved
-from zerolm.carving.vocabulary.budgeted_tokens import may_leave, with_fewer_tokens
+from zerolm.carving.vocabulary.budgeted_tokens import with_fewer_tokens
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
@@ -31,9 +31,6 @@ from zerolm.families.reading import current
 from zerolm.io.folders import check_new
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest
-
-if TYPE_CHECKING:
-    from zerolm.carving.experts.carve_experts import ExpertCarving
 
 
 def carve(
@@ -70,14 +67,9 @@ def carve(
             size.vocabulary.check(methods.text, size.budgets)
             if size.vocabulary.cuts:
                 request = with_fewer_tokens(request, folder)
-            return _of_experts(request).carved()
+            return of_experts(request).carved()
         request = _within_budgets(_with_sequences(request))
-        if size.experts.are_cut:
-            request = _with_fewer_experts(request, folder / "experts")
-        if request.has_types_alone:  # chosen as the file holds matrices, which are not refitted
-            request = replace(request, methods=replace(request.methods, repair="none"))
-        carving = with_fewer_tokens(request, folder).running()
-        check_possible(carving)
+        carving = ready(with_fewer_experts(request, folder), folder)
         carving = in_time(_proven(carving))
         return finished(carving, planned(carving))
 
@@ -120,14 +112,14 @@ def rebuild(
     alone = read.takes_experts_alone and place.form == "hf"
     with _scratch(place) as folder:
         if read.experts is not None and not alone:
-            model = _of_experts(carving).as_parent(folder / "experts")
+            model = of_experts(carving).as_parent(folder / "experts")
         if read.kept is not None:
             from zerolm.carving.vocabulary.cut_parent import cut_parent
 
             model = cut_parent(model, read.kept, folder, methods.text, is_written, progress=progress)
         carving, note = replace(carving, parent=model), ""
         if alone:
-            return _of_experts(carving).carved()
+            return of_experts(carving).carved()
         carving = carving.running()
         if carving.session is not None:
             read.check_text(carving.session.tokens.text)
@@ -161,26 +153,6 @@ def _within_budgets(request: Carving) -> Carving:
     if size.vocabulary.cuts:
         size.weights.check_parent(quantised_types(checkpoint), types_alone=False)
     return replace(request, size=size.within(limits))
-
-
-def _with_fewer_experts(request: Carving, folder: Path) -> Carving:
-    """Return the request for all else that is cut of a mixture, which has the experts alone that stay.
-
-    What cannot be asked of such a mixture is refused before any work.
-    """
-    experts, size = _of_experts(request), request.size.beside_experts
-    rest = replace(request, size=size)
-    shaped = replace(rest, parent=experts.shaped())
-    if not may_leave(shaped):  # else their number is chosen with all else
-        check_possible(shaped.running())
-    return replace(rest, parent=experts.as_parent(folder))
-
-
-def _of_experts(request: Carving) -> ExpertCarving:
-    from zerolm.carving.experts.carve_experts import ExpertCarving
-
-    methods = replace(request.methods, criterion=request.methods.experts)
-    return ExpertCarving(replace(request, methods=methods))
 
 
 @contextmanager

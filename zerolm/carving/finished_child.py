@@ -65,6 +65,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
                 None,
                 [
                     *carving.checkpoint.whole.layout.notes,
+                    carving.parent.note,
                     experts.note if experts else "",
                     plan.note,
                     _text_note(carving, cut, typed),
@@ -91,7 +92,7 @@ def _text_note(carving: Carving, cut: Cut, typed: TypedWeights | None) -> str:
         of = "tokens sampled from the parent" if carving.checkpoint.family.task == "next" else "random tokens"
         count = f"{carving.session.tokens.count:,} {of}"
         return f"calibrated on {count}; a text like what the child will serve is better: --text FILE"
-    is_chosen = typed is not None or not cut.is_whole or cut.narrowing is not None
+    is_chosen = typed is not None or not cut.keeps_all
     by_weights = carving.recipe is None and carving.session is None and is_chosen
     return f"{methods.criterion}: {BY_WEIGHTS}" if by_weights else ""
 
@@ -241,8 +242,7 @@ def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, T
         return session.repaired(cut, ridges), None
     if types is None:
         assert carving.typing is not None
-        is_whole = cut.is_whole and cut.narrowing is None
-        repaired = Repaired() if is_whole else session.repaired(cut)
+        repaired = Repaired() if cut.keeps_all else session.repaired(cut)
         types = carving.typing.types_of(session, cut, repaired)
         if not session.repairs_types:
             return repaired, session.typed(cut, repaired, types)

@@ -147,6 +147,11 @@ class Cut:
         )
 
     @property
+    def keeps_all(self) -> bool:
+        """Whether nothing is cut, and the stream has the parent's basis."""
+        return self.is_whole and self.narrowing is None
+
+    @property
     def largest(self) -> tuple[int, int]:
         """The most KV groups and the most neurons of any layer."""
         return max(len(cut.groups) for cut in self.layers), max(len(cut.ffn) for cut in self.layers)

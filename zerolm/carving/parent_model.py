@@ -36,7 +36,8 @@ class ParentModel:
 
     ``vocabulary`` is plain JSON: tokens of the ``parent`` and of the ``child``, those ``used`` by the text,
     the parameters that it ``saves`` to keep these alone, and what a smaller vocabulary costs. None where
-    nothing is known of it. ``experts`` are those that stay, None where all do.
+    nothing is known of it. ``lost_by_tokens`` is what fewer tokens lose on held-out text, in nats a token, or
+    1 - cosine. ``experts`` are those that stay, None where all do; ``note`` says how that was decided.
     """
 
     name: str
@@ -44,3 +45,5 @@ class ParentModel:
     vocabulary: dict[str, Any] | None = None
     proof: Verified | None = None
     experts: KeptExperts | None = None
+    lost_by_tokens: float = 0.0
+    note: str = ""

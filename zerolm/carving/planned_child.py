@@ -38,7 +38,8 @@ class PlannedChild:
     """A cut, what it is expected to lose, and how it was chosen.
 
     ``optimal``: whether it is proven to be the best by its criterion, None where nothing was planned.
-    ``rows`` are the spectrum of the stream. ``typed`` says what types its weights have.
+    ``rows`` are the spectrum of the stream. ``typed`` says what types its weights have. ``compared`` is the
+    loss on the tokens that plans are compared on, repaired and as read back, None where it was not measured.
     """
 
     cut: Cut
@@ -47,6 +48,7 @@ class PlannedChild:
     note: str = ""
     rows: Sequence[dict[str, Any]] = ()
     typed: TypedWeights | None = None
+    compared: float | None = None
 
 
 def check_possible(carving: Carving) -> None:
@@ -138,11 +140,11 @@ def planned(carving: Carving) -> PlannedChild:
         return _with_notes(carving, plan_of(checkpoint, criterion, size, carving.costs))
     table = _table(carving, session, criterion)
     ranked = [plans_of(checkpoint, each, size, carving.costs) for each in table.every]
-    plan, measured = _best_measured(carving, session, finalists(ranked, FINALISTS))
+    plan, loss, measured = _best_measured(carving, session, finalists(ranked, FINALISTS))
     name, losses = shown(carving, table)
     predicted = losses.predicted(carving.narrowed(plan.cut, plan.width))
     by_width = losses.stream.by_width(checkpoint.layout.tied) if losses.stream else None
-    return _with_notes(carving, plan, {name: predicted}, by_width, measured)
+    return replace(_with_notes(carving, plan, {name: predicted}, by_width, measured), compared=loss)
 
 
 def _with_types(carving: Carving, typing: TypePlanner | FileTypePlanner) -> PlannedChild:
@@ -166,6 +168,7 @@ def _with_types(carving: Carving, typing: TypePlanner | FileTypePlanner) -> Plan
         losses={} if session is None else {"predicted": plan.loss},
         note="; ".join(filter(None, notes)),
         typed=typed,
+        compared=chosen.loss,
     )
 
 
@@ -201,15 +204,24 @@ def _criterion(carving: Carving) -> Criterion:
     return criterion_of(name, carving.checkpoint, ledger, seed=carving.methods.seed)
 
 
-def _best_measured(carving: Carving, session: Session, near: Sequence[Planned]) -> tuple[Planned, str]:
-    """Return the plan that loses least when it is repaired, and what was measured, in words."""
+def _best_measured(
+    carving: Carving, session: Session, near: Sequence[Planned]
+) -> tuple[Planned, float | None, str]:
+    """Return the plan that loses least when it is repaired, its loss, and what was measured in words.
+
+    One alone is not measured.
+    """
     if len(near) < 2:
-        return near[0], ""
+        return near[0], None, ""
     cuts = [carving.narrowed(plan.cut, plan.width) for plan in near]
     losses = session.finals(cuts)
     best = min(range(len(near)), key=losses.__getitem__)
     texts = ", ".join(f"{loss:.3g} at {_width_of(cut)}" for cut, loss in zip(cuts, losses, strict=True))
-    return near[best], f"the best plans by hidden size, repair {carving.methods.repair}, lose {texts}"
+    return (
+        near[best],
+        losses[best],
+        f"the best plans by hidden size, repair {carving.methods.repair}, lose {texts}",
+    )
 
 
 def _with_notes(

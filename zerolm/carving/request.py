@@ -65,7 +65,8 @@ class ExpertsRequest:
     keep: str | None = setting(
         "text",
         None,
-        "experts of each layer to keep: a number, a share (0.5), or auto (the most within the budgets)",
+        "experts of each layer to keep: a number, a share (0.5), auto (the most within the budgets), or all; "
+        "by default a text and budgets weigh them against all else",
         name="keep_experts",
         metavar="N",
     )
@@ -101,7 +102,7 @@ class ExpertsRequest:
     @property
     def are_cut(self) -> bool:
         """Return whether experts, or neurons of them, may leave."""
-        return self.keep is not None or self.ffn is not None
+        return self.keep not in (None, ALL) or self.ffn is not None
 
     @property
     def take_budgets(self) -> bool:
@@ -462,7 +463,7 @@ class Methods(MethodRequest):
             )
 
 
-def _usual_of_experts(experts: ExpertsRequest, text: str | None) -> str:
+def usual_criterion_of_experts(experts: ExpertsRequest, text: str | None) -> str:
     """Return the criterion of experts where none is named: by pairs on a text, as lost least where measured.
 
     Worths of single experts are compared across domains, and merging is published with them.
@@ -497,9 +498,9 @@ def _methods_with_experts(size: SizeRequest, request: MethodRequest) -> Methods:
     if rest.chooses:
         methods = methods_of(rest, replace(request, criterion=named if named in CRITERIA else None))
         of_experts = named if named == RANDOM or named not in CRITERIA else None
-        return replace(methods, experts=of_experts or _usual_of_experts(size.experts, methods.text))
+        return replace(methods, experts=of_experts or usual_criterion_of_experts(size.experts, methods.text))
     usual: dict[str, Any] = {
-        "criterion": _usual_of_experts(size.experts, request.text),
+        "criterion": usual_criterion_of_experts(size.experts, request.text),
         "repair": "none" if request.text in (None, RANDOM) else "least-squares",
     }
     methods = Methods(**usual | {name: value for name, value in vars(request).items() if value is not None})

@@ -344,7 +344,7 @@ class Session:
         Where weights are to have ``types``, what rounding loses is paid back, too.
         """
         rule = self.methods.repair
-        if rule == "none" or (types is None and cut.is_whole and cut.narrowing is None):
+        if rule == "none" or (types is None and cut.keeps_all):
             return Repaired()
         named = [] if types is None else sorted((str(place), name) for place, name in types.items())
         cache = self.cache(
@@ -380,14 +380,16 @@ class Session:
         All have one ridge: which plan is best hardly depends on it.
         """
         fitted = self._few_fitted(cuts)
-        rule, loss = self.methods.repair, self._loss_on(self.divided.compared.most(FINAL_TOKENS))
+        rule, loss = self.methods.repair, self._beside_whole(self.divided.compared.most(FINAL_TOKENS))
         losses = []
         for number, cut in enumerate(cuts):
             self.progress("measuring the best plans, repaired", number, len(cuts))
             cache = self.cache("finals", rule, self.pooling, *_options(cut))
             row = cache.get("loss")
             if row is None:
-                repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing)
+                repaired = Repaired()
+                if not cut.keeps_all:
+                    repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing)
                 give_back()
                 row = {"loss": np.array(loss.of_cut(cut, repaired))}
                 cache.put("loss", row)
@@ -465,8 +467,9 @@ class Session:
         """
         fitted = self._few_fitted([cut], TYPED_TOKENS)
         rule = self.methods.repair
-        whole = cut.is_whole and cut.narrowing is None
-        repaired = Repaired() if whole else repair(self.model, cut, fitted, rule, fisher=self._weighing)
+        repaired = Repaired()
+        if not cut.keeps_all:
+            repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing)
         give_back()
         types = choose(self.weighed(cut, repaired))
         if self.repairs_types and is_repaired:
@@ -476,7 +479,7 @@ class Session:
 
     def compared_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:
         """Return the loss of a child as it is read back, on the tokens that plans are compared on."""
-        loss = typed.loss(self._loss_on(self.divided.compared.most(FINAL_TOKENS)), repaired)
+        loss = typed.loss(self._beside_whole(self.divided.compared.most(FINAL_TOKENS)), repaired)
         give_back()
         return loss
 
@@ -495,10 +498,7 @@ class Session:
             cache.forget()
 
     def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
-        """Return the loss of the whole cut on tokens that nothing was fitted to or chosen by.
-
-        It is beside the parent with all its experts, whose predictions of the tokens that stay are compared.
-        """
+        """Return the loss of the whole cut on tokens that nothing was fitted to or chosen by."""
         self.progress("measuring the plan")
         loss = self._loss.of_cut(cut, repaired)
         give_back()
@@ -511,8 +511,15 @@ class Session:
 
     @cached_property
     def _loss(self) -> Loss:
+        return self._beside_whole(self.divided.judged)
+
+    def _beside_whole(self, tokens: Tokens) -> Loss:
+        """Return the loss of cuts on these tokens, beside the parent with all its experts.
+
+        Its predictions of the tokens that stay are compared.
+        """
         whole, kept = self.checkpoint.whole, self.checkpoint.kept_tokens
-        batches, depth = self.divided.judged.filled(LOSS_BATCH), self.checkpoint.layout.depth
+        batches, depth = tokens.filled(LOSS_BATCH), self.checkpoint.layout.depth
         blocks = Blocks(self.model, batches)
         if _experts(whole) == _experts(self.checkpoint):  # fewer tokens alone change no prediction of others
             return Loss(blocks, depth, self.pooling)

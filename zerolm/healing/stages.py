@@ -14,7 +14,15 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sizes import budgets_of, costs_of
 from zerolm.carving.recipe import MAX_RECIPE_BYTES, OF_EXPERTS
-from zerolm.carving.request import ALL, Destination, KeptShares, Methods, SizeRequest, VocabularyRequest
+from zerolm.carving.request import (
+    ALL,
+    Destination,
+    ExpertsRequest,
+    KeptShares,
+    Methods,
+    SizeRequest,
+    VocabularyRequest,
+)
 from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
@@ -184,7 +192,8 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
     size = replace(size, shares=KeptShares(**keep))
     if stage > 1:
         # tokens and experts leave at once, before all else
-        size = replace(size.beside_experts, vocabulary=VocabularyRequest(ALL))
+        experts, tokens = ExpertsRequest(keep=ALL), VocabularyRequest(ALL)
+        size = replace(size.beside_experts, experts=experts, vocabulary=tokens)
     if not size.budgets:
         return size
     wholes = costs_of(parent, stages.costs, space=size.space)

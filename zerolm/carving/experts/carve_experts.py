@@ -116,7 +116,7 @@ class ExpertCarving:
         form = self.carving.destination.form
         if form not in (None, FOLDER):
             raise ValueError(f"{COPIED}: give --format {FOLDER}, not {shown(form)}")
-        fewer, left, groups = self._made(alone=True)
+        fewer, left, groups = self._made(alone=True, proves=self.carving.destination.folder is not None)
         outcome = self._outcome(fewer, left, groups)
         folder = self.carving.destination.folder
         return outcome if folder is None else self._written(outcome, fewer, folder)
@@ -127,16 +127,17 @@ class ExpertCarving:
         smaller = replace(self.staying.shaped(), fewer=Fewer(self.checkpoint))
         return replace(self.carving.parent, checkpoint=smaller)
 
-    def as_parent(self, folder: Path) -> ParentModel:
+    def as_parent(self, folder: Path, *, is_tried: bool = False) -> ParentModel:
         """Return the mixture with the experts that stay, of which more is cut; its files are in a folder.
 
-        The folder is empty. ``ValueError`` for a parent that is stored quantised.
+        The folder is new. One that ``is_tried`` is not compared with the parent. ``ValueError`` for a parent
+        that is stored quantised.
         """
         if self.checkpoint.packed:
             raise ValueError(f"{COPIED}, alone and in --format {FOLDER}: give nothing else to cut")
-        fewer, left, groups = self._made(alone=False)
+        is_written = self.carving.destination.folder is not None and not is_tried
+        fewer, left, groups = self._made(alone=False, proves=is_written)
         smaller = fewer.checkpoint(folder, progress=self.carving.progress)
-        is_written = self.carving.destination.folder is not None
         experts = KeptExperts(
             self._described(fewer, left, groups),
             partial(self._recorded, fewer),
@@ -148,13 +149,14 @@ class ExpertCarving:
         proof = self.proof if is_written else None
         return replace(self.carving.parent, checkpoint=smaller, proof=proof, experts=experts)
 
-    def _made(self, *, alone: bool) -> tuple[FewerExperts, dict[int, float], dict[int, Groups]]:
+    def _made(self, *, alone: bool, proves: bool) -> tuple[FewerExperts, dict[int, float], dict[int, Groups]]:
         """Return what stays, merged and repaired if a child is written, and how far it was.
 
-        ``ValueError`` for what cannot be asked of experts that leave ``alone``, or beside other units.
+        The parent is compared with stock software's first, if a child is proven. ``ValueError`` for what
+        cannot be asked of experts that leave ``alone``, or beside other units.
         """
         self._check(alone=alone)
-        if self.carving.destination.folder is not None:
+        if proves:
             _ = self.proof
         _ = self.staying.ledger
         fewer, groups = self._merged(self._fewer())

@@ -13,6 +13,7 @@ from zerolm.carving.experts.expert_worth import is_of_pairs, needs_tokens
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.planning.sizes import budgets_of
 from zerolm.carving.request import (
+    ALL,
     AUTO,
     RANDOM,
     STORED,
@@ -117,7 +118,9 @@ def counts_of(size: SizeRequest, routing: Routing) -> list[int]:
     request, parallel = size.experts, size.experts.parallel
     if routing.experts % parallel:
         raise ValueError(f"--expert-parallel {parallel} does not divide the {routing.experts} experts")
-    if request.keep is None or (request.keep == "1" and request.ffn is not None and routing.active > 1):
+    if request.keep in (None, ALL) or (
+        request.keep == "1" and request.ffn is not None and routing.active > 1
+    ):
         return [routing.experts]
     return routing.possible(parallel) if request.keep == AUTO else [routing.size(str(request.keep), parallel)]
 

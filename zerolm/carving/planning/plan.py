@@ -71,7 +71,7 @@ def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:
     than of the stream, and of deep cuts less than it seems. Neither is right of all models, so that plans by
     both are measured, and by what lies between. Worth is minus a loss.
     """
-    near = [[plan for plan in plans if plan.worth >= NEAR * plans[0].worth] for plans in ranked]
+    near = [[plan for plan in plans if plan.worth >= NEAR * min(0.0, plans[0].worth)] for plans in ranked]
     in_turn = (plan for row in zip_longest(*near) for plan in row if plan is not None)
     different: dict[tuple[object, ...], R] = {}
     for plan in in_turn:

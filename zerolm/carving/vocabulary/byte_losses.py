@@ -95,6 +95,11 @@ class TokenLosses:
         return cls(checkpoint, model, tuple(stretches), length)
 
     @property
+    def bits_a_nat(self) -> float:
+        """Bits a byte of the text that one nat a token is; of an encoder 1, whose loss is a distance."""
+        return self.tokens / self.bytes / math.log(2) if is_decoder(self.checkpoint) else 1.0
+
+    @property
     def bytes(self) -> int:
         """The bytes of the stretches."""
         return sum(len(stretch.encode()) for stretch in self.stretches)

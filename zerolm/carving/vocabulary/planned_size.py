@@ -78,9 +78,8 @@ def tried_sizes(
     The first is the most tokens with which nothing else has to be cut. Where these lose little, no other is
     tried; else larger ones, until other cuts or fewer tokens alone lose more than the best in all.
     """
-    before, scale, small = losses.loss(None), 1.0, SMALL_DISTANCE
-    if is_decoder(losses.checkpoint):
-        scale, small = losses.tokens / losses.bytes / math.log(2), SMALL * before
+    before, scale = losses.loss(None), losses.bits_a_nat
+    small = SMALL * before if is_decoder(losses.checkpoint) else SMALL_DISTANCE
     rows, least = use.whole.table.rows, use.whole.least
 
     def lost(size: int) -> float:

@@ -183,9 +183,9 @@ def test_a_page_of_a_healed_child_shows_the_healing(child: CarvingReport) -> Non
 
 
 def test_the_page_says_first_how_many_experts_and_neurons_stay(child: CarvingReport) -> None:
-    fewer = replace(child, experts=ChildExperts(16, 12, 4))
+    fewer = replace(child, experts=ChildExperts("reap", 16, 12, 4))
     assert fewer.heading().finding.startswith("A layer has 12 of 16 experts. The hidden size")
-    narrower = replace(child, experts=ChildExperts(16, 16, 4, ffn=ChildWidth(256, 192)))
+    narrower = replace(child, experts=ChildExperts("reap", 16, 16, 4, ffn=ChildWidth(256, 192)))
     assert narrower.heading().finding.startswith(
         "A layer has 16 of 16 experts, with 192 of 256 neurons each."
     )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from zerolm.carving.experts.budgeted_experts import of_experts, ready, with_fewer_experts
-from zerolm.carving.experts.expert_count import leave_alone
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.finished_child import finished
 from zerolm.carving.parent_and_request import ANYWHERE, NOWHERE, Carving, quantised_types
@@ -28,7 +24,7 @@ from zerolm.checkpoints.identity import fingerprint
 from zerolm.checkpoints.remedies import quantised
 from zerolm.costs import CostModel
 from zerolm.families.reading import current
-from zerolm.io.folders import check_new
+from zerolm.io.folders import check_new, scratch_folder
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest
 
@@ -51,19 +47,19 @@ def carve(
     """
     size.check()
     size.experts.check()
-    file = gguf_file(parent) if leave_alone(size) else None
-    if file is not None:
+    file = gguf_file(parent)
+    if file is not None and size.cuts_experts_alone and not size.vocabulary.cuts:
         from zerolm.carving.experts.carve_gguf import GgufExpertCarving
 
         compute.check()
         return GgufExpertCarving(file, size, methods, destination, compute, progress).carved()
-    checkpoint = _opened(parent, destination, packed=size.experts.are_cut)
+    checkpoint = _opened(parent, destination, packed=size.experts.are_cut or file is not None)
     place = replace(destination, form=destination.form or "hf")
     model, costs = ParentModel(str(parent), checkpoint), costs or StoredCosts()
     request = Carving(model, size, methods, place, costs, compute, progress, None)
     compute.check()
-    with _scratch(place) as folder:
-        if leave_alone(size) and place.form == "hf":
+    with scratch_folder(place.folder) as folder:
+        if size.cuts_experts_alone and place.form == "hf":
             size.vocabulary.check(methods.text, size.budgets)
             if size.vocabulary.cuts:
                 request = with_fewer_tokens(request, folder)
@@ -110,7 +106,7 @@ def rebuild(
     model, is_written = ParentModel(str(parent), checkpoint), place.folder is not None
     carving = Carving(model, size, methods, place, costs, compute, progress, None, read)
     alone = read.takes_experts_alone and place.form == "hf"
-    with _scratch(place) as folder:
+    with scratch_folder(place.folder) as folder:
         if read.experts is not None and not alone:
             model = of_experts(carving).as_parent(folder / "experts")
         if read.kept is not None:
@@ -153,15 +149,6 @@ def _within_budgets(request: Carving) -> Carving:
     if size.vocabulary.cuts:
         size.weights.check_parent(quantised_types(checkpoint), types_alone=False)
     return replace(request, size=size.within(limits))
-
-
-@contextmanager
-def _scratch(place: Destination) -> Iterator[Path]:
-    """Yield an empty folder beside the child, or where no child is written among temporary files."""
-    beside = None if place.folder is None else place.folder.absolute().parent
-    beside = beside if beside is not None and beside.is_dir() else None
-    with TemporaryDirectory(prefix=".zerolm-" if beside else "zerolm-", dir=beside) as folder:
-        yield Path(folder)
 
 
 def _proven(carving: Carving) -> Carving:

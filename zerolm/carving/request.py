@@ -340,6 +340,13 @@ class SizeRequest:
             return rest
         return replace(rest, limits=Limits(), weights=replace(self.weights, max_bits=None))
 
+    @property
+    def cuts_experts_alone(self) -> bool:
+        """Return whether experts leave, and nothing else but a number of tokens."""
+        rest = self.beside_experts
+        others = rest.cuts_layers or rest.weights != WeightsRequest() or rest.vocabulary.size == AUTO
+        return self.experts.are_cut and not others
+
     def within(self, budgets: Mapping[str, int]) -> Self:
         """Return the same request within these budgets."""
         return replace(self, limits=Limits(**budgets))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,9 +32,14 @@ def smaller(
 ) -> Checkpoint:
     """Return a checkpoint of these tensors of a larger one, with this configuration.
 
-    ``folder`` holds its tokenizer and configuration, ``tokens`` are those that stay, None for all. Tensors
-    that are stored as they are to be stay where they lie; the others are written below it.
+    ``folder`` holds its configuration, and what else is new: other files are copied. ``tokens`` are those
+    that stay, None for all. Tensors that are stored as they are to be stay where they lie; the others are
+    written below the folder.
     """
+    for name in checkpoint.other_files():
+        if not (folder / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(checkpoint.root / name, folder / name)
     place = folder / NEW
     place.mkdir()
     written = write_shards(place, [each for each in tensors if each.stored is None], progress=progress)

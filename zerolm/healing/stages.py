@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.carving.carve import carve
-from zerolm.carving.experts.expert_count import leave_alone
 from zerolm.carving.export.formats import FORMATS, UNEVEN
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
@@ -143,7 +142,7 @@ def carve_and_heal(
 
 def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
     """Refuse before the long work what could only fail after it."""
-    if leave_alone(stages.size) and stages.count > 1:
+    if stages.size.cuts_experts_alone and stages.count > 1:
         raise ValueError(f"experts leave at once, and nothing else is cut: give no --steps {stages.count}")
     if stages.uneven and stages.count > 1:
         raise ValueError("stages cut all layers to one size: give --shape uniform, or leave --steps out")

@@ -210,6 +210,24 @@ def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterato
         shutil.rmtree(work, ignore_errors=True)
 
 
+@contextmanager
+def scratch_folder(path: Path | None) -> Iterator[Path]:
+    """Yield an empty folder for what a run needs beside ``path``, where there is room for it.
+
+    It is removed in the end, and what a killed run left of it before. Without a path, or where nothing can be
+    beside it yet, it is among temporary files.
+    """
+    if path is None or not path.absolute().parent.is_dir():
+        with TemporaryDirectory(prefix="zerolm-") as folder:
+            yield Path(folder)
+        return
+    path = path.absolute()
+    work = path.parent / f".{path.name}.zerolm-parts"
+    with _alone(path, work):
+        yield work
+        shutil.rmtree(work, ignore_errors=True)
+
+
 def _run_of(file: Path) -> dict[str, Any] | None:
     """Return what run a folder is of; None where it does not say."""
     try:

@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from zerolm.carving.experts.expert_count import counts_of, largest_within, limits_of
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import check_possible, planned, work_of
 from zerolm.carving.request import ALL, AUTO, BY_LOSS, ExpertsRequest, usual_criterion_of_experts
@@ -112,6 +111,8 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
 
 def _counts(request: Carving) -> Sequence[int]:
     """Return the numbers of experts that are tried, the largest first."""
+    from zerolm.carving.experts.expert_count import counts_of, largest_within, limits_of
+
     staying = of_experts(_with_experts(request, AUTO)).staying
     possible = counts_of(staying.size, staying.routing)
     nearest = {min(possible, key=lambda count: abs(count - share * possible[-1])) for share in SHARES}
@@ -142,7 +143,8 @@ def _loss(request: Carving, folder: Path, trials: int) -> float:
         request = replace(rest, parent=experts.as_parent(folder / "experts", is_tried=True))
     carving = ready(request, folder)
     session = carving.session
-    assert session is not None
+    if session is None:  # tokens alone leave
+        return carving.parent.lost_by_tokens
     if trials and carving.progress is not silent:
         from zerolm.carving.pace import LONG
 

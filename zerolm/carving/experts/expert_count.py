@@ -21,7 +21,6 @@ from zerolm.carving.request import (
     WORST,
     Methods,
     SizeRequest,
-    WeightsRequest,
 )
 from zerolm.settings.domains import domains_of
 
@@ -29,13 +28,6 @@ Costs = Mapping[str, int]
 TRIED: Final = 16
 """So many numbers of experts at most are tried beside numbers of neurons."""
 LEAST_SQUARES: Final = "least-squares"
-
-
-def leave_alone(size: SizeRequest) -> bool:
-    """Return whether experts leave, and nothing else but a number of tokens."""
-    rest = size.beside_experts
-    others = rest.cuts_layers or rest.weights != WeightsRequest() or rest.vocabulary.size == AUTO
-    return size.experts.are_cut and not others
 
 
 def check_request(size: SizeRequest, methods: Methods, *, alone: bool) -> None:

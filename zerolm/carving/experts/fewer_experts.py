@@ -14,7 +14,6 @@ from zerolm.architecture import Ints
 from zerolm.carving.experts.listed_modules import renumbered
 from zerolm.carving.export.folder import configuration
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.vocabulary.tokenizer_files import copy_others
 from zerolm.checkpoints import Checkpoint, Outgoing, Span, TensorInfo, sliced
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.layout import Layout, Slot
@@ -190,7 +189,6 @@ class FewerExperts:
         place = folder / parent.folder.relative_to(parent.root)
         place.mkdir(parents=True, exist_ok=True)
         write_json(place / "config.json", config)
-        copy_others(parent, folder)
         return smaller(parent, self.outgoing(), config, folder, progress=progress)
 
     def shaped(self) -> Checkpoint:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from zerolm.architecture import Ints
-from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles, copy_others
+from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.carving.vocabulary.tokenizer_json import numbers, renumbered, resized
 from zerolm.checkpoints import Checkpoint, Outgoing, TensorInfo, sliced
 from zerolm.checkpoints.layout import Layout
@@ -35,7 +35,6 @@ def with_tokens(
     place = folder / checkpoint.folder.relative_to(checkpoint.root)
     place.mkdir(parents=True, exist_ok=True)
     files.write(kept, place)
-    copy_others(checkpoint, folder)
     tables = dict(_tables(checkpoint))
     config = renumbered(checkpoint.config, numbers(kept), rows)
     outgoing = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -137,15 +136,6 @@ class TokenizerFiles:
                 (place / name).write_text(text, encoding="utf-8", newline="\n")
             else:
                 raise ValueError(f"{str(self.folder / name)!r} is of another tokenizer than its {DOCUMENT}")
-
-
-def copy_others(checkpoint: Checkpoint, root: Path) -> None:
-    """Copy the other files of a checkpoint below another root, but for those that are there already."""
-    for name in checkpoint.other_files():
-        target = root / name
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(checkpoint.root / name, target)
 
 
 def write_compact(path: Path, value: Any) -> None:

@@ -116,7 +116,7 @@ def unpacked(file: Path, *, mixtures: bool = False) -> Unpacked:
     header = model.header
     family = family_in(header)
     if family.has_experts and not mixtures:
-        raise ValueError(f"of a {family.name} in a gguf file experts alone leave: --keep-experts")
+        raise ValueError(f"a {family.name} in a gguf file is read by carve and eval alone")
     factors = _factors(model)
     config = configuration(header, family, factors)
     states = [each.stat() for each in model.files]

@@ -123,11 +123,13 @@ def test_a_text_and_budgets_weigh_experts_against_all_else(parents: dict[bool, P
     text = str(parent.parent / "text.txt")
     flags: dict[str, Any] = QUICK | {"text": text, "max_params": "0.6x"}
     child = carve(parent, tmp_path / "child", **flags)
-    losses = {int(n): float(loss) for n, loss in re.findall(r"(\d+) lose ([\d.e-]+)", child.note)}
-    assert len(losses) > 1
-    assert child.experts["child"] == min(losses, key=losses.__getitem__) < child.experts["parent"]
+    losses = dict(re.findall(r"(all|\d+ of \d+(?: neurons of each)?) ([\d.e-]+)", child.note))
+    assert len(losses) > 2
+    assert "all" in losses
+    count, _, of = min(losses, key=lambda name: float(losses[name])).partition(" of ")
     assert child.costs["child"]["params"] <= 0.6 * child.costs["parent"]["params"]
-    named = carve(parent, tmp_path / "named", keep_experts=str(child.experts["child"]), **flags)
+    given = {"keep_expert_ffn" if "neurons" in of else "keep_experts": count}
+    named = carve(parent, tmp_path / "named", **given, **flags)
     assert named.widths == child.widths
     files = (tmp_path / name / "model.safetensors" for name in ("child", "named"))
     assert len({file.read_bytes() for file in files}) == 1

@@ -14,7 +14,7 @@ import zerolm
 from zerolm.architecture import MAX_VOCAB, Ints
 from zerolm.carving.experts.expert_width import layer_from_hex
 from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
-from zerolm.carving.experts.fewer_experts import NEURONS
+from zerolm.carving.experts.fewer_experts import NEURONS, FewerExperts
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
@@ -264,9 +264,11 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     if document.get("merge", NO_MERGE) not in (NO_MERGE, REAM):
         raise ValueError(f"its merge is {str(document['merge'])[:MAX_NAME]!r}, not {NO_MERGE} or {REAM}")
     _check_experts(document.get("experts", []), checkpoint.layout.sizes.get("experts", 0))
-    _neurons(document, checkpoint.layout.sizes.get(NEURONS, 0))  # refuses neurons that experts have not
+    neurons = _neurons(document, checkpoint.layout.sizes.get(NEURONS, 0))
     _kept(document, checkpoint.layout.vocab)  # refuses tokens that the parent has not
     whole = dimensions(checkpoint)
+    if neurons:  # layers are of the parent with what stays of its experts
+        whole = dimensions(FewerExperts(checkpoint, _experts(document), neurons=neurons).shaped())
     return Recipe(
         from_layers(whole, document.get("layers")),
         CarvingMethod(criterion, repair, plan, shape, written_as, space),

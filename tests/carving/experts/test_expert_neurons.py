@@ -218,7 +218,7 @@ def test_a_recipe_lists_neurons_and_refuses_others(tmp_path: Path) -> None:
         ([*sound[:-1], "00" * 5], "as 10 digits"),
         ([*sound[:-1], "ff" * 5], "different numbers of neurons"),
         ([to_hex(np.arange(24), 40)] * 4, "other numbers of neurons"),
-        ([to_hex(np.arange(12), 40)] * 4, "other numbers of neurons"),
+        ([to_hex(np.arange(12), 40)] * 4, "ffn of layer 0 must ascend within 0 to 11"),
     ]
     for neurons, message in faults:
         recipe["experts"][0]["neurons"] = neurons

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from zerolm.carving.experts.carve_experts import ExpertCarving
 
 NO_TEXT: Final = "no text is given"
-SHARES: Final = (1.0, 0.75, 0.5, 0.25)
-"""The shares of the experts that are tried, and the most that keep the budgets alone."""
+SHARES: Final = (0.75, 0.5, 0.25)
+"""The shares of experts, and of the neurons of each, that are tried beside the most that keep the budgets."""
+Costs = Mapping[str, int]
 
 
 def with_fewer_experts(request: Carving, folder: Path) -> Carving:
@@ -82,55 +83,78 @@ def experts_stay(request: Carving) -> str:
 
 
 def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
-    """Return the request with the number of experts that loses least, and what others lose in words.
+    """Return the request with the experts, or neurons of each, that lose least, and what was tried in words.
 
-    Each is the whole child of that number, repaired and measured on the tokens that plans are compared on.
-    ``ValueError`` where no number keeps the budgets.
+    All of them, then fewer neurons and fewer experts, are each tried as the whole child within the budgets:
+    repaired, and measured on the tokens that plans are compared on. ``ValueError`` where none keeps the
+    budgets.
     """
-    whole = request.checkpoint.layout.sizes["experts"]
-    tried: list[tuple[float, int, Carving]] = []
+    ways = _ways(request)
+    tried: dict[str, tuple[float, Carving]] = {}
     refused: list[ValueError] = []
-    counts = _counts(request)
-    for count in counts:
-        announce(request.progress, f"trying {count} of the {whole} experts of a layer")
-        one = _with_experts(request, count)
-        try:
-            with TemporaryDirectory(dir=folder) as scratch:
-                loss = _loss(one, Path(scratch), 0 if tried else len(counts))
-        except ValueError as error:
-            refused.append(error)
-            continue
-        tried.append((loss, -count, one))
-        if loss > min(tried)[0]:
-            break
+    for way in [{"all": ExpertsRequest(keep=ALL)}, *ways]:
+        for name, experts in way.items():
+            announce(request.progress, f"weighing experts against all else: {name}")
+            one = _with_experts(request, experts)
+            try:
+                with TemporaryDirectory(dir=folder) as scratch:
+                    loss = _loss(one, Path(scratch), 0 if tried else 1 + sum(map(len, ways)))
+            except ValueError as error:
+                refused.append(error)
+                continue
+            best = min((before for before, _ in tried.values()), default=loss)
+            tried[name] = loss, one
+            if loss > best:
+                break
     if not tried:
         raise refused[-1]
-    losses = ", ".join(f"{-count} lose {loss:.3g}" for loss, count, _ in tried)
-    return min(tried, key=lambda each: each[:2])[2], f"experts of a layer, weighed against all else: {losses}"
+    losses = ", ".join(f"{name} {loss:.3g}" for name, (loss, _) in tried.items())
+    least = min(tried, key=lambda name: tried[name][0])
+    return tried[least][1], f"losses by the experts of a layer that stay, weighed against all else: {losses}"
 
 
-def _counts(request: Carving) -> Sequence[int]:
-    """Return the numbers of experts that are tried, the largest first."""
-    from zerolm.carving.experts.expert_count import counts_of, largest_within, limits_of
+def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
+    """Return by name what is tried in addition to all experts: fewer neurons of each, and fewer experts.
 
-    staying = of_experts(_with_experts(request, AUTO)).staying
-    possible = counts_of(staying.size, staying.routing)
-    nearest = {min(possible, key=lambda count: abs(count - share * possible[-1])) for share in SHARES}
+    Each way begins with the most. It ends where nothing else has to be cut.
+    """
+    from zerolm.carving.experts.expert_count import limits_of
+    from zerolm.carving.experts.expert_width import ExpertWidth
+
     limits = limits_of(request.size, request.whole_costs)
-    alone = largest_within(limits, possible, lambda count: request.costs_in(staying.shaped(count)))
+    staying = of_experts(_with_experts(request, ExpertsRequest(keep=AUTO))).staying
+    experts = staying.routing.experts
+
+    def costs(count: int, neurons: int | None = None) -> dict[str, int]:
+        return request.costs_in(staying.shaped(count, neurons))
+
+    counts = _tried(staying.routing.possible(), limits, costs)
+    fewer = {f"{count} of {experts}": ExpertsRequest(keep=str(count)) for count in counts}
+    try:
+        width = ExpertWidth.of(request.checkpoint, request.size)
+    except ValueError:  # neurons of experts stay
+        return [fewer]
+    sizes = _tried(width.possible, limits, lambda count: costs(experts, count))
+    narrower = {f"{n} of {width.whole} neurons of each": ExpertsRequest(ffn=str(n)) for n in sizes}
+    return [narrower, fewer]
+
+
+def _tried(possible: Sequence[int], limits: Costs, costs: Callable[[int], Costs]) -> list[int]:
+    """Return the numbers that are tried of those ``possible`` (ascending), the largest first, without all."""
+    from zerolm.carving.experts.expert_count import largest_within
+
+    whole = possible[-1]
+    nearest = {min(possible, key=lambda count: abs(count - share * whole)) for share in SHARES}
+    alone = largest_within(limits, possible, costs)
     least = possible[0] if alone is None else alone
-    return sorted({count for count in nearest if count >= least} | {least}, reverse=True)
+    return sorted({count for count in (*nearest, least) if least <= count < whole}, reverse=True)
 
 
-def _with_experts(request: Carving, count: int | str) -> Carving:
-    is_whole = count == request.checkpoint.layout.sizes["experts"]
-    experts = ExpertsRequest(keep=ALL if is_whole else str(count))
-    by = usual_criterion_of_experts(experts, request.methods.text)
-    return replace(
-        request,
-        size=replace(request.size, experts=experts),
-        methods=replace(request.methods, experts="" if is_whole else by),
-    )
+def _with_experts(request: Carving, experts: ExpertsRequest) -> Carving:
+    """Return the request with these experts, chosen by their usual criterion."""
+    by = usual_criterion_of_experts(experts, request.methods.text) if experts.are_cut else ""
+    size, methods = replace(request.size, experts=experts), replace(request.methods, experts=by)
+    return replace(request, size=size, methods=methods)
 
 
 def _loss(request: Carving, folder: Path, trials: int) -> float:

@@ -267,7 +267,7 @@ class ExpertCarving:
             experts=self._described(fewer, left, groups),
             vocabulary=self.carving.parent.vocabulary,
             units=[*self._tokens(), *self._units(fewer)],
-            kept=cut,
+            kept=Cut.whole(dimensions(child)),
         )
 
     def _note(self) -> str:

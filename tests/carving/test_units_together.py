@@ -101,11 +101,12 @@ def test_all_kinds_but_types_stand_together(form: str, parents: dict[bool, Path]
     """And the one judge compares the child with its parent, whose tokens are others."""
     child = checked(parents[True], tmp_path, form, [unit for unit in UNITS if unit != "types"])
     assert all(row["after"] < row["before"] for row in child.units)
-    if form == "hf":
-        text = str(parents[True].parent / "text.txt")
-        judged = zerolm.eval(tmp_path / "child", parent=parents[True], text=text, sequences=8, length=16)
-        ours, theirs = judged.rows()
-        assert ours["kl"] > theirs["kl"] == 0
+    text = str(parents[True].parent / "text.txt")
+    file = next((tmp_path / "child").glob("*.gguf"), tmp_path / "child")
+    judged = zerolm.eval(file, parent=parents[True], text=text, sequences=8, length=16)
+    ours, theirs = judged.rows()
+    assert ours["kl"] > theirs["kl"] == 0
+    assert ours["params"] == child.costs["child"]["params"]
 
 
 def test_types_and_all_kinds_that_they_are_weighed_against(parents: dict[bool, Path], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from divergences import perplexity_and_kl
 from saved_mixtures import louder, mixture
 from tiny import word_tokenizer
 
+import zerolm
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation.evaluate import Evaluated, evaluate
@@ -111,3 +112,27 @@ def test_experts_that_are_not_called_with_gates_have_no_row_by_frequency(tmp_pat
     assert [row.name for row in result.rows][:3] == ["child", "parent", "random"]
     assert "frequency" not in rows_of(result)
     assert "no row by frequency: experts of a llama4_text are not called" in result.note
+
+
+def test_a_file_that_llama_cpp_alone_reads_is_judged_as_its_folder(tmp_path: Path) -> None:
+    """Files of a mixtral hold experts otherwise: llama.cpp runs them, and the judge is the same."""
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    from gguf_parents import in_blocks
+    from typed_models import VOCAB, some_words, words_of_bytes
+
+    from zerolm.carving.export.child_tensors import Child
+    from zerolm.carving.export.gguf.write import write
+    from zerolm.carving.kept_units import Cut, dimensions
+
+    parent = mixture(tmp_path / "parent", "mixtral", **in_blocks("mixtral") | {"vocab_size": VOCAB})
+    words_of_bytes().save_pretrained(parent)
+    checkpoint, file = Checkpoint.open(parent), tmp_path / "same.gguf"
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
+    text = some_words(tmp_path / "text.txt")
+    judged = zerolm.eval(file, parent=parent, text=text, sequences=4, length=24)
+    ours, theirs = judged.rows()
+    assert ours["params"] == theirs["params"]
+    assert ours["perplexity"] == pytest.approx(theirs["perplexity"], rel=1e-4)
+    assert 0 <= ours["kl"] < 1e-5
+    with pytest.raises(ValueError, match="answers no prompts here"):
+        zerolm.eval(file, parent=parent, text=text, loops=1)

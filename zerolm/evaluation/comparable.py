@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
+import torch
 from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, dimensions
@@ -22,10 +22,12 @@ from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
+from zerolm.evaluation.llama_cpp_network import LlamaCppNetwork
 from zerolm.evaluation.masked_mixtures import fewer_experts, has_narrower_experts
 from zerolm.evaluation.same_size import QUANTISED_PARENT, cut_to
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
+from zerolm.networks.compute import Compute, computed, put_on
 from zerolm.networks.opener import is_decoder, open_model
 from zerolm.progress import Progress
 
@@ -38,7 +40,8 @@ ROWS: Final = ("child", "parent", "random", "uniform", "frequency", QUANTISED_PA
 class OpenedChild:
     """A child with the ``checkpoint`` that has its class and its tokens.
 
-    Of a GGUF ``file`` that is its parent, with the tokens of the file, of which the network is a ``cut``.
+    Of a GGUF ``file`` that is its parent, with the tokens of the file, of which the network is a ``cut``; the
+    cut is None where llama.cpp alone reads the file.
     """
 
     place: Path
@@ -46,13 +49,22 @@ class OpenedChild:
     file: Path | None = None
     cut: Cut | None = None
 
-    def network(self) -> PreTrainedModel:
-        """Return the network in memory; that of a file is dequantised."""
+    def network(self, running: Compute) -> PreTrainedModel:
+        """Return the network in memory, put where networks run; that of a file is dequantised."""
         if self.file is None:
-            return open_model(self.checkpoint)
+            return put_on(open_model(self.checkpoint), running)
+        if self.cut is None:
+            return cast(PreTrainedModel, computed(LlamaCppNetwork(self.file), Compute(torch.device("cpu"))))
         from zerolm.carving.export.gguf.network import network_in
 
-        return network_in(self.file, self.checkpoint)
+        return put_on(network_in(self.file, self.checkpoint), running)
+
+    @property
+    def params(self) -> int:
+        """The parameters of the network."""
+        if self.file is not None and self.cut is None:
+            return LlamaCppNetwork(self.file).params
+        return costs_of(self.checkpoint, CostModel(), self.cut)["params"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +92,15 @@ class Compared:
         others = {other.place.resolve(): other for other in every[1:]}
         return cls(theirs, [every[0], *others.values()])
 
+    def networks(self, running: Compute) -> list[PreTrainedModel]:
+        """Return the parent and its children in memory, put where networks run."""
+        parent = put_on(open_model(self.parent), running)
+        return [parent, *(each.network(running) for each in self.children)]
+
     @property
-    def openers(self) -> list[Callable[[], PreTrainedModel]]:
-        """Functions that open the parent and its children in memory."""
-        return [partial(open_model, self.parent), *(each.network for each in self.children)]
+    def of_llama_cpp(self) -> bool:
+        """Whether llama.cpp alone reads the first child."""
+        return self.children[0].file is not None and self.children[0].cut is None
 
     def why_by_layers(self) -> str:
         """Return why networks, and one more like the largest, are not in memory together; empty if they are.
@@ -134,8 +151,9 @@ def _opened(
         ours = Checkpoint.open(name, packed=True)
         _check_comparable(ours, parent)
         return OpenedChild(ours.place, ours)
-    from zerolm.carving.export.gguf.network import cut_in, rows_in
+    from zerolm.carving.export.gguf.network import check_architecture, cut_in, is_read_back, rows_in
 
+    check_architecture(file, parent)
     rows, vocab = rows_in(file), parent.layout.vocab
     if rows not in (None, vocab):
         if not is_decoder(parent):
@@ -150,7 +168,9 @@ def _opened(
                 "lists them, is not there"
             )
         parent = with_tokens(parent, kept, folder, progress=progress)
-    return OpenedChild(Path(name), parent, file, cut_in(file, parent))
+    return OpenedChild(
+        Path(name), parent, file, cut_in(file, parent) if is_read_back(parent.family) else None
+    )
 
 
 def opened(

@@ -64,7 +64,7 @@ def _readings(networks: Compared, request: JudgeRequest, running: Compute, progr
 def _judged(readings: Readings, networks: Compared, request: JudgeRequest, progress: Progress) -> Evaluated:
     """Return the measures of each row: of the child, the parent, other networks of its size, and children."""
     child, *neighbours = networks.children
-    params = params_of(child.checkpoint, child.cut)
+    params = child.params
     rows: dict[str, tuple[int, Sequence[Reader]]] = {}
     rows["parent"] = params_of(networks.parent, None), [readings.parent]
     rows["child"] = (readings.params.get("child", params), readings.children[:1])
@@ -72,7 +72,7 @@ def _judged(readings: Readings, networks: Compared, request: JudgeRequest, progr
         rows[name] = (readings.params.get(name, params), draws)
     names = names_of([other.place.resolve() for other in neighbours])
     for name, other, reader in zip(names, neighbours, readings.children[1:], strict=True):
-        rows[name] = params_of(other.checkpoint, other.cut), [reader]
+        rows[name] = other.params, [reader]
     readers = [reader for _, several in rows.values() for reader in several]  # the parent is the first
     judged = iter(readings.text.measures(readers, progress))
     each = {

@@ -14,9 +14,16 @@ from zerolm.evaluation.comparable import Compared, cut_of
 from zerolm.evaluation.judged_text import JudgeRequest, SharedTokens
 from zerolm.evaluation.own_tokens import OwnTokens
 from zerolm.evaluation.readers import InMemory, Reader
-from zerolm.evaluation.same_size import DRAW_SEEDS, beside_file, beside_folder, mixtures
+from zerolm.evaluation.same_size import (
+    AS_LLAMA_CPP,
+    DRAW_SEEDS,
+    BesideChild,
+    beside_file,
+    beside_folder,
+    mixtures,
+)
 from zerolm.evaluation.text_judge import JudgedPassages, JudgedSentences, Sentences
-from zerolm.networks.compute import Compute, put_on
+from zerolm.networks.compute import Compute
 from zerolm.networks.opener import is_decoder, mapped_model, stock_tokenizer
 from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.progress import Progress
@@ -47,10 +54,14 @@ def in_memory(networks: Compared, request: JudgeRequest, running: Compute, progr
     """Return readers of whole networks, and of other carvings of the child's size."""
     child, parent = networks.children[0], networks.parent
     cut = None if child.file else cut_of(child.checkpoint, parent)
+    if networks.of_llama_cpp and request.loops:
+        raise ValueError("llama.cpp alone reads the child, and answers no prompts here: leave --loops out")
     shared = SharedTokens.of(parent, request)
     progress("opening both")
-    reference, *models = (put_on(each(), running) for each in networks.openers)
-    if child.file:
+    reference, *models = networks.networks(running)
+    if networks.of_llama_cpp:
+        others = BesideChild({}, {}, AS_LLAMA_CPP)
+    elif child.file:
         others = beside_file(child.file, parent, reference)
     else:
         others = beside_folder(child.checkpoint, parent, cut, reference, shared.tokens, progress)
@@ -90,7 +101,7 @@ def by_own_tokens(
     parent = networks.parent
     _check_own_tokens(networks, request)
     progress("opening both")
-    reference, *models = (put_on(each(), running) for each in networks.openers)
+    reference, *models = networks.networks(running)
 
     text, pairs, length = request.text, request.pairs(), request.length
     losses = None if text is None else TokenLosses.on(parent, reference, text, length)

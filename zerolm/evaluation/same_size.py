@@ -41,6 +41,7 @@ Rows = Mapping[str, Sequence[Made]]
 DRAW_SEEDS: Final = (0, 1, 2)
 QUANTISED_PARENT: Final = "quantised parent"
 READ_BACK: Final = "the file's weights as they are read back"
+AS_LLAMA_CPP: Final = "the file as llama.cpp computes it"
 COMPARED: Final = (
     "random, uniform: same size and layers as the child, no repair, no rotation "
     f"(random: {len(DRAW_SEEDS)} draws, mean)"

@@ -37,17 +37,7 @@ def cut_in(file: Path, parent: Checkpoint) -> Cut:
     ``ValueError`` where the file is of another architecture, or larger than the parent.
     """
     header, whole = read_gguf_header(file), dimensions(parent)
-    gguf = parent.family.gguf
-    if gguf is None or header.architecture != gguf.architecture:
-        raise ValueError(
-            f"{str(file)!r} has the architecture {header.architecture}, which no child of a "
-            f"{parent.family.name} has"
-        )
-    if not is_read_back(parent.family):
-        raise ValueError(
-            f"{str(file)!r} is not read back: files hold matrices or layers of a {parent.family.name} "
-            "otherwise than its class; llama.cpp reads it"
-        )
+    check_architecture(file, parent)
     groups, ffn = (
         _of_layers(file, header, "attention.head_count_kv"),
         _of_layers(file, header, "feed_forward_length"),
@@ -63,6 +53,23 @@ def cut_in(file: Path, parent: Checkpoint) -> Cut:
     layers = _layers(file, header, parent, len(groups))
     sizes = dict(zip(layers, zip(groups, ffn, strict=True), strict=True))
     return _with_stream(parent, whole, sizes, hidden, HEAD not in header.tensors)
+
+
+def check_architecture(file: Path, parent: Checkpoint) -> None:
+    """Raise ``ValueError`` for a file of another architecture than that of a parent's children.
+
+    And for that of an encoder which holds matrices otherwise than its class.
+    """
+    family, architecture = parent.family, read_gguf_header(file).architecture
+    if family.gguf is None or architecture != family.gguf.architecture:
+        raise ValueError(
+            f"{str(file)!r} has the architecture {architecture}, which no child of a {family.name} has"
+        )
+    if family.task != "next" and not is_read_back(family):
+        raise ValueError(
+            f"{str(file)!r} is not read back: files hold matrices or layers of a {family.name} otherwise "
+            "than its class; llama.cpp reads it"
+        )
 
 
 def rows_in(file: Path) -> int | None:
@@ -120,8 +127,13 @@ def _with_stream(
 def network_in(file: Path, parent: Checkpoint) -> PreTrainedModel:
     """Return the network of a file that was written of a child of this parent, in memory.
 
-    ``ValueError`` where a tensor is missing or has another shape.
+    ``ValueError`` where a tensor is missing or has another shape, or files of the family are not read back.
     """
+    if not is_read_back(parent.family):
+        raise ValueError(
+            f"{str(file)!r} is not read back: files hold matrices or layers of a {parent.family.name} "
+            "otherwise than its class; llama.cpp reads it"
+        )
     model = apply_in_memory(open_model(parent), cut_in(file, parent))
     tensors = {str(tensor.name): tensor for tensor in GGUFReader(file).tensors}
     for name, parameter in _parameters(model, parent):

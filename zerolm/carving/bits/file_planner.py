@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.file_child import TypedFile, WeighedFile, size_of
 from zerolm.carving.bits.kernels import chunk
-from zerolm.carving.bits.options import All, Options, least_loss
+from zerolm.carving.bits.options import All, Options, least_bytes, least_loss
 from zerolm.carving.bits.plan import TypedPlan
 from zerolm.carving.bits.planner import ALONE, Chosen, EqualBytes, TypesRequest
 from zerolm.carving.bits.row_blocks import Rows, check_rows, fit_notes, types_of_rows
@@ -21,6 +22,7 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pruning import Repaired
 from zerolm.carving.request import SizeRequest
 from zerolm.carving.session import Session
+from zerolm.carving.vocabulary.fewer_tokens import AXES
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import rearrangement
 from zerolm.checkpoints.weight_types import ALL, QUANTISED, WeightType, types_named
@@ -166,12 +168,31 @@ class FileTypePlanner(TypesRequest):
 
     @cached_property
     def _plan(self) -> TypedPlan:
-        budget = self.budget - self._weighed.plain_bytes
-        best = least_loss(All(tuple(self._priced.values())), budget)
+        plain = self._weighed.plain_bytes
+        best = least_loss(All(tuple(self._priced.values())), self.budget - plain)
         assert best is not None  # some types are small enough
         types = {place: self._candidates[place][row].name for place, row in best.picks.items()}
-        size = self._weighed.bytes_of(types)
-        return TypedPlan(self.cut, None, types, size, best.loss, is_proven=True)
+        return TypedPlan(self.cut, None, types, plain + best.bytes, best.loss, is_proven=True)
+
+    def foretold(self, tokens: int) -> tuple[int, float]:
+        """Return the bytes and the loss of the best types beside so many tokens, in nats a token.
+
+        Rows of tokens that leave are taken to lose nothing. ``ValueError`` where no types keep the bytes.
+        """
+        plain = self._weighed.plain_bytes
+        options = All(tuple(self._beside(each, tokens) for each in self._priced.values()))
+        best = least_loss(options, self.budget - plain)
+        if best is None:
+            raise ValueError(self.too_few(plain + least_bytes(options), f"with {tokens:,} tokens"))
+        return plain + best.bytes, best.loss
+
+    def _beside(self, options: Options, tokens: int) -> Options:
+        """Return the options of a place with so many rows where it has one for each token."""
+        every = self._unpriced.matrices[options.name]
+        stored = [tensor.slot for matrix in every for tensor in matrix.stack.tensors]
+        if not any(label in AXES for slot in stored for label in slot.axes):
+            return options
+        return replace(options, bytes=options.bytes * tokens // self.checkpoint.layout.vocab)
 
     def _single(self, session: Session) -> list[EqualBytes]:
         """Return what the best single type loses that all matrices fit the bytes with, if any does."""

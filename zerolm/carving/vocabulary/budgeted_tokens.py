@@ -18,6 +18,7 @@ from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES
 
 if TYPE_CHECKING:
+    from zerolm.carving.bits.file_planner import FileTypePlanner
     from zerolm.carving.vocabulary.planned_size import Beside
 
 WORTHWHILE: Final = 0.01
@@ -80,8 +81,6 @@ def tokens_stay(carving: Carving) -> str:
     """Return why tokens are not weighed against other units within the budgets; empty where they are."""
     if carving.size.experts.are_cut:
         return "experts"
-    if carving.has_types_alone:
-        return "types of weights"
     if carving.size.space is not None:
         return f"the space {carving.size.space}"
     if carving.methods.plan not in BY_LOSS:
@@ -107,7 +106,7 @@ def beside(carving: Carving) -> Beside:
     from zerolm.carving.vocabulary.fewer_tokens import shaped
     from zerolm.carving.vocabulary.planned_size import Beside, Rest
 
-    reason = tokens_stay(carving)
+    reason, has_types_alone = tokens_stay(carving), carving.has_types_alone
     if carving.size.vocabulary.size == AUTO and reason:
         raise ValueError(
             f"--keep-vocab {AUTO} does not weigh tokens against other units beside {reason}: "
@@ -134,12 +133,22 @@ def beside(carving: Carving) -> Beside:
             parent.typing_of_cuts.prices(by)  # of the parent's rows, and kept for all numbers of tokens
         return by
 
+    @cache
+    def types() -> FileTypePlanner | None:
+        from zerolm.carving.bits.file_planner import FileTypePlanner
+
+        typing = whole().typing
+        return typing if isinstance(typing, FileTypePlanner) else None
+
     def sized(of: Carving, tokens: int) -> Carving:
         parent = replace(carving.parent, checkpoint=shaped(carving.checkpoint, tokens))
         return replace(of, parent=parent, progress=silent)
 
     def best(tokens: int) -> Rest:
         by, child = table(), sized(whole(), tokens)
+        if has_types_alone and (typing := types()) is not None:
+            size, loss = typing.foretold(tokens)
+            return Rest(child.costs_of()["params"], loss, size)
         if child.typing_of_cuts is not None:
             plan = child.typing_of_cuts.foretold(by)[0]
             return Rest(child.costs_of(plan.cut)["params"], plan.loss, plan.bytes)
@@ -154,6 +163,7 @@ def beside(carving: Carving) -> Beside:
         lambda tokens: sized(carving, tokens).costs_of()["params"],
         fits,
         best,
+        carving.has_types,
     )
 
 

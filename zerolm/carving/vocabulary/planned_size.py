@@ -38,13 +38,15 @@ class Beside:
 
     ``check`` raises ``ValueError`` where no child can be, before any long work. ``fits``: the parent with so
     many tokens, of ``params`` parameters, keeps the budgets with nothing else cut. ``best`` gives the best
-    child; ``ValueError`` where there is none.
+    child; ``ValueError`` where there is none. ``has_types``: weights get types, of which eight bits lose next
+    to nothing, so that no loss of fewer tokens is too small to be weighed.
     """
 
     check: Callable[[int], None]
     params: Callable[[int], int]
     fits: Callable[[int], bool]
     best: Callable[[int], Rest]
+    has_types: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def tried_sizes(
 
     alone = _most(beside.fits, least, rows, step)
     tried = [] if alone is None else [TriedSize(alone, beside.params(alone), lost(alone), 0.0)]
-    if tried and tried[0].tokens <= small:
+    if tried and tried[0].tokens <= small and not beside.has_types:
         return tried
     sizes = [size for size in usual_sizes(use.whole, step) if size > (alone or 0)]
     refused: list[ValueError] = []

@@ -33,7 +33,7 @@ from zerolm.checkpoints.gguf.header import read_gguf_header
 
 PLACE: Final = Path(__file__).with_suffix(".md")
 STORED: Final = Path(__file__).with_suffix("")
-SHARES: Final = (0.5, 0.25, 0.15)
+SHARES: Final = (0.25, 0.15, 0.08)
 """Bytes of the file, of those of the parent as it is stored."""
 TEXT: Final = 2_000_000
 """Characters of each text that is calibrated on, or judged by."""
@@ -152,7 +152,8 @@ def page() -> None:
             each = [rows.get(f"{share} {way}") for share in SHARES]
             took = [row.seconds for row in each if isinstance(row, Row)]
             losses = [
-                f"{row.bits / whole_row.bits - 1:+.2%}" if isinstance(row, Row) else SMALLEST for row in each
+                f"{row.bits / whole_row.bits - 1:+.2%}" if isinstance(row, Row) else SMALLEST * bool(row)
+                for row in each
             ]
             cells.append((way, *losses, f"{max(took):,.0f} s" if took else ""))
         head = ("what may leave", *(f"{share:.0%} of the bytes" for share in SHARES), "processor, at most")

@@ -1,4 +1,4 @@
-"""All units within bytes, and each kind alone, as GGUF files: ``python benchmarks/units.py``.
+"""All units within a budget, and each kind alone: ``python benchmarks/units.py``.
 
 Writes ``units.md``. ``ZEROLM_MODELS`` names a folder with ``pydec``; ``--moe FOLDER`` a mixture that
 ``train_models.py OUT --only moe --minutes 60`` trained. Rows that were measured are kept in ``units/``, so
@@ -25,6 +25,7 @@ from real_bytes import bits, weight_bytes
 from small_text import divided
 from timing import machine, note, one_thread, table
 
+import zerolm
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.write import write
 from zerolm.carving.kept_units import Cut, dimensions
@@ -51,6 +52,9 @@ WAYS: Final[dict[str, tuple[str, ...]]] = {
 }
 """The units that may leave, and the flags that keep the others."""
 OF_EXPERTS: Final = ("experts and types", "experts")
+OF_PARAMS: Final = ("all together", "cuts", "tokens", "experts")
+"""What may leave of the mixture, for which llama.cpp has no architecture."""
+PARAMS: Final = (0.8, 0.6, 0.4)
 SMALLEST: Final = "none"
 
 
@@ -89,6 +93,33 @@ def measured(parent: Path, way: str, most: int, seen: Path, unseen: Path) -> Row
         file = next(out.glob("*.gguf"))
         tokens = int(read_gguf_header(file).tensors["token_embd.weight"][-1])
         return Row(weight_bytes(file), tokens, bits(file, unseen), seconds)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A folder: its parameters, and KL to the parent on unseen text, over the tokens that both have."""
+
+    params: int
+    kl: float
+    seconds: float
+    note: str
+
+
+def within_params(parent: Path, way: str, share: float, seen: Path, unseen: Path) -> Judged | str:
+    """Carve a child within a share of the parameters, and judge it; the refusal where there is none."""
+    with TemporaryDirectory() as folder:
+        out, before = Path(folder) / "child", time.process_time()
+        flags = [flag for flag in WAYS[way] if flag not in TYPES]
+        values = dict(zip(flags[::2], flags[1::2], strict=True))
+        named = {name.removeprefix("--").replace("-", "_"): value for name, value in values.items()}
+        keep = {name: float(value) if value == "1" else value for name, value in named.items()}
+        try:
+            child = zerolm.carve(parent, out, max_params=f"{share}x", sequences=64, text=seen, **keep)
+        except ValueError as error:
+            return str(error)
+        seconds = time.process_time() - before
+        ours = zerolm.eval(out, parent=parent, text=unseen).rows()[0]
+        return Judged(child.costs["child"]["params"], ours["kl"], seconds, child.note)
 
 
 def whole(parent: Path, unseen: Path) -> Row:
@@ -130,17 +161,53 @@ def measure(model: str, parent: Path, seen: Path, unseen: Path) -> None:
             keep(model, rows)
 
 
+def measure_mixture(parent: Path, seen: Path, unseen: Path) -> None:
+    """Measure what is not stored of the mixture."""
+    file = STORED / "mixture.json"
+    rows = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    for share in PARAMS:
+        for way in OF_PARAMS:
+            name = f"{share} {way}"
+            if name in rows:
+                continue
+            note(f"mixture {name}")
+            row = within_params(parent, way, share, seen, unseen)
+            rows[name] = row if isinstance(row, str) else asdict(row)
+            file.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+
+
+def mixture_page() -> None:
+    """Print what is stored of the mixture."""
+    file = STORED / "mixture.json"
+    if not file.exists():
+        return
+    rows = json.loads(file.read_text("utf-8"))
+    print("## A mixture of 16 experts, within parameters\n")
+    print(
+        "As a folder; KL in nats a token to the parent on the same documents, over the tokens that both "
+        "have. Experts are weighed with the neurons of each.\n"
+    )
+    cells = []
+    for way in OF_PARAMS:
+        each = [rows.get(f"{share} {way}", "") for share in PARAMS]
+        took = [row["seconds"] for row in each if isinstance(row, dict)]
+        losses = [f"{row['kl']:.4f}" if isinstance(row, dict) else SMALLEST * bool(row) for row in each]
+        cells.append((way, *losses, f"{max(took):,.0f} s" if took else ""))
+    head = ("what may leave", *(f"{share:.0%} of the parameters" for share in PARAMS), "processor, at most")
+    table(head, cells)
+
+
 def page() -> None:
     """Print the page of what is stored."""
     print("# All units within bytes, and each kind alone\n")
     print(f"Written by `python benchmarks/units.py`. Machine: {machine()}; one thread.\n")
     print(
-        "GGUF files within shares of the bytes of the parent as it is stored. Bits a byte are of Python and "
-        "English documents that nothing was trained or calibrated on, by llama.cpp. All ways read the same "
-        "16,384 tokens and are repaired where least squares can. What a row does not name stays whole; "
-        "\"none\" is where no such child has so few bytes.\n"
+        "GGUF files within shares of the bytes of the parent as it is stored, and folders. Bits a byte are "
+        "of Python and English documents that nothing was trained or calibrated on, by llama.cpp. All ways "
+        "read the same 16,384 tokens and are repaired where least squares can. What a row does not name "
+        "stays whole; 'none' is where no such child is so small.\n"
     )  # fmt: skip
-    for file in sorted(STORED.glob("*.json")):
+    for file in (STORED / "pydec.json",):
         rows = stored(file.stem)
         whole_row = rows["whole"]
         assert isinstance(whole_row, Row)
@@ -158,6 +225,7 @@ def page() -> None:
             cells.append((way, *losses, f"{max(took):,.0f} s" if took else ""))
         head = ("what may leave", *(f"{share:.0%} of the bytes" for share in SHARES), "processor, at most")
         table(head, cells)
+    mixture_page()
 
 
 def main() -> None:
@@ -173,7 +241,7 @@ def main() -> None:
             seen, unseen = texts(Path(folder))
             measure("pydec", Path(os.environ["ZEROLM_MODELS"].split(":")[0]) / "pydec", seen, unseen)
             if wish.moe is not None:
-                measure("moe", wish.moe, seen, unseen)
+                measure_mixture(wish.moe, seen, unseen)
         note(f"measured in {time.monotonic() - begin:,.0f} s")
     text = StringIO()
     with redirect_stdout(text):

@@ -23,6 +23,7 @@ from zerolm.carving.experts.masked_parent import compare_with_masked, masked
 from zerolm.carving.request import ExpertsRequest, MethodRequest, SizeRequest, methods_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
+from zerolm.networks import compute
 from zerolm.networks.opener import mapped_model
 from zerolm.text.tokens import Tokens
 
@@ -154,3 +155,19 @@ def test_a_matrix_that_is_changed_afterwards_is_seen(tmp_path: Path) -> None:
     child, parent = Checkpoint.open(tmp_path / "child"), Checkpoint.open(folder)
     with pytest.raises(ValueError, match="differs from the carved parent"):
         compare_with_masked(child, FewerExperts(parent, kept_in(tmp_path / "child")))
+
+
+def test_experts_are_repaired_in_float32_where_products_are_bfloat16(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of wide mixtures on processors that are fast in it."""
+    parent = mixture(tmp_path / "parent", "mixtral")
+    flags: dict[str, Any] = {"keep_experts": "4", "keep_expert_ffn": "16", "text": "random", "sequences": 8}
+    flags |= {"repair": "least-squares", "criterion": "hope_moments", "length": 12}
+    carve(parent, tmp_path / "plain", **flags)
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(compute, "WIDE", 1)
+    monkeypatch.setattr(compute, "is_fast_in_bfloat16", lambda device: True)
+    carve(parent, tmp_path / "wide", **flags)
+    files = (tmp_path / name / "model.safetensors" for name in ("plain", "wide"))
+    assert len({file.read_bytes() for file in files}) == 1

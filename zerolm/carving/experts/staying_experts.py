@@ -65,7 +65,12 @@ class StayingExperts:
 
     @cached_property
     def session(self) -> Session:
-        return Session(self.checkpoint, self.methods, self.progress, self.compute)
+        return Session(self.checkpoint, self.methods, self.progress, self._running)
+
+    @property
+    def _running(self) -> ComputeRequest:
+        """How networks run: in float32, in which what experts read is multiplied with their weights apart."""
+        return replace(self.compute, dtype="float32")
 
     @property
     def are_told_by_tokens(self) -> bool:
@@ -95,7 +100,7 @@ class StayingExperts:
 
     def _session(self, text: str) -> Session:
         """Return a session on one of several texts."""
-        return Session(self.checkpoint, replace(self.methods, text=text), self.progress, self.compute)
+        return Session(self.checkpoint, replace(self.methods, text=text), self.progress, self._running)
 
     def _use(self, session: Session) -> dict[int, Arrays]:
         """Return the sums of the pass over the text of a session, by layer."""

@@ -116,9 +116,9 @@ class ExpertCarving:
         form = self.carving.destination.form
         if form not in (None, FOLDER):
             raise ValueError(f"{COPIED}: give --format {FOLDER}, not {shown(form)}")
-        fewer, left, groups = self._made(alone=True, proves=self.carving.destination.folder is not None)
-        outcome = self._outcome(fewer, left, groups)
         folder = self.carving.destination.folder
+        fewer, left, groups = self._made(alone=True, proves=folder is not None)
+        outcome = self._outcome(fewer, left, groups)
         return outcome if folder is None else self._written(outcome, fewer, folder)
 
     def shaped(self) -> ParentModel:
@@ -150,16 +150,20 @@ class ExpertCarving:
         return replace(self.carving.parent, checkpoint=smaller, proof=proof, experts=experts)
 
     def _made(self, *, alone: bool, proves: bool) -> tuple[FewerExperts, dict[int, float], dict[int, Groups]]:
-        """Return what stays, merged and repaired if a child is written, and how far it was.
+        """Return what stays, what repair leaves of the errors by layer, and what was merged into what.
 
-        The parent is compared with stock software's first, if a child is proven. ``ValueError`` for what
-        cannot be asked of experts that leave ``alone``, or beside other units.
+        Experts that leave ``alone`` are merged and repaired where a child is written; beside other units
+        always, for all else is measured on what they become. If a child is proven, the parent is first
+        compared with stock software's. ``ValueError`` for what cannot be asked.
         """
         self._check(alone=alone)
         if proves:
             _ = self.proof
         _ = self.staying.ledger
-        fewer, groups = self._merged(self._fewer())
+        fewer = self._fewer()
+        if alone and self.carving.destination.folder is None:
+            return fewer, {}, {}
+        fewer, groups = self._merged(fewer)
         fewer, left = self._repaired(fewer)
         return fewer, left, groups
 
@@ -215,8 +219,8 @@ class ExpertCarving:
         return FewerExperts(self.checkpoint, kept, neurons=neurons)
 
     def _merged(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, Groups]]:
-        """Return the child that is written, merged where that is wanted, and what went into what."""
-        if self.merge == NO_MERGE or self.carving.destination.folder is None:
+        """Return the child, merged where that is wanted, and what went into what."""
+        if self.merge == NO_MERGE:
             return fewer, {}
         session = self._of_recipe()
         cache = session.cache("merged experts", _kept(fewer), MERGE_FORMAT)
@@ -232,8 +236,8 @@ class ExpertCarving:
         return self.session
 
     def _repaired(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, float]]:
-        """Return the child that is written, repaired where that is wanted, and the shares of error left."""
-        if self.repair == "none" or self.carving.destination.folder is None:
+        """Return the child, repaired where that is wanted, and the shares of error left."""
+        if self.repair == "none":
             return fewer, {}
         session = self._of_recipe()
         merging = [] if self.merge == NO_MERGE else [self.merge, MERGE_FORMAT]

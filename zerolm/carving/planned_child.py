@@ -104,6 +104,19 @@ def in_time(carving: Carving) -> Carving:
     return replace(carving, methods=methods).running()
 
 
+def announce_weighing(carving: Carving, units: str, times: int = 1) -> None:
+    """Announce the time to weigh units against all else, each of so many times one plan, if it is long."""
+    session = carving.session
+    if session is None or carving.progress is silent:
+        return
+    from zerolm.carving.pace import LONG
+
+    seconds = times * work_of(carving, session).planning(session.pace)
+    if seconds >= LONG:
+        note = f"about {about(seconds)} to weigh {units} against all else, and then the child"
+        announce(carving.progress, note)
+
+
 def work_of(carving: Carving, session: Session) -> CarvingWork:
     """Return all that a carving does, of which its pace tells the time."""
     from zerolm.carving.pace import CarvingWork

@@ -387,10 +387,7 @@ class Session:
             cache = self.cache("finals", rule, self.pooling, *_options(cut))
             row = cache.get("loss")
             if row is None:
-                repaired = Repaired()
-                if not cut.keeps_all:
-                    repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing)
-                give_back()
+                repaired = self._repaired_by(fitted, cut)
                 row = {"loss": np.array(loss.of_cut(cut, repaired))}
                 cache.put("loss", row)
                 give_back()
@@ -467,15 +464,20 @@ class Session:
         """
         fitted = self._few_fitted([cut], TYPED_TOKENS)
         rule = self.methods.repair
-        repaired = Repaired()
-        if not cut.keeps_all:
-            repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing)
-        give_back()
+        repaired = self._repaired_by(fitted, cut)
         types = choose(self.weighed(cut, repaired))
         if self.repairs_types and is_repaired:
             reading = partial(self._reading_back, cut, types)
             repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing, reading_back=reading)
         return self.compared_loss(TypedChild(self.weighed(cut, repaired), types), repaired)
+
+    def _repaired_by(self, fitted: Tokens, cut: Cut) -> Repaired:
+        """Return the repair of a cut on few tokens, nothing where all units stay."""
+        if cut.keeps_all:
+            return Repaired()
+        repaired = repair(self.model, cut, fitted, self.methods.repair, fisher=self._weighing)
+        give_back()
+        return repaired
 
     def compared_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:
         """Return the loss of a child as it is read back, on the tokens that plans are compared on."""
@@ -519,10 +521,10 @@ class Session:
         Its predictions of the tokens that stay are compared.
         """
         whole, kept = self.checkpoint.whole, self.checkpoint.kept_tokens
-        batches, depth = tokens.filled(LOSS_BATCH), self.checkpoint.layout.depth
-        blocks = Blocks(self.model, batches)
         if _experts(whole) == _experts(self.checkpoint):  # fewer tokens alone change no prediction of others
-            return Loss(blocks, depth, self.pooling)
+            return self._loss_on(tokens)
+        batches = tokens.filled(LOSS_BATCH)
+        blocks, depth = Blocks(self.model, batches), self.checkpoint.layout.depth
         rows = None if kept is None else torch.from_numpy(kept)
         if rows is not None:
             batches = [{**batch, "input_ids": rows[batch["input_ids"]]} for batch in batches]

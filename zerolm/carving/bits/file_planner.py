@@ -175,9 +175,9 @@ class FileTypePlanner(TypesRequest):
         return TypedPlan(self.cut, None, types, plain + best.bytes, best.loss, is_proven=True)
 
     def foretold(self, tokens: int) -> tuple[int, float]:
-        """Return the bytes and the loss of the best types beside so many tokens, in nats a token.
+        """Return the bytes of the best types at this number of tokens, and their loss in nats a token.
 
-        Rows of tokens that leave are taken to lose nothing. ``ValueError`` where no types keep the bytes.
+        Rows of removed tokens are taken to lose nothing. ``ValueError`` where no types keep the bytes.
         """
         plain = self._weighed.plain_bytes
         options = All(tuple(self._beside(each, tokens) for each in self._priced.values()))
@@ -187,7 +187,7 @@ class FileTypePlanner(TypesRequest):
         return plain + best.bytes, best.loss
 
     def _beside(self, options: Options, tokens: int) -> Options:
-        """Return the options of a place with so many rows where it has one for each token."""
+        """Return the options of a place at this number of tokens, of which some matrices have a row each."""
         every = self._unpriced.matrices[options.name]
         stored = [tensor.slot for matrix in every for tensor in matrix.stack.tensors]
         if not any(label in AXES for slot in stored for label in slot.axes):

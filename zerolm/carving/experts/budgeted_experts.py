@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving, quantised_types
-from zerolm.carving.planned_child import check_possible, planned, work_of
+from zerolm.carving.planned_child import announce_weighing, check_possible, planned
 from zerolm.carving.request import ALL, AUTO, BY_LOSS, ExpertsRequest, usual_criterion_of_experts
 from zerolm.carving.vocabulary.budgeted_tokens import may_leave, with_fewer_tokens
-from zerolm.progress import about, announce, silent
+from zerolm.progress import announce
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES
 
@@ -50,7 +50,7 @@ def with_fewer_experts(request: Carving, folder: Path) -> Carving:
 
 
 def of_experts(request: Carving) -> ExpertCarving:
-    """Return what takes experts out, by their own criterion."""
+    """Return the part of the request that removes experts, with their own criterion."""
     from zerolm.carving.experts.carve_experts import ExpertCarving
 
     methods = replace(request.methods, criterion=request.methods.experts)
@@ -160,7 +160,7 @@ def _with_experts(request: Carving, experts: ExpertsRequest) -> Carving:
 def _loss(request: Carving, folder: Path, trials: int) -> float:
     """Return the loss of the best child of a request, in nats a token, or 1 - cosine.
 
-    The time of so many ``trials`` is said, if any.
+    Where ``trials`` is not 0, the time that so many take is announced.
     """
     if request.size.experts.are_cut:
         rest, experts = replace(request, size=request.size.beside_experts), of_experts(request)
@@ -169,12 +169,8 @@ def _loss(request: Carving, folder: Path, trials: int) -> float:
     session = carving.session
     if session is None:  # tokens alone leave
         return carving.parent.lost_by_tokens
-    if trials and carving.progress is not silent:
-        from zerolm.carving.pace import LONG
-
-        seconds = trials * work_of(carving, session).planning(session.pace)
-        if seconds >= LONG:
-            announce(carving.progress, f"about {about(seconds)} to weigh experts, and then the child")
+    if trials:
+        announce_weighing(carving, "experts", trials)
     plan = planned(carving)
     loss = session.finals([plan.cut])[0] if plan.compared is None else plan.compared
     return loss + carving.parent.lost_by_tokens

@@ -47,7 +47,6 @@ from zerolm.families.config import CoreSizes
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, new_folder
 from zerolm.networks.opener import mapped_model
-from zerolm.settings import shown
 
 FOLDER: Final = "hf"
 BY_BYTES: Final = "bytes"
@@ -113,9 +112,6 @@ class ExpertCarving:
 
     def carved(self) -> Carved:
         """Return the outcome where nothing else leaves, with the child on the disk where one is wanted."""
-        form = self.carving.destination.form
-        if form not in (None, FOLDER):
-            raise ValueError(f"{COPIED}: give --format {FOLDER}, not {shown(form)}")
         folder = self.carving.destination.folder
         fewer, left, groups = self._made(alone=True, proves=folder is not None)
         outcome = self._outcome(fewer, left, groups)

@@ -120,8 +120,6 @@ class GgufExpertCarving:
                 )
             check_new(out, self.destination.force)
         check_request(self.size, self.methods, alone=True)
-        if self.size.vocabulary.cuts:
-            raise ValueError("tokens of a gguf file stay where experts are taken out: give no --keep-vocab")
         if self.size.experts.ffn is not None:
             raise ValueError(
                 "a gguf file stores neurons in blocks of several, so that all stay: give no --keep-expert-ffn"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.parent_and_request import Carving, quantised_types
-from zerolm.carving.planned_child import check_sizes, losses_by, work_of
+from zerolm.carving.planned_child import announce_weighing, check_sizes, losses_by
 from zerolm.carving.planning.sizes import plans_of
 from zerolm.carving.request import AUTO, BY_LOSS, USED, Methods, SizeRequest, VocabularyRequest
 from zerolm.checkpoints import ledger_of
-from zerolm.progress import about, announce, silent
+from zerolm.progress import announce, silent
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES
 
@@ -79,8 +79,6 @@ def may_leave(carving: Carving) -> bool:
 
 def tokens_stay(carving: Carving) -> str:
     """Return why tokens are not weighed against other units within the budgets; empty where they are."""
-    if carving.size.experts.are_cut:
-        return "experts"
     if carving.size.space is not None:
         return f"the space {carving.size.space}"
     if carving.methods.plan not in BY_LOSS:
@@ -106,7 +104,7 @@ def beside(carving: Carving) -> Beside:
     from zerolm.carving.vocabulary.fewer_tokens import shaped
     from zerolm.carving.vocabulary.planned_size import Beside, Rest
 
-    reason, has_types_alone = tokens_stay(carving), carving.has_types_alone
+    reason = tokens_stay(carving)
     if carving.size.vocabulary.size == AUTO and reason:
         raise ValueError(
             f"--keep-vocab {AUTO} does not weigh tokens against other units beside {reason}: "
@@ -120,25 +118,11 @@ def beside(carving: Carving) -> Beside:
     @cache
     def table() -> Criterion:
         parent = whole()
-        session = parent.session
-        if session is not None and carving.progress is not silent:
-            from zerolm.carving.pace import LONG
-
-            seconds = work_of(parent, session).planning(session.pace)
-            if seconds >= LONG:
-                note = f"about {about(seconds)} to weigh tokens against all else, and then the child"
-                announce(carving.progress, note)
+        announce_weighing(parent, "tokens")
         by = losses_by(parent)[0]
         if parent.typing_of_cuts is not None:
             parent.typing_of_cuts.prices(by)  # of the parent's rows, and kept for all numbers of tokens
         return by
-
-    @cache
-    def types() -> FileTypePlanner | None:
-        from zerolm.carving.bits.file_planner import FileTypePlanner
-
-        typing = whole().typing
-        return typing if isinstance(typing, FileTypePlanner) else None
 
     def sized(of: Carving, tokens: int) -> Carving:
         parent = replace(carving.parent, checkpoint=shaped(carving.checkpoint, tokens))
@@ -146,8 +130,8 @@ def beside(carving: Carving) -> Beside:
 
     def best(tokens: int) -> Rest:
         by, child = table(), sized(whole(), tokens)
-        if has_types_alone and (typing := types()) is not None:
-            size, loss = typing.foretold(tokens)
+        if child.has_types_alone:
+            size, loss = cast("FileTypePlanner", whole().typing).foretold(tokens)
             return Rest(child.costs_of()["params"], loss, size)
         if child.typing_of_cuts is not None:
             plan = child.typing_of_cuts.foretold(by)[0]
@@ -175,7 +159,6 @@ def _two_steps(carving: Carving) -> str:
         "keep": None if size.shares.all is None else 1,
         "space": size.space,
         "keep-experts": size.experts.keep,
-        "keep-expert-ffn": size.experts.ffn,
         **{name.replace("_", "-"): value for name, value in size.budgets.items()},
     }
     flags = "".join(f" --{name} {value}" for name, value in named.items() if value is not None)

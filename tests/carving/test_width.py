@@ -77,7 +77,7 @@ def test_with_all_components_kept_nothing_changes(name: str, dtype: str, tmp_pat
             assert (child - wanted).abs().max() <= 1e-5 * wanted.abs().max()
             folder = tmp_path / f"{basis.by}-{tied}"
             folder.mkdir()
-            _, config = FORMATS["hf"].write(Child(checkpoint, cut), folder, silent)
+            _, config, _ = FORMATS["hf"].write(Child(checkpoint, cut), folder, silent)
             (folder / "config.json").write_text(json.dumps(config))
             written = outputs(load_model(folder, True))
             assert (written - wanted).abs().max() <= STEP[dtype] * wanted.abs().max()
@@ -106,7 +106,7 @@ def test_a_head_may_leave_its_embedding(name: str, tied: bool, tmp_path: Path) -
     cut = narrowed(checkpoint, weights_basis(checkpoint), 32, tied)
     folder = tmp_path / "child"
     folder.mkdir()
-    _, config = FORMATS["hf"].write(Child(checkpoint, cut), folder, silent)
+    _, config, _ = FORMATS["hf"].write(Child(checkpoint, cut), folder, silent)
     (folder / "config.json").write_text(json.dumps(config))
     child = load_model(folder, True)
     assert child.config.tie_word_embeddings is tied
@@ -326,7 +326,7 @@ def test_no_tensor_may_be_another(name: str, dtype: str, tmp_path: Path) -> None
     basis = weights_basis(parent)
     cut = narrowed(parent, basis, 24, parent.layout.tied)
     (tmp_path / "child").mkdir()
-    _, config = FORMATS["hf"].write(Child(parent, cut), tmp_path / "child", silent)
+    _, config, _ = FORMATS["hf"].write(Child(parent, cut), tmp_path / "child", silent)
     (tmp_path / "child" / "config.json").write_text(json.dumps(config))
     assert compare_blocks(Checkpoint.open(tmp_path / "child"), parent, cut).relative <= 1e-5
     weights = load_file(tmp_path / "child" / "model.safetensors")

@@ -21,6 +21,7 @@ from zerolm.evaluation.masked_mixtures import all_masked, without_experts
 from zerolm.evaluation.same_size import DRAW_SEEDS, MASKED, NARROWER, NOT_COMPARED
 from zerolm.networks.opener import open_model
 from zerolm.text.calibration import tokens_of
+from zerolm.text.tokens import DividedTokens, Tokens
 
 FEW: dict[str, Any] = {"sequences": 6, "length": 12}
 KINDS = ("qwen3_moe", "deepseek_v3", "gpt_oss", "granitemoe")
@@ -39,7 +40,11 @@ def rows_of(result: Evaluated) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_are_children_that_are_carved_so(kind: str, tmp_path: Path) -> None:
+def test_rows_are_children_that_are_carved_so(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those by frequency on all tokens that are judged: carving takes those that nothing is judged on."""
+    monkeypatch.setattr(Tokens, "divided", lambda tokens: DividedTokens(tokens, tokens, tokens))
     parent, text = parent_of(tmp_path, kind), tmp_path / "text.txt"
     flags: dict[str, Any] = {"keep_experts": "4", "repair": "none", **FEW}
     carve(parent, tmp_path / "child", text=text, **flags)

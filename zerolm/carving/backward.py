@@ -8,6 +8,7 @@ r . e / |e| with a normal r, and the formula is the same.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,7 +23,7 @@ from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.roles import StockLayer, layer_list, norm_gain
-from zerolm.progress import Counted, Progress
+from zerolm.progress import Counted, Progress, silent
 
 EPSILON: Final = 1e-12
 SAVED: Final = 8
@@ -164,6 +165,67 @@ def together(
             steps()
         yield Together(blocks, indices, states, steps)
         cache.put(name, sums | {"batches": np.array(indices.stop)})
+
+
+class Accumulator(ABC):
+    """Sums over one pass forward and back, by name in ``arrays``."""
+
+    @property
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """The sums so far, changed in place."""
+
+    @abstractmethod
+    def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
+        """Return the modules of a layer whose inputs, outputs and gradients are added, by name."""
+
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+        """Add what is behind the last layer: states ``last`` (b, t, d), and what the last norm reads.
+
+        ``reading`` is None where the head was not asked for it.
+        """
+        del blocks, index, last, reading  # layers alone count for most
+
+    @abstractmethod
+    def layer(self, felt: Felt, blocks: Blocks) -> None:
+        """Add a layer of a batch; the last layer comes first."""
+
+
+def walk(
+    blocks: Blocks,
+    accumulators: Mapping[str, Accumulator],
+    cache: ArrayCache,
+    text: str,
+    *,
+    reads_head: bool,
+    pooling: TokenPooling = MEAN,
+    progress: Progress = silent,
+    name: str = "sums",
+) -> None:
+    """Send all batches through the network and back, once for all accumulators.
+
+    With ``reads_head`` they get what the last norm reads, which has to be a root mean square. Sums in the
+    ``cache`` under the ``name`` are gone on with. Raises ``ValueError`` where a gradient is not finite.
+    """
+    sums = {f"{of}.{kind}": each for of, one in accumulators.items() for kind, each in one.arrays.items()}
+
+    def watched(layer: StockLayer) -> Mapping[str, nn.Module]:
+        return {name: module for one in accumulators.values() for name, module in one.watched(layer).items()}
+
+    for part in together(blocks, sums, cache, name, text, progress):
+        upstream = []
+        for index, last in zip(part.indices, part.states[-1], strict=True):
+            reading = None
+            if reads_head:
+                reading, above = felt_by_head(blocks, index, last)
+            else:
+                above = felt_above(blocks, index, last, pooling=pooling)
+            for one in accumulators.values():
+                one.above(blocks, index, last, reading)
+            upstream.append(above)
+        for felt in part.felt(upstream, watched):
+            for one in accumulators.values():
+                one.layer(felt, blocks)
 
 
 def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPooling = MEAN) -> Tensor:

@@ -17,7 +17,6 @@ from zerolm.carving.planning.sizes import budgets_of, costs_of
 from zerolm.carving.recipe import read_recipe
 from zerolm.carving.request import Destination, Methods, SizeRequest, WeightsRequest
 from zerolm.carving.result import Carved
-from zerolm.carving.vocabulary.budgeted_tokens import with_fewer_tokens
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
@@ -59,11 +58,6 @@ def carve(
     request = Carving(model, size, methods, place, costs, compute, progress, None)
     compute.check()
     with scratch_folder(place.folder) as folder:
-        if size.cuts_experts_alone and place.form == "hf":
-            size.vocabulary.check(methods.text, size.budgets)
-            if size.vocabulary.cuts:
-                request = with_fewer_tokens(request, folder)
-            return of_experts(request).carved()
         request = _within_budgets(_with_sequences(request))
         carving = ready(with_fewer_experts(request, folder), folder)
         carving = in_time(_proven(carving))
@@ -105,17 +99,14 @@ def rebuild(
     size = SizeRequest(shape=read.method.shape, space=read.method.space)
     model, is_written = ParentModel(str(parent), checkpoint), place.folder is not None
     carving = Carving(model, size, methods, place, costs, compute, progress, None, read)
-    alone = read.takes_experts_alone and place.form == "hf"
     with scratch_folder(place.folder) as folder:
-        if read.experts is not None and not alone:
+        if read.experts is not None:
             model = of_experts(carving).as_parent(folder / "experts")
         if read.kept is not None:
             from zerolm.carving.vocabulary.cut_parent import cut_parent
 
             model = cut_parent(model, read.kept, folder, methods.text, is_written, progress=progress)
         carving, note = replace(carving, parent=model), ""
-        if alone:
-            return of_experts(carving).carved()
         carving = carving.running()
         if carving.session is not None:
             read.check_text(carving.session.tokens.text)

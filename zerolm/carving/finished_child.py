@@ -48,7 +48,9 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         costs["child"]["weight_bytes"] = typed.bytes
     methods, size, form = carving.methods, carving.size, str(carving.destination.form)
     experts = carving.parent.experts
-    measured = {} if carving.session is None else {"measured": carving.session.loss(cut)}
+    is_written = carving.destination.folder is not None
+    name = "repaired" if carving.is_done and methods.repair != "none" and is_written else "measured"
+    measured = {} if carving.session is None else {name: carving.session.loss(cut)}
     carved = Carved(
         carving.parent.name,
         carving.checkpoint.family.name,
@@ -159,7 +161,8 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     versions = versions_of("torch", "transformers") | session.compute.to_json()
     whole = carving.checkpoint.whole
     parent = origin_of(whole.root), fingerprint(whole, progress=carving.progress)
-    recipe = document(replace(carved, losses=losses), *parent, session.calibration, repaired.ridges, versions)
+    calibration = carving.recipe.calibration if carving.recipe else session.calibration
+    recipe = document(replace(carved, losses=losses), *parent, calibration, repaired.ridges, versions)
     if carving.parent.experts is not None:
         recipe = carving.parent.experts.recorded(recipe)
     if carving.checkpoint.kept_tokens is not None:
@@ -194,7 +197,7 @@ def _more_tokens(
     from zerolm.carving.session import FEWER
 
     methods, loss = carving.methods, losses.get("repaired")
-    if loss is None or methods.repair != "least-squares" or carving.recipe is not None:
+    if loss is None or not repaired.arrays or carving.recipe is not None:
         return ""
     if methods.text in NO_FILES or methods.for_ is not None:
         return ""

@@ -15,19 +15,18 @@ from typing import Final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
 from zerolm.carving.backward import (
+    Accumulator,
     Felt,
     Reading,
-    felt_above,
-    felt_by_head,
     normalised,
     readers_and_writers,
     readings_of,
-    together,
+    walk,
     writers,
 )
 from zerolm.carving.pruning import dimensions_of
@@ -35,12 +34,14 @@ from zerolm.carving.token_sums import gram
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.networks.roles import StockLayer
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
 FISHER_TOKENS: Final = 1 << 13
 """Tokens at most, of sequences evenly spread."""
 FISHER_BATCH: Final = 2
+WEIGHING: Final = "weighing what the loss feels"
 WIDE: Final = 512
 """Of a hidden size from this on, second moments of the stream are products in float32."""
 OUTPUT_ROLES: Final = ("o", "down")
@@ -95,33 +96,56 @@ def fisher(
     states of a few batches are in memory, one of each layer. Sums that are in the ``cache`` are gone on with.
     Raises ``ValueError`` where a gradient is not finite.
     """
-    blocks = Blocks(model, tokens.most(FISHER_TOKENS).filled(FISHER_BATCH))
-    parent = dimensions_of(model)
-    depth, hidden = parent.depth, parent.hidden
-    sums: Arrays = {"outputs": np.zeros((hidden, hidden))}
-    sums |= {name: np.zeros((depth, len(OUTPUT_ROLES))) for name in ("shares", "first")}
-    sums |= {name: np.zeros((hidden, hidden)) for name in STREAM if with_stream}
-    text = "weighing what the loss feels"
-    for part in together(blocks, sums, cache, "sums", text, progress):
-        upstream = []
-        for index, last in zip(part.indices, part.states[-1], strict=True):
-            if with_stream:
-                reading, above = felt_by_head(blocks, index, last)
-                sums["last"] += _add_reading(reading, blocks.tokens(index), sums)
-            else:
-                above = felt_above(blocks, index, last, pooling=pooling)
-            upstream.append(above)
-        for felt in part.felt(upstream, readers_and_writers if with_stream else writers):
-            _add_outputs(felt, _counted(blocks, felt.tokens), sums)
-            for reading in readings_of(felt, blocks) if with_stream else ():
-                _add_reading(reading, felt.tokens, sums)
-    count = sum(int(_counted(blocks, blocks.tokens(index)).sum()) for index in range(len(blocks.batches)))
-    windows = sum(int(blocks.tokens(index)[:, 0].sum()) for index in range(len(blocks.batches)))
-    others = np.maximum(sums["shares"] / max(1, count), np.finfo(float).tiny)
-    first = sums["first"] / max(1, windows) / others if blocks.predicts else None
-    outputs = sums["outputs"] / (count * sums["shares"].size)
-    shares = sums["shares"] / (count * max(float(np.trace(outputs)), np.finfo(float).tiny))
-    return Fisher(outputs, shares, {name: sums[name] for name in STREAM if with_stream}, first)
+    blocks = fisher_blocks(model, tokens)
+    sums = FisherSums(blocks, with_stream=with_stream)
+    walk(
+        blocks, {"fisher": sums}, cache, WEIGHING, reads_head=with_stream, pooling=pooling, progress=progress
+    )
+    return sums.fisher(blocks)
+
+
+def fisher_blocks(model: PreTrainedModel, tokens: Tokens) -> Blocks:
+    """Return the network with the tokens that what its loss feels is computed on."""
+    return Blocks(model, tokens.most(FISHER_TOKENS).filled(FISHER_BATCH))
+
+
+class FisherSums(Accumulator):
+    """The sums of Fisher information of all outputs, and ``with_stream`` of the stream."""
+
+    def __init__(self, blocks: Blocks, *, with_stream: bool) -> None:
+        parent = dimensions_of(blocks.model)
+        depth, hidden = parent.depth, parent.hidden
+        self.with_stream = with_stream
+        self.sums: Arrays = {"outputs": np.zeros((hidden, hidden))}
+        self.sums |= {name: np.zeros((depth, len(OUTPUT_ROLES))) for name in ("shares", "first")}
+        self.sums |= {name: np.zeros((hidden, hidden)) for name in STREAM if with_stream}
+
+    @property
+    def arrays(self) -> Arrays:
+        return self.sums
+
+    def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
+        return readers_and_writers(layer) if self.with_stream else writers(layer)
+
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+        if self.with_stream and reading is not None:
+            self.sums["last"] += _add_reading(reading, blocks.tokens(index), self.sums)
+
+    def layer(self, felt: Felt, blocks: Blocks) -> None:
+        _add_outputs(felt, _counted(blocks, felt.tokens), self.sums)
+        for reading in readings_of(felt, blocks) if self.with_stream else ():
+            _add_reading(reading, felt.tokens, self.sums)
+
+    def fisher(self, blocks: Blocks) -> Fisher:
+        """Return the means over all tokens of the batches."""
+        sums, batches = self.sums, range(len(blocks.batches))
+        count = sum(int(_counted(blocks, blocks.tokens(index)).sum()) for index in batches)
+        windows = sum(int(blocks.tokens(index)[:, 0].sum()) for index in batches)
+        others = np.maximum(sums["shares"] / max(1, count), np.finfo(float).tiny)
+        first = sums["first"] / max(1, windows) / others if blocks.predicts else None
+        outputs = sums["outputs"] / (count * sums["shares"].size)
+        shares = sums["shares"] / (count * max(float(np.trace(outputs)), np.finfo(float).tiny))
+        return Fisher(outputs, shares, {name: sums[name] for name in STREAM if self.with_stream}, first)
 
 
 def _counted(blocks: Blocks, tokens: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ import torch
 
 from zerolm.carving.amount import inputs_of, tokens_scored
 from zerolm.carving.backward import LARGE, SAMPLED
-from zerolm.carving.bits.felt import FELT_TOKENS
 from zerolm.carving.bits.prices import SAMPLED as SAMPLED_ROWS
 from zerolm.carving.fisher import FISHER_TOKENS
 from zerolm.carving.importance.criteria import needs_gradients
@@ -101,8 +100,8 @@ class CarvingWork:
         parts = {"scoring units": scored * there + by_gradients * self._elimination(pace, scored)}
         if methods.text == GENERATED:
             parts["sampling a text"] = STEPS * tokens * (there + pace.head)
-        if self.narrows or by_gradients:
-            parts["Fisher information"] = min(fitted, FISHER_TOKENS) * back
+        if self.narrows or by_gradients or self.types:
+            parts["Fisher information"] = min(fitted, FISHER_TOKENS) * (back + (self.types > 0) * pace.head)
         if methods.plan == "prices":
             parts["predicting cuts"] = min(held, PRICE_TOKENS) * back
         elif methods.plan == "measured":
@@ -110,7 +109,6 @@ class CarvingWork:
             widths = 2 * len(STREAM_SHARES) * (there + pace.head) if self.narrows else 0.0
             parts["measuring cuts"] = min(held, LOSS_SEQUENCES * methods.length) * (cuts + widths)
         if self.types:
-            parts["errors of types"] = min(fitted, FELT_TOKENS) * (back + pace.head)
             parts["rounding to types"] = self._rounding()
         again = 2 if self.types and self.plans else 1  # once more where types are known
         judged = 2 * held * there + 2 * self._predicted(held) * pace.head

@@ -133,14 +133,24 @@ class Carving:
 
     def running(self) -> Carving:
         """Return the same carving with what runs its parent on tokens, if its methods need any."""
-        return replace(self, session=session_of(self.checkpoint, self.methods, self.compute, self.progress))
+        typed = self.recipe.types is not None if self.recipe else self.has_types
+        types = typed and not is_rearranged(self.checkpoint.family)
+        return replace(
+            self, session=session_of(self.checkpoint, self.methods, self.compute, self.progress, types=types)
+        )
 
 
 def session_of(
-    checkpoint: Checkpoint, methods: Methods, compute: ComputeRequest, progress: Progress
+    checkpoint: Checkpoint,
+    methods: Methods,
+    compute: ComputeRequest,
+    progress: Progress,
+    *,
+    types: bool = False,
 ) -> Session | None:
     """Return what runs the parent on tokens; None where no method needs any.
 
+    ``types``: matrices get types beside cuts.
     ``ValueError`` for a device that is not here, also where nothing runs, and for a parent that memory does
     not hold where it has to generate a text.
     """
@@ -152,7 +162,7 @@ def session_of(
         return None
     from zerolm.carving.session import Session
 
-    session = Session(checkpoint, methods, progress, compute)
+    session = Session(checkpoint, methods, progress, compute, types=types)
     if methods.text == GENERATED:
         from zerolm.text.generated import check_room
 

@@ -100,9 +100,9 @@ class Recipe:
 
     @property
     def takes_experts_alone(self) -> bool:
-        """Return whether experts leave, and nothing else but tokens, into a folder."""
+        """Return whether experts leave, and nothing else but tokens."""
         is_whole = self.cut.is_whole and self.width is None and self.types is None
-        return self.experts is not None and is_whole and self.method.format == "hf"
+        return self.experts is not None and is_whole
 
     def neurons(self, whole: int) -> dict[int, Ints]:
         """Return the neurons (e, n) that stay of experts of ``whole`` ones, by layer; empty where all do."""

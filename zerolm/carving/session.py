@@ -17,13 +17,13 @@ from transformers import PreTrainedModel
 import zerolm
 from zerolm.architecture import Floats
 from zerolm.carving.amount import inputs_of, tokens_scored
-from zerolm.carving.bits.felt import FeltMatrix, felt_matrices
+from zerolm.carving.bits.felt import FeltByLoss, FeltMatrix, felt_by_loss
 from zerolm.carving.bits.file_child import TypedFile, WeighedFile
 from zerolm.carving.bits.file_moments import GradientMoments, file_moments
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.verify import outputs
-from zerolm.carving.fisher import STREAM, Fisher, fisher
+from zerolm.carving.fisher import Fisher
 from zerolm.carving.importance.criteria import definition_of, needs_gradients
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.sinks import sink_neurons
@@ -83,7 +83,7 @@ PER_COLUMN: Final = 2
 """Tokens for each column of the widest output matrix that plans are repaired on before one is chosen."""
 FEWER: Final = 4
 """Where a text is short, one in so many of its tokens gives the learning curve its other point."""
-CACHE_FORMAT: Final = 7
+CACHE_FORMAT: Final = 8
 """One more where what is cached comes about, or is kept, in another way."""
 
 
@@ -96,8 +96,12 @@ class Session:
         methods: Methods,
         progress: Progress,
         request: ComputeRequest = ComputeRequest(),
+        *,
+        types: bool = False,
     ) -> None:
+        """``types``: matrices get types beside cuts, so that what the loss feels of them is wanted, too."""
         self.checkpoint, self.methods, self.progress = checkpoint, methods, progress
+        self._with_types = types
         self.compute = compute(request, checkpoint.layout.hidden)
         _check_room(checkpoint, request.memory)
         use_idle_processors(sum(tensor.count for tensor in checkpoint.tensors.values()))
@@ -203,25 +207,29 @@ class Session:
     @cached_property
     def fisher(self) -> Fisher:
         """The Fisher information of all outputs, and of a stream that can be narrowed."""
-        cache, narrows = self.cache("fisher", self.pooling), self.checkpoint.family.cut.hidden
-        arrays = cache.get("moments")
-        if arrays is None:
-            sums = self.cache("fisher sums", self.pooling)
-            felt = fisher(
-                self.model,
-                self.divided.fitted,
-                with_stream=narrows,
-                pooling=self.pooling,
-                cache=sums,
-                progress=self.progress,
-            )
-            arrays = {"outputs": felt.outputs, "shares": felt.shares, **felt.stream}
-            arrays |= {} if felt.first is None else {"first": felt.first}
-            cache.put("moments", arrays)
-            sums.forget()
-            give_back()
-        stream = {name: arrays[name] for name in STREAM if narrows}
-        return Fisher(arrays["outputs"], arrays["shares"], stream, arrays.get("first"))
+        return self._felt.fisher
+
+    @cached_property
+    def felt(self) -> dict[tuple[int | None, str], FeltMatrix]:
+        """Second moments of what every matrix reads, and of what is felt of it; where it gets a type."""
+        matrices = self._felt.matrices
+        assert matrices is not None
+        return matrices
+
+    @cached_property
+    def _felt(self) -> FeltByLoss:
+        """All that one pass forward and back tells: the sums are kept."""
+        felt = felt_by_loss(
+            self.model,
+            self.divided.fitted,
+            with_stream=self.checkpoint.family.cut.hidden,
+            with_matrices=self._with_types,
+            pooling=self.pooling,
+            cache=self.cache("felt by the loss", self.pooling, self._with_types),
+            progress=self.progress,
+        )
+        give_back()
+        return felt
 
     @property
     def _weighing(self) -> Fisher | None:
@@ -413,17 +421,6 @@ class Session:
             cache.put("loss", row)
             give_back()
         return float(row["loss"])
-
-    @cached_property
-    def felt(self) -> dict[tuple[int | None, str], FeltMatrix]:
-        """Second moments of what every matrix reads, and of what is felt of it."""
-        pooling = self.pooling
-        sums = self.cache("felt sums", pooling)
-        felt = felt_matrices(
-            self.model, self.divided.fitted, pooling=pooling, cache=sums, progress=self.progress
-        )
-        give_back()
-        return felt
 
     @cached_property
     def moments(self) -> dict[str, list[GradientMoments]]:

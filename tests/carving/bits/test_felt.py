@@ -20,7 +20,8 @@ from typed_models import (
     words_of_bytes,
 )
 
-from zerolm.carving.bits.felt import FELT_BATCH, Place, felt_matrices
+from zerolm.carving.bits.felt import Place, felt_matrices
+from zerolm.carving.fisher import FISHER_BATCH
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model
 from zerolm.networks.pooling import MEAN
@@ -55,7 +56,7 @@ def test_it_is_what_hooks_see(tmp_path: Path) -> None:
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     predictions = []
-    for index, batch in enumerate(tokens.filled(FELT_BATCH)):
+    for index, batch in enumerate(tokens.filled(FISHER_BATCH)):
         log = model(**batch).logits.log_softmax(-1).flatten(0, 1)
         generator = torch.Generator().manual_seed(index)
         drawn = torch.multinomial(log.detach().exp(), 1, generator=generator)
@@ -101,7 +102,7 @@ def test_factors_of_embeddings_and_logits_count(kind: str, changes: dict[str, An
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     squares = torch.zeros(SIZES["hidden_size"])
-    for index, batch in enumerate(tokens.filled(FELT_BATCH)):
+    for index, batch in enumerate(tokens.filled(FISHER_BATCH)):
         logits = model(**batch).logits
         (slope,) = torch.autograd.grad(logits.sum(), outputs[-1], retain_graph=True)
         log = logits.log_softmax(-1).flatten(0, 1)
@@ -135,7 +136,7 @@ def test_an_encoder_feels_its_sequences(tmp_path: Path) -> None:
     matrices[None, "embedding"] = model.get_input_embeddings().get_parameter("weight")
     assert felt.keys() == matrices.keys()
     sums = {place: torch.zeros_like(matrix) for place, matrix in matrices.items()}
-    for index, batch in enumerate(tokens.filled(FELT_BATCH)):
+    for index, batch in enumerate(tokens.filled(FISHER_BATCH)):
         mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
         generator = torch.Generator().manual_seed(index)
         drawn = torch.randn(len(mask), checkpoint.layout.hidden, generator=generator)

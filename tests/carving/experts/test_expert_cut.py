@@ -151,7 +151,7 @@ def test_a_child_of_several_files_is_compared_while_it_is_written(
     """Each tensor as soon as it is there; what a disk gives back otherwise leaves no child."""
     folder = mixture(tmp_path / "parent", "deepseek_v3")
     sizes = partial(write_shards, max_bytes=20_000)
-    monkeypatch.setattr("zerolm.carving.experts.carve_experts.write_shards", sizes)
+    monkeypatch.setattr("zerolm.carving.export.formats.write_shards", sizes)
     carve(folder, tmp_path / "child", **BY_CHANCE)
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     files = sorted((tmp_path / "child").glob("model-*.safetensors"))
@@ -170,7 +170,7 @@ def test_a_child_of_several_files_is_compared_while_it_is_written(
 
         return sizes(*args, written=hand_on, **more)
 
-    monkeypatch.setattr("zerolm.carving.experts.carve_experts.write_shards", spoilt)
+    monkeypatch.setattr("zerolm.carving.export.formats.write_shards", spoilt)
     with pytest.raises(ValueError, match="differs from what its parent has"):
         carve(folder, tmp_path / "other", **BY_CHANCE)
     assert {place.name for place in tmp_path.iterdir()} == {"parent", "child"}

@@ -94,7 +94,7 @@ def test_the_neurons_of_most_worth_stay(tmp_path: Path, monkeypatch: pytest.Monk
     text: dict[str, Any] = {"text": "random", "sequences": 6, "length": 12}
     flags: dict[str, Any] = {"criterion": "hope_moments", **text}
     carved = carve(folder, tmp_path / "child", keep_experts="4", keep_expert_ffn="16", **flags)
-    twin = by_hooks(folder, tokens_of(Checkpoint.open(folder), **text).ids)
+    twin = by_hooks(folder, tokens_of(Checkpoint.open(folder), **text).divided().fitted.ids)
     assert carved.experts is not None
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     for row, told in zip(recipe["experts"], carved.experts["layers"], strict=True):
@@ -229,7 +229,7 @@ def test_both_are_planned_as_by_trying_all(
     flags: dict[str, Any] = {"text": "random", "sequences": 6, "length": 12, "criterion": "hope_moments"}
     carved = carve(folder, keep_experts="auto", keep_expert_ffn="auto", budgets=budget, **flags)
     checkpoint = Checkpoint.open(folder)
-    calibration = tokens_of(checkpoint, "random", sequences=6, length=12)
+    calibration = tokens_of(checkpoint, "random", sequences=6, length=12).divided().fitted
     use = expert_use(checkpoint, mapped_model(checkpoint), calibration, neurons=True)
     whole, layers = checkpoint.layout.sizes["expert_ffn"], expert_layers(checkpoint)
     parent = costs_of(checkpoint, StoredCosts())

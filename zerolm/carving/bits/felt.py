@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.carving.backward import felt_above, felt_by_head, normalised, together
+from zerolm.carving.backward import Accumulator, Felt, Reading, normalised, walk
+from zerolm.carving.fisher import WEIGHING, Fisher, FisherSums, fisher_blocks
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, embedded, tokens_at_once
 from zerolm.networks.pooling import MEAN, TokenPooling
@@ -31,10 +32,6 @@ from zerolm.networks.roles import StockLayer, layer_list, norm_gain, places_of
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
-FELT_TOKENS: Final = 1 << 12
-FELT_OF_SEQUENCES: Final = 1 << 14
-"""Tokens of an encoder, each of whose sequences is one sample."""
-FELT_BATCH: Final = 2
 UNTIED: Final = ("embedding", "head")
 EMBEDDING: Final = ("embedding",)
 """Of an encoder, and of a decoder whose head is its embedding."""
@@ -68,40 +65,83 @@ def felt_matrices(
     embeddings are made by ``pooling``. Sums that are in the ``cache`` are gone on with. Raises ``ValueError``
     where a gradient is not finite.
     """
-    predicts = Blocks(model, []).predicts
-    most = FELT_TOKENS if predicts else FELT_OF_SEQUENCES
-    blocks = Blocks(model, tokens.most(most).filled(FELT_BATCH))
-    sums = _empty(model, blocks)
-    text = "weighing every matrix"
-    paths = places_of(model).modules.projections
+    blocks = fisher_blocks(model, tokens)
+    sums = MatrixSums(blocks)
+    reads = blocks.predicts
+    walk(blocks, {"matrices": sums}, cache, WEIGHING, reads_head=reads, pooling=pooling, progress=progress)
+    return sums.matrices(blocks)
 
-    def watched(layer: StockLayer) -> Mapping[str, nn.Module]:
-        return {role: layer.module.get_submodule(path) for role, path in paths.items()}
 
-    for part in together(blocks, sums, cache, "sums", text, progress):
-        upstream = []
-        for index, last in zip(part.indices, part.states[-1], strict=True):
-            if not predicts:
-                upstream.append(felt_above(blocks, index, last, pooling=pooling))
-                continue
-            _add_head(blocks, index, last, sums)
-            upstream.append(felt_by_head(blocks, index, last)[1])
-        for felt in part.felt(upstream, watched):
-            for role in paths:
-                name, add = _name(felt.layer, role), _add if predicts else _add_sequences
-                add(sums, name, felt.values.inputs[role], felt.gradients.outputs[role], felt.tokens)
-            if felt.layer == 0:
-                add_embedding(blocks, felt.index, felt.downstream, sums)
-    counted = [blocks.tokens(index) for index in range(len(blocks.batches))]
-    count = sum(int(tokens.sum()) if predicts else len(tokens) for tokens in counted)
-    depth = len(layer_list(model))
-    places: list[Place] = [(layer, role) for layer in range(depth) for role in paths]
-    places += [(None, role) for role in outside_layers(predicts=predicts)]
-    felt_of = {place: mean_of(sums, _name(*place), count) for place in places}
-    if predicts:
-        embedding = felt_of[None, "embedding"]
-        felt_of[None, "embedding"] = replace(embedding, read=embedding.read * embedding_factor(blocks) ** 2)
-    return felt_of
+@dataclass(frozen=True, eq=False)
+class FeltByLoss:
+    """The Fisher information of outputs, and second moments of ``matrices`` where they were wanted."""
+
+    fisher: Fisher
+    matrices: dict[Place, FeltMatrix] | None
+
+
+def felt_by_loss(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    with_stream: bool,
+    with_matrices: bool,
+    pooling: TokenPooling = MEAN,
+    progress: Progress = silent,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> FeltByLoss:
+    """Return what ``fisher`` does, and ``with_matrices`` what ``felt_matrices`` does, from one pass."""
+    blocks = fisher_blocks(model, tokens)
+    outputs = FisherSums(blocks, with_stream=with_stream)
+    matrices = MatrixSums(blocks) if with_matrices else None
+    wanted: dict[str, Accumulator] = {"fisher": outputs}
+    wanted |= {} if matrices is None else {"matrices": matrices}
+    reads = with_stream or (with_matrices and blocks.predicts)
+    walk(blocks, wanted, cache, WEIGHING, reads_head=reads, pooling=pooling, progress=progress)
+    return FeltByLoss(outputs.fisher(blocks), None if matrices is None else matrices.matrices(blocks))
+
+
+class MatrixSums(Accumulator):
+    """The sums of what is read and felt of every matrix."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.paths = places_of(blocks.model).modules.projections
+        self.sums = _empty(blocks.model, blocks)
+
+    @property
+    def arrays(self) -> Arrays:
+        return self.sums
+
+    def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
+        return {role: layer.module.get_submodule(path) for role, path in self.paths.items()}
+
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+        if blocks.predicts:
+            _add_head(blocks, index, last, self.sums)
+
+    def layer(self, felt: Felt, blocks: Blocks) -> None:
+        add = _add if blocks.predicts else _add_sequences
+        for role in self.paths:
+            read, upstream = felt.values.inputs[role], felt.gradients.outputs[role]
+            add(self.sums, _name(felt.layer, role), read, upstream, felt.tokens)
+        if felt.layer == 0:
+            add_embedding(blocks, felt.index, felt.downstream, self.sums)
+
+    def matrices(self, blocks: Blocks) -> dict[Place, FeltMatrix]:
+        """Return the means over all tokens of the batches, of an encoder over its sequences."""
+        predicts = blocks.predicts
+        counted = [blocks.tokens(index) for index in range(len(blocks.batches))]
+        count = sum(int(tokens.sum()) if predicts else len(tokens) for tokens in counted)
+        places: list[Place] = [
+            (layer, role) for layer in range(len(layer_list(blocks.model))) for role in self.paths
+        ]
+        places += [(None, role) for role in outside_layers(predicts=predicts)]
+        felt_of = {place: mean_of(self.sums, _name(*place), count) for place in places}
+        if predicts:
+            embedding = felt_of[None, "embedding"]
+            read = embedding.read * embedding_factor(blocks) ** 2
+            felt_of[None, "embedding"] = replace(embedding, read=read)
+        return felt_of
 
 
 def outside_layers(*, predicts: bool) -> tuple[str, ...]:

@@ -21,8 +21,6 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats
 from zerolm.carving.backward import felt_above, together
 from zerolm.carving.bits.felt import (
-    FELT_OF_SEQUENCES,
-    FELT_TOKENS,
     FeltMatrix,
     add_embedding,
     add_head,
@@ -40,6 +38,9 @@ from zerolm.networks.roles import body_prefix, places_of
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
+FELT_TOKENS: Final = 1 << 12
+FELT_OF_SEQUENCES: Final = 1 << 14
+"""Tokens of an encoder, each of whose sequences is one sample."""
 KINDS: Final = ("read", "felt", "both")
 LEAST: Final = 1e-300
 LAYER_EMBEDDING: Final = "layer_embedding"

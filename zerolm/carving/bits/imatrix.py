@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 from gguf import GGUFValueType, GGUFWriter
 
-from zerolm.carving.bits.felt import FELT_TOKENS
 from zerolm.carving.bits.file_child import WeighedFile
 from zerolm.carving.bits.typed_child import WeighedChild
+from zerolm.carving.fisher import FISHER_TOKENS
 
 IMATRIX: Final = "importances.imatrix"
 
@@ -24,7 +24,7 @@ def write_imatrix(weighed: WeighedChild | WeighedFile, file: Path, text: str) ->
     writer.add_key_value("general.type", "imatrix", GGUFValueType.STRING)
     writer.add_array("imatrix.datasets", [text])
     writer.add_uint32("imatrix.chunk_count", 1)
-    writer.add_uint32("imatrix.chunk_size", FELT_TOKENS)
+    writer.add_uint32("imatrix.chunk_size", FISHER_TOKENS)
     for name, values in weighed.by_column():
         writer.add_tensor(f"{name}.in_sum2", values)
         writer.add_tensor(f"{name}.counts", np.ones((len(values), 1), np.float32))

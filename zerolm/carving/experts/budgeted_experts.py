@@ -31,13 +31,15 @@ def with_fewer_experts(request: Carving, folder: Path) -> Carving:
     ``folder`` is for its files. Where nothing is given of experts, a text and budgets choose as many as pay.
     What cannot be asked is refused before any work.
     """
-    size = request.size
+    size, methods = request.size, request.methods
     if size.experts.are_cut:
-        rest = replace(request, size=size.beside_experts)
-        shaped = replace(rest, parent=of_experts(request).shaped())
+        experts = of_experts(request)
+        methods = replace(methods, repair=experts.repair) if experts.is_alone else methods
+        rest = replace(request, size=size.beside_experts, methods=methods)
+        shaped = replace(rest, parent=experts.shaped())
         if not may_leave(shaped):  # else their number is chosen with all else
             check_possible(shaped.running())
-        return replace(rest, parent=of_experts(request).as_parent(folder / "experts"))
+        return replace(rest, parent=experts.as_parent(folder / "experts"))
     reason = experts_stay(request)
     if reason == NO_TEXT:
         note = f"all experts stay, for {reason}: --text FILE weighs them against all else"

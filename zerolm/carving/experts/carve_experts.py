@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
@@ -26,30 +26,19 @@ from zerolm.carving.experts.masked_parent import compare_with_masked
 from zerolm.carving.experts.ream import Groups
 from zerolm.carving.experts.staying_experts import StayingExperts
 from zerolm.carving.export.parent_proof import compare_with_stock
-from zerolm.carving.export.read_again import ReadAgain
 from zerolm.carving.export.verify import Verified, fits
-from zerolm.carving.export.write_child import complete
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.parent_model import KeptExperts, ParentModel
-from zerolm.carving.planning.part_costs import stored_bits
 from zerolm.carving.planning.sizes import costs_of
-from zerolm.carving.recipe import Recipe, document, versions_of, with_experts, with_kept
+from zerolm.carving.recipe import Recipe, with_experts
 from zerolm.carving.request import NO_MERGE, Methods, SizeRequest
-from zerolm.carving.result import Carved, CarvingMethod, widths
 from zerolm.carving.session import Session
-from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.checkpoint import Fewer
-from zerolm.checkpoints.identity import check_unchanged, fingerprint
-from zerolm.checkpoints.origin import origin_of
 from zerolm.checkpoints.packed import PackedTensor
-from zerolm.families.config import CoreSizes
-from zerolm.io.files import write_json
-from zerolm.io.folders import REPORT, new_folder
 from zerolm.networks.opener import mapped_model
 
 FOLDER: Final = "hf"
-BY_BYTES: Final = "bytes"
 COPIED: Final = "the parent is stored quantised, so that experts are copied as they are and none is repaired"
 BY_WEIGHTS: Final = (
     "experts chosen by weights alone: 12 of the 16 of a small mixture lost 0.208 on code and 0.270 on "
@@ -110,29 +99,19 @@ class ExpertCarving:
     def session(self) -> Session:
         return self.staying.session
 
-    def carved(self) -> Carved:
-        """Return the outcome where nothing else leaves, with the child on the disk where one is wanted."""
-        folder = self.carving.destination.folder
-        fewer, left, groups = self._made(alone=True, proves=folder is not None)
-        outcome = self._outcome(fewer, left, groups)
-        return outcome if folder is None else self._written(outcome, fewer, folder)
-
     def shaped(self) -> ParentModel:
         """Return the mixture with as many experts as stay, to be counted; refused if that cannot be."""
-        self._check(alone=False)
+        self._check()
         smaller = replace(self.staying.shaped(), fewer=Fewer(self.checkpoint))
         return replace(self.carving.parent, checkpoint=smaller)
 
     def as_parent(self, folder: Path, *, is_tried: bool = False) -> ParentModel:
-        """Return the mixture with the experts that stay, of which more is cut; its files are in a folder.
+        """Return the mixture with the experts that stay; its files are in a folder, which is new.
 
-        The folder is new. One that ``is_tried`` is not compared with the parent. ``ValueError`` for a parent
-        that is stored quantised.
+        One that ``is_tried`` is not compared with the parent. ``ValueError`` for what cannot be asked.
         """
-        if self.checkpoint.packed:
-            raise ValueError(f"{COPIED}, alone and in --format {FOLDER}: give nothing else to cut")
         is_written = self.carving.destination.folder is not None and not is_tried
-        fewer, left, groups = self._made(alone=False, proves=is_written)
+        fewer, left, groups = self._made(proves=is_written)
         smaller = fewer.checkpoint(folder, progress=self.carving.progress)
         experts = KeptExperts(
             self._described(fewer, left, groups),
@@ -145,19 +124,19 @@ class ExpertCarving:
         proof = self.proof if is_written else None
         return replace(self.carving.parent, checkpoint=smaller, proof=proof, experts=experts)
 
-    def _made(self, *, alone: bool, proves: bool) -> tuple[FewerExperts, dict[int, float], dict[int, Groups]]:
+    def _made(self, *, proves: bool) -> tuple[FewerExperts, dict[int, float], dict[int, Groups]]:
         """Return what stays, what repair leaves of the errors by layer, and what was merged into what.
 
-        Experts that leave ``alone`` are merged and repaired where a child is written; beside other units
+        Experts that leave alone are merged and repaired where a child is written; beside other units
         always, for all else is measured on what they become. If a child is proven, the parent is first
-        compared with stock software's. ``ValueError`` for what cannot be asked.
+        compared with stock software's.
         """
-        self._check(alone=alone)
+        self._check()
         if proves:
             _ = self.proof
         _ = self.staying.ledger
         fewer = self._fewer()
-        if alone and self.carving.destination.folder is None:
+        if self.is_alone and self.recipe is None and self.carving.destination.folder is None:
             return fewer, {}, {}
         fewer, groups = self._merged(fewer)
         fewer, left = self._repaired(fewer)
@@ -168,10 +147,19 @@ class ExpertCarving:
         """How far the parent lies from what stock software makes of its files."""
         return compare_with_stock(self.checkpoint.whole, self.session.compute.limit, self.carving.progress)
 
-    def _check(self, *, alone: bool) -> None:
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing else is cut; tokens may leave."""
+        if self.recipe is not None:
+            return self.recipe.takes_experts_alone
+        return self.size.cuts_experts_alone
+
+    def _check(self) -> None:
         """Refuse before any work what cannot be."""
         methods, family = self.methods, self.checkpoint.family
-        check_request(self.size, methods, alone=alone)
+        if self.checkpoint.packed and not (self.is_alone and self.carving.destination.form == FOLDER):
+            raise ValueError(f"{COPIED}, alone and in --format {FOLDER}: give nothing else to cut")
+        check_request(self.size, methods, alone=self.is_alone)
         check_domains(self.size, methods)
         if methods.repair != "none" and methods.text is None:
             raise ValueError(f"repair {methods.repair} needs tokens: give --text FILE, or --repair none")
@@ -221,7 +209,7 @@ class ExpertCarving:
         session = self._of_recipe()
         cache = session.cache("merged experts", _kept(fewer), MERGE_FORMAT)
         changed, groups = merged_experts(
-            fewer, session.model, session.tokens, cache=cache, progress=self.carving.progress
+            fewer, session.model, session.divided.fitted, cache=cache, progress=self.carving.progress
         )
         return replace(fewer, changed=changed), groups
 
@@ -239,36 +227,9 @@ class ExpertCarving:
         merging = [] if self.merge == NO_MERGE else [self.merge, MERGE_FORMAT]
         cache = session.cache("repaired experts", _kept(fewer), *merging, *_in_hex(fewer).items())
         changed, left = repaired_experts(
-            fewer, session.model, session.tokens, cache=cache, progress=self.carving.progress
+            fewer, session.model, session.divided.fitted, cache=cache, progress=self.carving.progress
         )
         return replace(fewer, changed=changed), left
-
-    def _outcome(
-        self, fewer: FewerExperts, left: Mapping[int, float], groups: Mapping[int, Groups]
-    ) -> Carved:
-        checkpoint = self.checkpoint
-        cut, child = Cut.whole(dimensions(checkpoint)), fewer.shaped()
-        costs = {
-            "parent": costs_of(checkpoint.whole, self.carving.costs),
-            "child": costs_of(child, self.carving.costs),
-        }
-        return Carved(
-            self.carving.parent.name,
-            checkpoint.family.name,
-            CarvingMethod(self.criterion, self.repair, "weights", self.size.layer_shape, FOLDER, None),
-            costs,
-            stored_bits(checkpoint, self.carving.costs),
-            self._is_optimal,
-            {},
-            widths(Cut.whole(dimensions(child))),
-            None,
-            {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
-            note="; ".join(filter(None, [*checkpoint.layout.notes, self._note()])),
-            experts=self._described(fewer, left, groups),
-            vocabulary=self.carving.parent.vocabulary,
-            units=[*self._tokens(), *self._units(fewer)],
-            kept=Cut.whole(dimensions(child)),
-        )
 
     def _note(self) -> str:
         """Return what is to be said of the choice in words."""
@@ -295,15 +256,6 @@ class ExpertCarving:
             neurons = {"before": after * sizes[NEURONS], "after": after * fewer.width, "params": few - narrow}
             rows.append({"unit": "neurons of experts", **neurons})
         return rows
-
-    def _tokens(self) -> list[dict[str, Any]]:
-        """Return tokens before and after, and the parameters that left with them, if any did."""
-        checkpoint, whole = self.checkpoint, self.checkpoint.whole
-        if checkpoint is whole:
-            return []
-        before, after = (costs_of(each, self.carving.costs)["params"] for each in (whole, checkpoint))
-        sizes = {"before": whole.layout.vocab, "after": checkpoint.layout.vocab}
-        return [{"unit": "tokens", **sizes, "params": before - after}]
 
     def _recorded(self, fewer: FewerExperts, recipe: Mapping[str, Any]) -> dict[str, Any]:
         """Return a recipe that keeps these experts, and these neurons of each."""
@@ -351,47 +303,12 @@ class ExpertCarving:
             "layers": rows,
         }
 
-    def _written(self, carved: Carved, fewer: FewerExperts, out: Path) -> Carved:
-        """Write the child into a new folder, compared with its parent before the folder gets its name."""
-        checkpoint, finish = self.checkpoint, self.carving.destination.finish
-        versions = versions_of("torch", "transformers")
-        whole = checkpoint.whole
-        parent = origin_of(whole.root), fingerprint(whole, progress=self.carving.progress)
-        by_text = self.recipe is None and self.staying.are_told_by_tokens
-        calibration = self.session.calibration if by_text or fewer.changed else None
-        if self.recipe is not None:
-            calibration = None if self.recipe.calibration is None else dict(self.recipe.calibration)
-        recipe = self._recorded(fewer, document(carved, *parent, calibration, {}, versions))
-        if checkpoint.kept_tokens is not None:
-            recipe = with_kept(recipe, checkpoint.kept_tokens)
-        with new_folder(out, self.carving.destination.force) as folder:
-            place = folder / checkpoint.folder.relative_to(checkpoint.root)
-            place.mkdir(parents=True, exist_ok=True)
-            outgoing, config = fewer.outgoing(), fewer.configuration()
-            with ReadAgain() as again:
-                write_shards(place, outgoing, progress=self.carving.progress, written=again.written)
-                self.carving.progress("comparing the child with its parent")
-                digests = again.digests()
-            write_json(place / "config.json", config)
-            kind, more = str(config["model_type"]), REPORT if finish else ()
-            sha256 = complete(checkpoint, recipe, folder, kind, config, more, digests)
-            proof = self._verified(Checkpoint.open(folder, packed=True), fewer)
-            note = self.recipe.difference(sha256, versions) if self.recipe else ""
-            proof = proof.of(self.proof)
-            notes = "; ".join(filter(None, [carved.note, note, proof.note]))
-            carved = replace(carved, note=notes, verified=proof.to_json())
-            if finish:
-                finish(folder, carved)
-            for shard in checkpoint.shards:
-                check_unchanged(shard)  # else the child is of two parents, and its recipe names one
-        return carved
-
     def _verified(self, child: Checkpoint, fewer: FewerExperts) -> Verified:
         """Return the proof: all bytes are the parent's, and so are outputs, where memory holds its layers."""
         if fits(fewer.parent, self.session.compute.limit):
             return compare_with_masked(child, fewer)
         mapped_model(child)  # the stock class has a place for each weight, and no other
-        return Verified(0.0, 0.0, BY_BYTES)
+        return Verified(0.0, 0.0, "bytes")
 
 
 def _kept(fewer: FewerExperts) -> list[tuple[int, list[int]]]:

@@ -110,7 +110,7 @@ class StayingExperts:
         return expert_use(
             self.checkpoint,
             session.model,
-            session.tokens,
+            session.divided.fitted,
             neurons=self.size.experts.ffn is not None,
             cache=cache,
             progress=self.progress,

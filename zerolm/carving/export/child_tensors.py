@@ -108,6 +108,13 @@ class ChildTensor:
         """Whether it is a head of the child's own, made of the parent's embedding."""
         return self.role != self.slot.role
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether it is stored as the parent's is, byte for byte."""
+        is_new = self.is_made_anew or self.source in self.child.new
+        turns = self.child.maps is not None and "hidden" in self.slot.axes
+        return not (is_new or turns or self.indices) and self.padded_shape == self.info.shape
+
     @cached_property
     def indices(self) -> dict[int, Ints]:
         """The kept indices of the parent's tensor by axis, without those that stay whole."""

@@ -183,19 +183,19 @@ def tensors(child: Child) -> list[Outgoing]:
     before = child.parent.layout.prefix.head
     heads = (pattern.name for pattern in child.parent.family.tensors.head if pattern.role == "head")
     head = before + next(heads, "")
-    return [
-        Outgoing(
-            head if tensor.is_made_anew else _name(tensor, places),
-            tensor.info.dtype,
-            tensor.padded_shape,
-            tensor.padded_blocks,
-        )
-        for tensor in child.tensors()
-    ]
+    outgoing = list[Outgoing]()
+    for tensor in child.tensors():
+        if tensor.is_copied:
+            parts = tensor.info.stored
+            outgoing += [Outgoing.copied(part, _name(part.name, tensor, places)) for part in parts]
+            continue
+        name = head if tensor.is_made_anew else _name(tensor.source, tensor, places)
+        outgoing.append(Outgoing(name, tensor.info.dtype, tensor.padded_shape, tensor.padded_blocks))
+    return outgoing
 
 
-def _name(tensor: ChildTensor, places: Mapping[int, int]) -> str:
-    """Return the name of a tensor with the number that its layer has in the child."""
+def _name(stored: str, tensor: ChildTensor, places: Mapping[int, int]) -> str:
+    """Return a stored name of a tensor with the number that its layer has in the child."""
     if tensor.kept is None:
-        return tensor.source
-    return re.sub(r"\.\d+\.", f".{places[tensor.kept.layer]}.", tensor.source, count=1)
+        return stored
+    return re.sub(r"\.\d+\.", f".{places[tensor.kept.layer]}.", stored, count=1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.folder import check_sizes, configuration, lists_by_layer, tensors
+from zerolm.carving.export.read_again import ReadAgain
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint, write_shards
 from zerolm.progress import Progress
@@ -49,7 +50,7 @@ class Format(ABC):
     @abstractmethod
     def write(
         self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
-    ) -> tuple[str, dict[str, Any] | None]:
+    ) -> tuple[str, dict[str, Any] | None, dict[Path, str]]:
         """Write the weights into a folder; return the type of the model and its configuration, if any.
 
         ``typed`` says what types its matrices have.
@@ -87,12 +88,14 @@ class StockFolder(Format):
 
     def write(
         self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
-    ) -> tuple[str, dict[str, Any] | None]:
+    ) -> tuple[str, dict[str, Any] | None, dict[Path, str]]:
         config, at = configuration(child.parent, child.cut), child.parent.family.config.at
         lists = lists_by_layer(child.parent, child.cut)
         config |= lists if at is None else {at: config[at] | lists}
-        write_shards(folder, tensors(child), progress=progress)
-        return str(config["model_type"]), config
+        with ReadAgain() as again:
+            write_shards(folder, tensors(child), progress=progress, written=again.written)
+            progress("comparing the child with its parent")
+            return str(config["model_type"]), config, again.digests()
 
     def verified(
         self,
@@ -115,13 +118,15 @@ class StockFolder(Format):
         from zerolm.networks.opener import open_model
         from zerolm.text.calibration import page_tokens
 
-        parent, child = session.checkpoint, Checkpoint.open(folder)
-        proof = compare_blocks(child, parent, cut, repaired)
+        parent = session.checkpoint
+        child, proof = Checkpoint.open(folder, packed=bool(parent.packed)), None
+        if not cut.keeps_all:  # else all bytes were compared as they were written
+            proof = compare_blocks(child, parent, cut, repaired)
         stored = as_stored(child, cut, repaired)
         ids = page_tokens(parent)
-        if not fits(parent, session.compute.limit):
-            compare_outputs(child, session.carved_layers(cut, stored), ids)
-            return replace(proof, by="blocks")
+        if parent.packed or not fits(parent, session.compute.limit):
+            sent = compare_outputs(child, session.carved_layers(cut, stored), ids)
+            return sent if proof is None else replace(proof, by="blocks")
         reference = session.carved(cut, stored)
         model = open_model(child)
         if cut.narrowing is None:
@@ -162,14 +167,14 @@ class GgufFile(Format):
 
     def write(
         self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
-    ) -> tuple[str, dict[str, Any] | None]:
+    ) -> tuple[str, dict[str, Any] | None, dict[Path, str]]:
         from zerolm.carving.export.gguf.write import write
         from zerolm.checkpoints.origin import origin_of
 
         name = origin_of(child.parent.whole.root).name.rpartition("/")[2]
         write(child, folder / f"{name}-carved.gguf", typed, progress=progress)
         gguf = child.parent.family.gguf
-        return gguf.architecture if gguf else "", None
+        return gguf.architecture if gguf else "", None, {}
 
     def verified(
         self,

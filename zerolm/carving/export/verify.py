@@ -266,8 +266,8 @@ def _corner(ours: Tensor, places: Sequence[Ints | None]) -> Tensor:
 
 
 def coarseness(child: Checkpoint) -> float:
-    """Return the rounding of the coarsest type that weights are stored in."""
-    return max(ROUNDING_STEPS[child.tensors[name].dtype] for name in child.layout.slots)
+    """Return the rounding of the coarsest type that weights are stored in; quantised ones are copied."""
+    return max(ROUNDING_STEPS.get(child.tensors[name].dtype, 0.0) for name in child.layout.slots)
 
 
 def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:

@@ -39,10 +39,10 @@ def write(
     checkpoint, form = child.parent, FORMATS[recipe["written_as"]]
     place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
     place.mkdir(exist_ok=True)
-    kind, config = form.write(child, place, progress, typed)
+    kind, config, digests = form.write(child, place, progress, typed)
     if config is not None:
         write_json(place / "config.json", config)
-    return complete(checkpoint, recipe, folder, kind, config, more)
+    return complete(checkpoint, recipe, folder, kind, config, more, digests)
 
 
 def complete(

@@ -17,25 +17,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.backward import (
+    Accumulator,
     Felt,
     Reading,
-    felt_above,
-    felt_by_head,
+    Watched,
     normalised,
-    readers_and_writers,
+    readers,
     readings_of,
-    together,
+    walk,
+    writers,
     writers_and_norms,
 )
 from zerolm.carving.fisher import Fisher
@@ -44,10 +45,10 @@ from zerolm.carving.kept_units import spread
 from zerolm.carving.planning.sensitivity import LossTable, StreamLosses, digest_of
 from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.width.narrowing import RIDGE, Basis, Width
-from zerolm.io.cache import ArrayCache
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.pooling import MEAN, TokenPooling
-from zerolm.networks.roles import bias, matrix
+from zerolm.networks.roles import StockLayer, bias, matrix
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -60,27 +61,37 @@ PRICE_TOKENS: Final = 1 << 12
 PRICE_BATCH: Final = 2
 
 
-class Priced(Protocol):
+class Priced(Accumulator):
     """Something that may be cut: ``sums`` of (G . d)^2 over tokens, one of each candidate."""
 
     sums: Floats
 
-    def layer(self, felt: Felt, blocks: Blocks) -> None:
-        """Add what is felt of a layer of a batch; a batch's last comes first."""
+    @property
+    def arrays(self) -> Arrays:
+        return {"sums": self.sums}
+
+    def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
+        return {}
 
 
-class UnitPrices:
+class UnitPrices(Priced):
     """Of the KV ``groups`` or ``ffn`` neurons of each layer: ``sums`` (layers, sizes).
 
     ``goes[layer]`` (units, sizes) is 1 where a size lacks a unit. d is what a unit adds to what its output
-    matrix sends. Where a norm stands behind that, alone or added to the stream, d is how what the norm sends
-    changes: it makes up for what is smaller, so that to second order nothing would be lost with all units.
+    matrix sends. Where a norm that is ``watched`` stands behind that, alone or added to the stream, d is how
+    what the norm sends changes: it makes up for what is smaller, so that to second order nothing would be
+    lost with all units.
     """
 
-    def __init__(self, kind: str, goes: Sequence[NDArray[np.float32]], *, by_sequence: bool) -> None:
-        self.kind, self.by_sequence = kind, by_sequence
+    def __init__(
+        self, kind: str, goes: Sequence[NDArray[np.float32]], watched: Watched, *, by_sequence: bool
+    ) -> None:
+        self.kind, self.by_sequence, self._watched = kind, by_sequence, watched
         self.goes = [torch.from_numpy(each) for each in goes]
         self.sums = np.zeros((len(goes), goes[0].shape[1]))
+
+    def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
+        return self._watched(layer)
 
     def layer(self, felt: Felt, blocks: Blocks) -> None:
         role = {"groups": "o", "ffn": "down"}[self.kind]
@@ -120,7 +131,7 @@ class UnitPrices:
         return changes
 
 
-class LayerPrices:
+class LayerPrices(Priced):
     """Of whole layers: ``sums`` (layers,). d is all that a layer changes."""
 
     def __init__(self, depth: int, *, by_sequence: bool) -> None:
@@ -131,7 +142,7 @@ class LayerPrices:
         self.sums[felt.layer] += squares(each, felt.tokens, by_sequence=self.by_sequence)[0]
 
 
-class StreamPrices:
+class StreamPrices(Priced):
     """Of widths of the stream in a basis: ``sums`` (readings, 2, widths), its head its own or tied.
 
     d is what the norms no longer read. A token's are summed over all norms before they are squared: they go
@@ -158,8 +169,11 @@ class StreamPrices:
             maps = (torch.from_numpy(each).float() for each in (moved, narrowing.basis))
             self.embeddings.append((next(maps), next(maps)))
 
-    def above(self, index: int, reading: Reading) -> None:
-        """Take what the last norm reads of a batch, before its layers come."""
+    def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
+        return readers(layer)
+
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+        assert reading is not None
         self.lost[index] = [self._lost(reading, *self.last)] * len(self.inside)
 
     def layer(self, felt: Felt, blocks: Blocks) -> None:
@@ -234,16 +248,26 @@ def priced_losses(
         kind: [[by.choose(layer, kind, int(count)) for count in counts[:-1]] for layer in range(parent.depth)]
         for kind, counts in sizes.items()
     }
+    watched = writers_and_norms if basis is None else writers
+    goes = {kind: [_goes(kept, wholes[kind]) for kept in layers] for kind, layers in chosen.items()}
     priced: dict[str, Priced] = {
-        kind: UnitPrices(kind, [_goes(kept, wholes[kind]) for kept in layers], by_sequence=by_sequence)
-        for kind, layers in chosen.items()
+        kind: UnitPrices(kind, layers, watched, by_sequence=by_sequence) for kind, layers in goes.items()
     }
     priced["gone"] = LayerPrices(parent.depth, by_sequence=by_sequence)
     widths = steps(parent.hidden, STREAM_STEPS)
     if basis is not None:
         read = repaired.stream["energy"] if repaired else None
         priced["stream"] = StreamPrices(basis, widths[:-1], tied=tied, read=read)
-    _price(blocks, priced, pooling, progress, cache, "-".join([*priced, digest_of(chosen)]))
+    walk(
+        blocks,
+        priced,
+        cache,
+        "pricing every cut",
+        reads_head=basis is not None,
+        pooling=pooling,
+        progress=progress,
+        name="-".join([*priced, digest_of(chosen)]),
+    )
     count = sum(
         int(blocks.tokens(i).any(1).sum() if by_sequence else blocks.tokens(i).sum())
         for i in range(len(blocks.batches))
@@ -289,30 +313,6 @@ def bent(foretold: Floats, measure: Callable[[int], float]) -> Floats:
     shifts = np.log(measured[sound]) - tops
     logs = np.log(np.maximum(foretold, np.finfo(float).tiny))
     return np.where(foretold > 0.0, np.exp(logs + np.interp(logs, tops, shifts)), foretold)
-
-
-def _price(
-    blocks: Blocks,
-    priced: dict[str, Priced],
-    pooling: TokenPooling,
-    progress: Progress,
-    cache: ArrayCache,
-    name: str,
-) -> None:
-    """Send all batches through the network and back, and let everything be priced."""
-    sums = {kind: each.sums for kind, each in priced.items()}
-    for part in together(blocks, sums, cache, name, "pricing every cut", progress):
-        stream, upstream = priced.get("stream"), []
-        for index, last in zip(part.indices, part.states[-1], strict=True):
-            if isinstance(stream, StreamPrices):
-                reading, above = felt_by_head(blocks, index, last)
-                stream.above(index, reading)
-            else:
-                above = felt_above(blocks, index, last, pooling=pooling)
-            upstream.append(above)
-        for felt in part.felt(upstream, readers_and_writers if stream else writers_and_norms):
-            for each in priced.values():
-                each.layer(felt, blocks)
 
 
 def steps(whole: int, most: int) -> Ints:

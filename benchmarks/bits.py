@@ -27,28 +27,29 @@ from carving import texts
 from parts import Parts
 from timing import one_thread
 
-from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import TypedPlan, plain_bytes
 from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild
 from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
-from zerolm.carving.export.gguf.file_tensors import names_in
-from zerolm.carving.export.gguf.network import network_in
-from zerolm.carving.export.gguf.write import write
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.planning.sensitivity import Loss
-from zerolm.carving.pruning import Repaired
-from zerolm.carving.request import Destination, Methods, SizeRequest
+from zerolm.carving.request import Destination, Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, types_named
+from zerolm.children.gguf.file_tensors import names_in
+from zerolm.children.gguf.network import network_in
+from zerolm.children.gguf.write import write
 from zerolm.networks.blocks import Blocks
+from zerolm.passes.matrix_moments import Place
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.sensitivity import Loss
+from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.pruning import Repaired
 
 PLACE: Final = Path(__file__).with_suffix(".md")
 RESULTS: Final = PLACE.with_suffix("") / "parts.jsonl"

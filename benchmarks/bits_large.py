@@ -27,10 +27,10 @@ from processes import watched
 from synthetic import DEPTH, synthetic
 from timing import machine, note, one_thread, table
 
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.write import write
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.write import write
+from zerolm.units.kept_units import Cut, dimensions
 
 PLACE: Final = Path(__file__).with_suffix(".md")
 SHARE: Final = 0.29
@@ -41,7 +41,8 @@ MOSTLY_Q8_0: Final = 7
 def ours(work: Path) -> dict[str, Any]:
     """Choose types and write them as ``zerolm carve --keep 1 --format gguf`` does, and check the file."""
     from zerolm.carving.carve import carve
-    from zerolm.carving.request import Destination, MethodRequest, SizeRequest, methods_of
+    from zerolm.carving.request import Destination, MethodRequest, methods_of
+    from zerolm.planning.size_request import SizeRequest
 
     phases: dict[str, float] = defaultdict(float)
     last = ["reading", time.process_time()]

@@ -10,17 +10,18 @@ import torch
 from torch.nn import functional
 
 from zerolm.carving.carve import carve
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.check import OF_THE_FILE, embedding_of, open_encoder
-from zerolm.carving.export.gguf.network import network_in
-from zerolm.carving.export.gguf.write import write
-from zerolm.carving.request import Destination, SizeRequest
+from zerolm.carving.request import Destination
 from zerolm.checkpoints import Checkpoint
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.check import OF_THE_FILE, embedding_of, open_encoder
+from zerolm.children.gguf.network import network_in
+from zerolm.children.gguf.write import write
 from zerolm.healing.heal import heal
 from zerolm.healing.held_out import HeldOut
 from zerolm.healing.request import HealRequest, Texts
 from zerolm.networks.opener import open_model
 from zerolm.passes.outputs import embeddings
+from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
 from zerolm.settings.kinds import CACHE_TYPES
 

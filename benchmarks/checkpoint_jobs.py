@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.checkpoints import Checkpoint, ledger_of, write_shards
+from zerolm.units.kept_units import Cut, LayerCut
 
 Job = Callable[[Path, Path, Path], None]
 
 
 def read_cut(checkpoint: Checkpoint, file: Path) -> Cut:
     """A uniform cut from an archive with ``groups`` (layers, g) and ``ffn`` (layers, f)."""
-    from zerolm.carving.kept_units import dimensions
+    from zerolm.units.kept_units import dimensions
 
     kept = np.load(file)
     layers = (
@@ -60,8 +60,8 @@ def loaded_doubles(parent: Path) -> Iterator[Any]:
 
 
 def child(parent: Path, out: Path, cut: Path) -> None:
-    from zerolm.carving.export.child_tensors import Child
-    from zerolm.carving.export.folder import tensors
+    from zerolm.children.child_tensors import Child
+    from zerolm.children.folder import tensors
 
     checkpoint = Checkpoint.open(parent)
     out.mkdir()
@@ -101,7 +101,7 @@ JOBS: dict[str, tuple[Job, tuple[str, ...]]] = {
     "ledger in numpy": (ledger, ()),
     "load + double": (doubles, ("safetensors.torch",)),
     "load + double + sums": (sums, ("safetensors.torch",)),
-    "child": (child, ("zerolm.carving.export.folder",)),
+    "child": (child, ("zerolm.children.folder",)),
     "load + slice + save": (slices, ("safetensors.torch",)),
 }
 """Each job and what it imports beforehand."""

@@ -26,9 +26,9 @@ from safetensors import safe_open
 from synthetic import DEPTH, synthetic
 from timing import machine, number, table
 
-from zerolm.carving.importance.criteria import criterion_of
-from zerolm.carving.kept_units import dimensions
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.units.importance.criteria import criterion_of
+from zerolm.units.kept_units import dimensions
 
 HERE: Final = Path(__file__).parent
 NEEDED: Final = 15_000_000_000

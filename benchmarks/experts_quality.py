@@ -43,13 +43,13 @@ from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, ROUTER, FewerExp
 from zerolm.carving.experts.joint_plan import least_lost
 from zerolm.carving.experts.masked_parent import as_child
 from zerolm.carving.experts.neuron_worth import best_neurons
-from zerolm.carving.planning.sizes import EXPERTS_MULTIPLE
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.evaluation.quantised_parent import matrices_of, quantised_parent
 from zerolm.io.cache import Arrays
 from zerolm.networks.opener import load_model, mapped_model, stock_tokenizer
 from zerolm.networks.roles import layer_list
+from zerolm.planning.sizes import EXPERTS_MULTIPLE
 from zerolm.text.tokens import Tokens, random_tokens
 
 SHARES: Final = (0.75, 0.5)

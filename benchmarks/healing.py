@@ -209,9 +209,10 @@ class Workplace:
 
     def _staged(self, run: Healing) -> dict[str, Any]:
         """Cut to a quarter in two stages, the first healed on half of the tokens."""
-        from zerolm.carving.request import Destination, MethodRequest, SizeRequest, methods_of
+        from zerolm.carving.request import Destination, MethodRequest, methods_of
         from zerolm.evaluation.evaluate import evaluate
         from zerolm.healing.stages import Stages, carve_and_heal
+        from zerolm.planning.size_request import SizeRequest
 
         place = self.folder / "children" / "staged"
         if not place.exists():

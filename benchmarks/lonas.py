@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.planning.lonas import SPACES
 from zerolm.costs import COSTS
+from zerolm.planning.lonas import SPACES
 from zerolm.solvers.problem import Problem
 from zerolm.spaces import CandidateTable
 

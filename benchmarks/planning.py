@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 from timing import note, number, stopwatch, table
 
-from zerolm.carving.importance.criteria import criterion_of
-from zerolm.carving.kept_units import dimensions
-from zerolm.carving.planning.part_costs import Choices, part_costs
-from zerolm.carving.planning.plan import plan_per_layer
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import COSTS, CostModel
+from zerolm.planning.part_costs import Choices, part_costs
+from zerolm.planning.plan import plan_per_layer
 from zerolm.solvers.problem import Budgets
+from zerolm.units.importance.criteria import criterion_of
+from zerolm.units.kept_units import dimensions
 
 STEPS: Final = 64
 SHARES: Final = (0.6, 0.7, 0.8, 0.9)

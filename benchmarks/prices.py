@@ -28,11 +28,11 @@ from prices_runs import KINDS, Parent, Scale, timed
 from timing import one_thread
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from zerolm.carving.importance.criterion import Additive
-from zerolm.carving.importance.token_pass import importances
-from zerolm.carving.planning.prices import priced_losses
-from zerolm.carving.planning.sensitivity import measured_losses
+from zerolm.planning.prices import priced_losses
+from zerolm.planning.sensitivity import measured_losses
 from zerolm.text.tokens import Tokens
+from zerolm.units.importance.criterion import Additive
+from zerolm.units.importance.token_pass import importances
 
 PLACE: Final = Path(__file__).with_suffix(".md")
 PARTS: Final = PLACE.with_suffix("") / "parts.jsonl"

@@ -19,25 +19,26 @@ from parts import Parts
 
 from zerolm.architecture import Ints
 from zerolm.carving.finished_child import finished
-from zerolm.carving.importance.criterion import Criterion
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planned_child import planned
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.planning.plan import GONE
-from zerolm.carving.planning.sensitivity import LOSS_BATCH, Loss, LossTable
-from zerolm.carving.planning.sizes import budgets_of, costs_of, plans_of
-from zerolm.carving.repair.walk import repair
-from zerolm.carving.request import Destination, Methods, SizeRequest
+from zerolm.carving.request import Destination, Methods
 from zerolm.carving.session import Session
-from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.plan import GONE
+from zerolm.planning.sensitivity import LOSS_BATCH, Loss, LossTable
+from zerolm.planning.size_request import SizeRequest
+from zerolm.planning.sizes import budgets_of, costs_of, plans_of
 from zerolm.progress import silent
+from zerolm.repairing.walk import repair
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.stream.narrowing import Width
 
 KINDS: Final = ["groups", "ffn"]
 NOWHERE: Final = Destination(form="hf")

@@ -38,9 +38,9 @@ def job(name: str, parent: str, out: str) -> dict[str, float]:
     """Run one check in this process; its seconds, and gigabytes at the peak above the imports."""
     import torch
 
-    from zerolm.carving.export.parent_proof import compare_with_stock
-    from zerolm.carving.export.rotated import check_rotation
     from zerolm.checkpoints import Checkpoint
+    from zerolm.children.parent_proof import compare_with_stock
+    from zerolm.children.rotated import check_rotation
     from zerolm.cli import main
 
     torch.set_num_threads(1)

@@ -25,13 +25,13 @@ from typing import Any, Final
 import numpy as np
 from timing import machine, note, one_thread, table
 
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.write import write
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.vocabulary.byte_losses import stretches_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.same_tokens import opened_by_llama_cpp
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.write import write
+from zerolm.units.kept_units import Cut, dimensions
 
 PLACE: Final = Path(__file__).with_suffix(".md")
 STORED: Final = Path(__file__).with_suffix("")

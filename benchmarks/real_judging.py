@@ -12,13 +12,13 @@ from real_models import Parent
 from real_peers import PeerCut
 from torch import Tensor
 
-from zerolm.carving.pruning import enter, finish
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.stream import Stream
 from zerolm.passes.divergence import kl, surprises
 from zerolm.text.tokens import Tokens
+from zerolm.units.pruning import enter, finish
 
 
 @dataclass(frozen=True, eq=False)

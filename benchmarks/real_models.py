@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.compute import compute, computed
@@ -22,6 +21,7 @@ from zerolm.networks.pooling import TokenPooling
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
+from zerolm.units.kept_units import Dimensions, dimensions
 
 REAL: Final = ("minilm", "mpnet", "gemma270", "qwen05", "qwen15")
 TOYS: Final = ("pydec", "pyenc")

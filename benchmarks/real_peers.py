@@ -12,19 +12,19 @@ from real_models import Parent, Sizes
 from torch import Tensor
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.backward import normalised, readers_and_writers, writers
-from zerolm.carving.importance.activations import OfSequences
-from zerolm.carving.importance.criteria import CRITERIA, criterion_of, definition_of
-from zerolm.carving.importance.peers import Flap
-from zerolm.carving.kept_units import Cut, best
-from zerolm.carving.pruning import carved_layer
-from zerolm.carving.width.narrowing import Basis, Width, energies
 from zerolm.checkpoints import ledger_of
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import in_memory
 from zerolm.networks.roles import StockLayer, bias, layer_list, layer_of, matrix, norm_gain, places_of
 from zerolm.networks.stream import Stream
+from zerolm.passes.walk import normalised, readers_and_writers, writers
+from zerolm.units.importance.activations import OfSequences
+from zerolm.units.importance.criteria import CRITERIA, criterion_of, definition_of
+from zerolm.units.importance.peers import Flap
+from zerolm.units.kept_units import Cut, best
+from zerolm.units.pruning import carved_layer
+from zerolm.units.stream.narrowing import Basis, Width, energies
 
 BY_WEIGHTS: Final = ("capacity", "max_weight", "random")
 BY_TOKENS: Final = ("flap", "two_ssp", "compact", "minitron", "amp", "output_energy")

@@ -9,9 +9,6 @@ from real_models import Parent, Sizes, text_file
 from real_peers import width_cut
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.backward import writers
-from zerolm.carving.importance.peers import CommonActivations
-from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.vocabulary.byte_losses import TokenLosses, stretches_of
 from zerolm.carving.vocabulary.text_use import use_of
 from zerolm.networks.blocks import Blocks
@@ -20,7 +17,10 @@ from zerolm.networks.mapped import in_memory
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import layer_list, layer_of, places_of
 from zerolm.networks.stream import Stream
+from zerolm.passes.walk import writers
 from zerolm.progress import silent
+from zerolm.units.importance.peers import CommonActivations
+from zerolm.units.pruning import apply_in_memory
 
 VOCABULARY: Final = "compact vocabulary"
 STRETCHES, LENGTH = 16, 512

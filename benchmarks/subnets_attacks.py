@@ -13,14 +13,14 @@ from parts import Parts
 from subnets_runs import criterion_in, sizes_in
 
 from zerolm.architecture import Floats
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.subnets.judging import classifier
 from zerolm.carving.subnets.request import CutRequest, JudgingRequest
 from zerolm.carving.subnets.slicing import cuts_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.groundtruth.truth import check, thinned
 from zerolm.networks.opener import stock_tokenizer
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.pruning import apply_in_memory
 
 VICTIMS: Final = 50
 """Sub-networks that are attacked, evenly spread over all."""

@@ -14,10 +14,7 @@ from timing import note
 
 from zerolm.architecture import Floats
 from zerolm.carving.carve import carve
-from zerolm.carving.importance.criteria import WEIGHTS_ONLY, criterion_of, needs_tokens
-from zerolm.carving.importance.criterion import Additive, Criterion, Indifferent
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.request import Destination, MethodRequest, Methods, SizeRequest, methods_of
+from zerolm.carving.request import Destination, MethodRequest, Methods, methods_of
 from zerolm.carving.session import Session
 from zerolm.carving.subnets.document import slices_document
 from zerolm.carving.subnets.draws import Sizes
@@ -29,8 +26,12 @@ from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.groundtruth.truth import check, thinned
 from zerolm.networks.compute import compute
 from zerolm.networks.opener import load_model
+from zerolm.planning.size_request import SizeRequest
 from zerolm.settings.compute import USUALLY
 from zerolm.spaces.choices import by_layer
+from zerolm.units.importance.criteria import WEIGHTS_ONLY, criterion_of, needs_tokens
+from zerolm.units.importance.criterion import Additive, Criterion, Indifferent
+from zerolm.units.kept_units import Cut, dimensions
 from zerolm.zero_cost.measure import ProxyRequest, Selection, measure
 
 CALIBRATED: Final = 32

@@ -26,11 +26,11 @@ from small_text import divided
 from timing import machine, note, one_thread, table
 
 import zerolm
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.write import write
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.write import write
+from zerolm.units.kept_units import Cut, dimensions
 
 PLACE: Final = Path(__file__).with_suffix(".md")
 STORED: Final = Path(__file__).with_suffix("")

@@ -14,19 +14,20 @@ from torch import Tensor
 
 from zerolm.architecture import Ints
 from zerolm.carving.carve import carve
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.planning.sizes import costs_of
-from zerolm.carving.request import MethodRequest, Methods, SizeRequest, VocabularyRequest, methods_of
+from zerolm.carving.request import MethodRequest, Methods, methods_of
 from zerolm.carving.session import Session
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
 from zerolm.carving.vocabulary.text_use import use_of
-from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.size_request import SizeRequest, VocabularyRequest
+from zerolm.planning.sizes import costs_of
 from zerolm.progress import silent
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.stream.narrowing import Width
 
 SHARES: Final = (0.94, 0.88, 0.75, 0.62, 0.5, 0.38, 0.25, 0.12)
 BESIDE: Final = (0.88, 0.5, 0.12)

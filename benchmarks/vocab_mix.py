@@ -20,13 +20,13 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from vocab_languages import SIZE, texts
 
 from zerolm.architecture import Ints
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped
 from zerolm.carving.vocabulary.text_use import use_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.sizes import costs_of
 from zerolm.progress import silent
 
 SETTINGS: Final = DecoderSettings(layers=4, hidden=128, heads=4, kv_heads=2, ffn=384, vocab=SIZE)

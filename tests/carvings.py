@@ -10,8 +10,9 @@ from typing import Any, Final
 from forked import die
 
 from zerolm.carving import carve as carving
-from zerolm.carving.request import Destination, MethodRequest, SizeRequest, methods_of
+from zerolm.carving.request import Destination, MethodRequest, methods_of
 from zerolm.carving.result import Carved
+from zerolm.planning.size_request import SizeRequest
 from zerolm.settings.request import build, settings_of
 
 BY_WEIGHTS: Final = ("--criterion", "capacity")

@@ -12,11 +12,11 @@ import llama_cpp
 import numpy as np
 from carvings import carve
 
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.write import write
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.parts import stem_of
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.write import write
+from zerolm.units.kept_units import Cut, dimensions
 
 TYPES = {
     "Q8_0": 7,

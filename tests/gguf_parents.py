@@ -8,7 +8,7 @@ from typing import Any, Final
 from tiny_families import TINY, saved
 from transformers import AutoModelForMaskedLM
 
-from zerolm.carving.export.gguf.keys import SAME
+from zerolm.children.gguf.keys import SAME
 from zerolm.families.known import families
 
 WRITTEN: Final = [name for name, family in families().items() if family.gguf is not None and name in TINY]

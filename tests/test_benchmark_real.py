@@ -22,11 +22,11 @@ from real_peers import FLAP, METHODS, PCA, SHORT, TWO_SSP, PeerCut, params_of, p
 from real_vocabulary import compact_scores
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.pruning import apply_in_memory
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import layers_of
 from zerolm.text.tokens import Tokens, random_tokens
+from zerolm.units.kept_units import Cut
+from zerolm.units.pruning import apply_in_memory
 
 TOKENS = random_tokens(64, 6, 11, seed=4)
 

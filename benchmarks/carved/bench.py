@@ -17,8 +17,8 @@ from carved.network import Network
 from carved.ours import Calibrated, Shape, carved, ours
 from carved.parent import Parent
 from carved.slicegpt import slicegpt
-from zerolm.carving.pruning import apply_in_memory
 from zerolm.text.tokens import Tokens
+from zerolm.units.pruning import apply_in_memory
 
 EXACT: Final = 1e-5
 """KL of a method that keeps everything, at most."""

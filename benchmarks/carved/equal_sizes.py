@@ -22,12 +22,12 @@ from carved.ours import Shape
 from carved.parent import LENGTH
 from carved.slicegpt import slicegpt
 from carved.writing import Line, heading, kl, row
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.planning.sensitivity import LossTable, measured_losses
-from zerolm.carving.planning.sizes import plan_of
-from zerolm.carving.request import SizeRequest
 from zerolm.costs import CostModel
 from zerolm.io.cache import ArrayCache
+from zerolm.planning.sensitivity import LossTable, measured_losses
+from zerolm.planning.size_request import SizeRequest
+from zerolm.planning.sizes import plan_of
+from zerolm.units.kept_units import Cut
 
 STEP: Final = 32
 """Of hidden widths that are tried."""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from carved.network import GROUP, Network, states
-from zerolm.carving.kept_units import spread
 from zerolm.text.tokens import Tokens
+from zerolm.units.kept_units import spread
 
 
 @dataclass(frozen=True, eq=False)

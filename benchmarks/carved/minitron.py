@@ -10,8 +10,8 @@ from torch import Tensor
 from carved.narrowing import fitted
 from carved.network import GROUP, Block, Network, states
 from carved.ours import Shape
-from zerolm.carving.kept_units import best, spread
 from zerolm.text.tokens import Tokens
+from zerolm.units.kept_units import best, spread
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from carved.network import GROUP, Block, Network, states
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.repair.ridge import Fit
+from zerolm.repairing.ridge import Fit
 from zerolm.text.tokens import Tokens
+from zerolm.units.kept_units import Cut
 
 EVERY: Final = 5
 """One group of sequences in so many is held out, to choose ridges on."""

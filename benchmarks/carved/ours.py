@@ -12,14 +12,14 @@ from transformers import PreTrainedModel
 from carved.bases import basis, energies, loss_grams
 from carved.narrowing import Bases, Seen, narrowed
 from carved.network import Network
-from zerolm.carving.fisher import fisher
-from zerolm.carving.importance.criterion import Criterion
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.pruning import apply_in_memory, dimensions_of
-from zerolm.carving.repair.walk import repair
-from zerolm.carving.width.loss_basis import loss_basis
-from zerolm.carving.width.narrowing import Basis, Width
+from zerolm.passes.fisher import fisher
+from zerolm.repairing.walk import repair
 from zerolm.text.tokens import Tokens
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import Cut
+from zerolm.units.pruning import apply_in_memory, dimensions_of
+from zerolm.units.stream.loss_basis import loss_basis
+from zerolm.units.stream.narrowing import Basis, Width
 
 
 @dataclass(frozen=True, order=True)

@@ -15,20 +15,20 @@ from timing import note
 from carved.judging import Judge, Quality, mean
 from carved.rivals import group_magnitude
 from zerolm.architecture import Ints
-from zerolm.carving.fisher import fisher
-from zerolm.carving.importance.criteria import WITH_TOKENS, criterion_of, needs_gradients
-from zerolm.carving.importance.criterion import Additive, Criterion
-from zerolm.carving.importance.token_pass import importances
-from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.planning.sizes import costs_of
-from zerolm.carving.pruning import Repaired, apply_in_memory, dimensions_of
-from zerolm.carving.repair.walk import repair
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.networks.opener import is_decoder, open_model
 from zerolm.networks.pooling import TokenPooling
+from zerolm.passes.fisher import fisher
+from zerolm.planning.sizes import costs_of
+from zerolm.repairing.walk import repair
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
+from zerolm.units.importance.criteria import WITH_TOKENS, criterion_of, needs_gradients
+from zerolm.units.importance.criterion import Additive, Criterion
+from zerolm.units.importance.token_pass import importances
+from zerolm.units.kept_units import Cut, LayerCut
+from zerolm.units.pruning import Repaired, apply_in_memory, dimensions_of
 
 LENGTH: Final = 256
 RIVAL: Final = "Torch-Pruning, group magnitude"

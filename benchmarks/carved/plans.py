@@ -11,16 +11,16 @@ from timing import note
 from carved.parent import Parent
 from carved.writing import Line, compared, heading, kl, row
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.importance.criterion import Additive, Criterion
-from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.planning.sensitivity import LOSS_SEQUENCES, LossTable, measured_losses
-from zerolm.carving.planning.sizes import plan_of
-from zerolm.carving.pruning import apply_in_memory
-from zerolm.carving.request import SizeRequest
 from zerolm.costs import CostModel
 from zerolm.healing.held_out import HeldOut
+from zerolm.planning.sensitivity import LOSS_SEQUENCES, LossTable, measured_losses
+from zerolm.planning.size_request import SizeRequest
+from zerolm.planning.sizes import plan_of
 from zerolm.progress import silent
 from zerolm.statistics import agreement
+from zerolm.units.importance.criterion import Additive, Criterion
+from zerolm.units.kept_units import Cut, LayerCut
+from zerolm.units.pruning import apply_in_memory
 
 SIZE: Final = 0.7
 WITHIN: Final = 0.01

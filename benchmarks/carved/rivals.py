@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from zerolm.carving.importance.criterion import Additive
-from zerolm.carving.pruning import dimensions_of
 from zerolm.networks.roles import layers_of
+from zerolm.units.importance.criterion import Additive
+from zerolm.units.pruning import dimensions_of
 
 
 def group_magnitude(model: PreTrainedModel) -> Additive:

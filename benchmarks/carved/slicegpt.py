@@ -7,7 +7,7 @@ from torch import Tensor
 
 from carved.narrowing import Bases, Seen, narrowed
 from carved.network import GROUP, Block, Network
-from zerolm.carving.kept_units import Cut
+from zerolm.units.kept_units import Cut
 
 
 def slicegpt(seen: Seen, cut: Cut, width: int, repair: str = "none", *, normalised: bool = True) -> Network:

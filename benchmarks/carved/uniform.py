@@ -15,9 +15,9 @@ import zerolm
 from carved.judging import Quality
 from carved.parent import LENGTH, RIVAL, Parent, Trial
 from carved.writing import Line, compared, escaped, heading, row, shown
-from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
-from zerolm.carving.repair.rules import REPAIRS
 from zerolm.networks.roles import bias, layers_of
+from zerolm.repairing.rules import REPAIRS
+from zerolm.units.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 
 CRITERIA: Final = (*WEIGHTS_ONLY, *WITH_TOKENS)
 MAIN: Final = "written by `zerolm carve`, opened again"

@@ -17,15 +17,16 @@ from tiny import saved, word_tokenizer
 
 import zerolm as package
 from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
-from zerolm.carving.export.formats import FORMATS
-from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
-from zerolm.carving.planning.lonas import SPACES
-from zerolm.carving.repair.rules import REPAIRS
-from zerolm.carving.request import MethodRequest, SizeRequest
+from zerolm.carving.formats import FORMATS
+from zerolm.carving.request import MethodRequest
 from zerolm.costs import CostModel
 from zerolm.diagnosis import examine
 from zerolm.diagnosis.opening import opened
+from zerolm.planning.lonas import SPACES
+from zerolm.planning.size_request import SizeRequest
+from zerolm.repairing.rules import REPAIRS
 from zerolm.settings.request import settings_of
+from zerolm.units.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.verbs.carve import CarveSettings, CarvingReport
 
 Zerolm = Callable[..., Any]

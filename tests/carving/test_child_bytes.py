@@ -15,13 +15,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import saved
 
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.folder import tensors
-from zerolm.carving.export.gguf.file_tensors import entries
-from zerolm.carving.kept_units import Cut, LayerCut, dimensions
-from zerolm.carving.pruning import Repaired
-from zerolm.carving.width.narrowing import Width, channel_basis
 from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.children.child_tensors import Child
+from zerolm.children.folder import tensors
+from zerolm.children.gguf.file_tensors import entries
+from zerolm.units.kept_units import Cut, LayerCut, dimensions
+from zerolm.units.pruning import Repaired
+from zerolm.units.stream.narrowing import Width, channel_basis
 
 NAMES: Final = (
     *("llama", "llama_tied", "llama_biased", "mistral", "mistral_odd", "qwen2_tied", "qwen3_biased"),

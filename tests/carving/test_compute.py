@@ -13,23 +13,23 @@ from carvings import carve
 from tiny import model, saved
 
 from zerolm.carving import session
-from zerolm.carving.backward import Felt, Together, felt_above, together, writers
-from zerolm.carving.export import formats
-from zerolm.carving.importance.token_pass import importances
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.planning.sensitivity import Loss
-from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
+from zerolm.children import formats
 from zerolm.io.cache import ArrayCache
 from zerolm.networks import blocks as blocks_module
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import Compute, compute, computed
 from zerolm.networks.states import HiddenStates
+from zerolm.passes.walk import Felt, Together, felt_above, together, writers
+from zerolm.planning.sensitivity import Loss
 from zerolm.progress import silent
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.tokens import Tokens
+from zerolm.units.importance.token_pass import importances
+from zerolm.units.kept_units import Cut
+from zerolm.units.pruning import dimensions_of
 
 TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
 MANY = Tokens(torch.randint(64, (96, 16), generator=torch.Generator().manual_seed(2)))
@@ -117,8 +117,8 @@ def test_what_is_felt_does_not_depend_on_how_many_batches_go_together() -> None:
         return seen
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zerolm.carving.backward.SAVED", 3)
-        patch.setattr("zerolm.carving.backward.STATES_SHARE", 1 << 8)
+        patch.setattr("zerolm.passes.walk.SAVED", 3)
+        patch.setattr("zerolm.passes.walk.STATES_SHARE", 1 << 8)
         little, much = felt(LITTLE), felt(1 << 34)
     assert set(little) == set(much)
     for place, one in little.items():
@@ -143,7 +143,7 @@ def test_a_proof_layer_by_layer_sees_a_network_that_is_wired_otherwise(
 ) -> None:
     """Blocks of equal weights are equal; the last norm's epsilon is in none of them."""
     parent = saved(tmp_path / "parent", "llama")
-    monkeypatch.setattr("zerolm.carving.export.verify.compare_blocks", lambda *_: formats)
+    monkeypatch.setattr("zerolm.children.verify.compare_blocks", lambda *_: formats)
     wrong = dict(Checkpoint.open(parent).config) | {"rms_norm_eps": 10.0}
     configuration = formats.configuration
 

@@ -20,14 +20,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from zerolm.carving.carve import carve
-from zerolm.carving.request import (
-    Destination,
-    MethodRequest,
-    Methods,
-    SizeRequest,
-    VocabularyRequest,
-    methods_of,
-)
+from zerolm.carving.request import Destination, MethodRequest, Methods, methods_of
 from zerolm.carving.vocabulary import byte_losses, planned_size
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
@@ -36,6 +29,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.evaluation.evaluate import evaluate
 from zerolm.networks.opener import mapped_model, open_model, stock_tokenizer
+from zerolm.planning.size_request import SizeRequest, VocabularyRequest
 from zerolm.progress import silent
 from zerolm.text.encoding import separator
 

@@ -15,8 +15,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from zerolm.carving.carve import carve
-from zerolm.carving.request import Destination, Methods, SizeRequest, VocabularyRequest
+from zerolm.carving.request import Destination, Methods
 from zerolm.checkpoints import Checkpoint
+from zerolm.planning.size_request import SizeRequest, VocabularyRequest
 
 ROWS = 64
 LISTED = [40, 43, 57]

@@ -18,12 +18,8 @@ from tokenizers import Tokenizer  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: E402
 
 from zerolm.carving.carve import carve  # noqa: E402
-from zerolm.carving.request import (  # noqa: E402
-    Destination,
-    Methods,
-    SizeRequest,
-    VocabularyRequest,
-)
+from zerolm.carving.request import Destination, Methods  # noqa: E402
+from zerolm.planning.size_request import SizeRequest, VocabularyRequest  # noqa: E402
 
 ROWS = 960
 STRINGS = 500

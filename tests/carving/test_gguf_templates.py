@@ -15,9 +15,10 @@ from made_tokenizers import byte_level  # noqa: E402
 from made_vocabularies import TEMPLATE, decoder  # noqa: E402
 
 from zerolm.carving.carve import carve  # noqa: E402
-from zerolm.carving.request import Destination, Methods, SizeRequest  # noqa: E402
+from zerolm.carving.request import Destination, Methods  # noqa: E402
 from zerolm.checkpoints import Checkpoint  # noqa: E402
 from zerolm.networks.opener import stock_tokenizer  # noqa: E402
+from zerolm.planning.size_request import SizeRequest  # noqa: E402
 
 TOOLS = f"{{{{ tools }}}} {TEMPLATE}"
 RAG = f"{{{{ documents }}}} {TEMPLATE}"

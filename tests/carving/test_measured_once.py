@@ -19,14 +19,15 @@ from carvings import carve
 from forked import contents, in_another_process, killed_at
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.importance.criteria import CRITERIA, definition_of
 from zerolm.carving.pace import Pace
-from zerolm.carving.request import MethodRequest, SizeRequest, methods_of
+from zerolm.carving.request import MethodRequest, methods_of
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
+from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
 from zerolm.registry import Entry
+from zerolm.units.importance.criteria import CRITERIA, definition_of
 
 BASIS, UNITS = "weighing what the loss feels", "weighing units by"
 PRICES, GONE = "pricing every cut", "measuring what goes with layer"
@@ -42,8 +43,8 @@ SETTINGS: dict[str, Any] = {
 }
 PLUGIN = """
 import numpy as np
-from zerolm.carving.importance.activations import Amp
-from zerolm.carving.importance.criterion import Additive
+from zerolm.units.importance.activations import Amp
+from zerolm.units.importance.criterion import Additive
 
 class ByTokens(Amp):
     pass

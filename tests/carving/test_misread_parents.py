@@ -22,9 +22,9 @@ from safetensors.torch import load_file, save_file
 from saved_mixtures import mixture
 from tiny_families import saved
 
-from zerolm.carving.export import parent_proof
 from zerolm.carving.vocabulary import fewer_tokens
 from zerolm.checkpoints import tying
+from zerolm.children import parent_proof
 from zerolm.families import known
 from zerolm.networks import mapped, opener
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tiny import saved
 
 from zerolm.carving import pace as pacing
-from zerolm.carving.kept_units import Dimensions
 from zerolm.carving.pace import CarvingWork, Pace, announcement, fitting
 from zerolm.carving.request import Methods
+from zerolm.units.kept_units import Dimensions
 
 PARENT = Dimensions(depth=28, hidden=1024, heads=16, kv_heads=8, head_size=128, ffn=3072)
 SPEEDS = st.floats(1e-9, 1e-3)

@@ -13,14 +13,14 @@ from divergences import Divergence, fidelity, perplexity_and_kl
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from zerolm.architecture import Floats
-from zerolm.carving.importance.token_pass import importances
-from zerolm.carving.kept_units import Cut, LayerCut, best
-from zerolm.carving.pruning import apply_in_memory, dimensions_of
-from zerolm.carving.repair.walk import repair
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.pooling import TokenPooling
+from zerolm.repairing.walk import repair
 from zerolm.text.documents import Text
 from zerolm.text.tokens import line_tokens, running_tokens
+from zerolm.units.importance.token_pass import importances
+from zerolm.units.kept_units import Cut, LayerCut, best
+from zerolm.units.pruning import apply_in_memory, dimensions_of
 
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 SEEN = ("argparse.py", "inspect.py", "tarfile.py", "subprocess.py", "datetime.py", "statistics.py", "ssl.py")

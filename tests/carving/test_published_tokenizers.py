@@ -23,15 +23,16 @@ from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 import zerolm  # noqa: E402
 from zerolm.carving.carve import carve  # noqa: E402
-from zerolm.carving.export.child_tensors import Child  # noqa: E402
-from zerolm.carving.export.gguf.check import check  # noqa: E402
-from zerolm.carving.export.gguf.tokenizer import check_reading, compare_with, opened, vocabulary  # noqa: E402
-from zerolm.carving.export.gguf.write import write  # noqa: E402
-from zerolm.carving.kept_units import Cut, dimensions  # noqa: E402
-from zerolm.carving.request import Destination, Methods, SizeRequest, VocabularyRequest  # noqa: E402
+from zerolm.carving.request import Destination, Methods  # noqa: E402
 from zerolm.carving.vocabulary import byte_losses  # noqa: E402
 from zerolm.checkpoints import Checkpoint  # noqa: E402
+from zerolm.children.child_tensors import Child  # noqa: E402
+from zerolm.children.gguf.check import check  # noqa: E402
+from zerolm.children.gguf.tokenizer import check_reading, compare_with, opened, vocabulary  # noqa: E402
+from zerolm.children.gguf.write import write  # noqa: E402
 from zerolm.networks.opener import open_model, stock_tokenizer  # noqa: E402
+from zerolm.planning.size_request import SizeRequest, VocabularyRequest  # noqa: E402
+from zerolm.units.kept_units import Cut, dimensions  # noqa: E402
 
 ROWS: Final = 960
 WRITTEN_AS: Final = {

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.carving.request import MethodRequest, SizeRequest, methods_of
+from zerolm.carving.request import MethodRequest, methods_of
 from zerolm.costs import COSTS
+from zerolm.planning.size_request import SizeRequest
 from zerolm.settings.request import build, settings_of
 from zerolm.verbs.carve import CarveSettings
 

@@ -12,16 +12,16 @@ from carvings import carve
 from divergences import fidelity
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.export import verify
-from zerolm.carving.kept_units import Cut, LayerCut, dimensions
-from zerolm.carving.planning.sensitivity import LOSS_BATCH, Loss
-from zerolm.carving.pruning import apply_in_memory, carved_layer, dimensions_of
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
+from zerolm.children import verify
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model, open_model
+from zerolm.planning.sensitivity import LOSS_BATCH, Loss
 from zerolm.text.calibration import tokens_of
+from zerolm.units.kept_units import Cut, LayerCut, dimensions
+from zerolm.units.pruning import apply_in_memory, carved_layer, dimensions_of
 
 
 def running(folder: Path) -> Session:

@@ -21,9 +21,6 @@ from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from zerolm.carving.importance.criterion import Indifferent
-from zerolm.carving.kept_units import dimensions
-from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.carving.subnets import slicing
@@ -36,6 +33,9 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.networks.compute import Compute
 from zerolm.networks.opener import open_model
 from zerolm.settings.compute import RunningRequest
+from zerolm.units.importance.criterion import Indifferent
+from zerolm.units.kept_units import dimensions
+from zerolm.units.pruning import apply_in_memory
 
 ON_CPU = RunningRequest("cpu")
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from tiny import saved
 
-from zerolm.carving.importance.criterion import Indifferent
-from zerolm.carving.planning.part_costs import Choices, PartCosts
-from zerolm.carving.planning.sizes import costs_of, prices_of
 from zerolm.carving.subnets.draws import drawn_sizes, space_size
 from zerolm.carving.subnets.slicing import cuts_of, space_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
+from zerolm.planning.part_costs import Choices, PartCosts
+from zerolm.planning.sizes import costs_of, prices_of
+from zerolm.units.importance.criterion import Indifferent
 
 Drawn = tuple[Checkpoint, Choices, PartCosts]
 

@@ -35,10 +35,10 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from zerolm.carving.bits.kernels import rounded  # noqa: E402
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild  # noqa: E402
-from zerolm.carving.export.child_tensors import Child  # noqa: E402
-from zerolm.carving.export.gguf.rope import factors_of  # noqa: E402
-from zerolm.carving.export.gguf.write import write  # noqa: E402
-from zerolm.carving.kept_units import Cut, dimensions  # noqa: E402
+from zerolm.children.child_tensors import Child  # noqa: E402
+from zerolm.children.gguf.rope import factors_of  # noqa: E402
+from zerolm.children.gguf.write import write  # noqa: E402
+from zerolm.units.kept_units import Cut, dimensions  # noqa: E402
 
 FAMILIES = ("arcee", "ernie4_5", "gemma", "hunyuan_v1_dense", "llama", "olmo2", "phi3", "qwen3")
 

@@ -18,9 +18,9 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from split_gguf import split
 
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.write import write
-from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.write import write
+from zerolm.units.kept_units import Cut, dimensions
 
 
 @pytest.fixture(scope="module")

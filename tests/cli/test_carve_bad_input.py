@@ -22,7 +22,7 @@ from refusals import Zerolm, refused, state
 from safetensors.torch import load_file, save_file
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.export.formats import StockFolder
+from zerolm.carving.formats import StockFolder
 from zerolm.diagnosis import examine
 from zerolm.diagnosis.opening import opened
 

@@ -177,8 +177,8 @@ def test_the_tab_key(shell: str, line: str, words: list[str]) -> None:
 
 
 def test_names_that_are_completed_are_those_that_are_known() -> None:
-    from zerolm.carving.export.formats import FORMATS
-    from zerolm.carving.repair.rules import REPAIRS
+    from zerolm.carving.formats import FORMATS
+    from zerolm.repairing.rules import REPAIRS
     from zerolm.scores import SCORES
     from zerolm.spaces import SPACES
     from zerolm.zero_cost import proxy_names

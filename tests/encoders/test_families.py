@@ -16,13 +16,13 @@ from sentence_folders import LINES, sentence_folder, write
 from tiny_families import saved, stock_config
 from transformers import AutoModel
 
-from zerolm.carving.pruning import apply_in_memory
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import read_object
 from zerolm.diagnosis.opening import opened
 from zerolm.diagnosis.result import OPENS, REFUSES
 from zerolm.families.known import described
 from zerolm.networks.opener import open_model
+from zerolm.units.pruning import apply_in_memory
 
 ENCODERS = [name for name, family in described().items() if family.task == "masked"]
 

@@ -14,8 +14,9 @@ from transformers import BertConfig, BertModel
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.check import (
+from zerolm.checkpoints import Checkpoint
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.check import (
     OF_THE_FILE,
     check,
     embedding_of,
@@ -23,14 +24,13 @@ from zerolm.carving.export.gguf.check import (
     open_encoder,
     states_of,
 )
-from zerolm.carving.export.gguf.tokenizer import opened
-from zerolm.carving.export.gguf.write import expressible, write
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.checkpoints import Checkpoint
+from zerolm.children.gguf.tokenizer import opened
+from zerolm.children.gguf.write import expressible, write
 from zerolm.diagnosis import opening
 from zerolm.networks.opener import open_model
 from zerolm.networks.pooling import TokenPooling
 from zerolm.passes.outputs import embeddings
+from zerolm.units.kept_units import Cut, dimensions
 
 
 def encoder(folder: Path, mode: str | Sequence[str] = "mean", kinds: Sequence[str] = ()) -> Checkpoint:

@@ -12,9 +12,9 @@ from carvings import carve
 from sentence_folders import LINES
 from tiny import MODELS, saved, word_tokenizer
 
-from zerolm.carving.pruning import slice_layer
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.roles import layer_list, layer_of, places_of
+from zerolm.units.pruning import slice_layer
 
 SIZES = MODELS["bert"][1]
 CLASSES = {

@@ -12,10 +12,10 @@ import torch
 from carvings import carve, rebuild
 from sentence_folders import LINES, sentence_folder
 
-from zerolm.carving.export import encoded
-from zerolm.carving.pruning import apply_in_memory
 from zerolm.checkpoints import Checkpoint
+from zerolm.children import encoded
 from zerolm.networks.opener import open_model
+from zerolm.units.pruning import apply_in_memory
 
 LAYOUTS = ("", "0_Transformer")
 FEW: dict[str, Any] = {"sequences": 12, "length": 12}

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from sentence_folders import dense, sentence_folder, write
 from torch import Tensor
 
-from zerolm.carving.backward import felt_above
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.sentences import ACTIVATIONS, MODES
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.pooling import ACTIVATED, MEAN, TokenPooling, pooled
+from zerolm.passes.walk import felt_above
 from zerolm.text.calibration import tokens_of
 
 ALONE: dict[str, Any] = {

@@ -17,12 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.importance.criteria import criterion_of
-from zerolm.carving.kept_units import Cut, LayerCut, dimensions
-from zerolm.carving.planning.sizes import costs_of
-from zerolm.carving.pruning import apply_in_memory
-from zerolm.carving.width.narrowing import Width
-from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.evaluation.comparable import cut_of, names_of
@@ -30,8 +24,14 @@ from zerolm.evaluation.evaluate import Evaluated, evaluate
 from zerolm.evaluation.quantised_parent import quantised_parent
 from zerolm.evaluation.same_size import DRAW_SEEDS, NOT_COMPARED, chosen, uniform
 from zerolm.networks.opener import open_model
+from zerolm.planning.sizes import costs_of
 from zerolm.settings.compute import RunningRequest
 from zerolm.text.calibration import tokens_of
+from zerolm.units.importance.criteria import criterion_of
+from zerolm.units.kept_units import Cut, LayerCut, dimensions
+from zerolm.units.pruning import apply_in_memory
+from zerolm.units.stream.narrowing import Width
+from zerolm.units.stream.weights_basis import weights_channels
 
 FEW: dict[str, Any] = {"sequences": 6, "length": 12}
 HALF: dict[str, Any] = {"keep_ffn": 0.5, "keep_heads": 0.5}

@@ -125,9 +125,9 @@ def test_a_file_that_llama_cpp_alone_reads_is_judged_as_its_folder(tmp_path: Pat
     from gguf_parents import in_blocks
     from typed_models import VOCAB, some_words, words_of_bytes
 
-    from zerolm.carving.export.child_tensors import Child
-    from zerolm.carving.export.gguf.write import write
-    from zerolm.carving.kept_units import Cut, dimensions
+    from zerolm.children.child_tensors import Child
+    from zerolm.children.gguf.write import write
+    from zerolm.units.kept_units import Cut, dimensions
 
     parent = mixture(tmp_path / "parent", "mixtral", **in_blocks("mixtral") | {"vocab_size": VOCAB})
     words_of_bytes().save_pretrained(parent)

@@ -17,13 +17,14 @@ from tokenizers import Tokenizer
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from zerolm.carving.carve import carve
-from zerolm.carving.request import Destination, Methods, SizeRequest, VocabularyRequest
+from zerolm.carving.request import Destination, Methods
 from zerolm.carving.vocabulary import byte_losses
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation.evaluate import evaluate
 from zerolm.evaluation.evaluated import Evaluated, EvaluatedRow
 from zerolm.networks.opener import open_model, stock_tokenizer
+from zerolm.planning.size_request import SizeRequest, VocabularyRequest
 from zerolm.text.encoding import separator
 
 LENGTH = 16

@@ -15,12 +15,12 @@ from transformers import AutoModelForSequenceClassification, PreTrainedTokenizer
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 import attack_texts
 
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.subnets.judging import Judging
 from zerolm.carving.subnets.reading import judged_by
 from zerolm.carving.subnets.request import JudgingRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.compute import Compute
+from zerolm.units.kept_units import Cut, dimensions
 
 
 @pytest.fixture

@@ -19,15 +19,15 @@ from tiny_families import AS_E2B, DECODER, DERIVED, PLAIN_GEMMA4, TINY, saved
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
 
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.pruning import Repaired, apply_in_memory
-from zerolm.carving.request import SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.families.family import Family
 from zerolm.families.known import families
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import open_model
+from zerolm.planning.size_request import SizeRequest
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.pruning import Repaired, apply_in_memory
 
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
@@ -36,13 +36,13 @@ from gguf_parents import CHANGES, DELTA, IN_BLOCKS, OF_QWEN3_5, SECTIONED, WRITT
 
 from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild, WeighedChild
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.check import COARSELY, check
-from zerolm.carving.export.gguf.network import is_read_back, network_in
-from zerolm.carving.export.gguf.tokenizer import opened
-from zerolm.carving.export.gguf.write import expressible, write
-from zerolm.carving.export.verify import outputs
 from zerolm.checkpoints.gguf.names import is_rearranged
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.check import COARSELY, check
+from zerolm.children.gguf.network import is_read_back, network_in
+from zerolm.children.gguf.tokenizer import opened
+from zerolm.children.gguf.write import expressible, write
+from zerolm.children.verify import outputs
 
 LAYERS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys((*OF_QWEN3_5, "qwen3_next", "lfm2_moe", "granitemoehybrid"), (0, 1, 3)),

@@ -15,12 +15,12 @@ from tiny_mixtures import MIXTURES
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from zerolm.carving.planning.part_costs import Choices, part_costs
 from zerolm.checkpoints import Checkpoint
 from zerolm.cli import main
 from zerolm.costs import COSTS, CostModel
 from zerolm.families.config import from_config
 from zerolm.families.known import families
+from zerolm.planning.part_costs import Choices, part_costs
 from zerolm.testing.families import stored_numbers
 
 FILE = "model.safetensors"

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from tiny_families import SHARING, TINY, louder
 
-from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.planning.sensitivity import Loss
-from zerolm.carving.pruning import dimensions_of
-from zerolm.carving.repair.walk import repair
 from zerolm.families.known import families
 from zerolm.networks.blocks import Blocks
+from zerolm.planning.sensitivity import Loss
+from zerolm.repairing.walk import repair
 from zerolm.text.tokens import random_tokens
+from zerolm.units.kept_units import Cut, LayerCut
+from zerolm.units.pruning import dimensions_of
 
 TOKENS = random_tokens(64, 48, 16, seed=5)
 CUT = [name for name in TINY if families()[name].cut.ffn]

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.pruning import Repaired
-from zerolm.carving.request import SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.known import families
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import by_tensor
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import body_prefix, places_in
+from zerolm.planning.size_request import SizeRequest
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.pruning import Repaired
 
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
@@ -28,13 +28,13 @@ from gguf_parents import WRITTEN, in_blocks, parent_of
 from zerolm.carving.bits.file_child import TypedFile, WeighedFile
 from zerolm.carving.bits.file_planner import FileTypePlanner
 from zerolm.carving.bits.written import written_of
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.check import COARSELY, NOISIEST, check
-from zerolm.carving.export.gguf.file_tensors import matrices
-from zerolm.carving.export.gguf.write import write
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.checkpoints.weight_types import BY_NUMBER
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.check import COARSELY, NOISIEST, check
+from zerolm.children.gguf.file_tensors import matrices
+from zerolm.children.gguf.write import write
 
 ALONE: Final = [name for name in WRITTEN if is_rearranged(families()[name])]
 KEPT: Final = SizeRequest.of({"all": 1}, {"max_weight_bytes": 1 << 22})

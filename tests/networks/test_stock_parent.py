@@ -8,8 +8,8 @@ import pytest
 import torch
 from tiny_families import random_model, saved
 
-from zerolm.carving.export.verify import outputs
 from zerolm.checkpoints import Checkpoint
+from zerolm.children.verify import outputs
 from zerolm.networks.opener import load_model
 from zerolm.networks.stock_parent import StockParent, layer_number
 

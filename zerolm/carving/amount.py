@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint
 from zerolm.settings.domains import domains_of
 from zerolm.text.calibration import longest_line, tokens_of
 from zerolm.text.defaults import GENERATED, RANDOM
 from zerolm.text.generated import WORDS
+from zerolm.units.kept_units import Dimensions, dimensions
 
 PER_INPUT: Final = 8
 """Tokens for each input of the widest output matrix: least squares fits noise where they are fewer."""

@@ -6,16 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from zerolm.carving.experts.budgeted_experts import of_experts, ready, with_fewer_experts
-from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.finished_child import finished
+from zerolm.carving.formats import FORMATS
 from zerolm.carving.parent_and_request import ANYWHERE, NOWHERE, Carving, quantised_types
 from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planned_child import PlannedChild, in_time, planned
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.planning.size_spaces import SIZE_SPACES
-from zerolm.carving.planning.sizes import budgets_of, costs_of
 from zerolm.carving.recipe import read_recipe
-from zerolm.carving.request import Destination, Methods, SizeRequest, WeightsRequest
+from zerolm.carving.request import Destination, Methods
 from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.gguf.unpack import gguf_file
@@ -24,6 +21,10 @@ from zerolm.checkpoints.remedies import quantised
 from zerolm.costs import CostModel
 from zerolm.families.reading import current
 from zerolm.io.folders import check_new, scratch_folder
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.size_request import SizeRequest, WeightsRequest
+from zerolm.planning.size_spaces import SIZE_SPACES
+from zerolm.planning.sizes import budgets_of, costs_of
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest
 
@@ -146,7 +147,7 @@ def _proven(carving: Carving) -> Carving:
     """Return the carving, its parent compared with stock software's if a child is written."""
     if carving.destination.folder is None or carving.parent.proof is not None:
         return carving
-    from zerolm.carving.export.parent_proof import compare_with_stock
+    from zerolm.children.parent_proof import compare_with_stock
     from zerolm.networks.compute import compute
 
     whole, memory = carving.checkpoint.whole, compute(carving.compute).limit

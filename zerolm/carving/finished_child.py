@@ -7,26 +7,26 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.kept_units import Cut
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.planned_child import PlannedChild
-from zerolm.carving.planning.part_costs import stored_bits
-from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import document, versions_of, with_kept
 from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, stream, widths
 from zerolm.carving.vocabulary.budgeted_tokens import tokens_note
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
+from zerolm.children.child_tensors import Child
 from zerolm.families.config import CoreSizes
 from zerolm.io.folders import REPORT, new_folder
+from zerolm.planning.part_costs import stored_bits
+from zerolm.planning.sizes import costs_of
 from zerolm.text.defaults import GENERATED, NO_FILES
+from zerolm.units.kept_units import Cut
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.file_child import TypedFile
     from zerolm.carving.bits.typed_child import TypedChild, Types
-    from zerolm.carving.pruning import Repaired
     from zerolm.carving.session import Session
+    from zerolm.units.pruning import Repaired
 
 BY_WEIGHTS: Final = (
     "chosen by weights alone, for research: Gemma 3 270M with 90 % of its FFN by capacity had perplexity "
@@ -136,9 +136,9 @@ def _gave_up(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
 
 def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     """Write the child into a new folder, opened again and compared before the folder gets its name."""
-    from zerolm.carving.export.rotated import check_rotation
-    from zerolm.carving.export.write_child import write
     from zerolm.carving.session import Session
+    from zerolm.carving.write_child import write
+    from zerolm.children.rotated import check_rotation
     from zerolm.networks.pooling import settings_note
 
     if cut.narrowing:
@@ -237,7 +237,7 @@ def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, T
 
     These are those of the recipe, or those of least loss by its own weights, repaired without them.
     """
-    from zerolm.carving.pruning import Repaired
+    from zerolm.units.pruning import Repaired
 
     ridges = carving.recipe.ridges or None if carving.recipe else None
     types: Types | None = carving.recipe.types if carving.recipe else None

@@ -10,25 +10,25 @@ from typing import Final
 import torch
 
 from zerolm.carving.amount import inputs_of, tokens_scored
-from zerolm.carving.backward import LARGE, SAMPLED
 from zerolm.carving.bits.prices import SAMPLED as SAMPLED_ROWS
-from zerolm.carving.fisher import FISHER_TOKENS
-from zerolm.carving.importance.criteria import needs_gradients
-from zerolm.carving.kept_units import Dimensions
-from zerolm.carving.planning.prices import PRICE_TOKENS
-from zerolm.carving.planning.sensitivity import (
+from zerolm.carving.request import Methods
+from zerolm.networks.blocks import Blocks
+from zerolm.passes.fisher import FISHER_TOKENS
+from zerolm.passes.token_sums import gram
+from zerolm.passes.walk import LARGE, SAMPLED
+from zerolm.planning.prices import PRICE_TOKENS
+from zerolm.planning.sensitivity import (
     FINAL_TOKENS,
     LOSS_SEQUENCES,
     PREDICTED,
     STREAM_SHARES,
     cuts_of,
 )
-from zerolm.carving.request import Methods
-from zerolm.carving.token_sums import gram
-from zerolm.networks.blocks import Blocks
 from zerolm.progress import about
 from zerolm.text.defaults import GENERATED, LEAST_SEQUENCES
 from zerolm.text.tokens import HELD_SHARE, HELD_TOKENS
+from zerolm.units.importance.criteria import needs_gradients
+from zerolm.units.kept_units import Dimensions
 
 PACED_TOKENS: Final = 1 << 11
 PACED_HEAD: Final = 64

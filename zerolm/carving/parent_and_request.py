@@ -6,21 +6,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from zerolm.carving.export.formats import FORMATS, Format
-from zerolm.carving.kept_units import Cut
+from zerolm.carving.formats import FORMATS, Format
 from zerolm.carving.parent_model import ParentModel
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import Recipe
-from zerolm.carving.request import BY_LOSS, Destination, Methods, SizeRequest
-from zerolm.carving.width.narrowing import Basis, Width
-from zerolm.carving.width.weights_basis import weights_basis
+from zerolm.carving.request import BY_LOSS, Destination, Methods
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.costs import CostModel
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.size_request import SizeRequest
+from zerolm.planning.sizes import costs_of
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.defaults import GENERATED
+from zerolm.units.kept_units import Cut
+from zerolm.units.stream.narrowing import Basis, Width
+from zerolm.units.stream.weights_basis import weights_basis
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.file_planner import FileTypePlanner

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zerolm.checkpoints import Checkpoint
 
 if TYPE_CHECKING:
-    from zerolm.carving.export.verify import Verified
+    from zerolm.children.verify import Verified
 
 
 @dataclass(frozen=True, eq=False)

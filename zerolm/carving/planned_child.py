@@ -6,26 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from zerolm.carving.export.formats import UNEVEN
-from zerolm.carving.importance.criteria import criterion_of, needs_tokens
-from zerolm.carving.importance.criterion import Criterion, Indifferent
-from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.formats import UNEVEN
 from zerolm.carving.parent_and_request import Carving, quantised_types
-from zerolm.carving.planning.part_costs import window_note
-from zerolm.carving.planning.plan import Planned, finalists
-from zerolm.carving.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_note
 from zerolm.carving.request import BY_LOSS, Methods
 from zerolm.carving.result import TypedWeights, rows_of, spectrum
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.planning.part_costs import window_note
+from zerolm.planning.plan import Planned, finalists
+from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_note
 from zerolm.progress import about, announce, silent
 from zerolm.text.defaults import GENERATED
+from zerolm.units.importance.criteria import criterion_of, needs_tokens
+from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.kept_units import Cut, dimensions
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.file_planner import FileTypePlanner
     from zerolm.carving.bits.planner import TypePlanner
     from zerolm.carving.pace import CarvingWork
-    from zerolm.carving.planning.sensitivity import LossTable
     from zerolm.carving.session import Session
+    from zerolm.planning.sensitivity import LossTable
     from zerolm.text.tokens import Tokens
 
 FINALISTS: Final = 3

@@ -15,20 +15,21 @@ from zerolm.architecture import MAX_VOCAB, Ints
 from zerolm.carving.experts.expert_width import layer_from_hex
 from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
 from zerolm.carving.experts.fewer_experts import NEURONS, FewerExperts
-from zerolm.carving.importance.criteria import CRITERIA
-from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
-from zerolm.carving.planning.size_spaces import SIZE_SPACES
-from zerolm.carving.repair.ridges import Ridges
-from zerolm.carving.repair.rules import REPAIRS
-from zerolm.carving.request import MAX_TOKENS, NO_MERGE, REAM, Methods
+from zerolm.carving.request import MAX_TOKENS, Methods
 from zerolm.carving.result import Carved, CarvingMethod
-from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.io.files import parse_json, read_text
+from zerolm.planning.size_request import NO_MERGE, REAM
+from zerolm.planning.size_spaces import SIZE_SPACES
+from zerolm.repairing.rules import REPAIRS
 from zerolm.settings import nearest
 from zerolm.text.defaults import GENERATED, NO_FILES, RANDOM
+from zerolm.units.importance.criteria import CRITERIA
+from zerolm.units.kept_units import Cut, Dimensions, LayerCut, dimensions
+from zerolm.units.ridges import Ridges
+from zerolm.units.stream.narrowing import Width
 
 RECIPE_FORMAT: Final = "zerolm-recipe"
 RECIPE_VERSION: Final = 1

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, get_type_hints
 
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.width.narrowing import Basis
 from zerolm.checkpoints import Checkpoint
+from zerolm.units.kept_units import Cut
+from zerolm.units.stream.narrowing import Basis
 
 SPECTRUM_STEPS: Final = 32
 """Widths at which the spectrum of the stream is told."""

@@ -17,47 +17,18 @@ from transformers import PreTrainedModel
 import zerolm
 from zerolm.architecture import Floats
 from zerolm.carving.amount import inputs_of, tokens_scored
-from zerolm.carving.bits.felt import FeltByLoss, FeltMatrix, felt_by_loss
 from zerolm.carving.bits.file_child import TypedFile, WeighedFile
 from zerolm.carving.bits.file_moments import GradientMoments, file_moments
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.verify import outputs
-from zerolm.carving.fisher import Fisher
-from zerolm.carving.importance.criteria import definition_of, needs_gradients
-from zerolm.carving.importance.criterion import Additive, Criterion
-from zerolm.carving.importance.sinks import sink_neurons
-from zerolm.carving.importance.token_pass import importances
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
-from zerolm.carving.planning.prices import PRICE_TOKENS, bent, priced_losses
-from zerolm.carving.planning.sensitivity import (
-    FINAL_TOKENS,
-    LOSS_BATCH,
-    STREAM_SHARES,
-    Loss,
-    LossTable,
-    measured_losses,
-    stream_losses,
-)
-from zerolm.carving.pruning import (
-    Place,
-    Repaired,
-    apply_in_memory,
-    carved_layer,
-    enter,
-    finish,
-)
 from zerolm.carving.recipe import to_layers
-from zerolm.carving.repair.ridges import Ridges
-from zerolm.carving.repair.walk import columns_of, repair
 from zerolm.carving.request import Methods
 from zerolm.carving.result import stream
-from zerolm.carving.width.loss_basis import loss_basis
-from zerolm.carving.width.narrowing import Basis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.checkpoints.identity import fingerprint
+from zerolm.children.child_tensors import Child
+from zerolm.children.verify import outputs
 from zerolm.io.cache import ArrayCache
 from zerolm.io.memory import give_back
 from zerolm.networks.blocks import Blocks
@@ -66,12 +37,41 @@ from zerolm.networks.opener import mapped_model, open_model
 from zerolm.networks.pooling import TokenPooling
 from zerolm.networks.stream import Stream
 from zerolm.networks.threads import use_idle_processors
+from zerolm.passes.fisher import Fisher
+from zerolm.passes.matrix_moments import FeltByLoss, FeltMatrix, felt_by_loss
+from zerolm.planning.prices import PRICE_TOKENS, bent, priced_losses
+from zerolm.planning.sensitivity import (
+    FINAL_TOKENS,
+    LOSS_BATCH,
+    STREAM_SHARES,
+    Loss,
+    LossTable,
+    measured_losses,
+    stream_losses,
+)
 from zerolm.progress import Progress
+from zerolm.repairing.walk import columns_of, repair
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.calibration import longest_line, tokens_of
 from zerolm.text.defaults import GENERATED
 from zerolm.text.generated import generated_tokens
 from zerolm.text.tokens import DividedTokens, Tokens, random_tokens
+from zerolm.units.importance.criteria import definition_of, needs_gradients
+from zerolm.units.importance.criterion import Additive, Criterion
+from zerolm.units.importance.sinks import sink_neurons
+from zerolm.units.importance.token_pass import importances
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.pruning import (
+    Place,
+    Repaired,
+    apply_in_memory,
+    carved_layer,
+    enter,
+    finish,
+)
+from zerolm.units.ridges import Ridges
+from zerolm.units.stream.loss_basis import loss_basis
+from zerolm.units.stream.narrowing import Basis
 
 BASIS: Final = ("vectors", "energy", "last", "gain")
 TYPED_TOKENS: Final = 4 * FINAL_TOKENS

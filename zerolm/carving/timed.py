@@ -17,28 +17,29 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.bits.typed_child import Types
 from zerolm.carving.finished_child import finished
-from zerolm.carving.fisher import Fisher
-from zerolm.carving.importance.criterion import Criterion, Indifferent
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pace import PACED_TOKENS, CarvingWork, Pace, quickest
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planned_child import FINALISTS, check_possible, planned
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.planning.sensitivity import LossTable
-from zerolm.carving.planning.sizes import budgets_of, costs_of, plan_of
-from zerolm.carving.pruning import Place, Repaired
-from zerolm.carving.repair.ridges import Ridges
-from zerolm.carving.request import BY_LOSS, Destination, MethodRequest, Methods, SizeRequest, methods_of
+from zerolm.carving.request import BY_LOSS, Destination, MethodRequest, Methods, methods_of
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import threads
 from zerolm.checkpoints.ledger import best_summing
 from zerolm.checkpoints.matrix_sums import sums_of
+from zerolm.passes.fisher import Fisher
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.sensitivity import LossTable
+from zerolm.planning.size_request import SizeRequest
+from zerolm.planning.sizes import budgets_of, costs_of, plan_of
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.defaults import RANDOM
 from zerolm.text.tokens import Tokens
+from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.pruning import Place, Repaired
+from zerolm.units.ridges import Ridges
 
 OTHERS: Final = "files and planning"
 """Reading and writing weights, planning, opening the child again: whatever is in no other part."""

@@ -19,8 +19,8 @@ VARIABLE: Final = "_ZEROLM_COMPLETE"
 HOMES: Final = {
     "space": "zerolm.spaces:SPACES",
     "score": "zerolm.scores:SCORES",
-    "format": "zerolm.carving.export.formats:FORMATS",
-    "repair": "zerolm.carving.repair.rules:REPAIRS",
+    "format": "zerolm.carving.formats:FORMATS",
+    "repair": "zerolm.repairing.rules:REPAIRS",
     "proxy": "zerolm.zero_cost.definitions",
     "benchmark": "zerolm.groundtruth.cache:shipped_names",
 }

@@ -143,8 +143,8 @@ def _configuration(folder: Path) -> Any:
 
 def with_tokenizer(folder: Path) -> Opened:
     """The tokenizer as a GGUF child would have it, read by llama.cpp beside it."""
-    from zerolm.carving.export.gguf.tokenizer import check_reading, opened, vocabulary
     from zerolm.checkpoints import Checkpoint
+    from zerolm.children.gguf.tokenizer import check_reading, opened, vocabulary
 
     checkpoint = Checkpoint.open(folder)
     tokenizer = opened(checkpoint)
@@ -158,7 +158,7 @@ def with_llama_cpp(file: Path) -> Opened:
     """A GGUF file, and one token through it."""
     import llama_cpp
 
-    from zerolm.carving.export.gguf.check import is_encoder, open_encoder, states_of
+    from zerolm.children.gguf.check import is_encoder, open_encoder, states_of
 
     if is_encoder(file):
         states_of(open_encoder(file, n_gpu_layers=0), [0])

@@ -10,12 +10,8 @@ from typing import Final, cast
 import torch
 from transformers import PreTrainedModel
 
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import MAX_RECIPE_BYTES, read_recipe
 from zerolm.carving.vocabulary.fewer_tokens import with_tokens
-from zerolm.carving.width.narrowing import Width
-from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.gguf.configuration import has_experts
 from zerolm.checkpoints.gguf.header import read_gguf_header
@@ -29,7 +25,11 @@ from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 from zerolm.networks.compute import Compute, computed, put_on
 from zerolm.networks.opener import is_decoder, open_model
+from zerolm.planning.sizes import costs_of
 from zerolm.progress import Progress
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.stream.narrowing import Width
+from zerolm.units.stream.weights_basis import weights_channels
 
 RECIPE: Final = "recipe.json"
 ROWS: Final = ("child", "parent", "random", "uniform", "frequency", QUANTISED_PARENT)
@@ -55,7 +55,7 @@ class OpenedChild:
             return put_on(open_model(self.checkpoint), running)
         if self.cut is None:
             return cast(PreTrainedModel, computed(LlamaCppNetwork(self.file), Compute(torch.device("cpu"))))
-        from zerolm.carving.export.gguf.network import network_in
+        from zerolm.children.gguf.network import network_in
 
         return put_on(network_in(self.file, self.checkpoint), running)
 
@@ -151,7 +151,7 @@ def _opened(
         ours = Checkpoint.open(name, packed=True)
         _check_comparable(ours, parent)
         return OpenedChild(ours.place, ours)
-    from zerolm.carving.export.gguf.network import check_architecture, cut_in, is_read_back, rows_in
+    from zerolm.children.gguf.network import check_architecture, cut_in, is_read_back, rows_in
 
     check_architecture(file, parent)
     rows, vocab = rows_in(file), parent.layout.vocab

@@ -14,13 +14,6 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.importance.criteria import criterion_of
-from zerolm.carving.importance.criterion import Criterion
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.planning.part_costs import PARAMS, Choices, part_costs
-from zerolm.carving.planning.sizes import costs_of
-from zerolm.carving.pruning import apply_in_memory
-from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.evaluation.by_layers import Choice
@@ -34,8 +27,15 @@ from zerolm.evaluation.masked_mixtures import (
 )
 from zerolm.evaluation.quantised_parent import quantised_parent, stored_bytes
 from zerolm.evaluation.readers import Made
+from zerolm.planning.part_costs import PARAMS, Choices, part_costs
+from zerolm.planning.sizes import costs_of
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
+from zerolm.units.importance.criteria import criterion_of
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import Cut
+from zerolm.units.pruning import apply_in_memory
+from zerolm.units.stream.weights_basis import weights_channels
 
 Rows = Mapping[str, Sequence[Made]]
 DRAW_SEEDS: Final = (0, 1, 2)

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from torch import nn
 from transformers import PreTrainedModel
 
-from zerolm.carving.kept_units import Cut, LayerCut, dimensions
-from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.recipe import Recipe
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.mapped import parameters
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import body_prefix
 from zerolm.training.randomness import set_dropout
+from zerolm.units.kept_units import Cut, LayerCut, dimensions
+from zerolm.units.pruning import apply_in_memory
 
 
 @dataclass(frozen=True, eq=False)

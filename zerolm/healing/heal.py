@@ -15,13 +15,13 @@ from torch import nn
 from transformers import PreTrainedModel
 
 import zerolm
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.formats import FORMATS
-from zerolm.carving.export.trained import TrainedWeights
-from zerolm.carving.export.write_child import write
+from zerolm.carving.formats import FORMATS
 from zerolm.carving.request import Destination
+from zerolm.carving.write_child import write
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
+from zerolm.children.child_tensors import Child
+from zerolm.children.trained import TrainedWeights
 from zerolm.healing.compact import Compact
 from zerolm.healing.held_out import HeldOut
 from zerolm.healing.patient import Patient

@@ -8,20 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.carving.carve import carve
-from zerolm.carving.export.formats import FORMATS, UNEVEN
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.planning.sizes import budgets_of, costs_of
+from zerolm.carving.formats import FORMATS, UNEVEN
 from zerolm.carving.recipe import MAX_RECIPE_BYTES, OF_EXPERTS
-from zerolm.carving.request import (
-    ALL,
-    Destination,
-    ExpertsRequest,
-    KeptShares,
-    Methods,
-    SizeRequest,
-    VocabularyRequest,
-)
+from zerolm.carving.request import Destination, Methods
 from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
@@ -30,9 +19,13 @@ from zerolm.healing.request import HealRequest
 from zerolm.healing.result import Healed
 from zerolm.io.files import parse_json, read_text, write_json
 from zerolm.io.folders import check_new, work_folder
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.size_request import ALL, ExpertsRequest, KeptShares, SizeRequest, VocabularyRequest
+from zerolm.planning.sizes import budgets_of, costs_of
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest
 from zerolm.training.processes import device_for, processes
+from zerolm.units.kept_units import Cut, dimensions
 
 SIZES_OF_SHARES: Final = {"heads": "kv_heads", "ffn": "ffn", "layers": "depth", "hidden": "hidden"}
 """The names of shares, and of the sizes that they are of."""

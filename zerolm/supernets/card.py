@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from zerolm.carving.export.card import plain
+from zerolm.children.card import plain
 from zerolm.spaces import SPACES
 
 CARD: Final = """---

@@ -11,7 +11,6 @@ from typing import Final
 
 import torch
 
-from zerolm.carving.kept_units import dimensions
 from zerolm.carving.pace import Pace
 from zerolm.carving.recipe import versions_of
 from zerolm.carving.timed import Command, FilePace, carve_timed, carving_commands, foretold, paces
@@ -23,6 +22,7 @@ from zerolm.networks.opener import STORED
 from zerolm.networks.random_weights import random_checkpoint
 from zerolm.progress import Progress, announce
 from zerolm.settings.compute import ComputeRequest
+from zerolm.units.kept_units import dimensions
 from zerolm.verbs.bench_carve import (
     BenchCarveSettings,
     CarvedTime,

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from zerolm.carving.request import MethodRequest, SizeRequest, methods_of
+from zerolm.carving.request import MethodRequest, methods_of
 from zerolm.cost_columns import COLUMNS, cost_label, shown_costs
+from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest, TrainedOn
 from zerolm.settings.domains import domains_of
@@ -132,8 +133,8 @@ class CarveSettings(Request):
 
     def _costs(self) -> CostModel:
         """Return how the child is run; weights count as they are stored where their bits are not given."""
-        from zerolm.carving.planning.part_costs import StoredCosts
         from zerolm.costs import CostModel
+        from zerolm.planning.part_costs import StoredCosts
 
         conditions = {name: value for name, value in vars(self.conditions).items() if value is not None}
         is_stored = "bits" not in conditions and "group_size" not in conditions

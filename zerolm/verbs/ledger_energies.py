@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from zerolm.architecture import Floats
-from zerolm.carving.importance.weights import shares
 from zerolm.checkpoints import Checkpoint, Ledger, Slot, Totals, ledger_of
 from zerolm.io.files import cache_folder
 from zerolm.progress import Progress
+from zerolm.units.importance.weights import shares
 from zerolm.verbs.ledger import (
     AttentionEnergies,
     Energies,

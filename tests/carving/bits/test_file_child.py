@@ -19,16 +19,16 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 from gguf_parents import in_blocks  # noqa: E402
 
 from zerolm.carving.bits.file_moments import file_moments, input_factor  # noqa: E402
-from zerolm.carving.export.child_tensors import Child  # noqa: E402
-from zerolm.carving.export.gguf.file_tensors import matrices  # noqa: E402
-from zerolm.carving.kept_units import Cut, dimensions  # noqa: E402
 from zerolm.checkpoints import Checkpoint  # noqa: E402
 from zerolm.checkpoints.weight_types import BY_NUMBER  # noqa: E402
+from zerolm.children.child_tensors import Child  # noqa: E402
+from zerolm.children.gguf.file_tensors import matrices  # noqa: E402
 from zerolm.networks.blocks import Blocks  # noqa: E402
 from zerolm.networks.mapped import by_tensor  # noqa: E402
 from zerolm.networks.opener import open_model  # noqa: E402
 from zerolm.networks.roles import body_prefix  # noqa: E402
 from zerolm.text.calibration import tokens_of  # noqa: E402
+from zerolm.units.kept_units import Cut, dimensions  # noqa: E402
 
 QUICK: dict[str, Any] = {"form": "gguf", "sequences": 8, "length": 16}
 INPUTS_OF_LAYERS = "gemma4_text with inputs of layers"

@@ -14,9 +14,6 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from zerolm.carving.bits.kernels import quantised, rounded  # noqa: E402
-from zerolm.carving.export.child_tensors import Child  # noqa: E402
-from zerolm.carving.export.gguf.write import write  # noqa: E402
-from zerolm.carving.kept_units import Cut, dimensions  # noqa: E402
 from zerolm.checkpoints import Checkpoint  # noqa: E402
 from zerolm.checkpoints.gguf.dequantise import dequantised  # noqa: E402
 from zerolm.checkpoints.weight_types import (  # noqa: E402
@@ -28,6 +25,9 @@ from zerolm.checkpoints.weight_types import (  # noqa: E402
     from_largest,
     types_named,
 )
+from zerolm.children.child_tensors import Child  # noqa: E402
+from zerolm.children.gguf.write import write  # noqa: E402
+from zerolm.units.kept_units import Cut, dimensions  # noqa: E402
 
 WIDE = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 1}
 

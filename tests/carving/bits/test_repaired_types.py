@@ -13,14 +13,14 @@ from tiny import DECODER
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.pruning import Repaired
-from zerolm.carving.repair.ridges import Ridges
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model
 from zerolm.progress import silent
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.pruning import Repaired
+from zerolm.units.ridges import Ridges
 
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")

@@ -22,11 +22,11 @@ import gguf
 from gguf_files import TYPES, quantised, read, written
 
 from zerolm.carving.bits.row_blocks import check_fit, fit_notes, in_blocks, rows_by_axis
-from zerolm.carving.export.gguf.check import COARSELY, rounding_beside
-from zerolm.carving.kept_units import dimensions
-from zerolm.carving.request import SizeRequest, WeightsRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, QUANTISED, for_rows, types_named
+from zerolm.children.gguf.check import COARSELY, rounding_beside
+from zerolm.planning.size_request import SizeRequest, WeightsRequest
+from zerolm.units.kept_units import dimensions
 
 Zerolm = Callable[..., Any]
 SMALL: dict[str, Any] = {"hidden_size": 96, "num_attention_heads": 6, "intermediate_size": 256}

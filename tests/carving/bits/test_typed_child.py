@@ -27,18 +27,18 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild  # noqa: E402
 from zerolm.carving.bits.written import WrittenChild  # noqa: E402
-from zerolm.carving.export.child_tensors import Child  # noqa: E402
-from zerolm.carving.export.gguf.check import check  # noqa: E402
-from zerolm.carving.export.gguf.network import network_in  # noqa: E402
-from zerolm.carving.export.gguf.write import write  # noqa: E402
-from zerolm.carving.kept_units import Cut, dimensions  # noqa: E402
 from zerolm.carving.result import Carved  # noqa: E402
 from zerolm.checkpoints import Checkpoint  # noqa: E402
 from zerolm.checkpoints.gguf.header import read_gguf_header  # noqa: E402
 from zerolm.checkpoints.weight_types import BY_NUMBER  # noqa: E402
+from zerolm.children.child_tensors import Child  # noqa: E402
+from zerolm.children.gguf.check import check  # noqa: E402
+from zerolm.children.gguf.network import network_in  # noqa: E402
+from zerolm.children.gguf.write import write  # noqa: E402
 from zerolm.evaluation.comparable import opened  # noqa: E402
 from zerolm.evaluation.evaluate import evaluate  # noqa: E402
 from zerolm.families.known import families  # noqa: E402
+from zerolm.units.kept_units import Cut, dimensions  # noqa: E402
 
 QUICK = {"form": "gguf", "sequences": 8, "length": 16}
 STAYING = {"keep_heads": 1, "keep_layers": 1, "keep_hidden": 1}

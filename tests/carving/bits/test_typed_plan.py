@@ -16,26 +16,27 @@ from typed_models import fused_parent, some_words, typed_parent
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from zerolm.architecture import Ints
-from zerolm.carving.bits.felt import felt_matrices
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.plan import Within, plain_bytes, typed_plans
 from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.prices import ATTENTION, FFN, TypePrices, as_importances
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.importance.criterion import Criterion, Indifferent
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.planning.sensitivity import LossTable
-from zerolm.carving.request import Methods, SizeRequest
+from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
-from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
+from zerolm.children.child_tensors import Child
 from zerolm.networks.opener import open_model
+from zerolm.passes.matrix_moments import felt_matrices
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.sensitivity import LossTable
+from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
 from zerolm.solvers.problem import Budgets
 from zerolm.text.calibration import tokens_of
+from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.stream.narrowing import Width
 
 TYPES = (BY_NAME["Q8_0"], BY_NAME["Q4_0"])
 

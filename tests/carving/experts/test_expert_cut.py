@@ -24,11 +24,12 @@ from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_with_masked, masked
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.experts.staying_experts import StayingExperts
-from zerolm.carving.export.read_again import ReadAgain
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.request import Methods, SizeRequest
+from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint, Outgoing, write_shards
+from zerolm.children.read_again import ReadAgain
 from zerolm.networks.roles import layer_list
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
 from zerolm.settings.compute import ComputeRequest
 
@@ -151,7 +152,7 @@ def test_a_child_of_several_files_is_compared_while_it_is_written(
     """Each tensor as soon as it is there; what a disk gives back otherwise leaves no child."""
     folder = mixture(tmp_path / "parent", "deepseek_v3")
     sizes = partial(write_shards, max_bytes=20_000)
-    monkeypatch.setattr("zerolm.carving.export.formats.write_shards", sizes)
+    monkeypatch.setattr("zerolm.carving.formats.write_shards", sizes)
     carve(folder, tmp_path / "child", **BY_CHANCE)
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     files = sorted((tmp_path / "child").glob("model-*.safetensors"))
@@ -170,7 +171,7 @@ def test_a_child_of_several_files_is_compared_while_it_is_written(
 
         return sizes(*args, written=hand_on, **more)
 
-    monkeypatch.setattr("zerolm.carving.export.formats.write_shards", spoilt)
+    monkeypatch.setattr("zerolm.carving.formats.write_shards", spoilt)
     with pytest.raises(ValueError, match="differs from what its parent has"):
         carve(folder, tmp_path / "other", **BY_CHANCE)
     assert {place.name for place in tmp_path.iterdir()} == {"parent", "child"}

@@ -14,9 +14,10 @@ from saved_mixtures import mixture
 from tiny import word_tokenizer
 
 from zerolm.carving.experts.staying_experts import StayingExperts
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.request import ExpertsRequest, Methods, SizeRequest
+from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.size_request import ExpertsRequest, SizeRequest
 from zerolm.progress import silent
 from zerolm.settings.compute import ComputeRequest
 

@@ -29,10 +29,10 @@ from zerolm.carving.experts.expert_neurons import Neurons
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.experts.masked_parent import compare_with_masked
 from zerolm.carving.experts.ream import COMPONENTS, grouped, main_components, matched, shares, similarity
-from zerolm.carving.request import ExpertsRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.opener import mapped_model
+from zerolm.planning.size_request import ExpertsRequest
 from zerolm.text.tokens import Tokens
 
 FILE = "model.safetensors"

@@ -20,11 +20,12 @@ from transformers import AutoModelForCausalLM
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.experts.masked_parent import compare_with_masked, masked
-from zerolm.carving.request import ExpertsRequest, MethodRequest, SizeRequest, methods_of
+from zerolm.carving.request import MethodRequest, methods_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks import compute
 from zerolm.networks.opener import mapped_model
+from zerolm.planning.size_request import ExpertsRequest, SizeRequest
 from zerolm.text.tokens import Tokens
 
 FILE = "model.safetensors"

@@ -27,7 +27,7 @@ from gguf_files import fewer_of, logits, quantised, read, written  # noqa: E402
 
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts  # noqa: E402
 from zerolm.carving.experts.gguf_mixture import GgufMixture  # noqa: E402
-from zerolm.carving.export.gguf.check import check  # noqa: E402
+from zerolm.children.gguf.check import check  # noqa: E402
 
 PLAIN: dict[str, dict[str, Any]] = {
     "qwen3_moe": {

@@ -21,11 +21,11 @@ from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
 from zerolm.carving.experts.neuron_worth import best_neurons, by_weights, lost
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.planning.sizes import costs_of
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.opener import mapped_model
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.sizes import costs_of
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 

@@ -16,26 +16,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from zerolm.carving.bits.felt import FeltMatrix, Place, outside_layers
 from zerolm.carving.bits.file_moments import LAYER_EMBEDDING, GradientMoments
 from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
 from zerolm.carving.bits.options import Options
 from zerolm.carving.bits.prices import as_importances, rows_of_weights, spread_rows
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.file_tensors import FileMatrix, entries, matrices
-from zerolm.carving.export.verify import outputs
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.planning.sensitivity import Loss
-from zerolm.carving.pruning import Repaired
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.dequantise import dequantised
 from zerolm.checkpoints.replaced import ReplacedTensor
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.file_tensors import FileMatrix, entries, matrices
+from zerolm.children.verify import outputs
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import computed
 from zerolm.networks.mapped import assembled, is_in_parts
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.roles import layer_list
+from zerolm.passes.matrix_moments import FeltMatrix, Place, outside_layers
+from zerolm.planning.sensitivity import Loss
+from zerolm.units.kept_units import Cut
+from zerolm.units.pruning import Repaired
 
 ROWS: Final = 1024
 WEIGHTS: Final = 1 << 18

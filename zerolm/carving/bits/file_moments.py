@@ -1,7 +1,7 @@
 """Second moments of the gradients of each matrix of a file, one vector along its rows and one across (torch).
 
 An error e of a matrix W changes the loss to second order by 1/2 E[(sum_rc g_rc e_rc)^2], g the gradient of W
-(``zerolm.carving.backward``). The products of two errors of rounding cancel: 1/2 sum_rc E[g_rc^2] e_rc^2 is
+(``zerolm.passes.walk``). The products of two errors of rounding cancel: 1/2 sum_rc E[g_rc^2] e_rc^2 is
 left. Of E[g_rc^2] the sums over rows and over columns are kept. All tokens of a sequence have the error in
 common, so that g is summed over them; an expert's is summed over the tokens that are routed to it. Nothing is
 asked of the modules that use a matrix: convolutions, recurrences, experts and heads have gradients alike.
@@ -19,8 +19,14 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.carving.backward import felt_above, together
-from zerolm.carving.bits.felt import (
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.file_tensors import FileMatrix, matrices
+from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.mapped import by_tensor
+from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.networks.roles import body_prefix, places_of
+from zerolm.passes.matrix_moments import (
     FeltMatrix,
     add_embedding,
     add_head,
@@ -28,13 +34,7 @@ from zerolm.carving.bits.felt import (
     mean_of,
     outside_layers,
 )
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.file_tensors import FileMatrix, matrices
-from zerolm.io.cache import ArrayCache, Arrays
-from zerolm.networks.blocks import Blocks
-from zerolm.networks.mapped import by_tensor
-from zerolm.networks.pooling import MEAN, TokenPooling
-from zerolm.networks.roles import body_prefix, places_of
+from zerolm.passes.walk import felt_above, together
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 

@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.file_child import TypedFile, WeighedFile, size_of
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.options import All, Options, least_bytes, least_loss
@@ -16,18 +15,19 @@ from zerolm.carving.bits.plan import TypedPlan
 from zerolm.carving.bits.planner import ALONE, Chosen, EqualBytes, TypesRequest
 from zerolm.carving.bits.row_blocks import Rows, check_rows, fit_notes, types_of_rows
 from zerolm.carving.bits.typed_child import Types
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.importance.criterion import Criterion
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.pruning import Repaired
-from zerolm.carving.request import SizeRequest
 from zerolm.carving.session import Session
 from zerolm.carving.vocabulary.fewer_tokens import AXES
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import rearrangement
 from zerolm.checkpoints.weight_types import ALL, QUANTISED, WeightType, types_named
+from zerolm.children.child_tensors import Child
 from zerolm.io.cache import ArrayCache
+from zerolm.passes.matrix_moments import Place
+from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import Counted, Progress
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.pruning import Repaired
 
 Priced = tuple[tuple[WeightType, ...], Options]
 """The types that what is stored in a place may have, with their bytes and losses."""

@@ -10,7 +10,7 @@ from gguf import GGUFValueType, GGUFWriter
 
 from zerolm.carving.bits.file_child import WeighedFile
 from zerolm.carving.bits.typed_child import WeighedChild
-from zerolm.carving.fisher import FISHER_TOKENS
+from zerolm.passes.fisher import FISHER_TOKENS
 
 IMATRIX: Final = "importances.imatrix"
 

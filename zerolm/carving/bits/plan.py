@@ -11,23 +11,23 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Bools, Floats, Ints
-from zerolm.carving.bits.felt import EMBEDDING, Place, outside_layers
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
 from zerolm.carving.bits.prices import RolePrices, TypePrices
 from zerolm.carving.bits.row_blocks import ATTENTION, FFN, roles_of, widths_in_file
-from zerolm.carving.importance.criterion import Criterion, Indifferent
-from zerolm.carving.kept_units import Cut, Dimensions, dimensions
-from zerolm.carving.planning.part_costs import Choices, part_costs
-from zerolm.carving.planning.plan import sizes_of
-from zerolm.carving.planning.sensitivity import LossTable
-from zerolm.carving.planning.sizes import choices
-from zerolm.carving.request import SizeRequest
-from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import ADDED, held_in_file
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.costs import CostModel
+from zerolm.passes.matrix_moments import EMBEDDING, Place, outside_layers
+from zerolm.planning.part_costs import Choices, part_costs
+from zerolm.planning.plan import sizes_of
+from zerolm.planning.sensitivity import LossTable
+from zerolm.planning.size_request import SizeRequest
+from zerolm.planning.sizes import choices
 from zerolm.solvers.problem import UNBOUNDED, Budgets
+from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.kept_units import Cut, Dimensions, dimensions
+from zerolm.units.stream.narrowing import Width
 
 PRICE_STEPS: Final = np.geomspace(1e-16, 1e-2, 85)
 """Prices of a byte at which all sizes are bounded."""

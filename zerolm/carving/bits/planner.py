@@ -25,19 +25,19 @@ from zerolm.carving.bits.row_blocks import (
 )
 from zerolm.carving.bits.single import everywhere, fitting
 from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild
-from zerolm.carving.importance.criterion import Criterion, Indifferent
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.plan import finalists
-from zerolm.carving.planning.sensitivity import LossTable
-from zerolm.carving.pruning import Repaired
-from zerolm.carving.request import SizeRequest
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import ALL, WeightType, types_named
 from zerolm.costs import CostModel
 from zerolm.io.cache import ArrayCache
+from zerolm.planning.plan import finalists
+from zerolm.planning.sensitivity import LossTable
+from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import Progress
 from zerolm.solvers.problem import Budgets
+from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.pruning import Repaired
 
 FINALISTS: Final = 3
 """So many plans at most are measured, beside that of types alone."""

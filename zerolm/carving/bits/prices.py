@@ -1,10 +1,10 @@
 """The loss of every type that a matrix may take, at every size that a cut may leave it.
 
 Of a matrix W that reads x and whose outputs feel G, rounding loses 1/2 f sum_rc E[G_r^2] e_rc^2 E[x_c^2]
-(``zerolm.carving.bits.felt``). The errors of a type are a share of the weights, nearly the same everywhere in
-a matrix: the ratio of the two sums, with e and with w, is measured once, on some rows. The sum with w falls
-into what each unit has in it, and along the directions of a narrower stream, so that a matrix of any size is
-priced by adding.
+(``zerolm.passes.matrix_moments``). The errors of a type are a share of the weights, nearly the same
+everywhere in a matrix: the ratio of the two sums, with e and with w, is measured once, on some rows. The sum
+with w falls into what each unit has in it, and along the directions of a narrower stream, so that a matrix of
+any size is priced by adding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.bits.felt import EMBEDDING, UNTIED, FeltMatrix, Place, outside_layers
 from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
 from zerolm.carving.bits.row_blocks import (
     ATTENTION,
@@ -29,15 +28,16 @@ from zerolm.carving.bits.row_blocks import (
     roles_of,
     types_of_rows,
 )
-from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
-from zerolm.carving.importance.criterion import Criterion
-from zerolm.carving.kept_units import Dimensions, dimensions
-from zerolm.carving.width.maps import stored_gain
-from zerolm.carving.width.narrowing import Basis, Width, energies, norm_before
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, WeightType, from_largest
 from zerolm.io.cache import ArrayCache
+from zerolm.passes.fisher import OUTPUT_ROLES, Fisher
+from zerolm.passes.matrix_moments import EMBEDDING, UNTIED, FeltMatrix, Place, outside_layers
 from zerolm.progress import Counted, Progress, silent
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import Dimensions, dimensions
+from zerolm.units.stream.maps import stored_gain
+from zerolm.units.stream.narrowing import Basis, Width, energies, norm_before
 
 SAMPLED: Final = 128
 """Rows of a matrix whose errors are measured; of the embedding and the head those felt most."""

@@ -6,11 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from zerolm.carving.importance.criterion import Criterion, Indifferent
-from zerolm.carving.kept_units import dimensions
-from zerolm.carving.planning.sizes import choices, sizes_of, widths
-from zerolm.carving.request import SizeRequest
-from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import roles_in
 from zerolm.checkpoints.weight_types import (
@@ -22,6 +17,11 @@ from zerolm.checkpoints.weight_types import (
     from_largest,
     types_named,
 )
+from zerolm.planning.size_request import SizeRequest
+from zerolm.planning.sizes import choices, sizes_of, widths
+from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.kept_units import dimensions
+from zerolm.units.stream.narrowing import Width
 
 ATTENTION: Final = ("q", "k", "v", "o")
 FFN: Final = ("gate", "up", "down")

@@ -13,11 +13,11 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
-from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.weight_types import BY_NUMBER, QUANTISED, WeightType
+from zerolm.children.child_tensors import Child
+from zerolm.units.kept_units import Cut, dimensions
 
 
 @dataclass(frozen=True)

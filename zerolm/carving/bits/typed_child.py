@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zerolm.architecture import Floats
-from zerolm.carving.bits.felt import FeltMatrix, Place
 from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import plain_bytes
@@ -27,19 +26,20 @@ from zerolm.carving.bits.prices import (
     spread_rows,
 )
 from zerolm.carving.bits.row_blocks import WRITTEN
-from zerolm.carving.export.child_tensors import Child, ChildTensor
-from zerolm.carving.export.gguf.file_tensors import FileMatrix, has_type, names_in
-from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
-from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.planning.sensitivity import Loss
-from zerolm.carving.pruning import Repaired, carved_layer
-from zerolm.carving.width.in_memory import put
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised
 from zerolm.checkpoints.gguf.names import held_in_file
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
+from zerolm.children.child_tensors import Child, ChildTensor
+from zerolm.children.gguf.file_tensors import FileMatrix, has_type, names_in
 from zerolm.networks.blocks import Blocks, embedded
 from zerolm.networks.roles import final_norm, places_of
+from zerolm.passes.fisher import OUTPUT_ROLES, Fisher
+from zerolm.passes.matrix_moments import FeltMatrix, Place
+from zerolm.planning.sensitivity import Loss
+from zerolm.units.kept_units import Cut, LayerCut
+from zerolm.units.pruning import Repaired, carved_layer
+from zerolm.units.stream.in_memory import put
 
 ROWS: Final = 1024
 WEIGHTS: Final = 1 << 18

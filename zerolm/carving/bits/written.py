@@ -12,15 +12,15 @@ import numpy as np
 from gguf import GGUFReader
 from numpy.typing import NDArray
 
-from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.file_child import TypedFile
 from zerolm.carving.bits.kernels import Values, sum_of_squares
 from zerolm.carving.bits.typed_child import TypedChild
-from zerolm.carving.export.gguf.file_tensors import FileMatrix, names_in
 from zerolm.checkpoints.gguf.dequantise import dequantised
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.names import in_class_order
 from zerolm.checkpoints.weight_types import BY_NAME, BY_NUMBER
+from zerolm.children.gguf.file_tensors import FileMatrix, names_in
+from zerolm.passes.matrix_moments import Place
 
 LARGEST_ERROR: Final = 0.5
 """Share of the squares of a matrix that rounding to the coarsest type may lose; another matrix loses 2."""

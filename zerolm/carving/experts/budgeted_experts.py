@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_possible, planned
-from zerolm.carving.request import ALL, AUTO, BY_LOSS, ExpertsRequest, usual_criterion_of_experts
+from zerolm.carving.request import BY_LOSS, usual_criterion_of_experts
 from zerolm.carving.vocabulary.budgeted_tokens import may_leave, with_fewer_tokens
+from zerolm.planning.size_request import ALL, AUTO, ExpertsRequest
 from zerolm.progress import announce
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES

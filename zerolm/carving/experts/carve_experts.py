@@ -25,18 +25,19 @@ from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, ex
 from zerolm.carving.experts.masked_parent import compare_with_masked
 from zerolm.carving.experts.ream import Groups
 from zerolm.carving.experts.staying_experts import StayingExperts
-from zerolm.carving.export.parent_proof import compare_with_stock
-from zerolm.carving.export.verify import Verified, fits
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.parent_model import KeptExperts, ParentModel
-from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import Recipe, with_experts
-from zerolm.carving.request import NO_MERGE, Methods, SizeRequest
+from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.checkpoint import Fewer
 from zerolm.checkpoints.packed import PackedTensor
+from zerolm.children.parent_proof import compare_with_stock
+from zerolm.children.verify import Verified, fits
 from zerolm.networks.opener import mapped_model
+from zerolm.planning.size_request import NO_MERGE, SizeRequest
+from zerolm.planning.sizes import costs_of
 
 FOLDER: Final = "hf"
 COPIED: Final = "the parent is stored quantised, so that experts are copied as they are and none is repaired"

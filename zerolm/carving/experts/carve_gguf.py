@@ -18,16 +18,17 @@ from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
 from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.carving.experts.gguf_recipe import GgufRecipe, gguf_document, gguf_recipe
 from zerolm.carving.experts.routing import Routing
-from zerolm.carving.export.card import card
-from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.request import NO_MERGE, Destination, Methods, SizeRequest
+from zerolm.carving.request import Destination, Methods
 from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.parts import stem_of
 from zerolm.checkpoints.weight_types import BLOCKS
+from zerolm.children.card import card
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder
 from zerolm.io.memory import free_memory
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.size_request import NO_MERGE, SizeRequest
 from zerolm.progress import Progress
 from zerolm.settings import shown
 from zerolm.settings.compute import ComputeRequest

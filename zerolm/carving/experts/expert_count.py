@@ -11,17 +11,9 @@ import numpy as np
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_worth import is_of_pairs, needs_tokens
 from zerolm.carving.experts.routing import Routing
-from zerolm.carving.planning.sizes import budgets_of
-from zerolm.carving.request import (
-    ALL,
-    AUTO,
-    RANDOM,
-    STORED,
-    SUMMED,
-    WORST,
-    Methods,
-    SizeRequest,
-)
+from zerolm.carving.request import RANDOM, SUMMED, Methods
+from zerolm.planning.size_request import ALL, AUTO, STORED, WORST, SizeRequest
+from zerolm.planning.sizes import budgets_of
 from zerolm.settings.domains import domains_of
 
 Costs = Mapping[str, int]

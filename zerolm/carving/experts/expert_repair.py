@@ -24,7 +24,6 @@ from zerolm.carving.experts.expert_neurons import check_inside, inside
 from zerolm.carving.experts.expert_use import experts_of
 from zerolm.carving.experts.fewer_experts import DOWN_NAME, Changes, FewerExperts, Matrices
 from zerolm.carving.experts.masked_parent import as_child, replaced, send_on
-from zerolm.carving.repair.ridge import Fit
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import stand_ins
@@ -32,6 +31,7 @@ from zerolm.networks.roles import residual_factor
 from zerolm.networks.states import HiddenStates
 from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
+from zerolm.repairing.ridge import Fit
 from zerolm.text.tokens import Tokens
 
 SWEEPS: Final = 2

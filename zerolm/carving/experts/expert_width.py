@@ -11,11 +11,11 @@ import numpy as np
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.fewer_experts import NEURONS, expert_layers, with_neurons
-from zerolm.carving.planning.sizes import EXPERTS_MULTIPLE
-from zerolm.carving.request import SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.config import sizes_of
 from zerolm.families.values import part_at
+from zerolm.planning.size_request import SizeRequest
+from zerolm.planning.sizes import EXPERTS_MULTIPLE
 from zerolm.settings.shares import KeptUnits
 
 KEPT: Final = KeptUnits("--keep-expert-ffn", "neurons", "0.75")

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.listed_modules import renumbered
-from zerolm.carving.export.folder import configuration
-from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint, Outgoing, Span, TensorInfo, sliced
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.layout import Layout, Slot
 from zerolm.checkpoints.packed import PackedTensor
 from zerolm.checkpoints.smaller import packed_in, smaller
 from zerolm.checkpoints.writer import Chunk
+from zerolm.children.folder import configuration
 from zerolm.families.values import part_at
 from zerolm.io.files import write_json
 from zerolm.progress import Progress, silent
+from zerolm.units.kept_units import Cut, dimensions
 
 AXIS: Final = "experts"
 """The label of an axis with one row for each expert: of routers, their biases, scales, matrices of all."""

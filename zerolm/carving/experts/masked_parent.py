@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.fewer_experts import DOWN, DOWN_NAME, ROUTER, FewerExperts, Matrices
-from zerolm.carving.export.verify import Verified, apart, outputs, within_rounding
 from zerolm.checkpoints import Checkpoint
+from zerolm.children.verify import Verified, apart, outputs, within_rounding
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.stream import Stream

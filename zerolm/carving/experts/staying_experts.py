@@ -27,17 +27,18 @@ from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, ex
 from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
 from zerolm.carving.experts.neuron_worth import best_neurons, lost
 from zerolm.carving.experts.routing import Routing
-from zerolm.carving.importance.criterion import Indifferent
-from zerolm.carving.planning.sizes import costs_of, plan_of
-from zerolm.carving.request import AUTO, WORST, Methods, SizeRequest
+from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.ledger import Ledger
 from zerolm.costs import CostModel
 from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.planning.size_request import AUTO, WORST, SizeRequest
+from zerolm.planning.sizes import costs_of, plan_of
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
 from zerolm.settings.domains import domains_of
+from zerolm.units.importance.criterion import Indifferent
 
 CHOICE_FORMAT: Final = 1
 """One more where the choice by pairs comes about in another way."""

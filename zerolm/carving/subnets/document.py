@@ -11,19 +11,19 @@ import transformers
 
 import zerolm
 from zerolm.architecture import Floats
-from zerolm.carving.kept_units import dimensions
-from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.subnets.metrics import HIGHER_IS_BETTER
 from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest
 from zerolm.carving.subnets.slicing import Sliced
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.groundtruth.truth import check
+from zerolm.planning.sizes import costs_of
 from zerolm.scores import make_score
 from zerolm.spaces import make_space, shape_text
 from zerolm.spaces.choices import alike
 from zerolm.spaces.subnetworks import config_text
 from zerolm.statistics import agreement
+from zerolm.units.kept_units import dimensions
 
 SPACE_OF: Final = {"next": "sliced-decoder", "masked": "sliced-encoder"}
 RIVALS: Final = ("body_params", "geo")

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Ints
-from zerolm.carving.planning.part_costs import Choices, PartCosts
 from zerolm.costs import COSTS
+from zerolm.planning.part_costs import Choices, PartCosts
 from zerolm.solvers.problem import Budgets
 
 LISTED: Final = 1 << 16

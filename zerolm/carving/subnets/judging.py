@@ -15,8 +15,6 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.subnets import metrics
 from zerolm.carving.subnets.walk import SubNetwork, last_states
 from zerolm.checkpoints import Checkpoint
@@ -28,6 +26,8 @@ from zerolm.networks.states import HiddenStates
 from zerolm.passes.divergence import kl, perplexity, surprises
 from zerolm.text.classified import AttackedTexts, ClassifiedTexts
 from zerolm.text.tokens import Tokens
+from zerolm.units.kept_units import Cut
+from zerolm.units.pruning import dimensions_of
 
 TEXT_BATCH: Final = 4
 LINES_BATCH: Final = 32
@@ -242,7 +242,7 @@ class Judging:
     def _repaired(self, cut: Cut) -> Any:
         if self.tokens is None or self.rule == "none" or cut.is_whole:
             return None
-        from zerolm.carving.repair.walk import repair
+        from zerolm.repairing.walk import repair
 
         parts = self.tokens.divided()
         return repair(self.repairing, cut, parts.fitted, self.rule, held=parts.compared)

@@ -17,13 +17,6 @@ import torch
 import transformers
 
 import zerolm
-from zerolm.carving.importance.criteria import criterion_of, needs_tokens
-from zerolm.carving.importance.criterion import Criterion
-from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.part_costs import Choices
-from zerolm.carving.planning.size_spaces import SIZE_SPACES
-from zerolm.carving.planning.sizes import budgets_of, costs_of, prices_of
-from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.carving.subnets.draws import Sizes, drawn_sizes
@@ -38,9 +31,16 @@ from zerolm.io.files import cache_folder, parse_json
 from zerolm.io.folders import locked
 from zerolm.networks.compute import compute
 from zerolm.networks.workers import Backend, check_workers, finished
+from zerolm.planning.part_costs import Choices
+from zerolm.planning.size_spaces import SIZE_SPACES
+from zerolm.planning.sizes import budgets_of, costs_of, prices_of
 from zerolm.progress import Progress, silent
+from zerolm.repairing.rules import REPAIRS
 from zerolm.settings.compute import USUALLY, ComputeRequest, RunningRequest
 from zerolm.text.defaults import RANDOM
+from zerolm.units.importance.criteria import criterion_of, needs_tokens
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import Cut, dimensions
 
 ROWS_VERSION: Final = 1
 """Counts changes of how sub-networks are judged: what an earlier version kept is not used."""

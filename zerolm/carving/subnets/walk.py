@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of, masked_layer
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.states import HiddenStates
+from zerolm.units.kept_units import Cut, LayerCut
+from zerolm.units.pruning import Repaired, carved_layer, dimensions_of, masked_layer
 
 PROVEN: Final = 1e-3
 """Outputs may differ by this share of the largest in the proof of a cut; rounding is far below."""

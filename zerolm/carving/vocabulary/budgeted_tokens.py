@@ -7,15 +7,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_sizes, losses_by
-from zerolm.carving.planning.sizes import plans_of
-from zerolm.carving.request import AUTO, BY_LOSS, USED, Methods, SizeRequest, VocabularyRequest
+from zerolm.carving.request import BY_LOSS, Methods
 from zerolm.checkpoints import ledger_of
+from zerolm.planning.size_request import AUTO, USED, SizeRequest, VocabularyRequest
+from zerolm.planning.sizes import plans_of
 from zerolm.progress import announce, silent
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES
+from zerolm.units.importance.criterion import Criterion
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.file_planner import FileTypePlanner

@@ -9,8 +9,7 @@ from typing import Any
 
 from zerolm.architecture import Ints
 from zerolm.carving.parent_model import ParentModel
-from zerolm.carving.planning.sizes import costs_of
-from zerolm.carving.request import AUTO, USED, Methods, SizeRequest, VocabularyRequest
+from zerolm.carving.request import Methods
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
@@ -21,6 +20,8 @@ from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.networks.opener import is_decoder, mapped_model
+from zerolm.planning.size_request import AUTO, USED, SizeRequest, VocabularyRequest
+from zerolm.planning.sizes import costs_of
 from zerolm.progress import Progress
 from zerolm.settings.units import parse_amount, parse_share
 

@@ -13,11 +13,11 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.architecture import Ints
-from zerolm.carving.export.verify import apart, sent_by
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.carving.vocabulary.tokenizer_json import numbers
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.many_scripts import PAGE
+from zerolm.children.verify import apart, sent_by
 from zerolm.networks.opener import stock_tokenizer
 
 LINES: Final = 400

@@ -1,0 +1,155 @@
+"""What is read and felt of every matrix equals what hooks on the whole stock model see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+from typed_models import (
+    SIZES,
+    VOCAB,
+    some_lines,
+    some_words,
+    typed_encoder,
+    typed_parent,
+    words_of_bytes,
+)
+
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import open_model
+from zerolm.networks.pooling import MEAN
+from zerolm.passes.fisher import FISHER_BATCH
+from zerolm.passes.matrix_moments import Place, felt_matrices
+from zerolm.text.calibration import tokens_of
+from zerolm.text.tokens import Tokens
+
+ROLES = {
+    **{role: f"self_attn.{role}_proj" for role in "qkvo"},
+    **{role: f"mlp.{role}_proj" for role in ("gate", "up", "down")},
+}
+
+
+def tokens_for(parent: Checkpoint, folder: Path, sequences: int = 6) -> Tokens:
+    return tokens_of(parent, str(some_words(folder / "text.txt")), sequences=sequences, length=16)
+
+
+def test_it_is_what_hooks_see(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(typed_parent(tmp_path / "parent", torch.float32))
+    tokens, model = tokens_for(checkpoint, tmp_path), open_model(checkpoint)
+    felt = felt_matrices(model, tokens)
+    seen: dict[Place, list[Tensor]] = {}
+    for number, layer in enumerate(model.model.layers):
+        for role, path in ROLES.items():
+
+            def note(
+                _: object, inputs: tuple[Tensor], out: Tensor, place: tuple[int, str] = (number, role)
+            ) -> None:
+                out.retain_grad()
+                seen.setdefault(place, []).extend([inputs[0], out])
+
+            layer.get_submodule(path).register_forward_hook(note)
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    predictions = []
+    for index, batch in enumerate(tokens.filled(FISHER_BATCH)):
+        log = model(**batch).logits.log_softmax(-1).flatten(0, 1)
+        generator = torch.Generator().manual_seed(index)
+        drawn = torch.multinomial(log.detach().exp(), 1, generator=generator)
+        (-log.gather(1, drawn).sum()).backward()
+        predictions.append(log.detach().exp())
+    count = tokens.ids.numel()
+    for place, values in seen.items():
+        x = torch.cat([each.detach().flatten(0, 1) for each in values[::2]])
+        g = torch.cat([each.grad.flatten(0, 1) for each in values[1::2]])  # type: ignore[union-attr]
+        ours = felt[place]
+        np.testing.assert_allclose(ours.read, x.square().mean(0).double(), rtol=1e-4)
+        np.testing.assert_allclose(ours.felt, g.square().mean(0).double(), rtol=1e-4, atol=1e-9)
+        both = float((x.square().sum(1) * g.square().sum(1)).mean())
+        assert np.isclose(ours.factor, both / (ours.read.sum() * ours.felt.sum()), rtol=1e-4)
+    p = torch.cat(predictions)
+    np.testing.assert_allclose(felt[None, "head"].felt, (p * (1 - p)).mean(0).double(), rtol=1e-4)
+    shares = np.bincount(tokens.ids.flatten().numpy(), minlength=VOCAB) / count
+    np.testing.assert_allclose(felt[None, "embedding"].felt, shares)
+    assert felt[None, "embedding"].factor == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("gemma2", {"query_pre_attn_scalar": 16, "final_logit_softcapping": 0.5}),
+        ("granite", {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}),
+    ],
+)
+def test_factors_of_embeddings_and_logits_count(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    """Gradients are those of the stored rows, uncertainties those of the outputs of the head's matrix."""
+    torch.manual_seed(0)
+    sizes = SIZES | {"head_dim": 16, "tie_word_embeddings": False} | changes
+    config = AutoConfig.for_model(kind, **sizes)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "parent")
+    words_of_bytes().save_pretrained(tmp_path / "parent")
+    checkpoint = Checkpoint.open(tmp_path / "parent")
+    tokens, model = tokens_for(checkpoint, tmp_path), open_model(checkpoint)
+    felt = felt_matrices(model, tokens)
+    factor = {"gemma2": SIZES["hidden_size"] ** 0.5, "granite": 3.0}[kind]
+    stream, outputs, slopes = [], [], []
+    model.model.layers[0].register_forward_pre_hook(lambda _, inputs: stream.append(inputs[0]))
+    model.lm_head.register_forward_hook(lambda _, __, out: outputs.append(out))
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    squares = torch.zeros(SIZES["hidden_size"])
+    for index, batch in enumerate(tokens.filled(FISHER_BATCH)):
+        logits = model(**batch).logits
+        (slope,) = torch.autograd.grad(logits.sum(), outputs[-1], retain_graph=True)
+        log = logits.log_softmax(-1).flatten(0, 1)
+        p = log.detach().exp()
+        slopes.append(p * (1 - p) * slope.flatten(0, 1).square())
+        drawn = torch.multinomial(p, 1, generator=torch.Generator().manual_seed(index))
+        (gradient,) = torch.autograd.grad(-log.gather(1, drawn).sum(), stream[-1])
+        squares += (factor * gradient).flatten(0, 1).square().sum(0)
+    count = tokens.ids.numel()
+    np.testing.assert_allclose(felt[None, "embedding"].read, (squares / count).double(), rtol=1e-3)
+    np.testing.assert_allclose(felt[None, "head"].felt, torch.cat(slopes).mean(0).double(), rtol=1e-3)
+
+
+OF_BERT = {
+    **{role: f"attention.self.{name}" for role, name in zip("qkv", ("query", "key", "value"), strict=True)},
+    "o": "attention.output.dense", "up": "intermediate.dense", "down": "output.dense",
+}  # fmt: skip
+
+
+def test_an_encoder_feels_its_sequences(tmp_path: Path) -> None:
+    """The squares are those of the gradients of each sequence alone, one backward pass for each."""
+    checkpoint = Checkpoint.open(typed_encoder(tmp_path / "parent"))
+    text = str(some_lines(tmp_path / "text.txt", 7))
+    tokens, model = tokens_of(checkpoint, text, sequences=7, length=16), open_model(checkpoint)
+    felt = felt_matrices(model, tokens)
+    matrices = {
+        (number, role): layer.get_submodule(path).get_parameter("weight")
+        for number, layer in enumerate(model.encoder.layer)
+        for role, path in OF_BERT.items()
+    }
+    matrices[None, "embedding"] = model.get_input_embeddings().get_parameter("weight")
+    assert felt.keys() == matrices.keys()
+    sums = {place: torch.zeros_like(matrix) for place, matrix in matrices.items()}
+    for index, batch in enumerate(tokens.filled(FISHER_BATCH)):
+        mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
+        generator = torch.Generator().manual_seed(index)
+        drawn = torch.randn(len(mask), checkpoint.layout.hidden, generator=generator)
+        for row in range(len(mask)):
+            count = int(mask[row].sum())
+            sent = model(input_ids=batch["input_ids"][row : row + 1, :count]).last_hidden_state
+            direction = torch.nn.functional.normalize(MEAN(sent, torch.ones(1, count)), dim=-1)[0]
+            leaves = [matrix.requires_grad_() for matrix in matrices.values()]
+            gradients = torch.autograd.grad((direction * drawn[row]).sum(), leaves)
+            for place, gradient in zip(matrices, gradients, strict=True):
+                sums[place] += gradient.square()
+    for place, total in sums.items():
+        ours, mean = felt[place], (total / len(tokens)).double()
+        np.testing.assert_allclose(ours.read, mean.sum(0), rtol=1e-3, atol=1e-9)
+        np.testing.assert_allclose(ours.felt, mean.sum(1), rtol=1e-3, atol=1e-9)
+        assert np.isclose(ours.factor * ours.read.sum(), 1.0, rtol=1e-4)

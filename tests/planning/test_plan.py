@@ -1,0 +1,320 @@
+"""Criteria from weights, and plans that nothing of their shape beats."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import model, saved
+
+from zerolm.architecture import Ints
+from zerolm.carving.recipe import from_layers, to_layers
+from zerolm.carving.result import widths
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.costs import COSTS, CostModel
+from zerolm.planning.part_costs import part_costs
+from zerolm.planning.plan import NEAR, Planned, finalists
+from zerolm.planning.size_request import SizeRequest
+from zerolm.planning.sizes import choices, costs_of, plan_of
+from zerolm.units.importance.criteria import WEIGHTS_ONLY, criterion_of
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import Cut, Dimensions, dimensions
+
+FAMILIES = ("llama", "llama_biased", "qwen2", "qwen3", "gemma2", "mistral", "gpt2", "bert")
+COST = CostModel(context=16)
+
+
+@pytest.fixture(scope="module")
+def parents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Checkpoint]:
+    return {name: Checkpoint.open(saved(tmp_path_factory.mktemp(name), name)) for name in FAMILIES}
+
+
+def made(checkpoint: Checkpoint, name: str) -> Criterion:
+    return criterion_of(name, checkpoint, ledger_of(checkpoint, cache=False), seed=1)
+
+
+class Told(Criterion):
+    """Random losses of cutting each layer to each size, and of doing without it."""
+
+    def __init__(self, sizes: Dimensions, seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        wholes = {"groups": sizes.kv_heads, "ffn": sizes.ffn}
+        self.losses = {
+            kind: np.cumsum(generator.random((sizes.depth, whole)), axis=1)[:, ::-1] / whole
+            for kind, whole in wholes.items()
+        }
+        self.gone = generator.random(sizes.depth)
+
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        return np.arange(count)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        return -float(self.losses[kind][layer, count - 1])
+
+    def without(self, layer: int) -> float:
+        return -float(self.gone[layer])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_parent_costs_what_it_is(name: str, parents: dict[str, Checkpoint]) -> None:
+    assert costs_of(parents[name], COST)["params"] == sum(p.numel() for p in model(name).parameters())
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "bert"])
+def test_capacity_by_hand(name: str, parents: dict[str, Checkpoint]) -> None:
+    """ArrayCache ||W||_F^2 over min(rows, cols) of the parent, from the weights themselves."""
+    checkpoint = parents[name]
+    sizes, layout = dimensions(checkpoint), checkpoint.layout
+    wanted = np.zeros(sizes.ffn)
+    for role in ("gate", "up", "down"):
+        tensor = layout.name(role, 1)
+        if tensor is None:
+            continue
+        weight = checkpoint.read(tensor).astype(float)
+        weight = weight.T if role == "down" else weight
+        wanted += (weight**2).sum(axis=1) / min(weight.shape)
+    best = np.sort(np.argsort(-wanted)[:7])
+    capacity = made(checkpoint, "capacity")
+    assert capacity.choose(1, "ffn", 7).tolist() == best.tolist()
+    assert capacity.worth(1, "ffn", 7) == pytest.approx(wanted[best].sum(), rel=1e-6)
+
+
+@given(data=st.data())
+def test_capacity_is_monotone(data: st.DataObject, parents: dict[str, Checkpoint]) -> None:
+    """More kept is never worth less; of no other criterion is that promised."""
+    checkpoint = parents[data.draw(st.sampled_from(FAMILIES))]
+    capacity, sizes = made(checkpoint, "capacity"), dimensions(checkpoint)
+    layer = data.draw(st.integers(0, sizes.depth - 1))
+    less, more = sorted(data.draw(st.tuples(*[st.integers(1, sizes.ffn)] * 2)))
+    assert capacity.worth(layer, "ffn", less) <= capacity.worth(layer, "ffn", more)
+    assert set(capacity.choose(layer, "ffn", less)) <= set(capacity.choose(layer, "ffn", more))
+
+
+def test_equation_3_is_not_monotone(parents: dict[str, Checkpoint]) -> None:
+    """Where the cut side is the shorter one, dropping weak neurons raises the literal score."""
+    literal = made(parents["llama"], "zerolm")
+    worth = [literal.worth(0, "ffn", count) for count in range(1, 41)]
+    assert any(b < a for a, b in itertools.pairwise(worth))
+
+
+@pytest.mark.parametrize("name", WEIGHTS_ONLY)
+def test_choices_are_ascending_and_as_many_as_asked(name: str, parents: dict[str, Checkpoint]) -> None:
+    chosen = made(parents["llama"], name).choose(0, "ffn", 9)
+    assert len(chosen) == 9
+    assert (np.diff(chosen) > 0).all()
+    if name == "prefix":
+        assert chosen.tolist() == list(range(9))
+
+
+@pytest.mark.parametrize("name", ["max_weight", "max_weight_strict"])
+def test_max_weight_by_hand(name: str, parents: dict[str, Checkpoint]) -> None:
+    checkpoint = parents["llama"]
+    wanted = np.zeros(40)
+    for role in ("gate", "up"):
+        weight = checkpoint.read(str(checkpoint.layout.name(role, 2)))  # (f, d)
+        reach = weight.max(axis=1) + abs(weight.min(axis=1))
+        wanted += abs(weight).max(axis=1) if name == "max_weight_strict" else reach
+    assert made(checkpoint, name).choose(2, "ffn", 11).tolist() == sorted(np.argsort(-wanted)[:11])
+
+
+def test_max_weight_drops_the_neuron_of_zeros(tmp_path: Path) -> None:
+    import torch
+
+    network = model("llama")
+    with torch.no_grad():
+        for name in ("gate_proj", "up_proj"):
+            getattr(network.model.layers[0].mlp, name).weight[5] = 0.0
+    network.save_pretrained(tmp_path)
+    chosen = made(Checkpoint.open(tmp_path), "max_weight").choose(0, "ffn", 39)
+    assert 5 not in chosen
+
+
+@pytest.mark.parametrize("name", ["llama", "bert", "gemma2"])
+@pytest.mark.parametrize("budget", ["params", "macs", "kv_bytes"])
+@pytest.mark.parametrize("told", [False, True])
+def test_uniform_plans_are_the_best_of_all(
+    name: str, budget: str, told: bool, parents: dict[str, Checkpoint]
+) -> None:
+    """Against every number of groups and of neurons and, if the criterion can tell, every set of layers."""
+    checkpoint = parents[name]
+    parent = dimensions(checkpoint)
+    limit = int((0.5 if told else 0.83) * costs_of(checkpoint, COST)[budget])
+    if not told and (name, budget) == ("bert", "kv_bytes"):
+        limit = 2 * limit  # neither heads nor layers may go
+    wish = SizeRequest.of(budgets={f"max_{budget}": limit}, multiple_of=8)
+    score = Told(parent, 3) if told else made(checkpoint, "capacity")
+    sizes = choices(checkpoint, wish)
+    account = part_costs(checkpoint, sizes, COST)
+    depths = range(1, parent.depth + 1) if told else [parent.depth]
+    sets = [kept for depth in depths for kept in itertools.combinations(range(parent.depth), depth)]
+    best = -np.inf
+    for groups, ffn, kept in itertools.product(sizes.groups, sizes.ffn, sets):
+        costs = dict(zip(COSTS, account.of(dict.fromkeys(kept, (groups, ffn))), strict=True))
+        if costs[budget] <= limit:
+            best = max(best, total(score, parent, {i: (groups, ffn) for i in kept}))
+    planned = plan_of(checkpoint, score, wish, COST)
+    assert planned.worth == pytest.approx(best)
+    assert planned.costs[budget] <= limit
+    assert planned.cut.uniform
+
+
+def total(score: Criterion, parent: Dimensions, kept: dict[int, tuple[int, int]]) -> float:
+    """What a network is worth whose layers have these (groups, neurons)."""
+    return sum(
+        score.worth(i, "groups", kept[i][0]) + score.worth(i, "ffn", kept[i][1])
+        if i in kept
+        else score.without(i) or 0.0
+        for i in range(parent.depth)
+    )
+
+
+@pytest.mark.parametrize("budgets", [("params",), ("params", "kv_bytes"), ("macs", "params", "kv_bytes")])
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_per_layer_plans_are_the_best_of_all(
+    budgets: tuple[str, ...], seed: int | None, parents: dict[str, Checkpoint]
+) -> None:
+    """Against all sizes of all layers and, where the criterion can tell, layers that go."""
+    checkpoint = parents["llama"]
+    parent = dimensions(checkpoint)
+    score = made(checkpoint, "capacity") if seed is None else Told(parent, seed)
+    share = 0.8 if seed is None else 0.6
+    limits = {name: int(share * costs_of(checkpoint, COST)[name]) for name in budgets}
+    wish = SizeRequest.of(
+        budgets={f"max_{name}": limit for name, limit in limits.items()}, multiple_of=10, shape="per-layer"
+    )
+    sizes = choices(checkpoint, wish)
+    account = part_costs(checkpoint, sizes, COST)
+    pairs = list(itertools.product(sizes.groups, sizes.ffn))
+    best = -np.inf
+    for layers in itertools.product([*pairs, None] if seed is not None else pairs, repeat=3):
+        kept = {i: pair for i, pair in enumerate(layers) if pair is not None}
+        costs = dict(zip(COSTS, account.of(kept), strict=True))
+        if kept and all(costs[name] <= limit for name, limit in limits.items()):
+            best = max(best, total(score, parent, kept))
+    planned = plan_of(checkpoint, score, wish, COST)
+    assert planned.worth == pytest.approx(best)
+    assert planned.optimal
+    assert all(planned.costs[name] <= limit for name, limit in limits.items())
+    assert planned.costs == costs_of(checkpoint, COST, planned.cut)
+
+
+def test_a_plan_costs_what_its_child_is(parents: dict[str, Checkpoint]) -> None:
+    """Tensor by tensor, with biases and norms, of other sizes in each layer."""
+    from zerolm.units.pruning import apply_in_memory
+
+    for name in ("llama_biased", "qwen3", "bert"):
+        checkpoint = parents[name]
+        limit = int(0.8 * costs_of(checkpoint, COST)["params"])
+        wish = SizeRequest.of(budgets={"max_params": limit}, multiple_of=1, shape="per-layer")
+        planned = plan_of(checkpoint, made(checkpoint, "capacity"), wish, COST)
+        child = apply_in_memory(model(name), planned.cut)
+        assert planned.costs["params"] == sum(p.numel() for p in child.parameters())
+
+
+def test_widths_outright(parents: dict[str, Checkpoint]) -> None:
+    wish = SizeRequest.of(keep={"ffn": 0.5, "heads": 0.5, "layers": 0.67})
+    planned = plan_of(parents["llama"], Told(dimensions(parents["llama"]), 0), wish, COST)
+    assert [(size["heads"], size["kv_heads"], size["ffn"]) for size in widths(planned.cut)] == [
+        (3, 1, 20)
+    ] * 2
+    tensor_parallel = SizeRequest.of(keep={"ffn": 0.55}, multiple_of=8, tensor_parallel=2)
+    planned = plan_of(parents["llama"], made(parents["llama"], "capacity"), tensor_parallel, COST)
+    assert len(planned.cut.layers[0].ffn) == 24
+
+
+BAD = {
+    "nothing asked": ("llama", SizeRequest(), "nothing says how small"),
+    "heads of bert": ("bert", SizeRequest.of(keep={"heads": 0.5}), "heads cannot be cut here"),
+    "no share": ("llama", SizeRequest.of(keep={"ffn": 1.5}), r"must lie in \(0, 1\]"),
+    "too small a budget": (
+        "llama",
+        SizeRequest.of(budgets={"max_params": 10}),
+        "max_params 10 would have to be at least",
+    ),
+    "layers per layer": (
+        "llama",
+        SizeRequest.of(keep={"layers": 0.5}, shape="per-layer"),
+        "goes with --shape uniform",
+    ),
+    "layers by weights": (
+        "llama",
+        SizeRequest.of(keep={"layers": 0.5}),
+        "weights do not tell which layers may go",
+    ),
+    "unknown shape": (
+        "llama",
+        SizeRequest.of(keep={"ffn": 0.5}, shape="round"),
+        "shape 'round' is not known; there are uniform",
+    ),
+    "no size left": (
+        "llama",
+        SizeRequest.of(budgets={"max_params": 10**6}, least_ffn=100),
+        "no size is left",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_wishes_that_cannot_be_met(case: str, parents: dict[str, Checkpoint]) -> None:
+    name, wish, words = BAD[case]
+    with pytest.raises(ValueError, match=words):
+        plan_of(parents[name], made(parents[name], "capacity"), wish, COST)
+
+
+def test_recipes_go_round_and_are_checked(parents: dict[str, Checkpoint]) -> None:
+    checkpoint = parents["llama"]
+    wish = SizeRequest.of(
+        budgets={"max_params": int(0.8 * costs_of(checkpoint, COST)["params"])}, shape="per-layer"
+    )
+    cut = plan_of(checkpoint, made(checkpoint, "capacity"), wish, COST).cut
+    recipe = to_layers(cut)
+    assert to_layers(from_layers(cut.parent, recipe)) == recipe
+    first = recipe[0]
+    for wrong in (
+        [],
+        {},
+        [{**first, "layer": 7}],
+        [{**first, "ffn": [3, 2]}],
+        [{**first, "ffn": [40]}],
+        [{**first, "groups": [True]}],
+        [{**first, "groups": []}],
+        [first, first],
+        [{"layer": 0}],
+    ):
+        with pytest.raises(ValueError, match=r"recipe|ascend"):
+            from_layers(cut.parent, wrong)
+
+
+def ranking(sizes: list[int], losses: list[float]) -> list[Planned]:
+    """Plans by the neurons that stay in their one layer, the least loss first."""
+    parent = Dimensions(1, 8, 2, 2, 4, 9)
+    order = sorted(range(len(sizes)), key=losses.__getitem__)
+    return [Planned(Cut.of(parent, [0], lambda _, f=sizes[i]: (1, f)), {}, -losses[i], True) for i in order]
+
+
+@given(
+    st.lists(st.lists(st.floats(0.1, 1.0), min_size=1, max_size=6), min_size=1, max_size=3),
+    st.integers(1, 4),
+    st.randoms(),
+)
+def test_finalists_come_from_each_ranking_in_turn(losses: list[list[float]], most: int, random: Any) -> None:
+    ranked = [ranking(random.sample(range(1, 10), len(row)), row) for row in losses]
+    chosen = finalists(ranked, most)
+    wanted: list[int] = []
+    for place in range(6):
+        for plans in ranked:
+            if place < len(plans) and -plans[place].worth <= NEAR * -plans[0].worth:
+                ffn = len(plans[place].cut.layers[0].ffn)
+                wanted += [ffn] * (ffn not in wanted)
+    assert [len(plan.cut.layers[0].ffn) for plan in chosen] == wanted[:most]
+    assert chosen[0] is ranked[0][0]
+
+
+def test_a_plan_that_gains_by_rounding_is_a_finalist() -> None:
+    plans = ranking([1, 2], [-1e-18, 0.1])
+    assert finalists([plans], 3) == plans[:1]

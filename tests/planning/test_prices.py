@@ -1,0 +1,338 @@
+"""Foretold losses against literal twins: the whole network differentiated at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+from stopped import Stopped, stopping_at
+from tiny import model
+from tiny_families import SHARING, louder
+from torch import Tensor
+from torch.nn import functional
+
+from zerolm.io.cache import ArrayCache
+from zerolm.networks.roles import bias, layers_of, matrix
+from zerolm.passes.fisher import fisher
+from zerolm.passes.walk import Reading, normalised
+from zerolm.planning import prices
+from zerolm.planning.prices import PRICE_BATCH, StreamPrices, bent, priced_losses, steps
+from zerolm.planning.sensitivity import LossTable, measured_losses, midway
+from zerolm.text.tokens import Tokens
+from zerolm.units.importance.criterion import Additive
+from zerolm.units.importance.token_pass import importances
+from zerolm.units.pruning import dimensions_of
+from zerolm.units.stream.loss_basis import loss_basis
+from zerolm.units.stream.narrowing import Width
+
+TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
+MANY = Tokens(torch.randint(64, (96, 16), generator=torch.Generator().manual_seed(2)))
+BEHIND = ("olmo2", "glm4", "exaone4", "gemma4_text", SHARING, "distilbert", "nomic_bert", "mpnet")
+"""Families with norms behind attention and FFN, beside gemma2 and bert."""
+DECODERS = ("llama_biased", "mistral", "qwen3", "gemma2", "gpt2")
+BOTH = ("groups", "ffn")
+
+
+def criterion(network: Any) -> Additive:
+    sizes, generator = dimensions_of(network), np.random.default_rng(0)
+    counts = {"groups": sizes.kv_heads, "ffn": sizes.ffn}
+    return Additive(
+        {kind: [generator.random(count) for _ in range(sizes.depth)] for kind, count in counts.items()}
+    )
+
+
+@contextmanager
+def noted(network: Any) -> Iterator[list[dict[str, Tensor]]]:
+    """Note of each layer what goes into its output matrices, what comes out, and what it sends."""
+    seen: list[dict[str, Tensor]] = [{} for _ in layers_of(network)]
+    handles = []
+    for place, layer in enumerate(layers_of(network)):
+        parts = {"o": layer.attention_out, "down": layer.ffn_out, "layer": layer.module}
+        for name, module in (parts | dict(layer.behind)).items():
+
+            def hook(_: Any, given: Any, out: Any, place: int = place, name: str = name) -> None:
+                out = out[0] if isinstance(out, tuple) else out
+                out.requires_grad_() if out.is_leaf else out.retain_grad()
+                seen[place] |= {name: out, f"{name}_in": given[0].detach()}
+
+            handles.append(module.register_forward_hook(hook))
+    yield seen
+    for handle in handles:
+        handle.remove()
+
+
+def drawn(network: Any, ids: Tensor, index: int) -> Tensor:
+    """What is differentiated: a batch draws with its number as the seed."""
+    sent, generator = network(ids), torch.Generator().manual_seed(index)
+    if hasattr(sent, "logits"):
+        log = functional.log_softmax(sent.logits, dim=-1).flatten(0, 1)
+        return -log.gather(1, torch.multinomial(log.detach().exp(), 1, generator=generator)).sum()
+    directions = functional.normalize(sent.last_hidden_state.mean(1), dim=-1)
+    return (directions * torch.randn(directions.shape, generator=generator)).sum()
+
+
+@pytest.mark.parametrize("name", [*DECODERS, "bert", "gpt2_wide", *BEHIND])
+def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
+    """The whole network is differentiated at once; what goes is computed from the units that go."""
+    network = (louder(name) if name in BEHIND else model(name)).eval()
+    table = priced_losses(network, TOKENS, criterion(network), BOTH)
+    by_sequence = network.get_output_embeddings() is None
+    sizes, sums, count = dimensions_of(network), {}, 0
+    for index, ids in enumerate(TOKENS.ids.split(PRICE_BATCH)):
+        count += len(ids) if by_sequence else ids.numel()
+        with noted(network) as seen:
+            drawn(network, ids, index).backward()
+        for layer, (places, ours) in enumerate(zip(seen, layers_of(network), strict=True)):
+            went = {("gone", 0): (places["layer"] - places["layer_in"]) * places["layer"].grad}
+            for kind, role, module in (("groups", "o", ours.attention_out), ("ffn", "down", ours.ffn_out)):
+                for size in table.sizes[kind][:-1].tolist():
+                    x = (
+                        places[f"{role}_in"]
+                        .clone()
+                        .unflatten(-1, (getattr(sizes, {"groups": "kv_heads", "ffn": "ffn"}[kind]), -1))
+                    )
+                    x[..., table.choose(layer, kind, size), :] = 0.0
+                    change, felt = x.flatten(-2) @ matrix(module).T, places[role].grad
+                    norm = ours.behind.get(f"behind_{role}")
+                    if norm is not None:  # how what the norm makes of the rest differs
+                        whole = places[f"behind_{role}_in"]
+                        with torch.no_grad():
+                            change = norm(whole) - norm(whole - change)
+                        felt = places[f"behind_{role}"].grad
+                    went[kind, size] = change * felt
+            if name == SHARING:  # its layers stay
+                del went["gone", 0]
+            for key, change in went.items():
+                each = change.sum((1, 2)) if by_sequence else change.sum(2)
+                sums[layer, key] = sums.get((layer, key), 0.0) + float(each.detach().double().square().sum())
+    for (layer, (kind, size)), total in sums.items():
+        loss = table.gone[layer] if kind == "gone" else -table.worth(layer, kind, size)
+        assert loss == pytest.approx(0.5 * total / count, rel=1e-3, abs=1e-9), (layer, kind, size)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])
+def test_small_cuts_cost_what_is_foretold(name: str) -> None:
+    """To second order: of layers that change little, whose parts change less."""
+    network = model(name).eval()
+    with torch.no_grad():
+        for layer in layers_of(network):
+            for module in (layer.attention_out, layer.ffn_out):
+                module.get_parameter("weight").mul_(0.1)
+                if bias(module) is not None:
+                    bias(module).zero_()  # type: ignore[union-attr]
+    by = criterion(network)
+    foretold, measured = (make(network, MANY, by, BOTH) for make in (priced_losses, measured_losses))
+    pairs = np.array(
+        [
+            (-foretold.worth(layer, kind, int(size)), loss)
+            for kind in BOTH
+            for layer, losses in enumerate(measured.losses[kind])
+            for size, loss in zip(measured.sizes[kind][:-1], losses[:-1], strict=True)
+        ]
+    )
+    assert spearmanr(*pairs.T)[0] > 0.9
+    assert 0.75 < np.median(pairs[:, 0] / pairs[:, 1]) < 1.3
+
+
+@pytest.mark.parametrize("name", ["olmo2", "glm4", "exaone4", "bert", "nomic_bert"])
+def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
+    """They make up for the size of what is left, and of the last neuron as if it were all."""
+    network = louder(name).eval()
+    by = Additive(importances(network, MANY, "output_energy"))
+    foretold, measured = (make(network, MANY, by, BOTH) for make in (priced_losses, measured_losses))
+    for kind in BOTH:
+        for size in measured.sizes[kind][:-1].tolist():
+            pairs = [
+                [table.worth(layer, kind, size) for table in (foretold, measured)]
+                for layer in range(len(layers_of(network)))
+            ]
+            ratio = np.divide(*np.sum(pairs, 0))
+            assert 0.3 < ratio < 1.5, (kind, size)
+
+
+def test_a_unit_that_sends_nothing_costs_nothing() -> None:
+    network = model("llama")
+    by = Additive({"groups": [np.arange(2.0)] * 3, "ffn": [np.arange(40.0)] * 3})
+    with torch.no_grad():
+        layers_of(network)[1].ffn_out.weight[:, :20] = 0.0  # type: ignore[union-attr]
+    table = priced_losses(network, TOKENS, by, ("ffn",))
+    free = table.sizes["ffn"] >= 20
+    assert (table.losses["ffn"][1][free] == 0.0).all()
+    assert (table.losses["ffn"][1][~free] > 0.0).all()
+    assert table.sizes["groups"].tolist() == [2]
+
+
+def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
+    """The sum from the end gives the residual of every regression; of layers too, where they are repaired."""
+    network, generator = model("llama"), torch.Generator().manual_seed(0)
+    felt = fisher(network, TOKENS, with_stream=True)
+    basis = loss_basis(network, felt)
+    stream_prices = StreamPrices(basis, np.arange(1, 48), tied=False, read=felt.stream["energy"])
+    stream, wished = (torch.randn(2, 5, 48, generator=generator) for _ in range(2))
+    reading = Reading(stream, wished)
+    stream_prices.above(0, reading)
+    x = normalised(stream).double()
+    cases = (
+        (stream_prices.lost[0][0], basis),
+        (stream_prices._lost(reading, *stream_prices.inside[1]), replace(basis, last=felt.stream["energy"])),
+    )
+    for losses, known in cases:
+        for place in (3, 20, 40):
+            narrowing = known.narrowing(Width(place + 1, False))
+            kept, foretold = (torch.from_numpy(each) for each in (narrowing.basis, narrowing.foretold))
+            lost = ((x - x @ kept @ foretold.T) * wished).sum(-1)
+            torch.testing.assert_close(losses[..., place].double(), lost, rtol=1e-3, atol=1e-3)
+
+
+def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
+    network = model("llama")
+    felt = fisher(network, MANY, with_stream=True)
+    by = Additive(importances(network, MANY, "surgeon", fisher=felt))
+    basis = loss_basis(network, felt)
+    alone, cut = (priced_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, felt))
+    repaired = cut.repaired
+    assert repaired is not None
+    assert alone.repaired is None
+    for kind in BOTH:
+        assert np.array(alone.losses[kind]).tolist() == np.array(cut.losses[kind]).tolist()
+    assert (repaired.gone == cut.gone).all()
+    for kind in BOTH:
+        for layer, losses in enumerate(repaired.losses[kind]):
+            wanted = [by.lost(layer, kind, int(size)) for size in repaired.sizes[kind]]
+            assert losses.tolist() == wanted
+            assert losses[-1] == 0.0
+    assert cut.stream is not None
+    assert repaired.stream is not None
+    assert repaired.stream.losses[False].sum() < cut.stream.losses[False].sum()
+    assert (repaired.stream.losses[False][:-1] > 0.0).all()
+    first, between, last = cut.every
+    assert (first, last) == (cut, repaired)
+    for kind in BOTH:
+        squares = np.array(first.losses[kind]) * np.array(last.losses[kind])
+        np.testing.assert_allclose(np.array(between.losses[kind])[:, :-1] ** 2, squares[:, :-1])
+    assert between.stream is not None
+    squares = cut.stream.losses[False] * repaired.stream.losses[False]
+    np.testing.assert_allclose(between.stream.losses[False] ** 2, squares)
+    np.testing.assert_allclose(between.gone, cut.gone)
+    assert alone.every == [alone]
+
+
+def test_where_one_table_loses_nothing_midway_is_half() -> None:
+    by = Additive({"ffn": [np.arange(3.0)], "groups": [np.arange(1.0)]})
+    sizes = {"ffn": np.array([1, 2, 3]), "groups": np.array([1])}
+    tables = [
+        LossTable(by, sizes, {"ffn": [np.array(row)], "groups": [np.zeros(1)]}, np.array([row[0]]))
+        for row in ([0.9, 0.4, 0.0], [0.4, 0.0, 0.0])
+    ]
+    between = midway(*tables)
+    assert between.losses["ffn"][0].tolist() == pytest.approx([0.6, 0.2, 0.0])
+    assert between.gone.tolist() == pytest.approx([0.6])
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2_tied"])
+def test_wider_streams_cost_less_and_all_of_it_nothing(name: str) -> None:
+    network = model(name)
+    tied = name == "qwen2_tied"
+    basis = loss_basis(network, fisher(network, MANY, with_stream=True))
+    stream = priced_losses(network, MANY, criterion(network), BOTH, basis=basis, tied=tied).stream
+    assert stream is not None
+    assert stream.sizes.tolist() == steps(48, 32).tolist()
+    assert set(stream.losses) == {False, tied}
+    for losses in stream.losses.values():
+        assert losses[-1] == 0.0
+        assert losses[len(losses) // 2] > losses[-2] > 0.0
+
+
+def test_padding_is_not_priced() -> None:
+    network, by = model("llama"), criterion(model("llama"))
+    ids = TOKENS.ids.clone()
+    mask = torch.ones_like(ids)
+    mask[:, 7:] = 0
+    tables = []
+    for filler in (3, 60):
+        ids[:, 7:] = filler
+        tables.append(priced_losses(network, Tokens(ids, mask), by, BOTH))
+    for kind in BOTH:
+        np.testing.assert_allclose(tables[0].losses[kind], tables[1].losses[kind], rtol=1e-5)
+
+
+@pytest.mark.parametrize("moment", [1, 2])
+def test_a_stopped_run_goes_on_to_the_same_prices(moment: int, tmp_path: Path) -> None:
+    network, by, cache = model("llama"), criterion(model("llama")), ArrayCache(tmp_path)
+    basis = loss_basis(network, fisher(network, TOKENS, with_stream=True))
+
+    def priced(progress: Any = lambda *_: None, cache: ArrayCache = ArrayCache()) -> LossTable:  # noqa: B008
+        return priced_losses(network, TOKENS, by, BOTH, basis=basis, progress=progress, cache=cache)
+
+    with pytest.raises(Stopped):
+        priced(stopping_at(6 * moment + 1), cache)  # three layers there and back
+    numbers: list[int] = []
+    again, whole = priced(lambda _, done, __: numbers.append(done), cache), priced()
+    assert numbers == list(range(6 * moment, 19))
+    for kind in BOTH:
+        assert np.array_equal(again.losses[kind], whole.losses[kind])
+    assert again.stream is not None
+    assert whole.stream is not None
+    assert np.array_equal(again.stream.losses[False], whole.stream.losses[False])
+    assert np.array_equal(again.gone, whole.gone)
+
+
+def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, infinite = model("llama"), torch.full((2, 10, 48), float("inf"))
+    monkeypatch.setattr(prices, "felt_above", lambda *_, **__: infinite)
+    with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
+        priced_losses(network, TOKENS, criterion(network), BOTH)
+    monkeypatch.undo()
+    monkeypatch.setattr(
+        "zerolm.passes.fisher.felt_by_head", lambda *_: (Reading(infinite, infinite), infinite)
+    )
+    with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
+        loss_basis(network, fisher(network, TOKENS, with_stream=True))
+    monkeypatch.undo()
+    with torch.no_grad():
+        network.lm_head.weight[:, 0] = float("inf")
+    with pytest.raises(ValueError, match="the parent's predictions are not finite"):
+        priced_losses(network, TOKENS, criterion(network), BOTH)
+
+
+@given(st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=30), st.floats(0.5, 2.0), st.floats(0.1, 5.0))
+def test_a_power_of_what_is_foretold_is_bent_to_what_is_measured(
+    foretold: list[float], power: float, factor: float
+) -> None:
+    asked: list[int] = []
+
+    def measure(layer: int) -> float:
+        asked.append(layer)
+        return float(factor * foretold[layer] ** power)
+
+    losses = bent(np.array(foretold), measure)
+    assert asked == sorted(set(asked))  # states go up through a network
+    assert len(asked) <= 3
+    wanted = factor * np.array(foretold) ** power
+    np.testing.assert_allclose(losses[asked], wanted[asked], rtol=1e-6)
+    np.testing.assert_allclose(losses, wanted, rtol=1e-6)
+
+
+def test_layers_that_are_not_measured_lie_between_those_that_are() -> None:
+    foretold = np.array([0.1, 0.4, 0.2, 0.0, 0.3])
+    losses = bent(foretold, lambda layer: {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.0, 4: 9.0}[layer])
+    assert losses[3] == 0.0
+    assert losses[[1, 2]].tolist() == pytest.approx([2.0, 0.4])
+    assert losses[0] == pytest.approx(0.2)  # as the least that is sound, twice as much
+    assert 2.0 < losses[4] / foretold[4] < 5.0
+    assert np.array_equal(bent(foretold, lambda layer: 0.0), foretold)
+
+
+def test_whole_layers_are_told_nearer_by_three_that_are_measured() -> None:
+    network, by = model("llama"), criterion(model("llama"))
+    foretold, measured = priced_losses(network, MANY, by, BOTH), measured_losses(network, MANY, by, BOTH)
+    np.testing.assert_allclose(bent(foretold.gone, measured.gone.__getitem__), measured.gone, rtol=1e-6)

@@ -1,0 +1,272 @@
+"""Repair against literal least squares, and what must hold whatever the network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from carvings import carve
+from tiny import model
+from tiny_families import BIASED, DECODER, random_model
+
+from zerolm.io.cache import ArrayCache
+from zerolm.networks.hooks import watching
+from zerolm.networks.roles import bias, layers_of, matrix
+from zerolm.repairing import walk
+from zerolm.repairing.ridge import Fit
+from zerolm.repairing.walk import repair
+from zerolm.text.tokens import Tokens, random_tokens
+from zerolm.units.kept_units import Cut, LayerCut
+from zerolm.units.pruning import Repaired, apply_in_memory, dimensions_of
+from zerolm.units.ridges import UNTRIED, Ridges
+
+FAMILIES = ("llama", "llama_biased", "mistral", "qwen2", "qwen3", "gemma2", "gpt2", "bert")
+TOKENS = random_tokens(64, 40, 16, seed=5)
+
+
+def half(network: Any, layers: tuple[int, ...] = (0, 1, 2)) -> Cut:
+    sizes = dimensions_of(network)
+    groups, ffn = np.arange(0, sizes.kv_heads, 2), np.arange(0, sizes.ffn, 2)
+    return Cut(sizes, tuple(LayerCut(layer, groups, ffn) for layer in layers))
+
+
+def passed(network: Any, layer: int) -> dict[str, np.ndarray]:
+    """What goes in and out of the output matrices of a layer in one pass of the whole model, float64."""
+    found = layers_of(network)[layer]
+    modules = {"layer": found.module, "o": found.attention_out, "down": found.ffn_out}
+    modules["ffn"] = found.ffn_in[0]
+    with torch.no_grad(), watching(modules) as seen:
+        network.base_model(input_ids=TOKENS.ids)
+    named = {f"{name}_in": x for name, x in seen.inputs.items()}
+    named |= {f"{name}_out": x for name, x in seen.outputs.items()}
+    return {name: x.reshape(-1, x.shape[-1]).double().numpy() for name, x in named.items()}
+
+
+RIDGES = Ridges(1e-2, 1e-1)
+
+
+def literal(
+    x: np.ndarray, t: np.ndarray, start: np.ndarray, offset: Any, share: float, weights: np.ndarray
+) -> np.ndarray:
+    """Weighted ridge regression as one least-squares problem: the ridge is rows below the tokens; (k, d)."""
+    root = np.sqrt(weights)[:, None]
+    centred = x - weights @ x / weights.sum() if offset is not None else x
+    pull = np.sqrt(share * np.square(root * centred).sum(0).mean()) * np.eye(x.shape[1])
+    t = t - weights @ t / weights.sum() if offset is not None else t
+    rows, targets = np.vstack([root * centred, pull]), np.vstack([root * t, pull @ start])
+    return np.linalg.lstsq(rows, targets, rcond=None)[0]
+
+
+def targets_of(
+    norm: str, role: str, theirs: dict[str, np.ndarray], ours: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A matrix's output in the parent, what is lacking before it in the child, and the weights of tokens."""
+    own = theirs[f"{role}_out"]
+    if norm == "sandwich":
+        return own, 0 * own, 1 / (np.square(own).mean(1) * np.square(theirs["layer_in"]).mean(1))
+    if role == "o":
+        before, lacking = theirs["layer_in"], theirs["layer_in"] - ours["layer_in"]
+    elif norm == "pre":
+        before = theirs["layer_in"] + theirs["o_out"]
+        lacking = before - ours["layer_in"] - ours["o_out"]
+    else:
+        before, lacking = theirs["ffn_in"], theirs["ffn_in"] - ours["ffn_in"]
+    return own, lacking, 1 / np.square(before + own).mean(1)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_each_matrix_solves_its_literal_problem(name: str) -> None:
+    """Matrix by matrix against numpy, on activations of whole networks: the parent and the child so far."""
+    network = model(name)
+    cut = half(network, (0, 2))
+    ridges = {(layer, role): RIDGES for layer in (0, 2) for role in ("o", "down")}
+    arrays = repair(network, cut, TOKENS, ridges=ridges).arrays
+    so_far = Repaired()
+    for place, kept in enumerate(cut.layers):
+        theirs = passed(network, kept.layer)
+        for role in ("o", "down"):
+            child = apply_in_memory(network, cut, so_far)
+            ours, layer = passed(child, place), layers_of(child)[place]
+            module = layer.attention_out if role == "o" else layer.ffn_out
+            offset = bias(module)
+            own, lacking, weights = targets_of(layer.norm, role, theirs, ours)
+            start, x = matrix(module).double().numpy().T, ours[f"{role}_in"]
+            own_part = literal(x, own, start, offset, RIDGES.output, weights)
+            lost_part = literal(x, lacking, 0 * start, offset, RIDGES.lost, weights)
+            wanted = own_part + lost_part
+            new = {(kept.layer, role): arrays[kept.layer, role]}
+            columns = arrays[kept.layer, role] if name == "gpt2" else arrays[kept.layer, role].T
+            np.testing.assert_allclose(columns, wanted, atol=1e-3 * np.abs(wanted).max())
+            if offset is not None:
+                shift = weights @ (own + lacking - x @ wanted) / weights.sum()
+                near = 1e-3 * max(np.abs(shift).max(), np.abs(own).max())
+                new[kept.layer, f"{role}_bias"] = arrays[kept.layer, f"{role}_bias"]
+                np.testing.assert_allclose(arrays[kept.layer, f"{role}_bias"], shift, atol=near)
+            so_far = Repaired(so_far.arrays | new)
+    assert set(so_far.arrays) == set(arrays)
+
+
+def shifted(network: Any, child: Any, layer: int) -> float:
+    """How far a child's hidden states after a layer are from the parent's: mean squared distance a token."""
+    apart = passed(child, layer)["layer_out"] - passed(network, layer)["layer_out"]
+    return float(np.square(apart).sum(1).mean())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_least_squares_is_no_worse_than_nothing_on_its_own_tokens(name: str) -> None:
+    network = model(name)
+    cut = half(network)
+    repaired = apply_in_memory(network, cut, repair(network, cut, TOKENS))
+    for other in ("none", "bias"):
+        child = apply_in_memory(network, cut, repair(network, cut, TOKENS, other))  # type: ignore[arg-type]
+        ours, theirs, parent = (passed(each, 0) for each in (repaired, child, network))
+        losses = [np.square(each["o_out"] - parent["o_out"]).sum() for each in (ours, theirs)]
+        assert losses[0] <= losses[1] * (1 + 1e-6)
+    if layers_of(network)[0].norm == "pre":
+        assert shifted(network, repaired, 0) <= shifted(network, apply_in_memory(network, cut), 0)
+
+
+@pytest.mark.parametrize("method", ["bias", "least-squares"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_keeping_everything_reproduces_the_parent(
+    name: str, method: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "BATCH_TOKENS", 48)
+    network = model(name)
+    cut = Cut.whole(dimensions_of(network))
+    fitted, held, _ = vars(TOKENS.divided()).values()
+    child = apply_in_memory(network, cut, repair(network, cut, fitted, method, held=held))
+    with torch.no_grad():
+        ours, wanted = (each(TOKENS.ids, use_cache=False)[0] for each in (child, network))
+    assert torch.allclose(ours, wanted, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])
+def test_bias_takes_up_the_mean_of_what_is_dropped(name: str) -> None:
+    network = model(name)
+    cut = half(network, (1,))
+    repaired = repair(network, cut, TOKENS, "bias")
+    if name == "llama":
+        assert not repaired.arrays
+        return
+    parent, layer = passed(network, 1), layers_of(network)[1]
+    for role, module, axis in (("o", layer.attention_out, "q"), ("down", layer.ffn_out, "ffn")):
+        dropped = np.setdiff1d(np.arange(matrix(module).shape[1]), cut.kept(cut.layers[0], axis))
+        mean = parent[f"{role}_in"].mean(0)[dropped] @ matrix(module).double().numpy()[:, dropped].T
+        offset = bias(module)
+        assert offset is not None
+        np.testing.assert_allclose(repaired.arrays[1, f"{role}_bias"], offset.numpy() + mean, atol=1e-5)
+        kept = matrix(module)[:, cut.kept(cut.layers[0], axis)].numpy()
+        weight = repaired.arrays[1, role]
+        assert np.array_equal(weight.T if name == "gpt2" else weight, kept)
+
+
+def test_held_out_tokens_choose_the_ridges_and_are_fitted_by_nothing() -> None:
+    network = model("llama")
+    cut, fitted, held = half(network), TOKENS.rows(range(30)), TOKENS.rows(range(30, 40))
+    chosen = repair(network, cut, fitted, held=held)
+    again = repair(network, cut, fitted, ridges=chosen.ridges)
+    assert all(np.array_equal(chosen.arrays[place], again.arrays[place]) for place in chosen.arrays)
+    assert set(repair(network, cut, fitted).ridges.values()) == {UNTRIED}
+
+
+def test_what_is_padded_does_not_matter() -> None:
+    network = model("bert")
+    mask = torch.ones_like(TOKENS.ids)
+    mask[::2, 11:] = 0
+    other = torch.where(mask.bool(), TOKENS.ids, torch.full_like(TOKENS.ids, 7))
+    first, second = (repair(network, half(network), Tokens(ids, mask)) for ids in (TOKENS.ids, other))
+    for place, wanted in first.arrays.items():
+        np.testing.assert_allclose(second.arrays[place], wanted, atol=1e-4)
+    assert first.ridges == second.ridges
+
+
+def test_repairs_are_the_same_each_time() -> None:
+    network = model("qwen2")
+    first, second = (repair(network, half(network, (0, 1)), TOKENS).arrays for _ in range(2))
+    assert all(np.array_equal(first[place], second[place]) for place in first)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2"])
+def test_a_stopped_repair_goes_on(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, tokens, kept = model(name), TOKENS, ArrayCache(tmp_path)
+    cut, solved, best = half(network, (0, 2)), [], Fit.best
+
+    def counted(fit: Fit, *arguments: Any) -> Any:
+        solved.append(fit)
+        return best(fit, *arguments)
+
+    def stop(text: str, done: int, of: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    wanted = repair(network, cut, tokens)
+    monkeypatch.setattr(Fit, "best", counted)
+    with pytest.raises(KeyboardInterrupt):
+        repair(network, cut, tokens, cache=kept, progress=stop)
+    assert len(solved) == 2
+    for solutions in (4, 4):  # the two matrices that were left, then none
+        found = repair(network, cut, tokens, cache=kept)
+        assert len(solved) == solutions
+        assert found.ridges == wanted.ridges
+        assert found.note == wanted.note
+        assert list(found.arrays) == list(wanted.arrays)
+        assert all(np.array_equal(found.arrays[place], wanted.arrays[place]) for place in wanted.arrays)
+
+
+@pytest.mark.parametrize("name", ["qwen2", "bert"])
+def test_given_ridges_are_not_chosen_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = model(name)
+    cut = half(network)
+    wanted = repair(network, cut, TOKENS, held=TOKENS.spread(5))
+    monkeypatch.delattr(Fit, "chosen")
+    found = repair(network, cut, TOKENS, ridges=wanted.ridges)
+    assert found.ridges == wanted.ridges
+    assert all(np.array_equal(found.arrays[place], wanted.arrays[place]) for place in wanted.arrays)
+    with pytest.raises(ValueError, match="no ridge is given for down of layer 0; name all or none"):
+        repair(network, cut, TOKENS, ridges={(0, "o"): RIDGES})
+
+
+def test_factors_of_the_residual_are_those_of_the_matrices_that_write_to_it() -> None:
+    """A granite is the llama whose output matrices are its own times the factor, and is repaired alike."""
+    factor = 0.3
+    granite = random_model("granite", residual_multiplier=factor, embedding_multiplier=1.0,
+                           logits_scaling=1.0, attention_multiplier=16**-0.5)  # fmt: skip
+    settings = DECODER | BIASED | {"rms_norm_eps": granite.config.rms_norm_eps}
+    llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(**settings)).eval()
+    weights = granite.state_dict()
+    for name in weights:
+        weights[name] = weights[name] * (factor if ".o_proj." in name or ".down_proj." in name else 1.0)
+    llama.load_state_dict(weights)
+    ids = TOKENS.ids[:4]
+    with torch.no_grad():
+        assert torch.allclose(granite(input_ids=ids).logits, llama(input_ids=ids).logits, atol=1e-4)
+    ours, theirs = (repair(network, half(network), TOKENS).arrays for network in (granite, llama))
+    assert ours.keys() == theirs.keys()
+    for place, matrix_of in ours.items():
+        wanted = theirs[place]
+        assert np.abs(factor * matrix_of - wanted).max() <= 2e-3 * np.abs(wanted).max(), place
+
+
+@pytest.mark.parametrize("criterion", ["surgeon", "amp", "output_energy"])
+def test_layers_may_have_heads_of_two_sizes(criterion: str, tmp_path: Path) -> None:
+    """Full attention of a gemma4 has larger heads than its windows have."""
+    network = random_model("gemma4_text", enable_moe_block=False)
+    network.save_pretrained(tmp_path / "parent")
+    carved = carve(
+        tmp_path / "parent",
+        tmp_path / "child",
+        keep_ffn=0.5,
+        keep_heads=0.5,
+        criterion=criterion,
+        repair="least-squares",
+        text="random",
+        sequences=32,
+        length=16,
+    )
+    assert carved.verified is not None
+    assert carved.losses["repaired"] < carved.losses["measured"]

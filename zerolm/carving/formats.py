@@ -1,0 +1,216 @@
+"""The formats that a child is written in."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.children.child_tensors import Child
+from zerolm.children.folder import check_sizes, configuration, lists_by_layer, tensors
+from zerolm.children.read_again import ReadAgain
+from zerolm.progress import Progress
+from zerolm.registry import Entry, Registry
+from zerolm.units.kept_units import Cut
+
+if TYPE_CHECKING:
+    from zerolm.carving.bits.file_child import TypedFile
+    from zerolm.carving.bits.typed_child import TypedChild
+    from zerolm.carving.session import Session
+    from zerolm.children.gguf.file_tensors import Typed
+    from zerolm.children.trained import TrainedWeights
+    from zerolm.children.verify import Verified
+    from zerolm.units.pruning import Repaired
+
+UNEVEN: Final = (
+    "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
+    "give --shape uniform, --format gguf, or --format padded, which is as large as its largest layer"
+)
+
+
+class Format(ABC):
+    """One way to write a child: refuse what it cannot hold, write it, and prove it."""
+
+    pads = False
+    """Whether smaller layers are filled up with zeros."""
+    has_tokenizer = False
+    """Whether the file holds the tokenizer, so that none is copied."""
+
+    def check_tokenizer(self, checkpoint: Checkpoint) -> None:
+        """Raise ``ValueError`` for a tokenizer that cannot be written so; no weight is read."""
+        del checkpoint  # its files are copied as they are
+
+    @abstractmethod
+    def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
+        """Raise ``ValueError`` for a cut that cannot be written so."""
+
+    @abstractmethod
+    def write(
+        self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
+    ) -> tuple[str, dict[str, Any] | None, dict[Path, str]]:
+        """Write the weights into a folder; return the type of the model and its configuration, if any.
+
+        ``typed`` says what types its matrices have.
+        """
+
+    @abstractmethod
+    def verified(
+        self,
+        session: Session,
+        cut: Cut,
+        repaired: Repaired,
+        folder: Path,
+        typed: TypedChild | TypedFile | None = None,
+    ) -> Verified:
+        """Open what was written; ``ValueError`` where it differs from the carved parent."""
+
+    @abstractmethod
+    def verified_trained(
+        self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
+    ) -> Verified:
+        """Open what was written of trained weights; ``ValueError`` where it differs from their network."""
+
+
+class StockFolder(Format):
+    """The folder of a stock class, whose layers all have the same sizes (``padded``: by zeros)."""
+
+    def __init__(self, *, pads: bool) -> None:
+        self.pads = pads
+
+    def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
+        if not self.pads and not cut.uniform:
+            raise ValueError(UNEVEN)
+        check_sizes(checkpoint, cut)
+        configuration(checkpoint, cut)  # refuses what it cannot say
+
+    def write(
+        self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
+    ) -> tuple[str, dict[str, Any] | None, dict[Path, str]]:
+        config, at = configuration(child.parent, child.cut), child.parent.family.config.at
+        lists = lists_by_layer(child.parent, child.cut)
+        config |= lists if at is None else {at: config[at] | lists}
+        with ReadAgain() as again:
+            write_shards(folder, tensors(child), progress=progress, written=again.written)
+            progress("comparing the child with its parent")
+            return str(config["model_type"]), config, again.digests()
+
+    def verified(
+        self,
+        session: Session,
+        cut: Cut,
+        repaired: Repaired,
+        folder: Path,
+        typed: TypedChild | TypedFile | None = None,
+    ) -> Verified:
+        from zerolm.children.encoded import with_encoded
+        from zerolm.children.verify import (
+            ROUNDED,
+            as_stored,
+            compare,
+            compare_blocks,
+            compare_outputs,
+            fits,
+            rounded,
+        )
+        from zerolm.networks.opener import open_model
+        from zerolm.text.calibration import page_tokens
+
+        parent = session.checkpoint
+        child, proof = Checkpoint.open(folder, packed=bool(parent.packed)), None
+        if not cut.keeps_all:  # else all bytes were compared as they were written
+            proof = compare_blocks(child, parent, cut, repaired)
+        stored = as_stored(child, cut, repaired)
+        ids = page_tokens(parent)
+        if parent.packed or not fits(parent, session.compute.limit):
+            sent = compare_outputs(child, session.carved_layers(cut, stored), ids)
+            return sent if proof is None else replace(proof, by="blocks")
+        reference = session.carved(cut, stored)
+        model = open_model(child)
+        if cut.narrowing is None:
+            return with_encoded(compare(model, reference, ids), child, reference)
+        return compare(model, rounded(reference, child), ids, tolerance=ROUNDED)
+
+    def verified_trained(
+        self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
+    ) -> Verified:
+        from zerolm.children.encoded import with_encoded
+        from zerolm.children.trained import check_written
+        from zerolm.children.verify import compare, rounded
+        from zerolm.networks.opener import open_model
+        from zerolm.text.calibration import page_tokens
+
+        child = Checkpoint.open(folder)
+        check_written(child, source, cut, weights)
+        reference = rounded(copy.deepcopy(weights.model).train(False), child)
+        proof = compare(open_model(child), reference, page_tokens(child))
+        return with_encoded(proof, child, reference)
+
+
+class GgufFile(Format):
+    """One file of llama.cpp, whose layers may all have other sizes; of a llama or its like, or an encoder."""
+
+    has_tokenizer = True
+
+    def check_tokenizer(self, checkpoint: Checkpoint) -> None:
+        from zerolm.children.gguf.tokenizer import proven
+
+        if checkpoint.family.gguf is not None:  # else no tokenizer would help
+            proven(checkpoint)
+
+    def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
+        from zerolm.children.gguf import write
+
+        write.expressible(checkpoint, cut)
+
+    def write(
+        self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
+    ) -> tuple[str, dict[str, Any] | None, dict[Path, str]]:
+        from zerolm.checkpoints.origin import origin_of
+        from zerolm.children.gguf.write import write
+
+        name = origin_of(child.parent.whole.root).name.rpartition("/")[2]
+        write(child, folder / f"{name}-carved.gguf", typed, progress=progress)
+        gguf = child.parent.family.gguf
+        return gguf.architecture if gguf else "", None, {}
+
+    def verified(
+        self,
+        session: Session,
+        cut: Cut,
+        repaired: Repaired,
+        folder: Path,
+        typed: TypedChild | TypedFile | None = None,
+    ) -> Verified:
+        from zerolm.children.gguf.check import check
+        from zerolm.children.gguf.tokenizer import opened
+
+        file, tokenizer = next(folder.glob("*.gguf")), opened(session.checkpoint)
+        if typed is None:
+            return check(file, session.carved_layers(cut, repaired), tokenizer, pooling=session.pooling)
+        from zerolm.carving.bits.written import written_of
+
+        written = written_of(typed, file)
+        written.check()
+        return check(file, session.read_back(written, repaired), tokenizer, pooling=session.pooling)
+
+    def verified_trained(
+        self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
+    ) -> Verified:
+        from zerolm.children.gguf.check import check
+        from zerolm.children.gguf.tokenizer import opened
+        from zerolm.children.verify import outputs
+        from zerolm.networks.pooling import TokenPooling
+
+        model = weights.model.train(False)
+        file = next(folder.glob("*.gguf"))
+        pooling = TokenPooling.of(source)
+        return check(file, lambda ids: outputs(model(input_ids=ids)), opened(source), pooling=pooling)
+
+
+FORMATS: Final[Registry[Format]] = Registry("format")
+FORMATS.add(Entry("hf", StockFolder(pads=False), "transformers, one size for all layers", ("torch",)))
+FORMATS.add(Entry("padded", StockFolder(pads=True), "transformers, smaller layers with zeros", ("torch",)))
+FORMATS.add(Entry("gguf", GgufFile(), "llama.cpp, any size of each layer", ("torch", "gguf")))

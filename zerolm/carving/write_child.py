@@ -1,0 +1,93 @@
+"""The child on the disk: its weights in a format, configuration, tokenizer, card and recipe."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from zerolm.carving.formats import FORMATS
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.folder import read_object
+from zerolm.children.card import SENTENCES, card
+from zerolm.children.child_tensors import Child
+from zerolm.children.folder import REMOTE, without_code
+from zerolm.io.files import sha256_of, write_json
+from zerolm.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from zerolm.children.gguf.file_tensors import Typed
+
+LICENCE_FILES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "USE_POLICY")
+
+
+def write(
+    child: Child,
+    recipe: Mapping[str, Any],
+    folder: Path,
+    more: Sequence[str] = (),
+    *,
+    typed: Typed | None = None,
+    progress: Progress = silent,
+) -> dict[str, str]:
+    """Write everything of a child into an empty folder; return the SHA-256 of the files with its weights.
+
+    The recipe lists ``more`` files that are still to come. ``typed`` says what types its matrices have.
+    """
+    checkpoint, form = child.parent, FORMATS[recipe["written_as"]]
+    place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
+    place.mkdir(exist_ok=True)
+    kind, config, digests = form.write(child, place, progress, typed)
+    if config is not None:
+        write_json(place / "config.json", config)
+    return complete(checkpoint, recipe, folder, kind, config, more, digests)
+
+
+def complete(
+    checkpoint: Checkpoint,
+    recipe: Mapping[str, Any],
+    folder: Path,
+    kind: str,
+    config: Mapping[str, Any] | None,
+    more: Sequence[str] = (),
+    digests: Mapping[Path, str] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Write what belongs to the weights of a child, which are in a folder; return their SHA-256 by file.
+
+    ``kind`` is the type of the model that was written, ``config`` its configuration, if it has any;
+    ``digests`` the SHA-256 of files that were read already.
+    """
+    form = FORMATS[recipe["written_as"]]
+    place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
+    weights = sorted(file for file in place.iterdir() if file.suffix != ".json")
+    sha256 = {file.relative_to(folder).as_posix(): digests.get(file) or sha256_of(file) for file in weights}
+    for name in checkpoint.other_files():
+        is_licence = name.name.upper().startswith(LICENCE_FILES)
+        if name.name.lower() != "readme.md" and (is_licence or not form.has_tokenizer):
+            _copy(checkpoint.root, name, folder)
+    auto = _auto_class(checkpoint) if config is not None else weights[0].name
+    text = card(recipe, kind, auto, checkpoint.layout.hidden)
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
+    whole = {**recipe, "sha256": sha256, "files": sorted([*files, "recipe.json", *more])}
+    write_json(folder / "recipe.json", whole)
+    return sha256
+
+
+def _auto_class(checkpoint: Checkpoint) -> str:
+    if checkpoint.sentences:
+        return SENTENCES
+    return "AutoModelForCausalLM" if checkpoint.family.task == "next" else "AutoModel"
+
+
+def _copy(source: Path, name: Path, folder: Path) -> None:
+    """Copy a file of the parent, without the fields of a configuration that name its code."""
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    content = (source / name).read_bytes() if name.suffix == ".json" else b""
+    if any(f'"{field}"'.encode() in content for field in REMOTE):
+        write_json(place, without_code(read_object(source, str(name))))
+    else:
+        shutil.copyfile(source / name, place)

@@ -1,0 +1,250 @@
+"""The proof of a GGUF file: llama.cpp opens it and does what torch and the tokenizer do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedTokenizerBase
+
+from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.checkpoints.gguf.same_tokens import opened_by_llama_cpp, require
+from zerolm.checkpoints.many_scripts import PAGE
+from zerolm.checkpoints.weight_types import BY_NUMBER
+from zerolm.children.gguf.tokenizer import compare_with
+from zerolm.children.verify import Verified
+from zerolm.networks.hooks import rounded_inputs
+from zerolm.networks.pooling import MEAN, TokenPooling
+
+CHECKED_LENGTH: Final = 32
+ROUNDING: Final = {"F32": 0.0, "F16": 4e-3, "BF16": 3e-2}
+"""The error, of the largest output, of readers that multiply in the type of a matrix, by that type."""
+TOLERANCE: Final = 5e-3
+CARVED: Final = "the carved parent's"
+READ: Final = "those of the parent as zerolm reads it"
+OF_THE_FILE: Final = -1
+"""The pooling that a file names."""
+COARSELY: Final = 6e-2
+"""The same of readers that round to blocks of 8 bits, beside quantised weights: .034 in Qwen2.5-0.5B."""
+NOISE: Final = 2.0
+"""So many times what rounding activations to 8 bits changes in the reference may be between the two."""
+NOISIEST: Final = 0.3
+"""The share of the largest output that such rounding explains at most."""
+REROUTED: Final = 8
+"""One in so many tokens of a mixture at most is sent to other experts by rounding: two are nearly equal."""
+
+
+def check(
+    file: Path,
+    reference: Callable[[Tensor], Tensor],
+    tokenizer: PreTrainedTokenizerBase | None,
+    *,
+    pooling: TokenPooling = MEAN,
+    tolerance: float = TOLERANCE,
+) -> Verified:
+    """Open a file with llama.cpp; ``ValueError`` where its outputs or token ids differ from the reference's.
+
+    ``reference`` gives logits (1, t, v) of token ids (1, t), of an encoder its tokens' states (1, t, d).
+    Those of some thirty tokens, real ones where there is a tokenizer, may differ by ``tolerance``; with
+    weights of 16 bits or fewer also by what rounding explains. Token ids are those of a page in many scripts,
+    and of each added token by itself. An encoder's embedding is made by ``pooling``. ``ModuleNotFoundError``
+    without llama-cpp-python.
+    """
+    require()
+    encodes = is_encoder(file)
+    opened = open_encoder(file) if encodes else _open(file)
+    try:
+        notes = () if tokenizer is None else compare_with(opened, tokenizer)
+        ids = _some_tokens(opened, tokenizer)
+        proof = _compare_outputs(opened, reference, ids, tolerance)
+        proof = replace(proof, note="; ".join(filter(None, [proof.note, *notes])))
+    finally:
+        opened.close()
+    return _with_embedding(proof, file, reference, pooling, ids, tolerance) if encodes else proof
+
+
+def compare_file(
+    file: Path, reference: Callable[[Tensor], Tensor], ids: Tensor, *, tolerance: float = TOLERANCE
+) -> Verified:
+    """Open a file with llama.cpp; ``ValueError`` where its outputs for ids (b, t) are not the reference's.
+
+    Those of the first sequence are compared.
+    """
+    opened = open_encoder(file) if is_encoder(file) else _open(file)
+    try:
+        tokens = ids[0, :CHECKED_LENGTH].tolist()
+        return _compare_outputs(opened, reference, tokens, tolerance, READ)
+    finally:
+        opened.close()
+
+
+def is_encoder(file: Path) -> bool:
+    """Return whether the tokens of a file's model all see each other."""
+    header = read_gguf_header(file)
+    return header.metadata.get(f"{header.architecture}.attention.causal") is False
+
+
+def open_encoder(file: Path, tokens: int = CHECKED_LENGTH, **settings: Any) -> Any:
+    """Return an encoder as llama.cpp opens it, on one thread, for so many tokens at most.
+
+    It sends the states of tokens, or what ``pooling_type`` makes of them.
+    """
+    sizes = {"n_ctx": tokens, "n_batch": tokens, "n_ubatch": tokens, "n_threads": 1, "n_threads_batch": 1}
+    return opened_by_llama_cpp(file, **{"embedding": True, "pooling_type": 0, **sizes, **settings})
+
+
+def states_of(opened: Any, ids: Sequence[int]) -> Tensor:
+    """Return the states (t, d) of a text's tokens that an encoder sends, as ``open_encoder`` opens it."""
+    from llama_cpp import llama_cpp as lib
+
+    _encode(opened, ids)
+    rows = [lib.llama_get_embeddings_ith(opened.ctx, place) for place in range(len(ids))]
+    return torch.tensor([row[: opened.n_embd()] for row in rows])
+
+
+def embedding_of(opened: Any, ids: Sequence[int]) -> Tensor:
+    """Return the embedding (d,) of a text that an encoder sends which is opened with a pooling."""
+    from llama_cpp import llama_cpp as lib
+
+    _encode(opened, ids)
+    return torch.tensor(lib.llama_get_embeddings_seq(opened.ctx, 0)[: opened.n_embd()])
+
+
+def _encode(opened: Any, ids: Sequence[int]) -> None:
+    from llama_cpp import llama_cpp as lib
+
+    batch = lib.llama_batch_init(len(ids), 0, 1)
+    try:
+        batch.n_tokens = len(ids)
+        for place, token in enumerate(ids):
+            batch.token[place], batch.pos[place], batch.logits[place] = token, place, 1
+            batch.n_seq_id[place], batch.seq_id[place][0] = 1, 0
+        if lib.llama_encode(opened.ctx, batch) != 0:
+            raise ValueError("llama.cpp does not compute the states of a text")
+    finally:
+        lib.llama_batch_free(batch)
+
+
+def _open(file: Path) -> Any:
+    """Open the file in llama.cpp, on one thread, with keys and values in float32."""
+    full = GGMLQuantizationType.F32
+    settings: dict[str, Any] = {"n_ctx": CHECKED_LENGTH, "n_batch": CHECKED_LENGTH, "logits_all": True}
+    settings |= {"type_k": full, "type_v": full, "n_threads": 1, "n_threads_batch": 1}
+    return opened_by_llama_cpp(file, **settings)
+
+
+def rounding_beside(file: Path) -> float:
+    """Return the error, of the largest output, that rounding explains beside the coarsest type of a file."""
+    types = {BY_NUMBER[number].name for number in read_gguf_header(file).types.values()}
+    return max(ROUNDING.get(kind, COARSELY) for kind in types)
+
+
+def _compare_outputs(
+    opened: Any,
+    reference: Callable[[Tensor], Tensor],
+    ids: Sequence[int],
+    tolerance: float,
+    whose: str = CARVED,
+) -> Verified:
+    """Return how far logits, or states, are from the reference's on tokens; ``whose`` that is, in words."""
+    sent = "states" if opened.context_params.embeddings else "logits"
+    if sent == "states":
+        ours = states_of(opened, ids)  # (length, d)
+    else:
+        for token in ids:  # several at a time crash some builds, where weights are quantised
+            opened.eval([token])
+        ours = torch.from_numpy(opened.scores[: len(ids)].copy())  # (length, vocab)
+
+    def theirs() -> Tensor:
+        with torch.no_grad():
+            return reference(torch.tensor([list(ids)]))[0].float()
+
+    return _within(opened, sent, ours, theirs, tolerance, whose)
+
+
+def _with_embedding(
+    proof: Verified,
+    file: Path,
+    reference: Callable[[Tensor], Tensor],
+    pooling: TokenPooling,
+    ids: Sequence[int],
+    tolerance: float,
+) -> Verified:
+    """Return the proof with how far an encoder's embedding of tokens is, made one of length 1."""
+    opened = open_encoder(file, pooling_type=OF_THE_FILE)
+    try:
+        ours = functional.normalize(embedding_of(opened, ids), dim=0)
+
+        def theirs() -> Tensor:
+            with torch.no_grad():
+                states = reference(torch.tensor([list(ids)])).float()
+            return functional.normalize(pooling.uncut(states, torch.ones(states.shape[:2]))[0], dim=0)
+
+        far = _within(opened, "embeddings", ours, theirs, tolerance).difference
+        return replace(proof, embeddings=far, by="llama.cpp")
+    finally:
+        opened.close()
+
+
+def _some_tokens(opened: Any, tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
+    """Return the first tokens of a page; random ones without a tokenizer, or where the page is too short."""
+    metadata = opened.metadata
+    length = min(CHECKED_LENGTH, int(metadata[f"{metadata['general.architecture']}.context_length"]))
+    page = [] if tokenizer is None else [int(token) for token in tokenizer(PAGE)["input_ids"][:length]]
+    if len(page) == length:
+        return page
+    ids: list[int] = np.random.default_rng(0).integers(opened.n_vocab(), size=length).tolist()
+    return ids
+
+
+def _within(
+    opened: Any,
+    sent: str,
+    ours: Tensor,
+    reference: Callable[[], Tensor],
+    tolerance: float,
+    whose: str = CARVED,
+) -> Verified:
+    theirs = reference()
+    difference, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
+    rounding, spare = rounding_beside(Path(opened.model_path)), 0
+    if ours.dim() > 1 and rounding > 0.0 and _has_experts(opened):
+        spare = len(ours) // REROUTED
+    allowed = steadily = max(tolerance, rounding * largest)
+    if rounding == COARSELY and not difference <= allowed:
+        with rounded_inputs():
+            noise = (reference() - theirs).abs()
+        explained = min(NOISE * float(noise.max()), NOISIEST * largest)
+        allowed, steadily = max(allowed, explained), max(tolerance, NOISE * _all_but(spare, noise))
+    if not bool(ours.isfinite().all()) and bool(theirs.isfinite().all()):
+        raise ValueError(
+            f"llama.cpp's {sent} are not finite, the carved parent's are: its products of F16 matrices take "
+            f"activations in float16, which ends at 65,504; save the parent in bfloat16 first"
+        )
+    note = ""
+    if spare and not difference <= allowed and _all_but(spare, ours - theirs) <= steadily:
+        others = int(((ours - theirs).abs().flatten(1).max(1).values > steadily).sum())
+        difference = _all_but(others, ours - theirs)
+        note = f"rounding sends {others} of {len(ours)} tokens to other experts in llama.cpp"
+    elif not difference <= allowed:
+        raise ValueError(f"llama.cpp's {sent} differ from {whose} by {difference:.3g}")
+    return Verified(difference, difference / max(largest, 1e-12), note=note)
+
+
+def _all_but(spare: int, differences: Tensor) -> float:
+    """Return the largest of differences (t, v) of all tokens but the ``spare`` with the largest ones."""
+    if not spare:
+        return float(differences.abs().max())
+    return float(differences.abs().flatten(1).max(1).values.sort().values[-1 - spare])
+
+
+def _has_experts(opened: Any) -> bool:
+    metadata = opened.metadata
+    return int(metadata.get(f"{metadata['general.architecture']}.expert_count", 0)) > 0

@@ -1,0 +1,73 @@
+"""The configuration of a child as its stock class completes it, and what a file takes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from transformers import CONFIG_MAPPING, PreTrainedConfig
+
+from zerolm.architecture import Floats
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.names import form_in
+from zerolm.children.folder import configuration, lists_by_layer
+from zerolm.families.rule import value
+from zerolm.families.values import short
+from zerolm.networks.opener import one_line
+from zerolm.units.kept_units import Cut
+
+NOT_IN_JSON: Final = "__float__"
+MISSING: Final = object()
+
+
+def child_config(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
+    """Return the configuration of a child's text part as transformers completes it."""
+    config, at = configuration(checkpoint, cut), checkpoint.family.config.at
+    lists = lists_by_layer(checkpoint, cut)
+    names = checkpoint.family.module_names
+    fields = dict(config if at is None else config[at]) | lists | names.text_fields
+    kind = names.text_type or str(fields.get("model_type"))
+    with one_line("the configuration of the child"):
+        stock: PreTrainedConfig = CONFIG_MAPPING[kind].from_dict(_decoded(fields) | {"model_type": kind})
+    return stock
+
+
+def _decoded(stored: Any) -> Any:
+    """Return what a ``config.json`` holds, with numbers that JSON has not: ``{"__float__": "Infinity"}``."""
+    if isinstance(stored, Mapping):
+        if stored.keys() == {NOT_IN_JSON}:
+            return float(stored[NOT_IN_JSON])
+        return {name: _decoded(value) for name, value in stored.items()}
+    return [_decoded(value) for value in stored] if isinstance(stored, list) else stored
+
+
+def attribute(config: PreTrainedConfig, path: str) -> Any:
+    """Return an attribute of a configuration, or of a part of it: ``rope_parameters.type``, ``scales.0``."""
+    result: Any = config
+    for name in path.split("."):
+        if isinstance(result, list | tuple):
+            result = result[int(name)] if name.isdigit() and int(name) < len(result) else MISSING
+        else:
+            result = (
+                result.get(name, MISSING) if isinstance(result, Mapping) else getattr(result, name, MISSING)
+            )
+    return result
+
+
+def factors_by_row(checkpoint: Checkpoint, cut: Cut, role: str) -> Floats:
+    """Return what a file multiplies the rows of a tensor by, (rows,), or (1,) where it is one for all."""
+    form = form_in(checkpoint.family, role)
+    config, factor = child_config(checkpoint, cut), np.ones(1)
+    for path in form.times:
+        present = attribute(config, path)
+        try:
+            factors = np.asarray(1.0 if present is None else present, np.float64).reshape(-1)
+        except (TypeError, ValueError):
+            raise ValueError(f"the configuration has {path} {short(present)}; numbers are possible") from None
+        if len(factors) not in (1, len(form.parts)):
+            raise ValueError(f"the configuration has {len(factors)} {path}; {len(form.parts)} are possible")
+        if len(factors) > 1:
+            factors = np.repeat(factors, [value(part, checkpoint.layout.size) for part in form.parts])
+        factor = factor * factors
+    return factor

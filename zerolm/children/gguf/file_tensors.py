@@ -1,0 +1,272 @@
+"""The tensors of a GGUF file: the parent's, cut, under the names and in the order of llama.cpp."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolm.architecture import Ints
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.dtypes import narrowed, widened
+from zerolm.checkpoints.gguf.names import (
+    ADDED,
+    changes_places,
+    form_in,
+    neighbouring,
+    roles_in,
+)
+from zerolm.checkpoints.weight_types import BY_NAME
+from zerolm.children.child_tensors import Child, ChildTensor
+from zerolm.children.gguf.child_config import factors_by_row
+from zerolm.children.gguf.pieces import Piece, pieces
+
+ROUTER: Final = "router"
+CARRIED: Final = "carried"
+
+Place = tuple[int | None, str]
+Values = NDArray[np.float32]
+
+
+class Typed(Protocol):
+    """Matrices of a child whose types are chosen, by the parent's layer and the role."""
+
+    @property
+    def types(self) -> Mapping[Place, str]:
+        """Return the names of the types."""
+
+    def in_file(self, matrix: FileMatrix) -> NDArray[Any]:
+        """Return the rows of a matrix in its type in the order of a file, (n, bytes of a row)."""
+
+
+@dataclass(frozen=True)
+class GgufTensor:
+    """A tensor of the file; ``values`` reads its numbers as the file holds them (16 bits as raw integers)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    values: Callable[[], NDArray[Any]]
+
+    @property
+    def bytes(self) -> int:
+        return BY_NAME[self.dtype].size(math.prod(self.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class StoredStack:
+    """A stored tensor of a child, or those of all experts of a layer, that become tensors of a file.
+
+    ``name`` is what the file calls it; names of pieces that are apart there are joined by ``+``.
+    """
+
+    tensors: tuple[ChildTensor, ...]
+    name: str
+
+    @property
+    def first(self) -> ChildTensor:
+        """The tensor, or that of the first expert."""
+        return self.tensors[0]
+
+    @property
+    def place(self) -> Place:
+        """The parent's layer and the role."""
+        return None if self.first.kept is None else self.first.kept.layer, self.first.role
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the tensors of the file that it becomes."""
+        experts = None if self.first.slot.expert is None else len(self.tensors)
+        return pieces(self.first, experts, self.name, _order(self.first, self.first.shape[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class FileMatrix:
+    """A matrix of a file (n, k), or one for each expert or head (m, n, k): a ``piece`` of what is stored."""
+
+    stack: StoredStack
+    piece: Piece
+
+    @property
+    def name(self) -> str:
+        return self.piece.name
+
+    @property
+    def count(self) -> int:
+        """The number of matrices."""
+        return self.piece.shape[0] if len(self.piece.shape) == 3 else 1
+
+    @property
+    def rows(self) -> int:
+        """The rows of one matrix."""
+        return self.piece.shape[-2]
+
+    @property
+    def columns(self) -> int:
+        return self.piece.shape[-1]
+
+    @property
+    def is_by_expert(self) -> bool:
+        """Whether each matrix is made of what is stored of one expert."""
+        return self.stack.first.slot.of_experts
+
+    @cached_property
+    def factors(self) -> NDArray[np.float32]:
+        """The factors of rows in the file, (n, 1) or (1, 1)."""
+        first = self.stack.first
+        by_row = factors_by_row(first.child.parent, first.child.cut, first.role)
+        return by_row.astype(np.float32)[:, None]
+
+    @property
+    def slopes(self) -> Values:
+        """The inverse factors, (n, 1) or (1, 1): derivatives of stored numbers by those of the file."""
+        slopes: Values = np.reciprocal(np.where(self.factors == 0, np.float32(1), self.factors))
+        return slopes
+
+    def values(self, expert: int | None = None) -> Iterator[Values]:
+        """Yield the matrices (n, k) of a child that keeps all units, in turn, or that of one expert."""
+        if not self.is_by_expert:
+            first = self.stack.first
+            yield from self.factors * self.of(widened(first.array(), first.info.dtype))
+            return
+        for number in range(self.count) if expert is None else (expert,):
+            yield self.factors * self.of(self._stored(number))[0]
+
+    def of(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """Return the matrices (m, n, k) of what is stored, which may be that of one expert."""
+        return self.piece.of(stored).reshape(-1, self.rows, self.columns)
+
+    def _stored(self, expert: int) -> Values:
+        """Return what is stored of one expert, (1, ...)."""
+        one = self.stack.tensors[expert if self.stack.first.slot.expert is not None else 0]
+        raw = one.array() if one.slot.expert is not None else one.child.parent.raw(one.source)[expert]
+        return widened(np.asarray(raw), one.info.dtype)[None]
+
+    def put(self, stored: Values, values: Values) -> None:
+        """Put matrices (m, n, k) of a file into what is stored, in place: the inverse of ``of``."""
+        self.piece.put(stored, values * self.slopes)
+
+
+def stacks(child: Child) -> Iterator[StoredStack]:
+    """Yield what a file holds of a child, what is outside the layers first; a tied head is left out.
+
+    Readers then take the embedding. Experts that are stored one by one are together.
+    """
+    layout, names = child.parent.layout, roles_in(child.parent.family, child.parent.config)
+    places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
+    order = {name: place for place, name in enumerate(layout.slots)}
+
+    def rank(tensor: ChildTensor) -> tuple[int, bool, int]:
+        return _place(tensor, places), tensor.is_made_anew, order[tensor.source]
+
+    one_by_one: dict[tuple[int, str], list[ChildTensor]] = {}
+    for tensor in sorted((each for each in child.tensors() if each.role != CARRIED), key=rank):
+        is_tied_head = layout.tied and tensor.role == "head" and not tensor.is_made_anew
+        if is_tied_head or tensor.role not in names:
+            continue
+        together = [tensor]
+        if tensor.slot.expert is not None:
+            together = one_by_one.setdefault((_place(tensor, places), tensor.role), [])
+            together.append(tensor)
+            if len(together) < layout.sizes["experts"]:
+                continue
+        yield StoredStack(tuple(together), names[tensor.role].replace("{layer}", str(_place(tensor, places))))
+
+
+def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
+    """Yield the tensors of a child's file.
+
+    Matrices keep their types, or have those of ``typed``; norms, biases, routers and what is added to the
+    embeddings of tokens become float32. Experts that are stored one by one become one tensor.
+    """
+    for stack in stacks(child):
+        kind = None if typed is None else typed.types.get(stack.place)
+        dtype = stack.first.info.dtype if _keeps_type(stack.first) else "F32"
+        for piece in stack.pieces():
+            if typed is not None and kind is not None:
+                rows = partial(typed.in_file, FileMatrix(stack, piece))
+                yield GgufTensor(piece.name, kind, piece.shape, rows)
+            else:
+                yield GgufTensor(piece.name, dtype, piece.shape, partial(_values, stack, piece, dtype))
+
+
+def matrices(child: Child) -> Iterator[FileMatrix]:
+    """Yield the matrices of a child's file that may have any type: those that tokens are multiplied by."""
+    for stack in stacks(child):
+        if _keeps_type(stack.first):
+            for piece in stack.pieces():
+                if len(piece.shape) > 1:
+                    yield FileMatrix(stack, piece)
+
+
+def has_type(tensor: ChildTensor) -> bool:
+    """Return whether a file may have a tensor in any type: it is a matrix that tokens are multiplied by."""
+    return len(tensor.shape) == 2 and tensor.role not in ADDED
+
+
+def _keeps_type(tensor: ChildTensor) -> bool:
+    """Return whether a tensor has its type in the file, if none is chosen: matrices as they are stored."""
+    is_computed = bool(form_in(tensor.child.parent.family, tensor.role).values)
+    is_matrix = tensor.slot.is_matrix and tensor.role not in ADDED
+    return is_matrix and not tensor.role.startswith(ROUTER) and not is_computed
+
+
+def check_names(checkpoint: Checkpoint, layers: Iterable[int]) -> None:
+    """Refuse tensors of these layers that llama.cpp has no name for, with ``ValueError``."""
+    family, kept = checkpoint.family, set(layers)
+    names = roles_in(family, checkpoint.config)
+    for slot in checkpoint.layout.slots.values():
+        if slot.layer in kept and slot.role not in names and form_in(family, slot.role).key is None:
+            architecture = family.gguf.architecture if family.gguf else "of none"
+            raise ValueError(f"llama.cpp has no {slot.role} in its architecture {architecture}")
+
+
+def names_in(child: Child) -> dict[Place, str]:
+    """Return what a file calls the matrices of a child, by the parent's layer and the role."""
+    names = roles_in(child.parent.family, child.parent.config)
+    places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
+    return {
+        (None if tensor.kept is None else tensor.kept.layer, tensor.role): names[tensor.role].replace(
+            "{layer}", str(_place(tensor, places))
+        )
+        for tensor in child.tensors()
+        if len(tensor.shape) == 2 and tensor.role in names
+    }
+
+
+def _place(tensor: ChildTensor, places: Mapping[int, int]) -> int:
+    """Return the number of a tensor's layer in the child, -1 outside the layers."""
+    return -1 if tensor.kept is None else places[tensor.kept.layer]
+
+
+def _values(stack: StoredStack, piece: Piece, dtype: str) -> NDArray[Any]:
+    """Return the numbers of a piece as a file with this ``dtype`` holds them."""
+    first = stack.first
+    stored = first.info.dtype
+    raw = first.array() if first.slot.expert is None else np.stack([each.array() for each in stack.tensors])
+    raw = piece.of(raw)
+    family = first.child.parent.family
+    form = form_in(family, first.role)
+    values = form.values
+    if not values and first.role.endswith("norm"):
+        values = family.tensors.factors.gain  # readers multiply by what is stored
+    if form.times:
+        factors = factors_by_row(first.child.parent, first.child.cut, first.role)
+        scaled = widened(raw, stored) * factors.reshape(-1, *[1] * (raw.ndim - 1)).astype(np.float32)
+        return scaled if dtype == "F32" else narrowed(scaled, dtype)
+    if values == "1+w":
+        return widened(raw, stored) + np.float32(1)
+    if values == "-exp(w)":
+        return -np.exp(widened(raw, stored))
+    return raw if dtype == stored else widened(raw, stored)
+
+
+def _order(tensor: ChildTensor, rows: int) -> Ints | slice:
+    """Return the order in which a file has the rows of a tensor."""
+    if not changes_places(tensor.child.parent.family, tensor.role):
+        return slice(None)
+    return neighbouring(rows, tensor.child.cut.parent.head_size)

@@ -1,0 +1,126 @@
+"""The proof that zerolm's parent is what stock software makes of the parent's files.
+
+A child is compared with its parent as zerolm reads it. This compares that reading with transformers, which
+loads the folder by its own rules, or with llama.cpp, which opens a GGUF file. So a misread parent is refused,
+not carved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.same_tokens import has_llama_cpp
+from zerolm.children.verify import OUTPUT_TOLERANCE, Verified, apart, outputs, sent_by, states_of
+from zerolm.io.memory import give_back
+from zerolm.networks.opener import is_decoder, one_line, stored_model, without
+from zerolm.networks.stock_parent import StockParent
+from zerolm.progress import Progress
+from zerolm.text.calibration import page_tokens
+
+BYTES_A_WEIGHT: Final = 8
+"""Memory that a model takes which transformers opens as a whole: as stored, and in float32."""
+
+
+@torch.no_grad()
+def compare_with_stock(parent: Checkpoint, memory: int, progress: Progress) -> Verified:
+    """Compare a parent, on real tokens, with what stock software makes of its files.
+
+    ``memory`` is in bytes: a model that also sees or hears, or is stored quantised, is opened as a whole.
+    ``ValueError`` names the layer where the two differ by more than rounding; the ``note`` says why they were
+    not compared, if they were not.
+    """
+    progress("comparing the parent with what stock software makes of it")
+    if parent.source is not None:
+        return _with_llama_cpp(parent)
+    if parent.packed or parent.family.config.at is not None:
+        return _as_a_whole(parent, memory)
+    ids = page_tokens(parent)
+    ours, theirs = states_of(parent, ids), StockParent(parent, {"input_ids": ids}).states()
+    proof = _step_by_step(ours, theirs, parent.layout.depth)
+    give_back()
+    return proof
+
+
+def _untried(why: str) -> Verified:
+    return Verified(0.0, 0.0, note=f"the parent was not compared with what stock software makes of it: {why}")
+
+
+def _step_by_step(ours: Iterator[Any], theirs: Iterator[Any], depth: int) -> Verified:
+    """Compare states in turn; ``ValueError`` names the first that differ."""
+    names = [
+        "the output of the embeddings",
+        *(f"the output of layer {number}" for number in range(depth)),
+        "the output",
+    ]
+    proof = Verified(0.0, 0.0)
+    for name, sent, wanted in zip(names, ours, theirs, strict=True):
+        is_last = name is names[-1]
+        pair = (outputs(sent), outputs(wanted)) if is_last else (sent, wanted)
+        proof = _within(pair[0], pair[1], name)
+    return proof
+
+
+def _within(ours: Tensor, theirs: Tensor, name: str) -> Verified:
+    """Return how far outputs are apart; ``ValueError`` where that is more than rounding."""
+    if ours.shape != theirs.shape:
+        raise ValueError(_differs(name, f"has shape {list(theirs.shape)}, not {list(ours.shape)}"))
+    proof = apart(ours, theirs)
+    if not proof.relative <= OUTPUT_TOLERANCE:
+        raise ValueError(
+            _differs(name, f"differs by {proof.difference:.3g} ({proof.relative:.2g} of the largest)")
+        )
+    return proof
+
+
+def _differs(name: str, how: str) -> str:
+    return (
+        f"zerolm and transformers {transformers.__version__} read this parent differently: {name} {how}, so "
+        "no child of it would be right"
+    )
+
+
+def _as_a_whole(parent: Checkpoint, memory: int) -> Verified:
+    """Compare with a model that transformers opens as a whole: it also sees, or its weights are quantised."""
+    needed = BYTES_A_WEIGHT * sum(tensor.count for tensor in parent.tensors.values())
+    if needed > memory:
+        return _untried(f"it is opened as a whole, which takes {needed / 1e9:.3g} GB")
+    opener = _opener(parent)
+    if opener is None:
+        return _untried(f"transformers {transformers.__version__} has no class that its configuration names")
+    ids = page_tokens(parent)
+    with one_line(f"the model in {str(parent.folder)!r}"):
+        try:
+            model, _ = stored_model(parent.folder, opener, **without(parent.wrapper))
+        except ImportError as error:  # a format that takes a package of its own
+            return _untried(str(error).splitlines()[0])
+        theirs = outputs(nn.Module.float(model).train(False)(input_ids=ids))
+    return _within(sent_by(parent, ids), theirs, "the output")
+
+
+def _opener(parent: Checkpoint) -> Any:
+    """The stock class that opens a folder: that of its configuration, if it has parts beside the text.
+
+    None where transformers has no such class.
+    """
+    if parent.family.config.at is None:
+        return AutoModelForCausalLM if is_decoder(parent) else AutoModel
+    named = parent.config.get("architectures") or [""]
+    stock = getattr(transformers, named[0], None)
+    return stock if isinstance(stock, type) and issubclass(stock, PreTrainedModel) else None
+
+
+def _with_llama_cpp(parent: Checkpoint) -> Verified:
+    """Compare with llama.cpp, which opens the file."""
+    assert parent.source is not None
+    if not has_llama_cpp():
+        return _untried("that takes llama-cpp-python: pip install 'zerolm[gguf]'")
+    from zerolm.children.gguf.check import compare_file
+
+    return compare_file(parent.source.file, lambda ids: sent_by(parent, ids), page_tokens(parent))

@@ -1,0 +1,296 @@
+"""The proof: the written child, opened by stock software, does what the carved parent does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Ints
+from zerolm.checkpoints import Checkpoint, TensorInfo
+from zerolm.checkpoints.dtypes import narrowed, widened
+from zerolm.children.child_tensors import Child
+from zerolm.children.products import ROUNDING_STEPS, check_outside, checked_layer
+from zerolm.families.config import is_of
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.mapped import parameters
+from zerolm.networks.opener import mapped_model
+from zerolm.units.kept_units import Cut, LayerCut
+from zerolm.units.pruning import Repaired, carved_layer, masked_layer
+from zerolm.units.stream.maps import StreamMaps
+from zerolm.units.stream.narrowing import WRITERS
+
+OUTPUT_TOLERANCE: Final = 1e-4
+"""Largest difference of outputs, relative to their largest magnitude, that rounding may explain."""
+ROUNDED: Final = 1e-3
+"""The same where weights are products, which round to either of two neighbours."""
+ROUNDINGS: Final = 8
+"""So many roundings of a weight may differ where the ends of a network are products that were not rounded."""
+BLOCK_TOLERANCE: Final = 1e-5
+"""The same of one layer, all weights being as they are stored."""
+COMPARED_BYTES: Final = 16 << 20
+"""Bytes compared at a time."""
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """How far the outputs of the child lie from those of the carved parent, at most; relative too.
+
+    Compared ``by`` their logits or last hidden states (``outputs``), or block by block (``blocks``).
+    ``parent`` is how far zerolm's parent lies from what stock software makes of the parent's files, None
+    where that was not tried. ``embeddings`` tells the same of what sentence-transformers encodes, None where
+    it was not tried; the ``note`` says why where it could have been. Of an encoder's GGUF file both are
+    ``by`` ``llama.cpp``.
+    """
+
+    difference: float
+    relative: float
+    by: str = "outputs"
+    embeddings: float | None = None
+    parent: float | None = None
+    note: str = ""
+
+    def of(self, parent: Verified | None) -> Verified:
+        """Return the proof with that of the parent, which stock software makes of its files."""
+        if parent is None:
+            return self
+        note = "; ".join(filter(None, [parent.note, self.note]))
+        return replace(self, parent=None if parent.note else parent.difference, note=note)
+
+    def after(self, earlier: Verified | None) -> Verified:
+        """Return the proof of a child whose parent was made and compared before: the larger differences."""
+        if earlier is None:
+            return self
+        worst = {
+            name: max(getattr(each, name) for each in (self, earlier)) for name in ("difference", "relative")
+        }
+        return replace(self, **worst)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers and how they came about."""
+        return {name: value for name, value in vars(self).items() if name != "note"}
+
+
+@torch.no_grad()
+def compare(
+    child: PreTrainedModel,
+    reference: PreTrainedModel,
+    ids: Tensor,
+    *,
+    tolerance: float = OUTPUT_TOLERANCE,
+) -> Verified:
+    """Run both on the same tokens, (b, t); ``ValueError`` where they differ by more than rounding."""
+    ours, theirs = (outputs(model(input_ids=ids)) for model in (child, reference))
+    return within_rounding(apart(ours, theirs), tolerance)
+
+
+def within_rounding(proof: Verified, tolerance: float = OUTPUT_TOLERANCE) -> Verified:
+    """Return the proof; ``ValueError`` where outputs differ by more than a share of the largest."""
+    if not proof.relative <= tolerance:
+        raise ValueError(
+            f"the written child differs from the carved parent by {proof.difference:.3g} "
+            f"({proof.relative:.2g} of the largest output)"
+        )
+    return proof
+
+
+@torch.no_grad()
+def compare_blocks(
+    child: Checkpoint,
+    parent: Checkpoint,
+    cut: Cut,
+    repaired: Repaired | None = None,
+    *,
+    length: int = 64,
+    seed: int = 0,
+) -> Verified:
+    """Compare layer by layer, for models that are too large to be in memory: two layers are at a time.
+
+    Each layer of the child, opened in the stock class, has the weights of the parent's, carved in memory, and
+    zeros beyond them; and it sends random hidden states on as the parent's whole layer does whose output
+    matrices do not read what is cut (``masked_layer``). What is outside the layers is compared byte by byte.
+    Of a narrower stream, products are probed (``products``). ``ValueError`` names the layer or the tensor
+    that differs.
+    """
+    stored = as_stored(child, cut, repaired or Repaired())
+    _same_outside(child, parent, Child(parent, cut, stored).maps)
+    length = min(length, parent.layout.sizes.get("positions", length))
+    batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
+    ours, theirs = (Blocks(mapped_model(opened), [batch]) for opened in (child, parent))
+    _same_kinds(ours.model, theirs.model, [kept.layer for kept in cut.layers])
+    generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
+    for place, kept in enumerate(cut.layers):
+        width = cut.hidden + ours.keys.width
+        hidden = torch.randn(2, length, width, generator=generator)
+        axes = _axes(parent, kept.layer)
+
+        def written(
+            name: str, place: int = place, kept: LayerCut = kept, axes: Mapping[str, Axes] = axes
+        ) -> Tensor:
+            parameter = ours.layer(place).module.get_parameter(name)
+            return _corner(parameter.detach(), [cut.places(kept, label) for label in axes.get(name, ())])
+
+        if cut.narrowing:
+            carved = checked_layer(theirs, cut, kept, stored, written, coarseness(child))
+        else:
+            carved = carved_layer(theirs.model, cut, kept, stored)
+        differs = f"layer {place} of the written child differs from layer {kept.layer} of the carved parent"
+        kept_in_child = ours.layer(place).module.state_dict()
+        for name, weight in carved.module.state_dict().items():
+            places = [cut.places(kept, label) for label in axes.get(name, ("",) * weight.dim())]
+            if not _within(kept_in_child[name], weight, places):
+                raise ValueError(f"{differs} in {name!r}")
+        if not cut.narrowing:
+            del carved  # not three at a time
+            carved = masked_layer(theirs.model, cut, kept, stored)
+        wanted = theirs.call(0, kept.layer, hidden, carved.module)
+        proof = apart(ours.call(0, place, hidden), wanted)
+        if not proof.relative <= BLOCK_TOLERANCE:
+            share = f"{proof.relative:.2g} of the largest output"
+            raise ValueError(f"{differs} by {proof.difference:.3g} ({share})")
+        worst = max(worst, proof, key=lambda apart: apart.relative)
+        del carved  # not two at a time
+    return worst
+
+
+def _axes(parent: Checkpoint, layer: int) -> dict[str, Axes]:
+    """Return the labels of the axes of the parameters of a layer, by name."""
+    kinds = parent.layout.kinds[layer]
+    inside = (pattern for pattern in parent.family.tensors.body if pattern.in_layer and is_of(pattern, kinds))
+    alone = (pattern for pattern in inside if "{expert}" not in pattern.name)
+    named = (each for pattern in alone for each in pattern.parameters)
+    return {name.partition(".{layer}.")[2]: labels for name, labels in named}
+
+
+def compare_outputs(child: Checkpoint, carved: Callable[[Tensor], Tensor], ids: Tensor) -> Verified:
+    """Compare what a child sends with ``carved``, a function of ids (b, t), one layer in memory at a time.
+
+    The child runs in the stock class. What is compared block by block has the same weights; this tells
+    whether all is wired alike. ``ValueError`` where they differ by more than rounding.
+    """
+    tolerance = max(ROUNDED, ROUNDINGS * coarseness(child))
+    return within_rounding(apart(sent_by(child, ids), carved(ids)), tolerance)
+
+
+@torch.no_grad()
+def sent_by(checkpoint: Checkpoint, ids: Tensor) -> Tensor:
+    """Return the outputs of a checkpoint for ids (b, t), one layer in memory at a time."""
+    *_, out = states_of(checkpoint, ids)
+    return outputs(out)
+
+
+@torch.no_grad()
+def states_of(checkpoint: Checkpoint, ids: Tensor) -> Iterator[Any]:
+    """Yield the hidden states (b, t, d) before each layer and behind the last, then the output."""
+    blocks = Blocks(mapped_model(checkpoint), [{"input_ids": ids}])
+    hidden = blocks.embed(0)
+    for layer in range(checkpoint.layout.depth):
+        yield hidden
+        hidden = blocks.call(0, layer, hidden)
+    yield hidden
+    out = blocks.finish(0, hidden)
+    blocks.let_go()  # not two heads at a time
+    yield out
+
+
+def fits(checkpoint: Checkpoint, memory: int) -> bool:
+    """Whether the parent, the carved parent and the child fit into so many bytes of memory in float32."""
+    return 3 * 4 * sum(checkpoint.tensors[name].count for name in checkpoint.layout.slots) <= memory
+
+
+def _same_kinds(child: PreTrainedModel, parent: PreTrainedModel, kept: list[int]) -> None:
+    """That each layer attends as it did, to all or within a window: short sequences do not tell."""
+    ours, theirs = (getattr(model.config, "layer_types", None) for model in (child, parent))
+    if ours is not None and theirs is not None and list(ours) != [theirs[layer] for layer in kept]:
+        raise ValueError(f"layers of the written child attend otherwise than the parent's: {', '.join(ours)}")
+
+
+def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None) -> None:
+    """That all that is in no layer has been copied, byte by byte; of a narrower stream, what it became."""
+    carried = [("carried", name) for name in parent.layout.carried]
+    for role, name in [*parent.layout.layer(None).items(), *carried]:
+        if maps and role != "carried" and "hidden" in parent.layout.slots[name].axes:
+            if not (role == "head" and parent.layout.tied):
+                check_outside(child, name, parent, name, role, maps)
+            continue
+        if name not in child.tensors:
+            raise ValueError(f"the written child lacks {name!r}")
+        ours, theirs = child.tensors[name], parent.tensors[name]
+        same = (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        for start in range(0, theirs.end - theirs.start, COMPARED_BYTES):
+            same = same and _bytes(ours, start) == _bytes(theirs, start)
+        if not same:
+            raise ValueError(f"{name!r} of the written child differs from the parent's")
+
+    head, embedding = (opened.layout.name(role) for opened, role in ((child, "head"), (parent, "embedding")))
+    if maps and parent.layout.tied and head and embedding:
+        check_outside(child, head, parent, embedding, "head", maps)
+
+
+def _bytes(tensor: TensorInfo, start: int) -> bytes:
+    with tensor.file.open("rb") as file:
+        file.seek(tensor.start + start)
+        return file.read(min(COMPARED_BYTES, tensor.end - tensor.start - start))
+
+
+def as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> Repaired:
+    """Return the repaired matrices, rounded as the child stores them."""
+    places = {kept.layer: place for place, kept in enumerate(cut.layers)}
+    stored = Repaired()
+    for (layer, role), values in repaired.arrays.items():
+        if role not in WRITERS:
+            stored.arrays[layer, role] = values
+            continue
+        name = child.layout.name(role, places[layer])
+        dtype = child.tensors[name].dtype if name else "F32"
+        stored.arrays[layer, role] = widened(narrowed(values, dtype), dtype)
+    return stored
+
+
+def _within(ours: Tensor, theirs: Tensor, places: Sequence[Ints | None]) -> bool:
+    """Whether weights are at these places of others along each axis, and zeros are all around them."""
+    return torch.equal(_corner(ours, places), theirs) and bool(ours.count_nonzero() == theirs.count_nonzero())
+
+
+def _corner(ours: Tensor, places: Sequence[Ints | None]) -> Tensor:
+    """Return what lies at these places along each axis."""
+    for axis, index in enumerate(places):
+        if index is not None:
+            ours = ours.index_select(axis, torch.as_tensor(index))
+    return ours
+
+
+def coarseness(child: Checkpoint) -> float:
+    """Return the rounding of the coarsest type that weights are stored in; quantised ones are copied."""
+    return max(ROUNDING_STEPS.get(child.tensors[name].dtype, 0.0) for name in child.layout.slots)
+
+
+def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:
+    """Return the carved parent with its weights as the child's types have them, in place."""
+    types = {
+        name: child.tensors[stored].dtype for stored, names in parameters(child).items() for name in names
+    }
+    prefix = f"{reference.base_model_prefix}."
+    for name, parameter in reference.named_parameters():
+        dtype = types.get(name, types.get(name.removeprefix(prefix), "F32"))
+        parameter.data = torch.from_numpy(widened(narrowed(parameter.detach().numpy(), dtype), dtype))
+    return reference
+
+
+def apart(ours: Tensor, theirs: Tensor) -> Verified:
+    """Return how far outputs lie from others, not judged."""
+    difference = float((ours - theirs).abs().max())
+    return Verified(difference, difference / max(float(theirs.abs().max()), 1e-12))
+
+
+def outputs(sent: object) -> Tensor:
+    """Return logits, or the last hidden states of a model without a head."""
+    logits = getattr(sent, "logits", None)
+    value = logits if logits is not None else getattr(sent, "last_hidden_state")  # noqa: B009
+    assert isinstance(value, Tensor)
+    return value

@@ -1,0 +1,279 @@
+"""Second moments of what every matrix reads, and of what is felt of its outputs (torch).
+
+An error e of a matrix W changes its output by e x, and the loss to second order by 1/2 E[(G . e x)^2], G the
+gradient there (``zerolm.passes.walk``). The errors of rounding are small, many and of random sign, so
+that the products of two of them cancel: what is left is 1/2 sum_rc e_rc^2 E[G_r^2 x_c^2]. Of G_r^2 x_c^2 two
+vectors are kept, E[G_r^2] and E[x_c^2], and how much more the two are together than apart, a number for each
+matrix: with all of E[G_r^2 x_c^2] plans are no better.
+
+An encoder loses by sequences, of all whose tokens the errors of a matrix are the same: there the sum over
+tokens of G_r x_c stands in the place of G_r x_c, and the vectors are the sums of its squares by column and
+by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats
+from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.networks.blocks import Blocks, embedded, tokens_at_once
+from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.networks.roles import StockLayer, layer_list, norm_gain, places_of
+from zerolm.passes.fisher import WEIGHING, Fisher, FisherSums, fisher_blocks
+from zerolm.passes.walk import Accumulator, Felt, Reading, normalised, walk
+from zerolm.progress import Progress, silent
+from zerolm.text.tokens import Tokens
+
+UNTIED: Final = ("embedding", "head")
+EMBEDDING: Final = ("embedding",)
+"""Of an encoder, and of a decoder whose head is its embedding."""
+Place = tuple[int | None, str]
+"""A layer and the role of a matrix in it; None and ``embedding`` or ``head`` outside the layers."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeltMatrix:
+    """Of a matrix: ``read`` (k,) = E[x_c^2], ``felt`` (n,) = E[G_r^2], and their product's ``factor``.
+
+    Of the embedding ``felt`` are the shares of each token, and ``read`` what is felt of a component.
+    """
+
+    read: Floats
+    felt: Floats
+    factor: float
+
+
+def felt_matrices(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    pooling: TokenPooling = MEAN,
+    progress: Progress = silent,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> dict[Place, FeltMatrix]:
+    """Return what is read and felt of every matrix of a decoder with root mean square norms, or an encoder.
+
+    That of the embedding (``read`` by component of the stream) and of the head are under None. An encoder's
+    embeddings are made by ``pooling``. Sums that are in the ``cache`` are gone on with. Raises ``ValueError``
+    where a gradient is not finite.
+    """
+    blocks = fisher_blocks(model, tokens)
+    sums = MatrixSums(blocks)
+    reads = blocks.predicts
+    walk(blocks, {"matrices": sums}, cache, WEIGHING, reads_head=reads, pooling=pooling, progress=progress)
+    return sums.matrices(blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class FeltByLoss:
+    """The Fisher information of outputs, and second moments of ``matrices`` where they were wanted."""
+
+    fisher: Fisher
+    matrices: dict[Place, FeltMatrix] | None
+
+
+def felt_by_loss(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    with_stream: bool,
+    with_matrices: bool,
+    pooling: TokenPooling = MEAN,
+    progress: Progress = silent,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> FeltByLoss:
+    """Return what ``fisher`` does, and ``with_matrices`` what ``felt_matrices`` does, from one pass."""
+    blocks = fisher_blocks(model, tokens)
+    outputs = FisherSums(blocks, with_stream=with_stream)
+    matrices = MatrixSums(blocks) if with_matrices else None
+    wanted: dict[str, Accumulator] = {"fisher": outputs}
+    wanted |= {} if matrices is None else {"matrices": matrices}
+    reads = with_stream or (with_matrices and blocks.predicts)
+    walk(blocks, wanted, cache, WEIGHING, reads_head=reads, pooling=pooling, progress=progress)
+    return FeltByLoss(outputs.fisher(blocks), None if matrices is None else matrices.matrices(blocks))
+
+
+class MatrixSums(Accumulator):
+    """The sums of what is read and felt of every matrix."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.paths = places_of(blocks.model).modules.projections
+        self.sums = _empty(blocks.model, blocks)
+
+    @property
+    def arrays(self) -> Arrays:
+        return self.sums
+
+    def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
+        return {role: layer.module.get_submodule(path) for role, path in self.paths.items()}
+
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+        if blocks.predicts:
+            _add_head(blocks, index, last, self.sums)
+
+    def layer(self, felt: Felt, blocks: Blocks) -> None:
+        add = _add if blocks.predicts else _add_sequences
+        for role in self.paths:
+            read, upstream = felt.values.inputs[role], felt.gradients.outputs[role]
+            add(self.sums, _name(felt.layer, role), read, upstream, felt.tokens)
+        if felt.layer == 0:
+            add_embedding(blocks, felt.index, felt.downstream, self.sums)
+
+    def matrices(self, blocks: Blocks) -> dict[Place, FeltMatrix]:
+        """Return the means over all tokens of the batches, of an encoder over its sequences."""
+        predicts = blocks.predicts
+        counted = [blocks.tokens(index) for index in range(len(blocks.batches))]
+        count = sum(int(tokens.sum()) if predicts else len(tokens) for tokens in counted)
+        places: list[Place] = [
+            (layer, role) for layer in range(len(layer_list(blocks.model))) for role in self.paths
+        ]
+        places += [(None, role) for role in outside_layers(predicts=predicts)]
+        felt_of = {place: mean_of(self.sums, _name(*place), count) for place in places}
+        if predicts:
+            embedding = felt_of[None, "embedding"]
+            read = embedding.read * embedding_factor(blocks) ** 2
+            felt_of[None, "embedding"] = replace(embedding, read=read)
+        return felt_of
+
+
+def outside_layers(*, predicts: bool) -> tuple[str, ...]:
+    """Return the roles of matrices outside the layers that something is felt of."""
+    return UNTIED if predicts else EMBEDDING
+
+
+@torch.no_grad()
+def embedding_factor(blocks: Blocks) -> float:
+    """Return what rows of the embedding are multiplied by before the first layer of a decoder.
+
+    It is 1 but for families that scale their stream: by the root of its width, or by a configured factor.
+    """
+    embedding, ids = blocks.model.get_input_embeddings(), blocks.batches[0]["input_ids"][:1]
+    rows = embedding.get_parameter("weight")[ids].float()
+    once, twice = (blocks.embed(0, factor * embedded(embedding, ids)) for factor in (1.0, 2.0))
+    difference = blocks.keys.alone(twice - once)
+    return float((difference * rows).sum() / rows.square().sum())
+
+
+def _name(layer: int | None, role: str) -> str:
+    return role if layer is None else f"{role}.{layer}"
+
+
+def _empty(model: PreTrainedModel, blocks: Blocks) -> Arrays:
+    """Return sums of nothing yet, of every matrix."""
+    hidden = int(model.config.hidden_size)
+    shapes = {name: (blocks.vocab, hidden) for name in outside_layers(predicts=blocks.predicts)}
+    for number, layer in enumerate(layer_list(model)):
+        for role, path in places_of(model).modules.projections.items():
+            rows, columns = layer.get_submodule(path).get_parameter("weight").shape
+            shapes[_name(number, role)] = (rows, columns)
+    return {
+        f"{name}.{kind}": np.zeros(size)
+        for name, (rows, columns) in shapes.items()
+        for kind, size in (("read", columns), ("felt", rows), ("both", 1))
+    }
+
+
+def _squares(values: Tensor) -> Floats:
+    """Return the sums of squares over tokens, (k,) of (n, k)."""
+    total: Floats = values.float().square().sum(0).cpu().double().numpy()
+    return total
+
+
+def _add(sums: Arrays, name: str, read: Tensor, felt: Tensor, tokens: Tensor) -> None:
+    x, g = read[tokens].float(), felt[tokens].float()
+    sums[f"{name}.read"] += _squares(x)
+    sums[f"{name}.felt"] += _squares(g)
+    sums[f"{name}.both"] += float((x.square().sum(1) * g.square().sum(1)).double().sum())
+
+
+def _add_sequences(sums: Arrays, name: str, read: Tensor, felt: Tensor, tokens: Tensor) -> None:
+    """Add the squares of what each sequence of a batch feels of a matrix, its tokens together."""
+    for x, g, wanted in zip(read, felt, tokens, strict=True):
+        _add_squares(sums, name, g[wanted].float().T @ x[wanted].float())
+
+
+def _add_squares(sums: Arrays, name: str, gradient: Tensor, rows: Tensor | None = None) -> None:
+    """Add the squares of a gradient (n, k), by column and by row; ``rows`` are those of the matrix it has."""
+    squares = gradient.square()
+    by_row = squares.sum(1).cpu().double().numpy()
+    sums[f"{name}.read"] += squares.sum(0).cpu().double().numpy()
+    if rows is None:
+        sums[f"{name}.felt"] += by_row
+    else:
+        sums[f"{name}.felt"][rows.cpu().numpy()] += by_row
+    sums[f"{name}.both"] += float(by_row.sum())
+
+
+def add_embedding(blocks: Blocks, index: int, downstream: Tensor, sums: Arrays) -> None:
+    """Add what is felt of the embedding for a batch, by the gradients (b, t, d) before the first layer."""
+    (_add_embedding if blocks.predicts else _add_embedded_sequences)(blocks, index, downstream, sums)
+
+
+def _add_embedding(blocks: Blocks, index: int, downstream: Tensor, sums: Arrays) -> None:
+    tokens = blocks.tokens(index)
+    ids = blocks.batches[index]["input_ids"][tokens].cpu().numpy()
+    sums["embedding.felt"] += np.bincount(ids, minlength=blocks.vocab)
+    sums["embedding.read"] += _squares(downstream[tokens])
+
+
+def _add_embedded_sequences(blocks: Blocks, index: int, downstream: Tensor, sums: Arrays) -> None:
+    """Add what each sequence feels of the embedding, before what is added to it and its norm."""
+    ids = blocks.batches[index]["input_ids"]
+    vectors = embedded(blocks.model.get_input_embeddings(), ids).requires_grad_()
+    below = blocks.embed(index, vectors, gradients=True)
+    (gradients,) = torch.autograd.grad(below, vectors, grad_outputs=downstream)
+    for row, gradient, wanted in zip(ids, gradients, blocks.tokens(index), strict=True):
+        some, places = torch.unique(row[wanted], return_inverse=True)
+        total = gradient.new_zeros(len(some), gradient.shape[1])
+        _add_squares(sums, "embedding", total.index_add_(0, places, gradient[wanted]), some)
+
+
+def _add_head(blocks: Blocks, index: int, last: Tensor, sums: Arrays) -> None:
+    """Add what the head is given by a norm that is a root mean square, and how uncertain its outputs are."""
+    gain = norm_gain(blocks.model, "final_norm", None).to(last)
+    add_head(blocks, index, last, sums, lambda states, _: normalised(states) * gain)
+
+
+def add_head(
+    blocks: Blocks,
+    index: int,
+    last: Tensor,
+    sums: Arrays,
+    input_of: Callable[[Tensor, Tensor], Tensor] = lambda _, read: read,
+) -> None:
+    """Add what the head reads, and how uncertain each of its outputs z is: p (1 - p) f'(z)^2.
+
+    Logits are f(z), each of its own z: scaled in some families, capped in others. ``input_of`` makes the
+    head's input of the states behind the last layer and what the model passes to the head.
+    """
+    tokens, size = blocks.tokens(index), tokens_at_once(blocks, len(last))
+    for states, wanted in zip(torch.split(last, size, 1), torch.split(tokens, size, 1), strict=True):
+        z: list[Tensor] = []
+
+        def head(module: nn.Module, read: Tensor, z: list[Tensor] = z) -> Tensor:
+            z.extend([read.detach(), type(module).forward(module, read).detach().requires_grad_()])
+            return z[-1]
+
+        logits = blocks.finish(index, states, head=head, gradients=True).logits
+        uncertain = (p := logits.detach().float().softmax(-1)[wanted]) * (1.0 - p)  # (n, v)
+        if logits is not z[1]:
+            (slope,) = torch.autograd.grad(logits.sum(), z[1])
+            uncertain *= slope[wanted].float().square()
+        x = input_of(states, z[0])[wanted]
+        sums["head.read"] += _squares(x)
+        sums["head.felt"] += uncertain.sum(0).cpu().double().numpy()
+        sums["head.both"] += float((x.square().sum(1) * uncertain.sum(1)).double().sum())
+
+
+def mean_of(sums: Arrays, name: str, count: int) -> FeltMatrix:
+    read, felt = sums[f"{name}.read"] / count, sums[f"{name}.felt"] / count
+    apart, both = float(read.sum() * felt.sum()), float(sums[f"{name}.both"][0]) / count
+    return FeltMatrix(read, felt, both / apart if both and apart else 1.0)

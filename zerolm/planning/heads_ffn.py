@@ -1,0 +1,35 @@
+"""The space ``heads-ffn`` of any parent: any number of KV groups, and 64 FFN widths, in each layer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zerolm.checkpoints import Checkpoint
+from zerolm.planning.part_costs import Choices
+from zerolm.planning.size_spaces import SIZE_SPACES, SizeSpace
+from zerolm.registry import Entry
+from zerolm.spaces.subnetworks import ffn_sizes
+from zerolm.units.kept_units import dimensions
+
+SLICED_HEADS: Final = ("bert", "camembert", "electra", "ernie", "roberta", "xlm-roberta")
+"""Families whose heads no stock class can lack, but a network in memory can."""
+
+
+class HeadsFfn(SizeSpace):
+    """All numbers of KV groups where heads may go, and FFN widths in steps of a 64th where neurons may."""
+
+    def choices(self, checkpoint: Checkpoint) -> Choices:
+        parent, family = dimensions(checkpoint), checkpoint.family
+        cuts_heads = family.cut.heads or family.name in SLICED_HEADS
+        groups = tuple(range(1, parent.kv_heads + 1)) if cuts_heads else (parent.kv_heads,)
+        ffn = tuple(ffn_sizes(parent.ffn)) if family.cut.ffn else (parent.ffn,)
+        if len(groups) == len(ffn) == 1:
+            raise ValueError(f"neither heads nor FFN of this {family.name} can be cut: {family.cut.note}")
+        return Choices(groups, ffn, (parent.depth,))
+
+    def heuristic(self, choices: Choices) -> list[tuple[int, int]]:
+        middle = tuple(sizes[len(sizes) // 2] for sizes in (choices.groups, choices.ffn))
+        return [(middle[0], middle[1])] * choices.depth[0]
+
+
+SIZE_SPACES.add(Entry("heads-ffn", HeadsFfn(), "heads and FFN of any parent"))

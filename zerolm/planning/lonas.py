@@ -1,0 +1,132 @@
+"""The LoNAS spaces (LREC-COLING 2024): sizes that the layers of a checkpoint may keep, and LoNAS's own costs.
+
+What LoNAS calls FLOPs are multiply-accumulates of one sequence, with the matmuls of attention and the
+low-rank adapters (at their full rank), without the input embedding; its parameters are the weights of linear
+layers without adapters. The heuristic subnet takes of each list the entry (n - 1) // 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from zerolm.architecture import Ints
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import COSTS, CostModel
+from zerolm.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts, part_costs
+from zerolm.planning.size_spaces import SIZE_SPACES, SizeSpace
+from zerolm.registry import Entry
+from zerolm.units.kept_units import dimensions
+
+FFN_ROLES: Final = ("gate", "up", "down")
+MACS: Final = COSTS.index("macs")
+Widths = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LonasSpace(SizeSpace):
+    """The widths of query, key and value, and of the FFN, that each layer may have, largest first.
+
+    ``length`` is that of the counted sequence, ``rank`` that of the adapters on the roles ``adapted``.
+    """
+
+    name: str
+    attention: tuple[Widths, ...]
+    ffn: tuple[Widths, ...]
+    length: int
+    rank: int
+    adapted: tuple[str, ...]
+
+    def choices(self, checkpoint: Checkpoint) -> Choices:
+        parent, whole = dimensions(checkpoint), (len(self.ffn), self.attention[0][0], self.ffn[0][0])
+        sizes = (parent.depth, parent.heads * parent.head_size, parent.ffn)
+        if sizes != whole or parent.heads_per_group != 1:
+            raise ValueError(
+                f"{self.name} is a space of {_shown(whole)}; the parent has {_shown(sizes)}"
+                + (" and grouped queries" if parent.heads_per_group != 1 else "")
+            )
+        by_layer = tuple(
+            (tuple(sorted(width // parent.head_size for width in attention)), tuple(sorted(ffn)))
+            for attention, ffn in zip(self.attention, self.ffn, strict=True)
+        )
+        groups, neurons = (
+            tuple(sorted({size for sizes in kind for size in sizes})) for kind in zip(*by_layer, strict=True)
+        )
+        return Choices(groups, neurons, (parent.depth,), by_layer)
+
+    def heuristic(self, choices: Choices) -> list[tuple[int, int]]:
+        return [(_middle(groups), _middle(ffn)) for groups, ffn in choices.by_layer]
+
+    def part_costs(self, checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
+        """Return the costs of the parts: ``params`` and ``macs`` as LoNAS counts, others as everywhere."""
+        parent = dimensions(checkpoint)
+        usual = part_costs(checkpoint, choices, replace(costs, context=self.length))
+        weights = part_costs(checkpoint, choices, replace(costs, context=0))  # its MACs are linear weights
+
+        def counted(whole: Ints, linear: Ints, adapters: int) -> Ints:
+            row = whole.copy()
+            row[PARAMS] = linear[MACS]
+            row[MACS] = self.length * (whole[MACS] + adapters)
+            return row
+
+        def adapters(kind: str, size: int) -> int:
+            roles = [role for role in self.adapted if (role in FFN_ROLES) == (kind == "ffn")]
+            outputs = size * (parent.head_size if kind == "groups" else 1)
+            return self.rank * len(roles) * (parent.hidden + outputs)
+
+        layer, linear_layer = usual.layers[0], weights.layers[0]
+
+        def kind_costs(kind: str, sizes: Widths) -> dict[int, Ints]:
+            linear, least = getattr(linear_layer, kind), adapters(kind, sizes[0])
+            parts = getattr(layer, kind).items()
+            return {size: counted(part, linear[size], adapters(kind, size) - least) for size, part in parts}
+
+        least = adapters("groups", choices.groups[0]) + adapters("ffn", choices.ffn[0])
+        every = LayerCosts(
+            kind_costs("groups", choices.groups),
+            kind_costs("ffn", choices.ffn),
+            counted(layer.rest, linear_layer.rest, least),
+        )
+        return PartCosts((every,) * parent.depth, self._outside(checkpoint, usual, weights))
+
+    def _outside(self, checkpoint: Checkpoint, usual: PartCosts, weights: PartCosts) -> Ints:
+        """Return the costs beside the layers: only a language model's head is linear on every token."""
+        row = usual.outside.copy()
+        head = 0 if checkpoint.family.task == "masked" else weights.outside[MACS]
+        row[PARAMS], row[MACS] = head, self.length * head
+        return row
+
+
+def _middle(ascending: Widths) -> int:
+    return ascending[len(ascending) - 1 - (len(ascending) - 1) // 2]
+
+
+def _shown(sizes: tuple[int, int, int]) -> str:
+    depth, attention, ffn = sizes
+    return f"{depth} layers, attention {attention}, FFN {ffn}"
+
+
+def _bert() -> LonasSpace:
+    attention = tuple((768, *(kept if isinstance(kept, tuple) else (kept,))) for kept in BERT_ATTENTION)
+    return LonasSpace("lonas-bert", attention, tuple((3072, *kept) for kept in BERT_FFN), 128, 8, ("q", "v"))
+
+
+def _llama(size: str, depth: int, hidden: int, ffn: Widths, adapted: tuple[str, ...]) -> LonasSpace:
+    return LonasSpace(f"lonas-llama-{size}", ((hidden,),) * depth, (ffn,) * depth, 256, 32, adapted)
+
+
+BERT_ATTENTION: Final = (384, 320, 256, 512, 512, 704, 576, 576, 640, 192, (704, 192), 320)
+BERT_FFN: Final = (
+    (2634, 216), (2634, 181), (2627, 208), (2676, 226), (2628, 179), (2662, 175),
+    (2706, 182), (2687, 169), (2616, 165), (2400, 160), (2198, 163), (1940, 150),
+)  # fmt: skip
+SPACES: Final = {
+    space.name: space
+    for space in (
+        _bert(),
+        _llama("7b", 32, 4096, (11008, 9632, 8256, 6880, 5504), ("q", "k", "v", "gate", "up")),
+        _llama("13b", 40, 5120, (13824, 12096, 10368, 8640, 6912), ("q", "k", "v", "up")),
+    )
+}
+for _space in SPACES.values():
+    SIZE_SPACES.add(Entry(_space.name, _space, "LoNAS (LREC-COLING 2024)"))

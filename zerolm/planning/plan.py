@@ -1,0 +1,237 @@
+"""Planning a cut: which layers, how many KV groups and neurons in each, within budgets, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final, Protocol, TypeVar
+
+import numpy as np
+
+from zerolm.architecture import Floats, Ints
+from zerolm.costs import COSTS
+from zerolm.planning.equal_layers import Side, best_pair, fits
+from zerolm.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts
+from zerolm.solvers.limits import bounded_columns, single_limits
+from zerolm.solvers.problem import Budgets, Problem, at_least
+from zerolm.solvers.proven import Proven
+from zerolm.spaces import CandidateTable
+from zerolm.statistics import TOLERANCE
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import Cut, Dimensions
+from zerolm.units.stream.narrowing import Width
+
+GONE: Final = (0, 0)
+NEAR: Final = 2.0
+"""A plan that is foretold to lose so many times what the best one loses is not measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A cut with its costs by name, its worth, and whether no other of its shape is worth more.
+
+    ``width`` is that of the residual stream which it stands beside, None for the parent's.
+    """
+
+    cut: Cut
+    costs: dict[str, int]
+    worth: float
+    optimal: bool
+    width: Width | None = None
+
+    @property
+    def sizes(self) -> tuple[object, ...]:
+        """The sizes of what it keeps."""
+        return sizes_of(self.cut, self.width)
+
+
+class Ranked(Protocol):
+    """A plan that others are ranked with: what it is worth, and the sizes of what it keeps."""
+
+    @property
+    def worth(self) -> float: ...
+
+    @property
+    def sizes(self) -> tuple[object, ...]: ...
+
+
+R = TypeVar("R", bound=Ranked)
+
+
+def sizes_of(cut: Cut, width: Width | None) -> tuple[object, ...]:
+    """Return the width of the stream, and of each layer that stays its KV groups and neurons."""
+    return width, *((kept.layer, len(kept.groups), len(kept.ffn)) for kept in cut.layers)
+
+
+def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:
+    """Return so many plans of different sizes at most: the best of each ranking, then the second of each.
+
+    Losses as cut, and those that repair leaves, rank plans otherwise: least squares gives back more of units
+    than of the stream, and of deep cuts less than it seems. Neither is right of all models, so that plans by
+    both are measured, and by what lies between. Worth is minus a loss.
+    """
+    near = [[plan for plan in plans if plan.worth >= NEAR * min(0.0, plans[0].worth)] for plans in ranked]
+    in_turn = (plan for row in zip_longest(*near) for plan in row if plan is not None)
+    different: dict[tuple[object, ...], R] = {}
+    for plan in in_turn:
+        different.setdefault(plan.sizes, plan)
+    return list(different.values())[:most]
+
+
+def plan_uniform(
+    parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, budgets: Budgets
+) -> Planned:
+    """Return the best cut with the same sizes in all kept layers; of equals the cheapest in parameters.
+
+    Every depth, number of groups and number of neurons is tried; of each the layers of most worth stay, which
+    is best where all cost the same. Raises ``ValueError`` where none keeps the budgets.
+    """
+    gain, without = _gains(parent, criterion, choices)
+    wanted = gain.copy()
+    wanted[sorted(choices.staying)] = np.inf
+    order = np.argsort(-wanted, axis=0, kind="stable")  # (layers, groups, ffn)
+    best_first = np.take_along_axis(gain, order, axis=0).cumsum(axis=0)
+    depths = np.array(choices.depth)
+    worth = best_first[depths - 1] + without.sum()  # (depths, groups, ffn)
+    layers = np.array([_by_size(layer, choices) for layer in prices.layers])  # (layers, groups, ffn, 5)
+    costs = np.take_along_axis(layers, order[..., None], axis=0).cumsum(axis=0)[depths - 1] + prices.outside
+    allowed = budgets.allow(costs)
+    if not allowed.any():
+        raise ValueError(_infeasible(budgets, costs.reshape(-1, len(COSTS)).min(axis=0)))
+    top = worth[allowed].max()
+    equal = allowed & (worth >= top - TOLERANCE * abs(top))
+    d, g, f = np.unravel_index(np.argmin(np.where(equal, costs[..., PARAMS], np.inf)), worth.shape)
+    groups, ffn = choices.groups[g], choices.ffn[f]
+    kept = np.sort(order[: depths[d], g, f]).tolist()
+    named = dict(zip(COSTS, costs[d, g, f].tolist(), strict=True))
+    cut = Cut.of(parent, kept, lambda layer: (groups, ffn), criterion.choose)
+    optimal = prices.alike is not None or depths.tolist() == [parent.depth]
+    return Planned(cut, named, float(worth[d, g, f]), optimal)
+
+
+def _by_size(layer: LayerCosts, choices: Choices) -> Ints:
+    """Return what a layer costs at each number of groups and of neurons, (groups, ffn, 5)."""
+    units = [[layer.groups[g] + layer.ffn[f] for f in choices.ffn] for g in choices.groups]
+    return np.asarray(layer.rest + np.array(units))
+
+
+def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[Floats, Floats]:
+    """Return what each layer of each size adds, (layers, groups, ffn), and the worth without it."""
+    groups, ffn = (
+        np.array([[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)])
+        for kind, sizes in (("groups", choices.groups), ("ffn", choices.ffn))
+    )
+    without = np.array([criterion.without(layer) or 0.0 for layer in range(parent.depth)])
+    return groups[:, :, None] + ffn[:, None, :] - without[:, None, None], without
+
+
+def _side(parent: Dimensions, criterion: Criterion, choices: Choices, prices: LayerCosts, kind: str) -> Side:
+    sizes = choices.groups if kind == "groups" else choices.ffn
+    table = prices.groups if kind == "groups" else prices.ffn
+    worth = [[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)]
+    return Side(np.array(sizes), np.array([table[size] for size in sizes]), np.array(worth))
+
+
+def plan_per_layer(
+    parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, budgets: Budgets
+) -> Planned:
+    """Return the best cut with sizes of its own in every layer, by exact search over all of them.
+
+    Layers may go where the criterion knows what a network without them is worth.
+    """
+    all_stay = criterion.without(0) is None or len(choices.depth) == 1
+    if all_stay and not choices.by_layer and prices.alike:
+        groups, ffn = (_side(parent, criterion, choices, prices.alike, kind) for kind in ("groups", "ffn"))
+        if fits(groups, ffn):
+            return _on_lattice(parent, criterion, prices, budgets, groups, ffn)
+    return _by_search(parent, criterion, choices, prices, budgets)
+
+
+def _on_lattice(
+    parent: Dimensions, criterion: Criterion, prices: PartCosts, budgets: Budgets, groups: Side, ffn: Side
+) -> Planned:
+    """Where costs depend on totals alone."""
+    fixed = prices.fixed + parent.depth * (groups.prices[0] + ffn.prices[0])
+    pair = best_pair(groups, ffn, fixed, budgets)
+    if pair is None:
+        raise ValueError(_infeasible(budgets, fixed))
+    sizes = list(zip(groups.sizes[pair[0]].tolist(), ffn.sizes[pair[1]].tolist(), strict=True))
+    cut = Cut.of(parent, range(parent.depth), sizes.__getitem__, criterion.choose)
+    return Planned(
+        cut, dict(zip(COSTS, prices.of(dict(enumerate(sizes))).tolist(), strict=True)), pair[2], True
+    )
+
+
+def _by_search(
+    parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, budgets: Budgets
+) -> Planned:
+    """Where layers may go, or their sizes or prices differ."""
+    column = next(iter(bounded_columns(budgets)), PARAMS)
+    layers = [_candidates(parent, criterion, choices, prices, layer) for layer in range(parent.depth)]
+    problem = Problem(tuple((layer.table, 1) for layer in layers), prices.fixed)
+    several = single_limits([problem], budgets, column) is None
+    engine = Proven([problem], budgets, column, several)
+    first = next(engine.in_order(), None)
+    if first is None:
+        raise ValueError(_infeasible(budgets, problem.extreme_costs[0]))
+    solution, bound = first
+    picked = [layer.sizes[chosen[0]] for layer, chosen in zip(layers, solution.picks, strict=True)]
+    staying = [layer for layer, size in enumerate(picked) if size != GONE]
+    if not staying:
+        raise ValueError("only a network without any layer keeps the budgets")
+    return Planned(
+        Cut.of(parent, staying, picked.__getitem__, criterion.choose),
+        dict(zip(COSTS, solution.costs.tolist(), strict=True)),
+        solution.score,
+        bool(at_least(solution.score, bound)),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LayerCandidates:
+    """The possible ``sizes`` (groups, neurons) of a layer, ``GONE`` for none of it, and their table."""
+
+    sizes: list[tuple[int, int]]
+    table: CandidateTable
+
+
+def _candidates(
+    parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, layer: int
+) -> LayerCandidates:
+    """Return all pairs of sizes of a layer but those that another beats in worth and in every cost."""
+    groups, ffn = choices.of(layer)
+    worth = np.add.outer(
+        [criterion.worth(layer, "groups", size) for size in groups],
+        [criterion.worth(layer, "ffn", size) for size in ffn],
+    ).ravel()  # (pairs,)
+    ours = prices.layers[layer]
+    costs = np.array([ours.groups[g] + ours.ffn[f] for g in groups for f in ffn])  # (pairs, 5)
+    sizes = [(g, f) for g in groups for f in ffn]
+    gone = criterion.without(layer)
+    if gone is not None and len(choices.depth) > 1 and layer not in choices.staying:
+        worth, costs = np.append(worth, gone), np.vstack([costs, -ours.rest])
+        sizes.append(GONE)
+    best = _undominated(worth, costs)
+    return LayerCandidates(
+        [sizes[i] for i in best], CandidateTable(worth[best], costs[best], (1,) * len(best))
+    )
+
+
+def _undominated(worth: Floats, costs: Ints) -> Ints:
+    """Return the candidates that none of more worth, or as much, costs as little in everything as."""
+    order = np.lexsort((*costs.T, -worth))
+    kept: list[int] = []
+    for i in order:
+        if not kept or not (costs[kept] <= costs[i]).all(axis=1).any():
+            kept.append(int(i))
+    return np.sort(np.array(kept))
+
+
+def _infeasible(budgets: Budgets, least: Ints | None) -> str:
+    broken = [
+        f"max_{name} {budgets.high[i]} would have to be at least {least[i]}"
+        for i, name in enumerate(COSTS)
+        if least is not None and least[i] > budgets.high[i]
+    ]
+    return "no cut keeps the budgets" + (f": {', and '.join(broken)}" if broken else " together")

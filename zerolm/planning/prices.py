@@ -1,0 +1,334 @@
+"""The losses of single cuts, foretold from one backward pass: minutes, where measuring them takes a night.
+
+Of what goes with a cut, d, the loss is 1/2 E[(G . d)^2] to second order (``zerolm.passes.walk``): of a
+decoder token by token, for the products between tokens are mostly noise; of an encoder over a sequence,
+whose tokens become one embedding. So a candidate costs a small product, and not a run of the network. A kind
+of units is a class that says what d is; it is given each layer as the pass comes by.
+
+Where what is left is solved again by least squares, the loss is what that does not give back: of units as
+the criterion says (``zerolm.units.importance.surgeon``), of the stream by foretelling what goes from what
+stays.
+
+The second order tells too little of cuts that lose much: most of a layer's neurons, or a whole layer. Of
+layers a few are measured, and the others bent by these (``bent``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats, Ints
+from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.networks.roles import StockLayer, bias, matrix
+from zerolm.passes.fisher import Fisher
+from zerolm.passes.walk import (
+    Accumulator,
+    Felt,
+    Reading,
+    Watched,
+    normalised,
+    readers,
+    readings_of,
+    walk,
+    writers,
+    writers_and_norms,
+)
+from zerolm.planning.sensitivity import LossTable, StreamLosses, digest_of
+from zerolm.progress import Progress, silent
+from zerolm.text.tokens import Tokens
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import spread
+from zerolm.units.pruning import dimensions_of
+from zerolm.units.stream.narrowing import RIDGE, Basis, Width
+
+UNIT_STEPS: Final = 64
+"""Sizes of the FFN, and of KV groups, that are priced at most."""
+STREAM_STEPS: Final = 32
+"""Widths of the stream that are priced at most."""
+PRICE_TOKENS: Final = 1 << 12
+"""So many, of sequences evenly spread, are sent there and back. By more, prices move together."""
+PRICE_BATCH: Final = 2
+
+
+class Priced(Accumulator):
+    """Something that may be cut: ``sums`` of (G . d)^2 over tokens, one of each candidate."""
+
+    sums: Floats
+
+    @property
+    def arrays(self) -> Arrays:
+        return {"sums": self.sums}
+
+    def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
+        return {}
+
+
+class UnitPrices(Priced):
+    """Of the KV ``groups`` or ``ffn`` neurons of each layer: ``sums`` (layers, sizes).
+
+    ``goes[layer]`` (units, sizes) is 1 where a size lacks a unit. d is what a unit adds to what its output
+    matrix sends. Where a norm that is ``watched`` stands behind that, alone or added to the stream, d is how
+    what the norm sends changes: it makes up for what is smaller, so that to second order nothing would be
+    lost with all units.
+    """
+
+    def __init__(
+        self, kind: str, goes: Sequence[NDArray[np.float32]], watched: Watched, *, by_sequence: bool
+    ) -> None:
+        self.kind, self.by_sequence, self._watched = kind, by_sequence, watched
+        self.goes = [torch.from_numpy(each) for each in goes]
+        self.sums = np.zeros((len(goes), goes[0].shape[1]))
+
+    def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
+        return self._watched(layer)
+
+    def layer(self, felt: Felt, blocks: Blocks) -> None:
+        role = {"groups": "o", "ffn": "down"}[self.kind]
+        if role not in felt.values.inputs:
+            return  # the layer has no such units
+        change = self._normalised if f"behind_{role}" in felt.values.outputs else self._added
+        changes = change(felt, blocks, role)  # (b, t, s)
+        self.sums[felt.layer] += squares(changes, felt.tokens, by_sequence=self.by_sequence)
+
+    def _added(self, felt: Felt, blocks: Blocks, role: str) -> Tensor:
+        """Return G . (what goes of an output matrix's output) of each size, (b, t, s)."""
+        columns = matrix(felt.ours.writers[role])  # (d, k)
+        each = felt.values.inputs[role] * blocks.compute.product(felt.gradients.outputs[role], columns)
+        goes = self.goes[felt.layer].to(each)  # (units, s)
+        units = each.reshape(*each.shape[:2], len(goes), -1).sum(-1)  # (b, t, units) of (b, t, k)
+        return units @ goes
+
+    def _normalised(self, felt: Felt, blocks: Blocks, role: str) -> Tensor:
+        """Return G . (change of what the norm behind an output matrix sends) of each size, (b, t, s)."""
+        writer, norm = felt.ours.writers[role], felt.ours.behind[f"behind_{role}"]
+        sent, upstream = (each.outputs[f"behind_{role}"] for each in (felt.values, felt.gradients))
+        inputs, columns, offset = felt.values.inputs[role], matrix(writer), bias(writer)
+        out = felt.values.inputs[f"behind_{role}"] - felt.values.outputs[role]  # the stream, or nothing
+        out = out if offset is None else out + offset
+        stays = 1 - self.goes[felt.layer].T  # (s, units)
+        steps = torch.diff(stays, dim=0, prepend=torch.zeros_like(stays[:1]))
+        width = inputs.shape[-1] // stays.shape[1]
+        changes = sent.new_empty(*sent.shape[:-1], len(steps))
+        with torch.no_grad():
+            for size, step in enumerate(steps):
+                units = torch.nonzero(step)[:, 0]
+                places = torch.as_tensor(spread(units.numpy(), width)).to(inputs.device)
+                signed = inputs[..., places] * step[units].repeat_interleave(width).to(inputs)
+                out = out + blocks.compute.product(signed, columns[:, places].T)
+                with blocks.compute.running():
+                    changes[..., size] = ((norm(out) - sent) * upstream).sum(-1)
+        return changes
+
+
+class LayerPrices(Priced):
+    """Of whole layers: ``sums`` (layers,). d is all that a layer changes."""
+
+    def __init__(self, depth: int, *, by_sequence: bool) -> None:
+        self.by_sequence, self.sums = by_sequence, np.zeros(depth)
+
+    def layer(self, felt: Felt, blocks: Blocks) -> None:
+        each = ((felt.above - felt.below) * felt.upstream).sum(-1, keepdim=True)  # (b, t, 1)
+        self.sums[felt.layer] += squares(each, felt.tokens, by_sequence=self.by_sequence)[0]
+
+
+class StreamPrices(Priced):
+    """Of widths of the stream in a basis: ``sums`` (readings, 2, widths), its head its own or tied.
+
+    d is what the norms no longer read. A token's are summed over all norms before they are squared: they go
+    together. In the coordinates y of the basis, whose second moments are L D L^T, what the head lacks is the
+    part of the dropped y that the kept ones do not foretell. Of k kept ones it is felt as the sum over i >= k
+    of (L^-1 y)_i (L^T G)_i, so that one sum from the end gives all widths. As cut, all that is dropped is
+    missing in what the layers read; after least squares, the second of two readings, the same holds there
+    with second moments of what their norms ``read`` (d, d). A tied head changes the embedding too.
+    """
+
+    def __init__(self, basis: Basis, widths: Ints, *, tied: bool, read: Floats | None = None) -> None:
+        self.widths = torch.from_numpy(widths - 1)
+        vectors = torch.from_numpy(basis.vectors).float()
+        self.inside = [(vectors, vectors)]
+        if read is not None:
+            self.inside.append(_innovations(basis.vectors, read))
+        self.last = _innovations(basis.vectors, basis.last)
+        self.sums = np.zeros((len(self.inside), 2, len(widths)))
+        self.lost: dict[int, list[Tensor]] = {}
+        self.embeddings: list[tuple[Tensor, Tensor]] = []
+        for width in widths.tolist() if tied else []:
+            narrowing = basis.narrowing(Width(width, True))
+            moved = narrowing.embedding - narrowing.basis
+            maps = (torch.from_numpy(each).float() for each in (moved, narrowing.basis))
+            self.embeddings.append((next(maps), next(maps)))
+
+    def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
+        return readers(layer)
+
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+        assert reading is not None
+        self.lost[index] = [self._lost(reading, *self.last)] * len(self.inside)
+
+    def layer(self, felt: Felt, blocks: Blocks) -> None:
+        for reading in readings_of(felt, blocks):
+            each = zip(self.lost[felt.index], self.inside, strict=True)
+            self.lost[felt.index] = [lost + self._lost(reading, *inside) for lost, inside in each]
+        if felt.layer > 0:
+            return
+        changes = None
+        if self.embeddings:
+            maps = ((a.to(felt.below), b.to(felt.below)) for a, b in self.embeddings)
+            changes = torch.stack([((felt.below @ a) * (felt.downstream @ b)).sum(-1) for a, b in maps], -1)
+        for sums, lost in zip(self.sums, self.lost.pop(felt.index), strict=True):
+            sums[0] += squares(lost, felt.tokens)
+            if changes is not None:
+                sums[1] += squares(changes - lost, felt.tokens)
+
+    def _lost(self, reading: Reading, stream: Tensor, felt: Tensor) -> Tensor:
+        """Return G . (what goes) of each width, (b, t, widths)."""
+        normal = normalised(reading.stream)
+        each = (normal @ stream.to(normal)) * (reading.felt @ felt.to(normal))  # (b, t, d)
+        after: Tensor = each.sum(-1, keepdim=True) - each.cumsum(-1)
+        return after[..., self.widths.to(after.device)]
+
+
+def _innovations(vectors: Floats, moments: Floats) -> tuple[Tensor, Tensor]:
+    """Return V L^-T and V L (d, d), where V^T moments V = L D L^T."""
+    inside = vectors.T @ moments @ vectors
+    lower = np.linalg.cholesky(inside + RIDGE * np.trace(inside) / len(inside) * np.eye(len(inside)))
+    lower = lower / lower.diagonal()
+    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True, unit_diagonal=True)
+    return torch.from_numpy(vectors @ inverse.T).float(), torch.from_numpy(vectors @ lower).float()
+
+
+def squares(felt: Tensor, tokens: Tensor, *, by_sequence: bool = False) -> Floats:
+    """Return the sums of squares over tokens, or over sequences of their sums, (s,) of (b, t, s)."""
+    felt = (felt * tokens[..., None]).cpu().double()
+    total: Floats = (felt.sum(1) if by_sequence else felt).square().flatten(0, -2).sum(0).numpy()
+    return total
+
+
+def priced_losses(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    by: Criterion,
+    kinds: Sequence[str],
+    *,
+    basis: Basis | None = None,
+    tied: bool = False,
+    repaired: Fisher | None = None,
+    pooling: TokenPooling = MEAN,
+    progress: Progress = silent,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> LossTable:
+    """Return the foretold losses of cutting one layer alone, its units chosen by ``by``; nothing is repaired.
+
+    ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. With a ``basis`` also those of a narrower
+    stream, and with a head of its own where it is ``tied``. Where ``repaired`` says what the loss feels, and
+    ``by`` what units lose after least squares, the table has these losses too. Whole layers are priced as
+    cut even then. An encoder's embeddings are pooled by ``pooling``. Sums that are in the
+    ``cache`` are gone on with. Raises ``ValueError`` where a gradient is not finite.
+    """
+    parent = dimensions_of(model)
+    blocks = Blocks(model, tokens.filled(PRICE_BATCH))
+    by_sequence = not blocks.predicts
+    wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
+    sizes = {
+        kind: steps(whole, UNIT_STEPS) if kind in kinds else np.array([whole])
+        for kind, whole in wholes.items()
+    }
+    chosen = {
+        kind: [[by.choose(layer, kind, int(count)) for count in counts[:-1]] for layer in range(parent.depth)]
+        for kind, counts in sizes.items()
+    }
+    watched = writers_and_norms if basis is None else writers
+    goes = {kind: [_goes(kept, wholes[kind]) for kept in layers] for kind, layers in chosen.items()}
+    priced: dict[str, Priced] = {
+        kind: UnitPrices(kind, layers, watched, by_sequence=by_sequence) for kind, layers in goes.items()
+    }
+    priced["gone"] = LayerPrices(parent.depth, by_sequence=by_sequence)
+    widths = steps(parent.hidden, STREAM_STEPS)
+    if basis is not None:
+        read = repaired.stream["energy"] if repaired else None
+        priced["stream"] = StreamPrices(basis, widths[:-1], tied=tied, read=read)
+    walk(
+        blocks,
+        priced,
+        cache,
+        "pricing every cut",
+        reads_head=basis is not None,
+        pooling=pooling,
+        progress=progress,
+        name="-".join([*priced, digest_of(chosen)]),
+    )
+    count = sum(
+        int(blocks.tokens(i).any(1).sum() if by_sequence else blocks.tokens(i).sum())
+        for i in range(len(blocks.batches))
+    )
+    losses = {name: 0.5 * each.sums / count for name, each in priced.items()}
+    heads = {False, tied}
+
+    def table(units: Mapping[str, Floats], reading: int) -> LossTable:
+        return LossTable(
+            by,
+            sizes,
+            {kind: [np.append(row, 0.0) for row in units[kind]] for kind in sizes},
+            losses["gone"],
+            StreamLosses(
+                widths, {head: np.append(losses["stream"][reading, int(head)], 0.0) for head in heads}
+            )
+            if basis is not None
+            else None,
+        )
+
+    as_cut = table(losses, 0)
+    if repaired is None:
+        return as_cut
+    left = {kind: _lost(by, kind, counts, parent.depth) for kind, counts in sizes.items()}
+    return replace(as_cut, repaired=table(left, 1))
+
+
+def bent(foretold: Floats, measure: Callable[[int], float]) -> Floats:
+    """Return the losses without each layer, (layers,), from foretold ones and a few that are measured.
+
+    ``measure(layer)`` is asked of the layers that lose least, most, and as much as the median. The second
+    order ranks layers and tells too little of what they lose; how much too little is interpolated.
+    """
+    order = np.argsort(foretold)
+    few = sorted({*order[[0, len(order) // 2, -1]].tolist()})
+    losses = {layer: measure(layer) for layer in few}
+    places = np.array(sorted(few, key=foretold.__getitem__))
+    measured = np.array([losses[layer] for layer in places.tolist()])
+    sound = (foretold[places] > 0.0) & (measured > 0.0)
+    if not sound.any():
+        return foretold
+    tops = np.log(foretold[places][sound])
+    shifts = np.log(measured[sound]) - tops
+    logs = np.log(np.maximum(foretold, np.finfo(float).tiny))
+    return np.where(foretold > 0.0, np.exp(logs + np.interp(logs, tops, shifts)), foretold)
+
+
+def steps(whole: int, most: int) -> Ints:
+    """Return so many sizes up to the whole at most, evenly spread, ascending."""
+    return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])
+
+
+def _lost(by: Criterion, kind: str, counts: Ints, depth: int) -> Floats:
+    """Return what least squares does not give back, (layers, sizes but the whole)."""
+    sizes = counts[:-1].tolist()
+    return np.array([[by.lost(layer, kind, size) for size in sizes] for layer in range(depth)])
+
+
+def _goes(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:
+    """Return 1 where a unit is not among those that are kept, (units, sizes)."""
+    goes = np.ones((whole, len(kept)), np.float32)
+    for place, units in enumerate(kept):
+        goes[units, place] = 0.0
+    return goes

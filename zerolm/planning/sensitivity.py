@@ -1,0 +1,376 @@
+"""The loss of cutting one layer alone: a small table, measured at the parent's output, that plans add up.
+
+Weights tell tolerably what to keep in a layer, and hardly where to cut; the measured losses of single cuts,
+interpolated and summed, rank whole plans far better.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats, Ints
+from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.networks.blocks import Blocks, tokens_at_once
+from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.networks.states import HiddenStates
+from zerolm.networks.stream import Stream
+from zerolm.passes.divergence import kl
+from zerolm.passes.walk import LARGE
+from zerolm.progress import Progress, silent
+from zerolm.text.tokens import Tokens
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import Cut, Dimensions, LayerCut
+from zerolm.units.pruning import Repaired, carved_layer, dimensions_of, enter, finish
+from zerolm.units.stream.narrowing import Basis, Width
+
+CUT_SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
+"""Kept shares of the FFN, and of KV groups where there are many, where a layer is measured: one or more."""
+STREAM_SHARES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
+"""Kept shares of the width of the stream where it is measured."""
+MANY: Final = 8
+LOSS_SEQUENCES: Final = 64
+LOSS_BATCH: Final = 4
+FINAL_TOKENS: Final = 1 << 12
+"""So many tokens judge each of the best plans, and as many repair it, or more where they are few for that."""
+PREDICTED: Final = 1 << 12
+KEPT_SHARE: Final = 8
+"""One in so many bytes of memory may hold what the parent predicts; else each cut makes it again."""
+
+T = TypeVar("T")
+Finish = Callable[[int, Tensor], Any]
+"""From a batch and states behind the last layer to what a model sends."""
+
+
+@dataclass(frozen=True, eq=False)
+class LossTable(Criterion):
+    """Chooses units as ``by`` does; a choice is worth what it does not lose.
+
+    ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending and the last whole, where the loss
+    is 0. Between them it is interpolated geometrically, for what the last units lose is a multiple of what
+    the first ones do; linearly towards 0. ``gone`` (depth,) are the losses without a layer at all. ``stream``
+    are those of a narrower stream, if it can be cut. ``repaired`` are what least squares does not give back
+    of the same cuts, where that is known.
+    """
+
+    by: Criterion
+    sizes: dict[str, Ints]
+    losses: dict[str, list[Floats]]
+    gone: Floats
+    stream: StreamLosses | None = None
+    repaired: LossTable | None = None
+
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        return self.by.choose(layer, kind, count)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        return -interpolated(count, self.sizes[kind], self.losses[kind][layer])
+
+    def without(self, layer: int) -> float:
+        return -float(self.gone[layer])
+
+    def narrower(self, width: Width) -> float | None:
+        return None if self.stream is None else -self.stream.loss(width)
+
+    @property
+    def every(self) -> list[LossTable]:
+        """The losses as cut, and where it is known what repair leaves, these, and what lies midway."""
+        return [self] if self.repaired is None else [self, midway(self, self.repaired), self.repaired]
+
+    def predicted(self, cut: Cut) -> float:
+        """Return the sum of the losses of a cut's parts."""
+        kept = {layer.layer: layer for layer in cut.layers}
+        total = 0.0
+        if cut.narrowing and self.stream:
+            total += self.stream.loss(cut.narrowing.width)
+        for layer in range(cut.parent.depth):
+            if layer not in kept:
+                total -= self.without(layer)
+                continue
+            total -= self.worth(layer, "groups", len(kept[layer].groups))
+            total -= self.worth(layer, "ffn", len(kept[layer].ffn))
+        return total
+
+
+def midway(table: LossTable, other: LossTable) -> LossTable:
+    """Return the geometric mean of two tables of the same cuts, where both lose; else their mean."""
+    stream = table.stream
+    if stream is not None and other.stream is not None:
+        losses = {head: _mean_of(row, other.stream.losses[head]) for head, row in stream.losses.items()}
+        stream = replace(stream, losses=losses)
+    return replace(
+        table,
+        losses={
+            kind: [_mean_of(*pair) for pair in zip(rows, other.losses[kind], strict=True)]
+            for kind, rows in table.losses.items()
+        },
+        gone=_mean_of(table.gone, other.gone),
+        stream=stream,
+        repaired=None,
+    )
+
+
+def _mean_of(losses: Floats, others: Floats) -> Floats:
+    geometric = (losses > 0) & (others > 0)
+    return np.where(geometric, np.sqrt(np.where(geometric, losses * others, 1.0)), (losses + others) / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamLosses:
+    """Losses of a narrower stream, everything else whole, (s,) at each of ``sizes`` (s,), ascending.
+
+    ``losses`` are by whether the head is the embedding; that of the parent's width is 0.
+    """
+
+    sizes: Ints
+    losses: dict[bool, Floats]
+
+    def by_width(self, tied: bool) -> dict[int, float]:
+        """Return the measured losses by width."""
+        return dict(zip(self.sizes.tolist(), self.losses[tied].tolist(), strict=True))
+
+    def loss(self, width: Width) -> float:
+        """Return the loss of a width, interpolated."""
+        return interpolated(width.hidden, self.sizes, self.losses[width.tied])
+
+
+def interpolated(size: int, sizes: Ints, losses: Floats) -> float:
+    """Return the loss at a size, geometrically between two that are not 0."""
+    above = int(np.searchsorted(sizes, size))
+    ends = slice(max(above - 1, 0), above + 1)
+    geometric = (losses[ends] > 0).all()
+    loss = np.interp(size, sizes[ends], np.log(losses[ends]) if geometric else losses[ends])
+    return float(np.exp(loss) if geometric else loss)
+
+
+def stream_losses(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    basis: Basis,
+    *,
+    tied: bool,
+    progress: Progress = silent,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> StreamLosses:
+    """Narrow the stream of the whole network to a few sizes, and measure the loss; nothing is repaired.
+
+    Of a parent whose head is its embedding (``tied``), children are measured with and without a head of
+    their own. Sizes that are in the ``cache`` are not measured again.
+    """
+    whole = Cut.whole(dimensions_of(model))
+    hidden = whole.parent.hidden
+    loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).filled(LOSS_BATCH)), whole.parent.depth)
+    sizes = np.unique([max(1, round(share * hidden)) for share in STREAM_SHARES])
+    losses: dict[bool, list[float]] = {}
+    for head in {False, tied}:
+        losses[head] = []
+        for number, size in enumerate(sizes.tolist()):
+            progress("measuring widths of the stream", number, len(sizes))
+            row = cache.get(f"{size}-{head}")
+            if row is None:
+                narrower = replace(whole, narrowing=basis.narrowing(Width(size, head)))
+                row = {"loss": np.array(loss.of_cut(narrower))}
+                cache.put(f"{size}-{head}", row)
+            losses[head].append(float(row["loss"]))
+    return StreamLosses(
+        np.append(sizes, hidden), {head: np.array([*column, 0.0]) for head, column in losses.items()}
+    )
+
+
+def measured_losses(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    by: Criterion,
+    kinds: Sequence[str],
+    *,
+    progress: Progress = silent,
+    batch: int = LOSS_BATCH,
+    pooling: TokenPooling = MEAN,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> LossTable:
+    """Cut each layer alone to a few sizes, chosen by ``by``, and measure the loss; nothing is repaired.
+
+    ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. Layers below the cut one are not run
+    again: their output is the parent's. An encoder's embeddings are made by ``pooling``. Losses are in the
+    ``cache`` under the units that they are losses of, whoever chose them, and are not measured again.
+    """
+    parent = dimensions_of(model)
+    wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
+    sizes = {kind: _sizes(whole) if kind in kinds else np.array([whole]) for kind, whole in wholes.items()}
+    loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).filled(batch)), parent.depth, pooling)
+    rows = []
+    for layer in range(parent.depth):
+        progress("measuring cuts of each layer", layer, parent.depth)
+        units = {
+            kind: [by.choose(layer, kind, int(count)) for count in counts[:-1]]
+            for kind, counts in sizes.items()
+        }
+        name = f"layer-{layer}-{digest_of(units)}"
+        row = cache.get(name)
+        if row is None:
+            row = _row(model, loss, layer, units)
+            cache.put(name, row)
+        rows.append(row)
+    losses = {kind: [row[kind] for row in rows] for kind in sizes}
+    return LossTable(by, sizes, losses, np.array([float(row["gone"]) for row in rows]))
+
+
+def digest_of(units: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the units that are kept by kind and size, lists of arrays."""
+    content = repr([(kind, _plain(kept)) for kind, kept in units.items()])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _plain(kept: Any) -> Any:
+    return [_plain(each) for each in kept] if isinstance(kept, list) else kept.tolist()
+
+
+def _row(model: PreTrainedModel, loss: Loss, layer: int, units: dict[str, list[Ints]]) -> Arrays:
+    """Return the losses of a layer cut to these units, (s,) of each kind, and of its absence (``gone``)."""
+    whole = Cut.whole(dimensions_of(model))
+    row: Arrays = {"gone": np.array(loss.of(layer, None))}
+    for kind, sizes in units.items():
+        cuts = (_alone(model, whole, layer, kind, kept) for kept in sizes)
+        row[kind] = np.array([*(loss.of(layer, module) for module in cuts), 0.0])
+    return row
+
+
+def cuts_of(parent: Dimensions) -> int:
+    """Return how many cuts of each layer are measured."""
+    return len(_sizes(parent.kv_heads)) + len(_sizes(parent.ffn)) - 1
+
+
+def _sizes(whole: int) -> Ints:
+    if whole <= MANY:
+        return np.arange(1, whole + 1)
+    return np.unique([max(1, round(share * whole)) for share in (*CUT_SHARES, 1.0)])
+
+
+def _alone(model: PreTrainedModel, whole: Cut, layer: int, kind: str, units: Ints) -> nn.Module:
+    kept = whole.layers[layer]
+    cut = LayerCut(layer, units if kind == "groups" else kept.groups, units if kind == "ffn" else kept.ffn)
+    return carved_layer(model, whole, cut).module
+
+
+class Loss:
+    """How far the output moves when one layer is another: KL of predictions in nats a token, or 1 - cosine.
+
+    Of a model without a language-model head embeddings are compared, pooled as ``pooling`` says. Of a large
+    vocabulary about ``PREDICTED`` predictions are compared, evenly from all positions. ``parent`` is the one
+    that outputs are compared with, on the same texts; by default that of ``blocks``. Of its predictions the
+    ``rows`` are taken, where it has more tokens.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        depth: int,
+        pooling: TokenPooling = MEAN,
+        *,
+        parent: Blocks | None = None,
+        rows: Tensor | None = None,
+    ) -> None:
+        self.blocks, self.depth, self.pooling = blocks, depth, pooling
+        self.parent, self.rows = parent or blocks, rows
+        self.stream = Stream(blocks)  # the parent's states before the layer that is another
+        self.wanted: dict[tuple[int, int], Any] = {}
+        tokens = sum(batch["input_ids"].numel() for batch in blocks.batches)
+        shortest = min((batch["input_ids"].shape[1] for batch in blocks.batches), default=1)
+        wanted = -(-tokens // PREDICTED) if blocks.predicts and blocks.vocab >= LARGE else 1
+        self.step = max(1, min(wanted, shortest))
+        self.is_kept = 4 * tokens // self.step * blocks.vocab <= blocks.compute.limit // KEPT_SHARE
+
+    @cached_property
+    def last(self) -> HiddenStates:
+        """Return the states behind the parent's last layer, (b, t, d) each."""
+        return Stream(self.parent).before(self.depth)
+
+    def of(self, layer: int, module: nn.Module | None) -> float:
+        """Return the mean loss with ``module`` in place of the layer, or with none there."""
+        hidden = self.blocks.states()
+        for i, states in enumerate(self.stream.before(layer)):
+            hidden.append(states if module is None else self.blocks.call(i, layer, states, module))
+        for above in range(layer + 1, self.depth):
+            for i, states in enumerate(hidden):
+                hidden[i] = self.blocks.call(i, above, states)
+        return self._mean(hidden, self.blocks.finish)
+
+    def of_cut(self, cut: Cut, repaired: Repaired | None = None) -> float:
+        """Return the mean loss of a whole cut, one of its layers in memory at a time."""
+        arrays = repaired.arrays if repaired else {}
+        return self.of_parts(
+            cut,
+            lambda index: enter(cut, self.blocks.embed(index)),
+            lambda kept: carved_layer(self.blocks.model, cut, kept, repaired).module,
+            lambda i, states: finish(self.blocks, i, states, cut, arrays),
+        )
+
+    def of_network(self, other: Blocks) -> float:
+        """Return the mean loss of another network on the same batches, layer by layer."""
+        return self._mean(Stream(other).before(self.depth), other.finish)
+
+    def of_parts(
+        self,
+        cut: Cut,
+        embed: Callable[[int], Tensor],
+        module: Callable[[LayerCut], nn.Module],
+        end: Finish,
+    ) -> float:
+        """Return the mean loss of a network of these layers; ``embed`` gives a batch's first states."""
+        hidden = self.blocks.states()
+        for index in range(len(self.blocks.batches)):
+            hidden.append(embed(index))
+        for kept in cut.layers:
+            layer = module(kept)
+            for i, states in enumerate(hidden):
+                hidden[i] = self.blocks.call(i, kept.layer, states, layer)
+        return self._mean(hidden, end)
+
+    def _mean(self, hidden: HiddenStates, end: Finish) -> float:
+        apart = self._divergences if self.blocks.predicts else self._distances
+        losses = torch.cat([apart(i, states, end) for i, states in enumerate(hidden)])
+        mean = float(losses.cpu().double().mean())
+        return 0.0 if mean < 0 else mean  # by rounding, where nothing has moved
+
+    def _distances(self, index: int, states: Tensor, end: Finish) -> Tensor:
+        """Return how far the embeddings of a batch are from the parent's, (b,)."""
+        ours = self._embeddings(index, end(index, states))
+        theirs = self._once(
+            (index, 0), lambda: self._embeddings(index, self.parent.finish(index, self.last[index]))
+        )
+        return self.pooling.distances(ours, theirs)
+
+    def _embeddings(self, index: int, sent: Any) -> Tensor:
+        return self.pooling(sent.last_hidden_state, self.blocks.tokens(index))
+
+    def _divergences(self, index: int, states: Tensor, end: Finish) -> Tensor:
+        """Return KL(parent || changed) of each token of a batch, (n,), from few logits at a time."""
+        size, places = tokens_at_once(self.blocks, len(states)), slice(self.step // 2, None, self.step)
+        both = (torch.split(each[:, places], size, 1) for each in (states, self.last[index]))
+        parts = []
+        for part, (ours, theirs) in enumerate(zip(*both, strict=True)):
+            wanted = self._once((index, part), partial(self._predicted, index, theirs))
+            parts.append(kl(wanted, end(index, ours).logits))  # (b, n)
+        return torch.cat(parts, 1)[self.blocks.tokens(index)[:, places]]
+
+    def _predicted(self, index: int, states: Tensor) -> Tensor:
+        """Return the parent's logits (b, n, v) behind its last layer."""
+        logits: Tensor = self.parent.finish(index, states).logits
+        return logits if self.rows is None else logits[..., self.rows.to(logits.device)]
+
+    def _once(self, part: tuple[int, int], make: Callable[[], T]) -> T:
+        """Return what the parent sends of a part of a batch; it is kept where memory has room for all."""
+        if part in self.wanted:
+            return cast(T, self.wanted[part])
+        sent = make()
+        if self.is_kept:
+            self.wanted[part] = sent
+        return sent

@@ -1,0 +1,340 @@
+"""The sizes that are asked of a child: widths outright, or within budgets, of every kind of unit.
+
+The fields of ``SizeRequest`` declare the settings of ``zerolm carve``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+from zerolm.settings.budgets import budgets, limits
+from zerolm.settings.request import part, setting
+from zerolm.text import defaults
+
+SHAPES: Final = ("uniform", "per-layer")
+MEAN: Final = "mean"
+WORST: Final = "worst"
+NO_MERGE: Final = "none"
+REAM: Final = "ream"
+STORED: Final = "stored"
+USED: Final = "used"
+AUTO: Final = "auto"
+ALL: Final = "all"
+Limits: Any = budgets(["max"], "amount", shares=", or 0.8x of the parent's")
+
+
+@dataclass(frozen=True)
+class KeptShares:
+    """The shares of the parent's sizes that a child keeps; None where it is free, or whole."""
+
+    ffn: float | None = setting(
+        "number", None, "share of the FFN neurons to keep", name="keep_ffn", low=0, high=1
+    )
+    heads: float | None = setting(
+        "number", None, "share of the KV groups of heads to keep", name="keep_heads", low=0, high=1
+    )
+    layers: float | None = setting(
+        "number", None, "share of the layers to keep", name="keep_layers", low=0, high=1
+    )
+    hidden: float | None = setting(
+        "number", None, "share of the hidden size to keep, in one basis", name="keep_hidden", low=0, high=1
+    )
+    all: float | None = setting(
+        "number", None, "1 keeps all units: types of weights alone are chosen", name="keep", low=1, high=1
+    )
+
+
+@dataclass(frozen=True)
+class ExpertsRequest:
+    """The experts that each layer of a mixture keeps, and the neurons that each of these does; None: all."""
+
+    keep: str | None = setting(
+        "text",
+        None,
+        "experts of each layer to keep: a number, a share (0.5), auto (the most within the budgets), or all; "
+        "by default a text and budgets weigh them against all else",
+        name="keep_experts",
+        metavar="N",
+    )
+    ffn: str | None = setting(
+        "text",
+        None,
+        "neurons of each expert to keep: a number, a share (0.75), or auto (within the budgets; beside "
+        "--keep-experts auto what loses least of both)",
+        name="keep_expert_ffn",
+        metavar="N",
+    )
+    domains: str = setting(
+        "text",
+        MEAN,
+        "of texts of several domains: what experts are worth to all of them together, or where that is least",
+        choices=(MEAN, WORST),
+    )
+    merge: str = setting(
+        "text",
+        NO_MERGE,
+        "merge experts that leave into those that stay (ream), by what they do on a text, not a random one",
+        choices=(NO_MERGE, REAM),
+    )
+    parallel: int = setting(
+        "integer",
+        1,
+        "number that divides the experts that are kept, so that they spread over devices",
+        name="expert_parallel",
+        low=1,
+        high=1 << 16,
+    )
+
+    @property
+    def are_cut(self) -> bool:
+        """Return whether experts, or neurons of them, may leave."""
+        return self.keep not in (None, ALL) or self.ffn is not None
+
+    @property
+    def take_budgets(self) -> bool:
+        """Return whether budgets say how many of them stay."""
+        return AUTO in (self.keep, self.ffn)
+
+    def check(self) -> None:
+        """Raise ``ValueError`` for what is of experts that leave where none do, or goes with no neurons."""
+        if self.keep is None and self.domains != MEAN:
+            raise ValueError("--domains is of experts that are kept: give --keep-experts N too")
+        if self.keep is None and self.merge != NO_MERGE:
+            raise ValueError("--merge is of experts that leave: give --keep-experts N too")
+        if self.keep is None and self.parallel != 1:
+            raise ValueError("--expert-parallel is of experts that are kept: give --keep-experts N too")
+        if self.ffn is not None and self.merge != NO_MERGE:
+            raise ValueError(
+                "experts are merged neuron by neuron, so that all of these stay: give no --keep-expert-ffn"
+            )
+
+
+@dataclass(frozen=True)
+class VocabularyRequest:
+    """The tokens that a child keeps: within budgets on a text ``auto`` where no size is given, else all."""
+
+    size: str | None = setting(
+        "text",
+        None,
+        "tokens to keep, those of fewest expected uses in the text leaving first: a number (64k), a share "
+        "(0.5), used (those the text needs), auto (within budgets, default with --text FILE), or all",
+        name="keep_vocab",
+        metavar="SIZE",
+    )
+    tokens: str | None = setting(
+        "path", None, "tokens that stay in any case: their ids, one a line or as JSON", name="keep_tokens"
+    )
+
+    @property
+    def cuts(self) -> bool:
+        """Return whether a size or a list of tokens is given, so that others leave."""
+        return self.size not in (None, ALL) or (self.tokens is not None and self.size is None)
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether nothing is given of tokens: a text and budgets choose."""
+        return self.size is None and self.tokens is None
+
+    def check(self, text: str | None, budgets: Mapping[str, Any]) -> None:
+        """Raise ``ValueError`` for a request that needs a text or budgets, and has none."""
+        if self.size not in (None, ALL) and text in defaults.NO_FILES:
+            raise ValueError(
+                "which tokens leave is told by the text that the model is to serve: --keep-vocab needs "
+                "--text FILE; --keep-tokens FILE alone names those that stay"
+            )
+        if self.size == AUTO and not budgets:
+            raise ValueError(
+                f"--keep-vocab {AUTO} chooses within budgets: give one such as --max-params 0.8x"
+            )
+
+
+@dataclass(frozen=True)
+class WeightsRequest:
+    """The types of weights in a gguf file, each matrix its own, within ``max_weight_bytes``."""
+
+    types: str | None = setting(
+        "text",
+        None,
+        "types of weights of a gguf file, each matrix its own, within max_weight_bytes: all, a list such as "
+        "Q4_K,Q6_K, or stored (those of the parent alone)",
+        metavar="NAMES",
+    )
+    max_bits: float | None = setting(
+        "number",
+        None,
+        "bits a weight at most, over all weights of the parent: another way to say max_weight_bytes",
+        low=0,
+        high=32,
+    )
+    imatrix: bool = setting(
+        "flag", False, "write what weighs the errors of types beside the child, as llama.cpp's tools read it"
+    )
+    requantize: bool = setting(
+        "flag", False, "choose types for a parent that is quantised already; what that lost stays lost"
+    )
+
+    def limits(self, budgets: Mapping[str, int], params: int) -> dict[str, int]:
+        """Return budgets with that of ``max_bits``, for a parent of so many parameters."""
+        if self.max_bits is None:
+            return dict(budgets)
+        most = int(self.max_bits * params / 8)
+        return {**budgets, "max_weight_bytes": min(most, budgets.get("max_weight_bytes", most))}
+
+    def are_chosen(self, form: str, budgets: Mapping[str, Any]) -> bool:
+        """Return whether weights get types: in a gguf file within bytes, unless they stay as stored."""
+        return form == "gguf" and "max_weight_bytes" in budgets and self.types != STORED
+
+    def check(self, form: str, budgets: Mapping[str, Any]) -> None:
+        """Raise ``ValueError`` where what is asked of types cannot be."""
+        values = {
+            "types": self.types,
+            "max-bits": self.max_bits,
+            "imatrix": self.imatrix,
+            "requantize": self.requantize,
+        }
+        flags = [f"--{name}" for name, value in values.items() if value]
+        if flags and form != "gguf":
+            raise ValueError(f"{flags[0]} is of types of weights, which a gguf file has: --format gguf")
+        if (
+            self.imatrix or self.requantize or self.types not in (None, STORED)
+        ) and "max_weight_bytes" not in budgets:
+            raise ValueError(f"{flags[0]} is of types within bytes: give --max-weight-bytes, or --max-bits")
+
+    def check_parent(self, quantised: Sequence[str], *, types_alone: bool) -> None:
+        """Raise ``ValueError`` where a parent that is ``quantised`` is to be cut, or its types are unsaid."""
+        if self.requantize and not quantised:
+            raise ValueError("--requantize is for a quantised parent, and this one is not: leave it out")
+        if quantised and not types_alone:
+            raise ValueError(
+                f"the parent is quantised ({', '.join(quantised)}), and units are cut of 16 or 32 bits; "
+                "its types can be chosen anew: --keep 1 --format gguf --max-weight-bytes BYTES --requantize"
+            )
+        if quantised and not self.requantize:
+            raise ValueError(
+                f"the parent is quantised already ({', '.join(quantised)}), and what that lost stays lost: "
+                "give --requantize, or a parent of 16 or 32 bits"
+            )
+
+
+@dataclass(frozen=True)
+class SizeRequest:
+    """The sizes of a child: widths outright (shares of the parent's), or within budgets.
+
+    What has no share is free within budgets, whole without; tokens leave where that is asked for, and so do
+    experts, alone. ``multiple_of`` holds for FFN widths, the stream's and the vocabulary. ``space`` names one
+    of ``SIZE_SPACES``, whose sizes and whose costs then count.
+    """
+
+    limits: Any = part(Limits, group="How small")
+    weights: WeightsRequest = part(WeightsRequest)
+    shares: KeptShares = part(KeptShares)
+    experts: ExpertsRequest = part(ExpertsRequest)
+    vocabulary: VocabularyRequest = part(VocabularyRequest)
+    shape: str | None = setting(
+        "text",
+        None,
+        "one size for all layers, or each its own; uniform unless a space is named",
+        group="Sizes that may be",
+        choices=SHAPES,
+    )
+    space: str | None = setting(
+        "text",
+        None,
+        "sizes, and how costs are counted, of a space of LoNAS: lonas-bert, lonas-llama-7b, lonas-llama-13b; "
+        "heads-ffn, of any parent; or of a plug-in",
+        metavar="NAME",
+    )
+    multiple_of: int | None = setting(
+        "integer",
+        None,
+        "number that divides FFN widths, hidden size and, where tokens leave, their number",
+        low=1,
+        high=1 << 24,
+    )
+    tensor_parallel: int = setting(
+        "integer", 1, "number that divides KV groups and FFN widths", low=1, high=1 << 16
+    )
+    least_groups: int = setting("integer", 1, "KV groups that every layer keeps", low=1, high=1 << 24)
+    least_ffn: int = setting("integer", 1, "FFN neurons that every layer keeps", low=1, high=1 << 24)
+
+    @classmethod
+    def of(
+        cls, keep: Mapping[str, float] | None = None, budgets: Mapping[str, Any] | None = None, **others: Any
+    ) -> Self:
+        """Return a request by shares (``ffn``, ``heads``, ``layers``, ``hidden``) and ``max_`` of costs."""
+        return cls(Limits(**budgets or {}), shares=KeptShares(**keep or {}), **others)
+
+    @property
+    def keep(self) -> dict[str, float]:
+        """Return the shares that are kept of ``ffn``, ``heads``, ``layers`` and ``hidden``, if any."""
+        shares = {name: share for name, share in vars(self.shares).items() if share is not None}
+        if shares.pop("all", None) is not None:
+            shares = dict.fromkeys(("ffn", "heads", "layers", "hidden"), 1.0) | shares
+        return shares
+
+    def check(self) -> None:
+        """Raise ``ValueError`` where shares contradict each other."""
+        cut = next((name for name, share in self.keep.items() if share < 1), None)
+        if self.shares.all is not None and cut is not None:
+            flag = f"--keep-{cut} {self.keep[cut]:g}"
+            raise ValueError(f"--keep 1 keeps all units and {flag} cuts some of them: leave one of them out")
+
+    @property
+    def budgets(self) -> dict[str, Any]:
+        """Return ``max_`` of costs: an integer, or ``"0.8x"`` of the parent's."""
+        return limits(self.limits)
+
+    @property
+    def layer_shape(self) -> str:
+        """Return the shape, by default that of the space."""
+        return self.shape or ("per-layer" if self.space else "uniform")
+
+    @property
+    def is_uniform(self) -> bool:
+        """Return whether all layers have one size."""
+        return self.layer_shape == "uniform"
+
+    @property
+    def cuts_layers(self) -> bool:
+        """Return whether anything but tokens may be cut."""
+        return bool(self.budgets or self.keep or self.space)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether shares say all sizes, so that nothing has to be planned."""
+        return not self._is_limited and "layers" not in self.keep
+
+    @property
+    def _is_limited(self) -> bool:
+        return bool(self.budgets) or self.weights.max_bits is not None
+
+    @property
+    def chooses(self) -> bool:
+        """Return whether units are chosen, or types of weights."""
+        is_cut = any(share < 1 for share in self.keep.values())
+        return is_cut or self._is_limited or self.space is not None
+
+    def of_space(self) -> Self:
+        """Return the same request without what a space says itself: sizes, and what they divide by."""
+        return type(self)(self.limits, vocabulary=self.vocabulary, shape=self.shape, space=self.space)
+
+    @property
+    def beside_experts(self) -> SizeRequest:
+        """Return what is asked of all other units, without the budgets that experts take."""
+        rest = replace(self, experts=ExpertsRequest())
+        if not self.experts.take_budgets:
+            return rest
+        return replace(rest, limits=Limits(), weights=replace(self.weights, max_bits=None))
+
+    @property
+    def cuts_experts_alone(self) -> bool:
+        """Return whether experts leave, and nothing else but a number of tokens."""
+        rest = self.beside_experts
+        others = rest.cuts_layers or rest.weights != WeightsRequest() or rest.vocabulary.size == AUTO
+        return self.experts.are_cut and not others
+
+    def within(self, budgets: Mapping[str, int]) -> Self:
+        """Return the same request within these budgets."""
+        return replace(self, limits=Limits(**budgets))

@@ -1,0 +1,325 @@
+"""From a request and a criterion to the sizes that a layer may have, and to the best cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Final
+
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import COSTS, CostModel
+from zerolm.planning.part_costs import Choices, PartCosts, part_costs
+from zerolm.planning.plan import Planned, plan_per_layer, plan_uniform
+from zerolm.planning.size_request import SHAPES, SizeRequest
+from zerolm.planning.size_spaces import SIZE_SPACES
+from zerolm.settings import nearest, shown
+from zerolm.settings.units import parse_share
+from zerolm.solvers.problem import Budgets
+from zerolm.statistics import TOLERANCE
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.stream.narrowing import Width
+
+FFN_STEPS: Final = 64
+"""Steps of FFN widths that a plan within budgets tries, where nothing else is asked for."""
+HIDDEN_STEP: Final = 128
+"""Steps of the stream's width are powers of two, up to this one and to a sixteenth of the parent's."""
+EXPERTS_MULTIPLE: Final = 8
+"""Experts that are multiplied all at once read rows of so many numbers, or a multiple: 16 bytes."""
+FLAT_SPECTRUM: Final = 0.9
+"""A narrower stream that keeps less of the energy is worth a word."""
+KERNEL_MULTIPLE: Final = 32
+"""Widths that are no multiple of this run slowly."""
+UNIT_NAMES: Final = {
+    "heads": "KV groups",
+    "ffn": "FFN neurons",
+    "layers": "layers",
+    "hidden": "components of the stream",
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of one kind of units: that of the parent, and those that are possible, ascending."""
+
+    whole: int
+    possible: tuple[int, ...]
+    can_be_cut: bool
+
+    def nearest(self, share: float) -> int:
+        """Return the possible size that is nearest to a share, of two the larger."""
+        return min(self.possible, key=lambda size: (abs(size - share * self.whole), -size))
+
+    def sharp(self) -> str:
+        """Return the largest share that cuts, with as few digits as tell it; empty where none does."""
+        smaller = [size for size in self.possible if size < self.whole]
+        if not smaller:
+            return ""
+        texts = (f"{smaller[-1] / self.whole:.{digits}g}" for digits in range(2, 18))
+        return next(text for text in texts if self.nearest(float(text)) == smaller[-1])
+
+
+def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = None) -> dict[str, Sizes]:
+    """Return the possible sizes of ``heads`` (as KV groups), ``ffn``, ``layers`` and ``hidden``.
+
+    Those of heads are the ones beside a residual stream of this ``width``. ``ValueError`` for floors and
+    steps that are none.
+    """
+    steps = (request.tensor_parallel, request.least_groups, request.least_ffn, request.multiple_of)
+    least = min(1 if step is None else step for step in steps)
+    if least < 1:
+        raise ValueError(f"floors, divisors and steps must be at least 1, not {least}")
+    parent, cut = dimensions(checkpoint), checkpoint.family.cut
+    hidden = width.hidden if width else parent.hidden
+    step = request.multiple_of or max(1, parent.ffn // FFN_STEPS)
+    every = 1 if "ffn" in request.keep and request.multiple_of is None else step
+    groups = (
+        count
+        for count in range(1, parent.kv_heads + 1)
+        if _group_count_goes(count, hidden, checkpoint, request)
+    )
+    ffn = sorted(
+        width for width in {*range(every, parent.ffn + 1, every), parent.ffn} if _goes(width, request)
+    )
+    if parent.ffn == 0:  # a mixture without a shared expert
+        ffn = [0]
+    least_layers = max(1, len(cut.staying(parent.depth)))
+    layers = range(least_layers, parent.depth + 1) if cut.layers else [parent.depth]
+    return {
+        "heads": Sizes(parent.kv_heads, tuple(groups), cut.heads),
+        "ffn": Sizes(parent.ffn, tuple(ffn), cut.ffn),
+        "layers": Sizes(parent.depth, tuple(layers), cut.layers),
+        "hidden": Sizes(parent.hidden, tuple(_hidden_sizes(checkpoint, request)), cut.hidden),
+    }
+
+
+def _hidden_sizes(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[int]:
+    """Yield the widths of the stream that are tried, ascending."""
+    whole, every = checkpoint.layout.hidden, EXPERTS_MULTIPLE if checkpoint.family.has_experts else 1
+    usual = min(HIDDEN_STEP, 1 << max(0, (whole // 16).bit_length() - 1))
+    step = request.multiple_of or (1 if "hidden" in request.keep else usual)
+    yield from (width for width in range(step, whole, step) if width % every == 0)
+    yield whole
+
+
+def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> list[Width | None]:
+    """Return the widths of the stream that a plan may have, the narrowest first; None for the parent's.
+
+    Where the head is the embedding, a narrower stream may keep that or have a head of its own, if the
+    criterion tells which loses less.
+    """
+    sizes, tied = sizes_of(checkpoint, request)["hidden"], checkpoint.layout.tied
+    share = request.keep.get("hidden")
+    possible: tuple[int, ...] = (sizes.whole,)
+    usual = Width(sizes.whole, tied)
+    can_tell = sizes.can_be_cut and request.space is None and criterion.narrower(usual) is not None
+    if share is not None:
+        _check_share("hidden", share, sizes, checkpoint.family.cut.hidden_note)
+        if share * sizes.whole < sizes.possible[0] / 2:
+            raise ValueError(
+                f"--keep-hidden {share:g} of {sizes.whole} {UNIT_NAMES['hidden']} rounds to none; the "
+                f"least is {sizes.possible[0] / sizes.whole:.4g}"
+            )
+        possible = (sizes.nearest(share),)
+    elif request.budgets and can_tell:
+        possible = sizes.possible
+    heads = (True, False) if tied and can_tell and request.budgets else (tied,)
+    return [
+        None if hidden == sizes.whole else Width(hidden, head)
+        for hidden in possible
+        for head in (heads if hidden < sizes.whole else (tied,))
+    ]
+
+
+def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = None) -> Choices:
+    """Return the sizes that a layer may have; ``ValueError`` where the request leaves none.
+
+    ``width`` is that of the residual stream, None for the parent's.
+    """
+    if request.space is not None:
+        if request.is_uniform or request != request.of_space():
+            raise ValueError(
+                "a space says the sizes, layer by layer: beside it go budgets, or --plan heuristic"
+            )
+        return SIZE_SPACES[request.space].choices(checkpoint)
+    kinds = sizes_of(checkpoint, request, width)
+    chosen = {}
+    for kind, sizes in kinds.items():
+        is_free = request.budgets and (sizes.can_be_cut or kind == "layers")
+        chosen[kind] = sizes.possible
+        if kind not in request.keep and not is_free:  # what is not named stays whole
+            chosen[kind] = tuple(size for size in sizes.possible if size == sizes.whole)
+    if not chosen["heads"] or not chosen["ffn"]:
+        step = request.multiple_of or max(1, kinds["ffn"].whole // FFN_STEPS)
+        raise ValueError(
+            f"no size is left: {kinds['heads'].whole} KV groups and {kinds['ffn'].whole} neurons in steps of "
+            f"{step}, divisible by {request.tensor_parallel}, at least {request.least_groups} and "
+            f"{request.least_ffn}"
+        )
+    for kind, share in request.keep.items():
+        if kind != "hidden":
+            _check_share(kind, share, kinds[kind], checkpoint.family.cut.note)
+            chosen[kind] = (kinds[kind].nearest(share),)
+    staying = checkpoint.family.cut.staying(kinds["layers"].whole)
+    return Choices(chosen["heads"], chosen["ffn"], chosen["layers"], width=width, staying=staying)
+
+
+def _goes(width: int, request: SizeRequest) -> bool:
+    """Whether an FFN of this width is asked for."""
+    divides = width % request.tensor_parallel == 0 and width % (request.multiple_of or 1) == 0
+    return divides and width >= request.least_ffn
+
+
+def _group_count_goes(count: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:
+    """Whether so many KV groups are asked for, and uniform layers with them can be written."""
+    parent, cut = dimensions(checkpoint), checkpoint.family.cut
+    biased = any(checkpoint.config.get(flag) for flag in checkpoint.family.config.flags)
+    as_parent = count == parent.kv_heads and hidden == parent.hidden
+    divisible = hidden % (count * parent.heads_per_group) == 0 or as_parent
+    needed = cut.indivisible == "refused" or (cut.written_as is not None and biased)
+    written = divisible or not needed or not request.is_uniform
+    return written and count >= request.least_groups and count % request.tensor_parallel == 0
+
+
+def _check_share(kind: str, share: float, sizes: Sizes, why: str) -> None:
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"the share of {kind} to keep must lie in (0, 1], not {share:g}")
+    if share < 1.0 and not sizes.can_be_cut:
+        raise ValueError(f"{kind} cannot be cut here: {why}")
+
+
+def rounding(checkpoint: Checkpoint, request: SizeRequest, plan: Planned) -> str:
+    """Return what shares came to nothing by rounding; ``ValueError`` where nothing is cut at all for it."""
+    lines = list(_rounded(checkpoint, request))
+    if lines and plan.cut.is_whole and plan.width is None:
+        raise ValueError(f"nothing would be cut: {', '.join(lines)}")
+    return ", ".join(lines)
+
+
+def width_note(cut: Cut) -> str:
+    """Return what is to be known of a narrower stream: a flat spectrum, and a width that kernels dislike."""
+    narrowing = cut.narrowing
+    if narrowing is None:
+        return ""
+    notes = []
+    if narrowing.kept < FLAT_SPECTRUM:
+        notes.append(
+            f"the stream's spectrum is flat: {cut.hidden} of its {cut.parent.hidden} directions keep "
+            f"{narrowing.kept:.1%} of its energy"
+        )
+    if cut.hidden % KERNEL_MULTIPLE:
+        smaller = range(KERNEL_MULTIPLE, cut.parent.hidden, KERNEL_MULTIPLE)
+        nearest = min(smaller, key=lambda size: abs(size - cut.hidden), default=None)
+        other = f"; {nearest} is one" if nearest else ""
+        notes.append(f"a hidden size of {cut.hidden} is slow, being no multiple of {KERNEL_MULTIPLE}{other}")
+    return "; ".join(notes)
+
+
+def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
+    if request.space is not None:
+        return
+    for kind, sizes in sizes_of(checkpoint, request).items():
+        share = request.keep.get(kind)
+        if share is not None and share < 1.0 and sizes.nearest(share) == sizes.whole:
+            cure = f"; the nearest share that cuts is {sizes.sharp()}" if sizes.sharp() else ""
+            yield f"--keep-{kind} {share:g} of {sizes.whole} {UNIT_NAMES[kind]} rounds to all of them{cure}"
+
+
+def plan_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel) -> Planned:
+    """Return the best cut that the request allows; ``ValueError`` where there is none names the nearest."""
+    return plans_of(checkpoint, criterion, request, costs)[0]
+
+
+def plans_of(
+    checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel
+) -> list[Planned]:
+    """Return the best cut beside each width of the stream that allows one, the best of all first.
+
+    Of equals the cheapest in parameters is first. ``ValueError`` where there is none names the nearest.
+    """
+    if request.layer_shape not in SHAPES:
+        raise ValueError(f"shape {shown(request.shape)} is not known{nearest(request.layer_shape, SHAPES)}")
+    if not request.budgets and not request.keep:
+        raise ValueError(
+            "nothing says how small: give a budget such as --max-params 0.8x, or --keep-ffn 0.75"
+        )
+    if not request.is_uniform and "layers" in request.keep:
+        raise ValueError("a number of layers goes with --shape uniform; per layer, budgets say which go")
+    plans, errors = [], []
+    for width in widths(checkpoint, criterion, request):
+        try:
+            plan = _plan_beside(checkpoint, criterion, request, costs, width)
+        except ValueError as error:
+            errors.append(error)
+            continue
+        worth = plan.worth + (criterion.narrower(width) or 0.0 if width else 0.0)
+        plans.append(replace(plan, worth=worth, width=width))
+    if not plans:
+        raise errors[0]
+    top = max(plan.worth for plan in plans)
+    equal = top - TOLERANCE * abs(top)
+    return sorted(plans, key=lambda plan: (-min(plan.worth, equal), plan.costs["params"]))
+
+
+def _plan_beside(
+    checkpoint: Checkpoint,
+    criterion: Criterion,
+    request: SizeRequest,
+    costs: CostModel,
+    width: Width | None,
+) -> Planned:
+    """Return the best cut beside a stream of this width; ``ValueError`` where there is none."""
+    parent, sizes = dimensions(checkpoint), choices(checkpoint, request, width)
+    if criterion.without(0) is None:
+        if sizes.depth[-1] < parent.depth:
+            raise ValueError(
+                "weights do not tell which layers may go: give --text FILE, or --text random without one"
+            )
+        sizes = replace(sizes, depth=(parent.depth,))
+    prices = prices_of(checkpoint, sizes, costs, request.space)
+    budgets = Budgets.of(request.budgets)
+    plan = plan_uniform if request.is_uniform else plan_per_layer
+    return plan(parent, criterion, sizes, prices, budgets)
+
+
+def heuristic_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> Cut:
+    """Return the heuristic subnet of the request's space, with the units that the criterion chooses."""
+    if request.space is None or request.budgets:
+        raise ValueError("the heuristic plan is that of a --space, without budgets")
+    sizes = SIZE_SPACES[request.space].heuristic(choices(checkpoint, request))
+    return Cut.of(dimensions(checkpoint), range(len(sizes)), sizes.__getitem__, criterion.choose)
+
+
+def prices_of(checkpoint: Checkpoint, sizes: Choices, costs: CostModel, space: str | None) -> PartCosts:
+    """Return the costs of the parts of a checkpoint, as a ``space`` counts where there is one."""
+    count = part_costs if space is None else SIZE_SPACES[space].part_costs
+    return count(checkpoint, sizes, costs)
+
+
+def costs_of(
+    checkpoint: Checkpoint, costs: CostModel, cut: Cut | None = None, space: str | None = None
+) -> dict[str, int]:
+    """Return the costs by name of a cut, without one those of the parent."""
+    cut = cut or Cut.whole(dimensions(checkpoint))
+    width = cut.narrowing.width if cut.narrowing else None
+    sizes = {layer.layer: (len(layer.groups), len(layer.ffn)) for layer in cut.layers}
+    groups, ffn = (tuple(sorted(set(kind))) for kind in zip(*sizes.values(), strict=True))
+    prices = prices_of(checkpoint, Choices(groups, ffn, (len(sizes),), width=width), costs, space)
+    return dict(zip(COSTS, prices.of(sizes).tolist(), strict=True))
+
+
+def budgets_of(budgets: Mapping[str, int | str], parent: Mapping[str, int]) -> dict[str, int]:
+    """Return budgets as integers: ``0.8x`` is a share of the parent's cost of that name."""
+    return {name: _budget(name, value, parent) for name, value in budgets.items()}
+
+
+def _budget(name: str, value: int | str, parent: Mapping[str, int]) -> int:
+    if isinstance(value, int):
+        return value
+    share, cost = parse_share(value), name.partition("_")[2]
+    if share is None or cost not in parent:
+        raise ValueError(f"{name} {value!r} is neither an integer nor a share of the parent's such as '0.8x'")
+    if Decimal(share[:-1]) > 1:
+        raise ValueError(f"{name} {value!r} is more than the parent has, and cuts nothing; give at most '1x'")
+    return int(Decimal(share[:-1]) * parent[cost])

@@ -1,0 +1,408 @@
+"""Repair: new output matrices for a carved network, from calibration tokens and without training.
+
+What is kept of o_proj and down_proj is refitted by least squares, layer after layer, on the inputs that the
+carved predecessors give it, towards the parent's residual stream. The target of o_proj (or down_proj) is the
+parent's sum after that sub-block minus the carved network's residual before it. It has two parts with a ridge
+each: the output of the same matrix in the parent, and what earlier layers have lost (``zerolm.repairing.
+ridge``). In post-norm networks the sum is taken before its norm. Where a norm stands between the matrix and
+the sum (gemma2, olmo2), the target is the first part alone.
+
+A token's errors count relative to the root mean square of its residual stream, which norms divide by: else
+the few tokens with massive activations (arXiv 2402.17762) would decide all.
+
+Of a narrower stream the target is in the child's coordinates, and what reads it is solved too: what stands
+behind a norm in the parent is foretold from what the child's norm sends, in one regression for all matrices
+there.
+
+Where the types of weights are known, the carved network is the one that is read back: its other matrices are
+rounded before an output matrix is solved, and so is that before the next. What rounding has lost is paid back
+with what cutting has.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from zerolm.families.known import family_named
+from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.networks.blocks import Blocks, Inputs
+from zerolm.networks.hooks import Seen, watching
+from zerolm.networks.roles import (
+    BEHIND_NORMS,
+    StockLayer,
+    as_stored,
+    bias,
+    final_norm,
+    layer_of,
+    matrix,
+    norm_gain,
+    places_of,
+    residual_factor,
+    set_matrix,
+)
+from zerolm.networks.stream import Stream
+from zerolm.passes.fisher import Fisher
+from zerolm.passes.token_weights import token_weights
+from zerolm.progress import Progress, silent
+from zerolm.repairing.ridge import Fit
+from zerolm.repairing.rules import REPAIRS
+from zerolm.text.tokens import Tokens
+from zerolm.units.kept_units import Cut, LayerCut, spread
+from zerolm.units.pruning import Place, Repaired, carved_layer, enter
+from zerolm.units.ridges import Ridges
+from zerolm.units.stream.in_memory import put
+
+BATCH_TOKENS: Final = 1 << 11
+NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repaired"
+
+
+class ReadBackLayers(Protocol):
+    """The layers of a child as they are read back, and what the first gets."""
+
+    def embed(self, index: int) -> Tensor: ...
+
+    def layer(self, kept: LayerCut) -> nn.Module: ...
+
+
+ReadingBack = Callable[[Blocks, Repaired], ReadBackLayers]
+"""Returns a child as it is read back with what is repaired so far, on the batches of some blocks."""
+
+
+def repair(
+    model: PreTrainedModel,
+    cut: Cut,
+    tokens: Tokens,
+    method: str = "least-squares",
+    *,
+    progress: Progress = silent,
+    held: Tokens | None = None,
+    fisher: Fisher | None = None,
+    ridges: Mapping[Place, Ridges] | None = None,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+    reading_back: ReadingBack | None = None,
+) -> Repaired:
+    """Return new output matrices for what ``cut`` keeps of the parent ``model``, by a method of ``REPAIRS``.
+
+    With ``reading_back`` they are those of a child whose weights have types. With ``fisher`` first tokens
+    weigh by their gradients. Ridges are chosen for each
+    matrix on ``held`` tokens, which nothing is fitted to; without any they are ``UNTRIED``. Where ``ridges``
+    are given they name them all, else ``ValueError``. Layers that are in the ``cache`` are not solved again.
+    """
+    if method == "none":
+        return Repaired()
+    if cut.narrowing and places_of(model).varied:
+        return Repaired(note=NOT_SOLVED)
+    sets = [tokens] if held is None else [tokens, held]
+    batches = [[*each.filled(each.at_once(BATCH_TOKENS))] for each in sets]
+    walk = Walk(model, cut, [*chain(*batches)], len(batches[0]), ridges, reading_back, fisher)
+    for place, layer in enumerate(walk.kept):
+        progress(f"repairing, {method}", place, len(walk.kept))
+        arrays = cache.get(f"layer-{layer}")
+        if arrays is not None:
+            walk.take(layer, arrays)
+            continue
+        REPAIRS[method](walk, layer)
+        cache.put(f"layer-{layer}", walk.arrays(layer))
+    if method == "least-squares" and cut.narrowing and not cut.narrowing.width.tied:
+        arrays = cache.get("head")
+        if arrays is not None:
+            walk.take(cut.parent.depth, arrays)
+        else:
+            walk.read_by_head()
+            cache.put("head", walk.arrays(cut.parent.depth))
+    return walk.repaired
+
+
+def columns_of(cut: Cut) -> int:
+    """Return the columns of the widest output matrix of a cut."""
+    return max(max(len(each.ffn), cut.parent.length("q", len(each.groups), 0)) for each in cut.layers)
+
+
+class Walk:
+    """The parent and the carved network side by side, layer after layer.
+
+    The first ``fitted`` batches are those that matrices are fitted to, the others are held out. In memory are
+    four hidden states of all tokens (five where the stream is narrower), one carved layer, and the moments of
+    one matrix (of two where a layer is solved on the parent's activations).
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        cut: Cut,
+        batches: Sequence[Inputs],
+        fitted: int,
+        ridges: Mapping[Place, Ridges] | None,
+        reading_back: ReadingBack | None = None,
+        fisher: Fisher | None = None,
+    ) -> None:
+        self.fisher = fisher
+        self.model, self.cut, self.fitted, self.ridges = model, cut, fitted, ridges
+        self.blocks, self.reading_back = Blocks(model, batches), reading_back
+        self.kept = {kept.layer: kept for kept in cut.layers}
+        self.factor = residual_factor(model)
+        self.repaired = Repaired()
+        self.parent = Stream(self.blocks)
+        self.child = Stream(self.blocks, self._module, self._embedded)
+
+    def carved(self, layer: int) -> StockLayer:
+        """Return a kept layer of the child, with what is repaired so far, as it is read back if it is."""
+        if self.reading_back is None:
+            return carved_layer(self.model, self.cut, self.kept[layer], self.repaired)
+        module = self.reading_back(self.blocks, self.repaired).layer(self.kept[layer])
+        return layer_of(places_of(self.model), module)
+
+    def _module(self, layer: int) -> nn.Module:
+        """Return the module that the child has in the place of a layer of the parent."""
+        return self.carved(layer).module if layer in self.kept else Absent()
+
+    def _embedded(self, index: int) -> Tensor:
+        """Return what the child's first layer gets of a batch, (b, t, k)."""
+        if self.reading_back is None:
+            return enter(self.cut, self.blocks.embed(index))
+        return self.reading_back(self.blocks, self.repaired).embed(index)
+
+    def in_order(self, layer: int) -> None:
+        """Repair a layer on what the carved predecessors send."""
+        if self.cut.narrowing:
+            self._narrow_in_order(layer)
+            return
+        ours, child = self.carved(layer), self.child.before(layer)
+        roles = ours.writers
+
+        # What down_proj sends in the parent, and the residual that it is added to, where that counts.
+        outputs, before = self.blocks.states(), self.blocks.states()
+        weights: list[Tensor] = []
+        fits = {role: self._output_fit(module) for role, module in roles.items()}
+        for i, hidden, seen in self.parent.through(layer, parts):
+            if "down" in roles:
+                outputs.append(seen.outputs["down"])
+                before.append(self._before_ffn(ours, hidden, seen))
+                weights.append(self._weights((layer, "down"), ours, i, hidden, before[i], outputs[i]))
+            if "o" not in roles:
+                continue
+            target = seen.outputs["o"]
+            lost = None if ours.norm in BEHIND_NORMS else (hidden - child[i]) / self.factor
+            with watching(parts(ours), child[i], until="o") as seen:
+                self.blocks.call(i, layer, child[i], ours.module)
+            weight = self._weights((layer, "o"), ours, i, hidden, hidden / self.factor, target)
+            self._add(fits["o"], i, seen.inputs["o"], target, lost, weight)
+        if "o" in roles:
+            self.solve((layer, "o"), roles["o"], fits["o"])
+        if "down" not in roles:
+            return
+        if self.reading_back is not None:
+            ours = self.carved(layer)
+
+        for i, hidden in enumerate(child):
+            with watching(parts(ours), hidden, until="down") as seen:
+                self.blocks.call(i, layer, hidden, ours.module)
+            lost = None if ours.norm in BEHIND_NORMS else before[i] - self._before_ffn(ours, hidden, seen)
+            self._add(fits["down"], i, seen.inputs["down"], outputs[i], lost, weights[i])
+        self.solve((layer, "down"), ours.writers["down"], fits["down"])
+
+    def _weights(
+        self, place: Place, layer: StockLayer, index: int, stream: Tensor, before: Tensor, output: Tensor
+    ) -> Tensor:
+        """Return the weights (b, t) of squared errors of an output (b, t, d); 0 of padding.
+
+        The norm that follows divides by the root mean square of the sum with what was there ``before``. Where
+        a norm stands behind the output it divides by that of the output, and the next by that of the stream.
+        """
+        following = stream if layer.norm in BEHIND_NORMS else before + output
+        first = None if self.fisher is None else self.fisher.first_token(*place)
+        return token_weights(self.blocks, index, layer, following, output, first)
+
+    def _add(
+        self,
+        fit: Fit,
+        index: int,
+        x: Tensor,
+        output: Tensor,
+        lost: Tensor | None,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Add the inputs (b, t, k) and targets (b, t, d) of a batch to a fit."""
+        weights = self.blocks.tokens(index).float() if weights is None else weights
+        with self.blocks.compute.wide():  # rounding is noise beside that of the tokens
+            fit.add(x, output, lost, weights, is_held=index >= self.fitted)
+
+    def _before_ffn(self, layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
+        """Return the residual that the FFN's output is added to, (b, t, d), as that is scaled.
+
+        Zero, (), where the target leaves it out.
+        """
+        if layer.norm in BEHIND_NORMS:
+            return hidden.new_zeros(())
+        if layer.norm == "post":
+            return seen.inputs["ffn"]
+        if "o" not in seen.outputs:
+            return seen.inputs["between"] / self.factor
+        return hidden / self.factor + seen.outputs["o"]
+
+    def _narrow_in_order(self, layer: int) -> None:
+        """Repair a layer of a narrower stream, norm by norm: what is read behind it, then what is written."""
+        child = self.child.before(layer)
+        # The parent's, (b, t, k), (b, t, k), (b, t, d), (b, t, k), (b, t, k).
+        stream, sent, reads, middle, written = (self.blocks.states() for _ in range(5))
+        weights: list[Tensor] = []
+        ours = self.carved(layer)
+        fit = self._reading_fit()
+        for i, hidden, seen in self.parent.through(layer, inputs_and_outputs):
+            middles = hidden / self.factor + seen.outputs["o"]
+            weights.append(self._weights((layer, "down"), ours, i, hidden, middles, seen.outputs["down"]))
+            stream.append(self._kept(hidden))
+            sent.append(self._kept(seen.outputs["o"]))
+            middle.append(self._kept(middles))
+            written.append(self._kept(seen.outputs["down"]))
+            reads.append(seen.inputs["ffn"])
+            inputs = self._input_of(ours, "attention", i, layer, child[i])
+            self._add(fit, i, inputs, seen.inputs["attention"], None)
+        self._solve_reading((layer, "attention_norm"), fit)
+
+        ours = self.carved(layer)
+        fit = self._output_fit(ours.writers["o"])
+        for i, hidden in enumerate(child):
+            inputs = self._input_of(ours, "o", i, layer, hidden)
+            self._add(fit, i, inputs, sent[i], (stream[i] - hidden) / self.factor, weights[i])
+        self.solve((layer, "o"), ours.writers["o"], fit)
+
+        fit = self._reading_fit()
+        for i, hidden in enumerate(child):
+            self._add(fit, i, self._input_of(ours, "ffn", i, layer, hidden), reads[i], None)
+        self._solve_reading((layer, "ffn_norm"), fit)
+
+        ours = self.carved(layer)
+        fit = self._output_fit(ours.writers["down"])
+        for i, hidden in enumerate(child):
+            with watching(parts(ours), hidden, until="down") as seen:
+                self.blocks.call(i, layer, hidden, ours.module)
+            lost = middle[i] - self._before_ffn(ours, hidden, seen)
+            self._add(fit, i, seen.inputs["down"], written[i], lost, weights[i])
+        self.solve((layer, "down"), ours.writers["down"], fit)
+
+    def read_by_head(self) -> None:
+        """Fit what the head of a narrower stream reads, behind all layers."""
+        depth = self.cut.parent.depth
+        norm = copy.deepcopy(final_norm(self.model)).to(self.blocks.device, torch.float32)
+        unit = copy.deepcopy(norm)
+        fit = self._reading_fit()
+        shift = family_named(str(self.model.config.model_type)).tensors.factors.shift
+        put(unit, "weight", torch.ones(self.cut.hidden, device=self.blocks.device) - shift)
+        pairs = zip(self.parent.before(depth), self.child.before(depth), strict=True)
+        with torch.no_grad():
+            for i, (theirs, ours) in enumerate(pairs):
+                self._add(fit, i, unit(ours), norm(theirs), None)
+        self._solve_reading((depth, "final_norm"), fit)
+
+    def _kept(self, stream: Tensor) -> Tensor:
+        """Return the parent's stream (b, t, d) in the coordinates of the child, (b, t, k)."""
+        narrowing = self.cut.narrowing
+        return stream if narrowing is None else stream @ torch.from_numpy(narrowing.basis).to(stream)
+
+    def _reading_fit(self) -> Fit:
+        sizes = self.cut.hidden, self.cut.parent.hidden
+        return Fit.empty(*sizes, bias=False, device=self.blocks.compute.sums)
+
+    def _output_fit(self, module: nn.Module) -> Fit:
+        outputs, inputs = matrix(module).shape
+        is_biased = bias(module) is not None
+        return Fit.empty(inputs, outputs, bias=is_biased, device=self.blocks.compute.sums)
+
+    def _input_of(self, ours: StockLayer, role: str, i: int, layer: int, hidden: Tensor) -> Tensor:
+        """Return what a module of a carved layer gets of a batch whose states before it are ``hidden``."""
+        with watching(inputs_and_outputs(ours), hidden, until=role) as seen:
+            self.blocks.call(i, layer, hidden, ours.module)
+        return seen.inputs[role]
+
+    def _solve_reading(self, place: Place, fit: Fit) -> None:
+        """Fit what a parent's matrices read, (d,), from what the child's norm sends, (k,)."""
+        layer, norm = place
+        assert self.cut.narrowing is not None
+        gain = norm_gain(self.model, norm, None if norm == "final_norm" else layer).double().cpu().numpy()
+        start = torch.from_numpy(self.cut.narrowing.reading(norm, gain).T).to(fit.fitted.inputs)  # (k, d)
+        columns, self.repaired.ridges[place] = fit.best(start, self.ridge(place))
+        self.repaired.arrays[place] = columns.T.float().cpu().contiguous().numpy()
+
+    def add_means(self, layer: int) -> None:
+        """Add what the dropped inputs of a layer send in the parent, in the mean, to the biases, if any."""
+        ours, kept = self.carved(layer), self.kept[layer]
+        units, parent = {"o": kept.groups, "down": kept.ffn}, self.cut.parent
+        wholes = {"o": parent.kv_heads, "down": parent.ffn}
+        writers = {role: module for role, module in ours.writers.items() if bias(module) is not None}
+        fits = {role: self._output_fit(module) for role, module in writers.items()}
+        for i, _, seen in self.parent.through(layer, parts):
+            for role, fit in fits.items():
+                x = seen.inputs[role]
+                places = spread(units[role], x.shape[-1] // wholes[role])  # heads may have two sizes
+                x = x[..., torch.as_tensor(places, device=self.blocks.device)]
+                self._add(fit, i, x, self._kept(seen.outputs[role]), None)
+        for role, module in writers.items():
+            columns = matrix(module).T.to(fits[role].fitted.inputs)
+            self._put((layer, role), module, columns, fits[role].fitted.offset(columns))
+
+    def solve(self, place: Place, module: nn.Module, fit: Fit) -> None:
+        """Solve an output matrix of the carved network, put it into its place, and note it down."""
+        if self.reading_back is not None:  # a ridge pulls to what is not rounded
+            layer = carved_layer(self.model, self.cut, self.kept[place[0]], self.repaired)
+            module = layer.writers[place[1]]
+        start = matrix(module).T.to(fit.fitted.inputs)  # (k, d)
+        columns, self.repaired.ridges[place] = fit.best(start, self.ridge(place))
+        self._put(place, module, columns, fit.fitted.offset(columns) if fit.fitted.bias else None)
+
+    def _put(self, place: Place, module: nn.Module, columns: Tensor, offset: Tensor | None) -> None:
+        """Put columns (k, d) and a bias (d,) into an output matrix, and note them down."""
+        set_matrix(module, columns.T, offset)
+        number, role = place
+        solved = {role: as_stored(module, columns.T)}
+        solved |= {} if offset is None else {f"{role}_bias": offset}
+        for tensor, values in solved.items():
+            self.repaired.arrays[number, tensor] = values.float().cpu().contiguous().numpy()
+
+    def ridge(self, place: Place) -> Ridges | None:
+        """Return the ridges of a matrix where they are given."""
+        if self.ridges is None:
+            return None
+        if place not in self.ridges:
+            raise ValueError(f"no ridge is given for {place[1]} of layer {place[0]}; name all or none")
+        return self.ridges[place]
+
+    def arrays(self, layer: int) -> Arrays:
+        """Return the repaired matrices of a layer, and their ridges."""
+        arrays: Arrays = {role: x for (at, role), x in self.repaired.arrays.items() if at == layer}
+        shares = {role: x for (at, role), x in self.repaired.ridges.items() if at == layer}
+        return arrays | {f"ridge-{role}": np.array(pair) for role, pair in shares.items()}
+
+    def take(self, layer: int, arrays: Arrays) -> None:
+        """Note down what was repaired before."""
+        for name, x in arrays.items():
+            if name.startswith("ridge-"):
+                self.repaired.ridges[layer, name.removeprefix("ridge-")] = Ridges(*x.tolist())
+            else:
+                self.repaired.arrays[layer, name] = x
+
+
+class Absent(nn.Module):
+    """In the place of a layer that is cut away."""
+
+    def forward(self, hidden: Tensor, *_: Any, **__: Any) -> Tensor:
+        return hidden
+
+
+def parts(layer: StockLayer) -> dict[str, nn.Module]:
+    """Return the modules of a layer that a repair looks at."""
+    reads = {"ffn": layer.ffn_in[0]} if layer.ffn_in else {}
+    between = {"between": layer.between} if layer.between is not None and "o" not in layer.writers else {}
+    return {**layer.writers, **reads, **between}
+
+
+def inputs_and_outputs(layer: StockLayer) -> dict[str, nn.Module]:
+    return {"attention": layer.attention_in[0], **parts(layer)}

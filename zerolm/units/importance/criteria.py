@@ -1,0 +1,126 @@
+"""The criteria by name. A plug-in adds its own to ``CRITERIA`` from the entry points ``zerolm.criteria``.
+
+One that needs no tokens is a function from the shares of all layers (``weights.Shares``) and a seed to a
+``Criterion``. One that needs ``tokens`` is a function from the sizes and a layer of the parent to
+``activations.UnitStatistics``; if it needs ``gradients`` too, it is also given the roots (d, d) of the Fisher
+information of the outputs of ``o`` and ``down`` there, by these names, and worth is in nats a token: what a
+unit costs when it goes and the others are solved again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import zerolm
+from zerolm.checkpoints import Checkpoint, Ledger
+from zerolm.registry import Entry, Registry
+from zerolm.units.importance import weights
+from zerolm.units.importance.criterion import Criterion
+
+if TYPE_CHECKING:
+    from zerolm.units.importance.activations import UnitStatistics
+
+MAW: Final = "MAW (arXiv 2512.22671)"
+OBS: Final = "Optimal Brain Surgeon for units (arXiv 2302.04089, 2312.17244)"
+NEEDS_TOKENS: Final = ("tokens", "torch")
+Made = Entry[Callable[..., Any]]
+CRITERIA: Final[Registry[Callable[..., Any]]] = Registry("criterion", "zerolm.criteria")
+
+
+def by_tokens(file: str, name: str) -> Callable[..., UnitStatistics]:
+    """Return a class of statistics of this room as a function that imports it, and torch, when called."""
+
+    def statistics(*arguments: Any) -> UnitStatistics:
+        module = import_module(f"zerolm.units.importance.{file}")
+        summed: UnitStatistics = getattr(module, name)(*arguments)
+        return summed
+
+    return statistics
+
+
+BUILT_IN: Final = (
+    Made("capacity", weights.capacity, "equation 3 of ZeroLM (arXiv 2503.18646), monotone"),
+    Made("zerolm", weights.cut_capacity, "equation 3 of ZeroLM (arXiv 2503.18646)"),
+    Made("max_weight", weights.max_weight, f"{MAW}, as released"),
+    Made("max_weight_strict", weights.max_weight_strict, f"{MAW}, as its text has it"),
+    Made("magnitude", weights.magnitude, "sum of |w|"),
+    Made("random", weights.random, "drawn"),
+    Made("prefix", weights.prefix, "the first units"),
+    Made("amp", by_tokens("activations", "Amp"), "AMP (arXiv 2504.21174)", NEEDS_TOKENS),
+    Made(
+        "output_energy",
+        by_tokens("activations", "OutputEnergy"),
+        "energy sent into the residual stream",
+        NEEDS_TOKENS,
+    ),
+    Made("compact", by_tokens("peers", "CommonActivations"), "COMPACT (arXiv 2509.06836)", NEEDS_TOKENS),
+    Made(
+        "two_ssp",
+        by_tokens("peers", "TwoSSP"),
+        "2SSP (arXiv 2501.17771), without its second stage",
+        NEEDS_TOKENS,
+    ),
+    Made("minitron", by_tokens("peers", "Minitron"), "Minitron (arXiv 2407.14679)", NEEDS_TOKENS),
+    Made(
+        "flap",
+        by_tokens("peers", "Flap"),
+        "FLAP (arXiv 2312.11983), the same width in all layers",
+        NEEDS_TOKENS,
+    ),
+    Made(
+        "surgeon",
+        by_tokens("surgeon", "Surgeon"),
+        f"{OBS}, with the loss's Fisher information",
+        (*NEEDS_TOKENS, "gradients"),
+    ),
+)
+for _entry in BUILT_IN:
+    CRITERIA.add(_entry)
+WEIGHTS_ONLY: Final = tuple(entry.name for entry in BUILT_IN if "tokens" not in entry.needs)
+WITH_TOKENS: Final = tuple(entry.name for entry in BUILT_IN if "tokens" in entry.needs)
+
+
+def needs_tokens(name: str) -> bool:
+    """Whether a criterion needs tokens; ``ValueError`` where it is not known."""
+    return "tokens" in CRITERIA.entry(name).needs
+
+
+def needs_gradients(name: str) -> bool:
+    """Whether a criterion needs a pass back; ``ValueError`` where it is not known."""
+    return "gradients" in CRITERIA.entry(name).needs
+
+
+def definition_of(name: str) -> str | None:
+    """Return what tells a criterion from another of the same name: the SHA-256 of its package's sources.
+
+    Empty for one of zerolm, whose version says it. None where nothing tells: what such a one measures is not
+    cached.
+    """
+    value = CRITERIA[name]
+    if not (inspect.isfunction(value) or inspect.isclass(value)):
+        return None
+    package = value.__module__.partition(".")[0]
+    if package == zerolm.__name__:
+        return ""
+    place = getattr(sys.modules.get(package), "__file__", None)
+    if place is None:
+        return None
+    file, digest = Path(place), hashlib.sha256()
+    for source in sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int = 0) -> Criterion:
+    """Return a criterion that needs nothing but weights; ``ValueError`` for another name."""
+    if needs_tokens(name):
+        raise ValueError(f"criterion {name!r} needs tokens")
+    criterion = CRITERIA[name](weights.all_shares(checkpoint, ledger), seed)
+    assert isinstance(criterion, Criterion)
+    return criterion

@@ -1,0 +1,88 @@
+"""A criterion: the choice of KV groups and neurons, and the worth of a choice."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from zerolm.architecture import Floats, Ints
+from zerolm.units.kept_units import best
+from zerolm.units.stream.narrowing import Width
+
+
+class Criterion(ABC):
+    """Chooses ``count`` units of a layer, and says what the choice is worth: more is better."""
+
+    @abstractmethod
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        """Return the kept units, ascending, (count,); ``kind`` is ``groups`` or ``ffn``."""
+
+    @abstractmethod
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        """Return the value of what ``choose`` keeps, comparable between layers and kinds."""
+
+    def lost(self, layer: int, kind: str, count: int) -> float:
+        """Return the loss of what ``choose`` lets go after least squares, in nats a token; if it is known."""
+        raise NotImplementedError
+
+    def without(self, layer: int) -> float | None:
+        """Return the worth of a network without the layer; None where this cannot be told."""
+        return None
+
+    def narrower(self, width: Width) -> float | None:
+        """Return the worth of a network with a narrower stream; None where this cannot be told."""
+        return None
+
+
+@dataclass(frozen=True)
+class Indifferent(Criterion):
+    """Keeps the first units; values layers and the stream alone, which may go where ``gone`` is a loss."""
+
+    gone: float | None
+
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        return np.arange(count)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        return 0.0
+
+    def without(self, layer: int) -> float | None:
+        return self.gone
+
+    def narrower(self, width: Width) -> float | None:
+        return self.gone
+
+
+@dataclass(frozen=True, eq=False)
+class Additive(Criterion):
+    """A criterion that adds up: ``importance[kind][layer]`` is (units,), not negative.
+
+    Units are chosen by ``chosen_by`` where that is another number than their worth."""
+
+    importance: dict[str, list[Floats]]
+    chosen_by: dict[str, list[Floats]] | None = None
+
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        return best((self.chosen_by or self.importance)[kind][layer], count)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        return float(self._sums[kind][layer][count])
+
+    def lost(self, layer: int, kind: str, count: int) -> float:
+        sums = self._sums[kind][layer]
+        return float(sums[-1] - sums[count])
+
+    @cached_property
+    def _sums(self) -> dict[str, list[Floats]]:
+        """Return the worth of the first 0, 1, 2 ... chosen units together."""
+        chosen_by = self.chosen_by or self.importance
+        return {
+            kind: [
+                np.concatenate([[0.0], np.cumsum(values[np.argsort(-by, kind="stable")])])
+                for values, by in zip(layers, chosen_by[kind], strict=True)
+            ]
+            for kind, layers in self.importance.items()
+        }

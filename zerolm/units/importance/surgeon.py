@@ -1,0 +1,216 @@
+"""Optimal Brain Surgeon for whole units: which may go when the others are solved again.
+
+Of an output matrix W (d, n) whose inputs have second moments H (n, n), least squares on what is left gives
+back a part of what a unit sent. An error e of the output costs 1/2 e^T F e, where F (d, d) is the Fisher
+information there. So a unit u, columns W_u, costs 1/2 tr(F W_u (H^-1)_uu^-1 W_u^T) when it goes, and what is
+left becomes
+
+    W - W_u (H^-1)_uu^-1 (H^-1)_u,    H^-1 - (H^-1)_,u (H^-1)_uu^-1 (H^-1)_u
+
+(Hassibi and Stork, NeurIPS 1992; units: ZipLM, arXiv 2302.04089; F: LLM Surgeon, arXiv 2312.17244). What the
+units that are gone cost together is the sum of what each cost when it went: the loss after least squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zerolm.architecture import Floats, Ints
+from zerolm.networks.roles import StockLayer, bias, matrix
+from zerolm.passes.token_sums import TokenSums
+from zerolm.units.kept_units import Dimensions
+
+RIDGE: Final = 1e-2
+"""Of the mean second moment of an input; ten times more or less chooses as well."""
+FEW: Final = 5
+"""The ridge is at least inputs over so many times the tokens: few seem to be explained by anything."""
+STEPS: Final = 64
+"""The inverse is brought up to date so often, at least; the units that go in between see each other."""
+WINDOW: Final = 4
+"""So many times the units that go in a step are looked at in it, the cheapest of all."""
+WIDE: Final = 1024
+COMPACTED: Final = 0.75
+"""Units that are gone are taken out of the matrices when no more than this share is left."""
+
+
+class Surgeon:
+    """The cost of a KV group or a neuron that goes beside all that went before it, in nats a token.
+
+    ``roots`` are R (d, d) of the outputs of ``o`` and ``down``. Where an output matrix has a bias, which can
+    take up a mean, moments are about the mean. Tokens weigh as gradients are large: one over the mean square
+    of their stream, and of the output where a norm stands behind it, so that the few with massive
+    activations (arXiv 2402.17762) do not decide alone.
+    """
+
+    def __init__(self, sizes: Dimensions, layer: StockLayer, roots: Mapping[str, Floats]) -> None:
+        self.units = {"o": sizes.kv_heads, "down": sizes.ffn}
+        self.modules, self.roots = layer.writers, roots
+        self.moments = {
+            role: TokenSums(
+                matrix(module).shape[1], centred=bias(module) is not None, device=matrix(module).device
+            )
+            for role, module in self.modules.items()
+        }
+
+    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor | None = None) -> None:
+        of_o, of_down = (None, None) if weights is None else weights.unbind(1)
+        self.moments["o"].add(heads, weights=of_o)
+        self.moments["down"].add(neurons, weights=of_down)
+
+    def importance(self) -> tuple[Floats, Floats]:
+        return self._worth("o"), self._worth("down")
+
+    def _worth(self, role: str) -> Floats:
+        module, sums = self.modules[role], self.moments[role]
+        moments = sums.squares / sums.total
+        root = torch.from_numpy(self.roots[role]).to(moments)
+        ridge = max(RIDGE, len(moments) / (FEW * sums.count))
+        return elimination(moments, root.T @ matrix(module).to(moments), self.units[role], ridge).worth()
+
+
+@dataclass(frozen=True, eq=False)
+class Elimination:
+    """Units in the ``order`` (u,) in which they go, and what each of them ``costs`` (u,) when it goes."""
+
+    order: Ints
+    costs: Floats
+
+    def worth(self) -> Floats:
+        """Return a number of each unit, (u,): the sooner it goes, the smaller; else what it costs.
+
+        What costs less than one that went before it counts as that, and a little more.
+        """
+        worth, least = np.empty(len(self.order)), 0.0
+        for unit, cost in zip(self.order.tolist(), self.costs.tolist(), strict=True):
+            least = worth[unit] = max(cost, least * (1 + 1e-9))
+        return worth
+
+
+def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RIDGE) -> Elimination:
+    """Return how units go one by one, always that which costs least beside those that are left.
+
+    ``moments`` (n, n) are H, of ``units`` blocks of one size; ``columns`` (r, n) are R^T W with F = R R^T.
+    Both are float64. The ``ridge`` is a share of the mean second moment. In a step some units go, one by one,
+    of a few times as many that are cheapest when it begins. Of ``WIDE`` inputs and more all is computed in
+    float32.
+    """
+    dtype = torch.float32 if len(moments) >= WIDE else torch.float64
+    moments, columns = moments.to(dtype), columns.to(dtype, copy=True)
+    least = ridge * moments.diagonal().mean().clamp_min(torch.finfo(dtype).tiny)
+    regular = moments + least * torch.eye(len(moments)).to(moments)
+    total = 0.5 * float(((columns @ regular) * columns).sum())
+    left = _Left(torch.cholesky_inverse(torch.linalg.cholesky(regular)), columns, units)
+    order: list[int] = []
+    costs: list[float] = []
+    while len(order) < units - 1:
+        count = min(max(1, units // STEPS), units - 1 - len(order))
+        near = torch.argsort(left.costs(), stable=True)[: min(WINDOW * count, units - len(order))]
+        gone, prices = left.part(near).cheapest(count)
+        order += left.names[near[gone]].tolist()
+        costs += prices
+        left.remove(near[gone])
+    last = left.names[left.staying].tolist()
+    return Elimination(np.array([*order, *last]), np.array([*costs, max(total - sum(costs), 0.0)]))
+
+
+class _Left:
+    """Units that are left, by place, with their ``inverse`` (n, n) and ``columns`` (r, n)."""
+
+    def __init__(self, inverse: Tensor, columns: Tensor, units: int) -> None:
+        self.inverse, self.columns, self.size = inverse, columns, len(inverse) // units
+        self.names = torch.arange(units)
+        self.staying = torch.ones(units, dtype=torch.bool)
+
+    def costs(self) -> Tensor:
+        """Return what each unit would cost, (u,); infinite of one that is gone."""
+        if self.size == 1:
+            costs = 0.5 * self.columns.square().sum(0) / self.inverse.diagonal()
+        else:
+            blocks = _blocks(self.inverse, self.size)
+            blocks[~self.staying] = torch.eye(self.size).to(blocks)
+            columns = self.columns.T.reshape(len(blocks), self.size, -1)  # (u, size, r)
+            costs = 0.5 * (columns * _solved(blocks, columns)).sum((1, 2))
+        costs = costs.cpu()
+        costs[~self.staying] = torch.inf
+        return costs
+
+    def part(self, near: Tensor) -> _Window:
+        """Return these units alone."""
+        places = self._places(near)
+        columns = self.columns[:, places]
+        return _Window(self.inverse[places][:, places], columns.T @ columns, self.size)
+
+    def remove(self, gone: Tensor) -> None:
+        """Take units away, and solve for the others again."""
+        places = self._places(gone)
+        inverse = self.inverse[places]  # (k, n)
+        solved = torch.linalg.solve(inverse[:, places], inverse)
+        self.columns.addmm_(self.columns[:, places], solved, alpha=-1)
+        self.inverse.addmm_(inverse.T, solved, alpha=-1)
+        self.staying[gone] = False
+        if int(self.staying.sum()) <= COMPACTED * len(self.staying):
+            places = self._places(torch.nonzero(self.staying)[:, 0])
+            self.inverse, self.columns = self.inverse[places][:, places], self.columns[:, places]
+            self.names = self.names[self.staying]
+            self.staying = torch.ones(len(self.names), dtype=torch.bool)
+
+    def _places(self, units: Tensor) -> Tensor:
+        """Return where units have their inputs, (units x size,)."""
+        return (units[:, None] * self.size + torch.arange(self.size)).flatten().to(self.inverse.device)
+
+
+class _Window:
+    """A few units, with their ``inverse`` (n, n) and the ``gram`` (n, n) of their columns."""
+
+    def __init__(self, inverse: Tensor, gram: Tensor, size: int) -> None:
+        self.inverse, self.gram, self.size = inverse, gram, size
+
+    def cheapest(self, count: int) -> tuple[Tensor, list[float]]:
+        """Return the places (count,) of units that go one by one, and what each costs."""
+        staying = torch.ones(len(self.gram) // self.size, dtype=torch.bool)
+        gone: list[int] = []
+        prices: list[float] = []
+        for _ in range(count):
+            costs = self._costs(staying).cpu()
+            unit = int(costs.masked_fill(~staying, torch.inf).argmin())
+            gone.append(unit)
+            prices.append(float(costs[unit]))
+            staying[unit] = False
+            self._remove(slice(unit * self.size, (unit + 1) * self.size))
+        return torch.tensor(gone), prices
+
+    def _costs(self, staying: Tensor) -> Tensor:
+        if self.size == 1:
+            return 0.5 * self.gram.diagonal() / self.inverse.diagonal()
+        blocks, grams = (_blocks(each, self.size) for each in (self.inverse, self.gram))
+        blocks[~staying] = torch.eye(self.size).to(blocks)
+        costs: Tensor = 0.5 * _solved(blocks, grams).diagonal(dim1=1, dim2=2).sum(1)
+        return costs
+
+    def _remove(self, unit: slice) -> None:
+        solved = torch.linalg.solve(self.inverse[unit, unit], self.inverse[unit])  # (size, n)
+        crossed = self.gram[:, unit] @ solved
+        self.gram += solved.T @ self.gram[unit, unit] @ solved - crossed - crossed.T
+        self.inverse -= self.inverse[:, unit] @ solved
+
+
+def _solved(blocks: Tensor, wanted: Tensor) -> Tensor:
+    """Return the solutions for positive definite blocks (u, size, size).
+
+    torch's LU decomposition of several matrices fails on some processors where it has threads.
+    """
+    return torch.cholesky_solve(wanted, torch.linalg.cholesky(blocks))
+
+
+def _blocks(square: Tensor, size: int) -> Tensor:
+    """Return a copy of the blocks on the diagonal, (u, size, size) of (u x size, u x size)."""
+    units = len(square) // size
+    of_pairs = square.reshape(units, size, units, size)
+    blocks: Tensor = of_pairs.diagonal(dim1=0, dim2=2).permute(2, 0, 1).clone()
+    return blocks

@@ -1,0 +1,108 @@
+"""One pass of the tokens through the parent, layer after layer, for a criterion that needs them."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats
+from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.roles import StockLayer, layer_of, places_of
+from zerolm.networks.stream import Stream
+from zerolm.passes.fisher import OUTPUT_ROLES, Fisher
+from zerolm.passes.token_weights import token_weights
+from zerolm.passes.walk import BY_WEIGHTS, writers
+from zerolm.progress import Progress, silent
+from zerolm.text.tokens import Tokens
+from zerolm.units.importance.activations import OfSequences, UnitStatistics
+from zerolm.units.importance.criteria import CRITERIA
+from zerolm.units.kept_units import Dimensions
+from zerolm.units.pruning import dimensions_of
+
+
+def importances(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    criterion: str = "output_energy",
+    *,
+    progress: Progress = silent,
+    batch: int = 8,
+    fisher: Fisher | None = None,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> dict[str, list[Floats]]:
+    """Return the worth of the KV groups (``groups``, (g,) a layer) and neurons (``ffn``, (f,) a layer).
+
+    A criterion that needs gradients is told by ``fisher`` what the loss feels. Layers that are in the
+    ``cache`` are not measured again.
+    """
+    sizes = dimensions_of(model)
+    stream = Stream(Blocks(model, tokens.filled(batch)))
+    worth: dict[str, list[Floats]] = {"groups": [], "ffn": []}
+    for number in range(sizes.depth):
+        progress(f"weighing units by {criterion}", number, sizes.depth)
+        row = cache.get(f"layer-{number}")
+        if row is None:
+            stream.before(number)
+            roots = [] if fisher is None else [{role: fisher.root(number, role) for role in OUTPUT_ROLES}]
+            layer = _summed(stream.blocks, number)
+            statistics = CRITERIA[criterion](sizes, _with_both(layer, sizes), *roots)
+            row = _measured(stream, number, statistics, sizes, fisher)
+            cache.put(f"layer-{number}", row)
+        for kind, layers in worth.items():
+            layers.append(row[kind])
+    return worth
+
+
+def _summed(blocks: Blocks, number: int) -> StockLayer:
+    """Return a layer where sums are held."""
+    layer, sums = blocks.layer(number), blocks.compute.sums
+    if sums == blocks.device:
+        return layer
+    return layer_of(places_of(blocks.model), copy.deepcopy(layer.module).to(sums))
+
+
+def _with_both(layer: StockLayer, sizes: Dimensions) -> StockLayer:
+    """Return a layer with matrices of zeros for what it lacks: units that send nothing."""
+    inputs = (sizes.heads * sizes.head_size, sizes.ffn)
+    o, down = (nn.Linear(count, sizes.hidden, bias=False) for count in inputs)
+    for module in (o, down):
+        nn.init.zeros_(module.weight)
+    return replace(layer, attention_out=layer.attention_out or o, ffn_out=layer.ffn_out or down)
+
+
+def _measured(
+    stream: Stream, number: int, statistics: UnitStatistics, sizes: Dimensions, fisher: Fisher | None
+) -> Arrays:
+    firsts = {role: None if fisher is None else fisher.first_token(number, role) for role in OUTPUT_ROLES}
+    layer = stream.blocks.layer(number)
+    for i, hidden, seen in stream.through(number, writers):
+        mask = stream.blocks.batches[i].get("attention_mask")  # (b, t)
+        rows = torch.ones_like(hidden[..., 0]).bool() if mask is None else mask.bool()
+        nothing = {
+            role: hidden.new_zeros(*rows.shape, length)
+            for role, length in (("o", sizes.heads * sizes.head_size), ("down", sizes.ffn))
+            if role not in seen.inputs
+        }
+        inputs = {**nothing, **seen.inputs}
+        heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
+        each = (
+            token_weights(stream.blocks, i, layer, hidden, seen.outputs.get(role), firsts[role])[rows]
+            for role in OUTPUT_ROLES
+        )
+        weights = torch.stack([*each], 1).to(heads.device)
+        lengths = rows.sum(1).tolist() if isinstance(statistics, OfSequences) else [len(heads)]
+        parts = (torch.split(each, lengths) for each in (heads, neurons, weights))
+        for part in zip(*parts, strict=True):
+            statistics.add(*part)
+    try:
+        groups, ffn = statistics.importance()
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        raise ValueError(
+            f"the activations of layer {number} are too large to score its units by them: {BY_WEIGHTS}"
+        ) from None
+    return {"groups": groups, "ffn": ffn}

@@ -1,0 +1,169 @@
+"""Importance of the KV groups and neurons of a layer, from the weights alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolm.architecture import Floats, Ints
+from zerolm.checkpoints import Checkpoint, Ledger, Sums
+from zerolm.units.importance.criterion import Additive, Criterion
+from zerolm.units.kept_units import AxisPart, best, dimensions
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """One matrix of a layer as the units (KV groups or neurons) that share it, (units,) each.
+
+    Of a fused matrix it is the part with the ``role``. ``unit_side`` is how many rows or columns a unit owns,
+    ``other_side`` the length of the other axis.
+    """
+
+    role: str
+    squares: Floats
+    absolute: Floats
+    largest: Floats
+    smallest: Floats
+    unit_side: int
+    other_side: int
+
+    @property
+    def denominator(self) -> int:
+        """min(rows, cols) of the parent's matrix."""
+        return min(len(self.squares) * self.unit_side, self.other_side)
+
+
+Shares = dict[str, list[list[Share]]]
+"""By kind (``groups`` or ``ffn``) and layer: the matrices that its units share."""
+
+
+def shares(checkpoint: Checkpoint, ledger: Ledger, layer: int, kind: str) -> Iterator[Share]:
+    """Yield the matrices of a layer that its ``groups`` or its ``ffn`` neurons share."""
+    layout, sizes = checkpoint.layout, dimensions(checkpoint)
+    for name in layout.layer(layer).values():
+        slot = layout.slots[name]
+        for axis, label in enumerate(slot.axes if len(slot.axes) == 2 else ()):
+            parts = list(sizes.parts(label))
+            roles = slot.role.split("+") if "+" in label else [slot.role]
+            for role, part in zip(roles if parts else (), parts, strict=True):
+                if part.kind == kind:
+                    sums = ledger.rows(name) if axis == 0 else ledger.cols(name)
+                    yield _share(role, sums, part, checkpoint.tensors[name].shape[1 - axis])
+
+
+def _share(role: str, sums: Sums, part: AxisPart, other_side: int) -> Share:
+    def units(column: NDArray[np.floating[Any]]) -> Floats:
+        return np.asarray(column[part.start : part.start + part.length].reshape(-1, part.unit), np.float64)
+
+    return Share(
+        role,
+        units(sums.squares).sum(axis=1),
+        units(sums.absolute).sum(axis=1),
+        units(sums.largest).max(axis=1),
+        units(sums.smallest).min(axis=1),
+        part.unit,
+        other_side,
+    )
+
+
+def all_shares(checkpoint: Checkpoint, ledger: Ledger) -> Shares:
+    """Return the shares of all layers; of one that lacks such units, those of as many that weigh nothing."""
+    layers, parent = range(checkpoint.layout.depth), dimensions(checkpoint)
+    return {
+        kind: [list(shares(checkpoint, ledger, layer, kind)) or [_weightless(count)] for layer in layers]
+        for kind, count in (("groups", parent.kv_heads), ("ffn", parent.ffn))
+    }
+
+
+def _weightless(count: int) -> Share:
+    zeros = np.zeros(count)
+    return Share("none", zeros, zeros, zeros, zeros, 1, count)
+
+
+@dataclass(frozen=True, eq=False)
+class CutCapacity(Criterion):
+    """Equation 3 of ZeroLM on what is kept: ||W||_F^2 / min(rows, cols) of the cut matrices.
+
+    Where the cut side is already the shorter one, dropping below-average units raises it.
+    """
+
+    parts: Shares
+
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        weighed = [share.squares / _cut_denominator(share, count) for share in self.parts[kind][layer]]
+        return best(np.sum(weighed, axis=0), count)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        units = self.choose(layer, kind, count)
+        return sum(
+            float(share.squares[units].sum()) / _cut_denominator(share, count)
+            for share in self.parts[kind][layer]
+        )
+
+
+def _cut_denominator(share: Share, count: int) -> int:
+    return min(count * share.unit_side, share.other_side)
+
+
+def capacity(parts: Shares, seed: int) -> Criterion:
+    """Return ||W||_F^2 of what is kept over min(rows, cols) of the parent, summed over matrices: monotone."""
+    return Additive(_capacities(parts))
+
+
+def cut_capacity(parts: Shares, seed: int) -> Criterion:
+    """Return equation 3 of ZeroLM (arXiv 2503.18646) literally."""
+    return CutCapacity(parts)
+
+
+def magnitude(parts: Shares, seed: int) -> Criterion:
+    """Return the sum of |w|."""
+    return Additive(_summed(parts, lambda share: share.absolute))
+
+
+def max_weight(parts: Shares, seed: int) -> Criterion:
+    """Return max + |min| of a neuron's gate and up rows (arXiv 2512.22671, as released)."""
+    return _by_rows(parts, lambda share: share.largest + np.abs(share.smallest))
+
+
+def max_weight_strict(parts: Shares, seed: int) -> Criterion:
+    """Return max |w| of a neuron's gate and up rows (arXiv 2512.22671, as its text has it)."""
+    return _by_rows(parts, lambda share: np.maximum(share.largest, -share.smallest))
+
+
+def random(parts: Shares, seed: int) -> Criterion:
+    """Return a criterion that draws units."""
+    generator = np.random.default_rng(seed)
+    return _ordered(parts, lambda count: generator.random(count))
+
+
+def prefix(parts: Shares, seed: int) -> Criterion:
+    """Return a criterion that takes the first units."""
+    return _ordered(parts, lambda count: -np.arange(count, dtype=float))
+
+
+def _by_rows(parts: Shares, value: Callable[[Share], Floats]) -> Criterion:
+    """Return a criterion that chooses neurons by their rows, heads by capacity."""
+    rows = [[share for share in layer if share.role != "down"] for layer in parts["ffn"]]
+    worth = _capacities(parts)
+    return Additive(worth, {**worth, **_summed({"ffn": rows}, value)})
+
+
+def _ordered(parts: Shares, order: Callable[[int], Floats]) -> Criterion:
+    worth = _capacities(parts)
+    return Additive(worth, {kind: [order(len(x)) for x in layers] for kind, layers in worth.items()})
+
+
+def _capacities(parts: Shares) -> dict[str, list[Floats]]:
+    return _summed(parts, lambda share: share.squares / share.denominator)
+
+
+def _summed(parts: Shares, value: Callable[[Share], Floats]) -> dict[str, list[Floats]]:
+    """Return the value of each unit, summed over the matrices of its layer."""
+    return {
+        kind: [np.sum([value(share) for share in layer], axis=0) for layer in layers]
+        for kind, layers in parts.items()
+    }

@@ -1,0 +1,201 @@
+"""The carved network in memory: a copy of the loaded parent whose modules are really sliced (torch)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from zerolm.families.config import sizes_of
+from zerolm.families.kinds import by_number, kinds_of
+from zerolm.families.known import family_named
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.compute import compute_of
+from zerolm.networks.mapped import in_memory, released
+from zerolm.networks.roles import (
+    StockLayer,
+    as_stored,
+    bias,
+    keep_along,
+    layer_list,
+    layer_of,
+    matrix,
+    places_of,
+    set_matrix,
+)
+from zerolm.units.kept_units import Cut, Dimensions, LayerCut, dimensions_in
+from zerolm.units.ridges import Ridges
+from zerolm.units.stream.in_memory import entered, maps_of, narrow_ends, narrow_layer, narrow_output
+from zerolm.units.stream.narrowing import WRITERS
+
+Place = tuple[int, str]
+"""A layer of the parent and a role of the layout: ``o``, ``o_bias``, ``down`` or ``down_bias``.
+
+Of a narrower stream also ``attention_norm``, ``ffn_norm`` and, with the number of layers, ``final_norm``.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Repaired:
+    """Output matrices of a carved network, cut to the kept columns and oriented as the parent stores them.
+
+    ``arrays`` holds ``o`` and ``down`` (d, k), GPT-2's (k, d), and their biases (d,) where the parent has
+    them; and for a narrower stream, by their norms, what the matrices that read it are multiplied by
+    (parent's d, child's d). ``ridges`` are those of each refitted matrix. ``note`` says what was done other
+    than asked.
+    """
+
+    arrays: dict[Place, NDArray[np.float32]] = field(default_factory=dict)
+    ridges: dict[Place, Ridges] = field(default_factory=dict)
+    note: str = ""
+
+    def named(self, name: Callable[[str, int], str | None]) -> dict[str, NDArray[np.float32]]:
+        """Return output matrices by the parent's names of tensors, which ``name(role, layer)`` gives."""
+        return {
+            name(role, layer) or f"{role} of layer {layer}": x
+            for (layer, role), x in self.arrays.items()
+            if role in WRITERS
+        }
+
+
+def dimensions_of(model: PreTrainedModel) -> Dimensions:
+    """Return the sizes of a loaded model that a cut refers to."""
+    family = family_named(str(model.config.model_type))
+    return dimensions_in(sizes_of(family, model.config.to_dict()))
+
+
+def slice_layer(layer: StockLayer, cut: Cut, kept: LayerCut) -> None:
+    """Keep these KV groups and neurons of a layer, in place."""
+    for name, labels in labelled(layer, cut.parent).items():
+        for axis, label in enumerate(labels):
+            if (indices := cut.kept(kept, label)) is not None:
+                keep_along(layer.module, name, axis, indices)
+    groups = len(kept.groups)
+    left = {label: cut.parent.length(label, groups, 0) for label in ("q", "kv")}
+    heads = groups * cut.parent.heads_per_group
+    layer.resize({**left, "heads": heads, "kv_heads": groups})
+
+
+def labelled(layer: StockLayer, parent: Dimensions) -> dict[str, tuple[str, ...]]:
+    """Return the labels of the axes of a whole layer's parameters, by name; of those that are known."""
+    axes: dict[str, tuple[str, ...]] = {}
+    for name, parameter in layer.module.named_parameters():
+        for labels in layer.axes.get(name, ()):
+            lengths = (parent.length(label, parent.kv_heads, parent.ffn) for label in labels)
+            if all(length in (0, size) for length, size in zip(lengths, parameter.shape, strict=True)):
+                axes[name] = labels
+                break
+    return axes
+
+
+def carved_layer(
+    model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None
+) -> StockLayer:
+    """Return a copy of one of the model's layers, sliced, as it is computed, with what is repaired of it."""
+    layer = layer_of(places_of(model), in_memory(layer_list(model)[kept.layer]))
+    arrays = repaired.arrays if repaired else {}
+    slice_layer(layer, cut, kept)
+    if cut.narrowing:
+        narrow_layer(model, layer.module, kept.layer, maps_of(model, cut.narrowing, arrays))
+    module = compute_of(model).placed(layer.module, layer.module.parameters(), wide=False)
+    released(layer_list(model)[kept.layer].parameters())
+    layer = layer_of(places_of(model), module)
+    put_repaired(layer, kept.layer, arrays)
+    return layer
+
+
+def masked_layer(
+    model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None
+) -> StockLayer:
+    """Return a copy of one of the model's layers, whole, whose output matrices do not read what is cut.
+
+    It computes what the carved layer does, and nothing of it was sliced: where the rows of a query or a
+    neuron lie, and in what order matrices are fused, is not asked.
+    """
+    arrays = repaired.arrays if repaired else {}
+    layer = layer_of(places_of(model), in_memory(layer_list(model)[kept.layer]))
+    axes = labelled(layer, cut.parent)
+    for role, module in layer.writers.items():
+        path = next(name for name, each in layer.module.named_modules() if each is module)
+        labels = axes[f"{path}.weight"]
+        kept_inputs = next(x for label in labels if (x := cut.kept(kept, label)) is not None)
+        index, weight, offset = torch.as_tensor(kept_inputs), matrix(module), bias(module)
+        new, shift = arrays.get((kept.layer, role)), arrays.get((kept.layer, f"{role}_bias"))
+        masked = torch.zeros_like(weight)
+        kept_columns = weight[:, index] if new is None else as_stored(module, torch.from_numpy(new))
+        masked[:, index] = kept_columns.to(weight)
+        set_matrix(module, masked, offset if shift is None else torch.from_numpy(shift))
+    module = compute_of(model).placed(layer.module, layer.module.parameters(), wide=False)
+    released(layer_list(model)[kept.layer].parameters())
+    return layer_of(places_of(model), module)
+
+
+def put_repaired(layer: StockLayer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:
+    """Put the repaired matrices of the parent's layer ``number`` into the sliced layer."""
+    for role, module in layer.writers.items():
+        for name, tensor in (("weight", role), ("bias", f"{role}_bias")):
+            if (number, tensor) in arrays:
+                module.get_parameter(name).data.copy_(torch.from_numpy(arrays[number, tensor]))
+
+
+def enter(cut: Cut, hidden: Tensor) -> Tensor:
+    """Return what the first layer of a carved network gets where the parent's gets this, (b, t, d)."""
+    return entered(cut.narrowing, hidden) if cut.narrowing else hidden
+
+
+def finish(
+    blocks: Blocks, index: int, hidden: Tensor, cut: Cut, arrays: Mapping[Place, NDArray[np.float32]]
+) -> Any:
+    """Return the output of a carved network for a batch whose last layer left these states."""
+    if cut.narrowing is None:
+        return blocks.finish(index, hidden)
+    return narrow_output(blocks, index, hidden, maps_of(blocks.model, cut.narrowing, arrays))
+
+
+def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
+    """Return a copy of the parent that keeps what the cut keeps, with the repaired matrices in it.
+
+    Widths may differ from layer to layer: the configuration keeps the parent's; its layers are counted and
+    listed anew.
+    """
+    child, arrays = copy.deepcopy(model), repaired.arrays if repaired else {}
+    layers = layer_list(child)
+    maps = maps_of(model, cut.narrowing, arrays) if cut.narrowing else None
+    for place, kept in enumerate(cut.layers):
+        layer = layer_of(places_of(child), layers[kept.layer])
+        slice_layer(layer, cut, kept)
+        if maps:
+            narrow_layer(model, layer.module, kept.layer, maps)
+        for module in layer.module.modules():
+            if "layer_idx" in module.__dict__:
+                module.__dict__["layer_idx"] = place
+        put_repaired(layer, kept.layer, arrays)
+    if maps:
+        narrow_ends(child, model, maps)
+    wanted = [kept.layer for kept in cut.layers]
+    for index in reversed(range(len(layers))):
+        if index not in wanted:
+            del layers[index]
+    list_layers(child.config, wanted)
+    return child
+
+
+def list_layers(config: PreTrainedConfig, wanted: Sequence[int]) -> None:
+    """Let a configuration say of these layers alone what it says of all, in place."""
+    family = family_named(str(config.model_type))
+    kinds = kinds_of(family, config.to_dict(), int(config.num_hidden_layers))
+    config.num_hidden_layers = len(wanted)
+    for choice in family.config.kinds:
+        for name, value in by_number(choice, [kinds[index] for index in wanted]).items():
+            setattr(config, name, value)
+    listed = {"layer_types", *(choice.field for choice in family.config.kinds if choice.field)}
+    for name in listed & config.__dict__.keys():  # no property that follows from the others
+        values = config.__dict__[name]
+        config.__dict__[name] = None if values is None else [values[index] for index in wanted]

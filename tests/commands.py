@@ -29,7 +29,6 @@ SOUND: dict[str, tuple[str, ...]] = {
         *("--hidden-per-depth", "1:99", "--ffn-per-hidden", "1:9", "--vocab", "300"),
     ),
     "bench slice": (*("parent", "--text", "text.txt", "--count", "2", "--sequences", "3", "--length", "8"),),
-    "bench carve": ("parent", "--sequences", "3", "--length", "8"),
     "carve": ("parent", "--keep-ffn", ".5", "--criterion", "capacity"),
     "eval": ("child", "--parent", "parent", "--text", "text.txt", "--sequences", "6", "--length", "12"),
     "heal": (

@@ -12,7 +12,6 @@ from zerolm.scores import make_score as make_score
 from zerolm.solvers.choice import Choice as Choice
 from zerolm.spaces import make_space as make_space
 from zerolm.verbs.ablate_report import AblationReport as AblationReport
-from zerolm.verbs.bench_carve import CarvingTimes as CarvingTimes
 from zerolm.verbs.bench_ls import BenchmarksReport as BenchmarksReport
 from zerolm.verbs.bench_report import BenchReport as BenchReport
 from zerolm.verbs.bench_slice import SlicesReport as SlicesReport
@@ -177,18 +176,6 @@ class _Bench(Protocol):
         force: bool = ...,
         progress: Progress = ...,
     ) -> SlicesReport: ...
-    @staticmethod
-    def carve(
-        model: str | PathLike[str],
-        *,
-        sequences: int | str = ...,
-        length: int | str = ...,
-        run: bool = ...,
-        device: str = ...,
-        dtype: str = ...,
-        memory: int | str | None = ...,
-        progress: Progress = ...,
-    ) -> CarvingTimes: ...
     @staticmethod
     def ls(
         *,

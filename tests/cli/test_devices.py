@@ -25,7 +25,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_they_are_those_that_run_networks() -> None:
     training = {"heal", "elastic train", "elastic export", "bench train"}
-    assert set(RUNNING) == {"carve", "bench carve", "bench slice", "eval", "proxies", *training}
+    assert set(RUNNING) == {"carve", "bench slice", "eval", "proxies", *training}
     assert ABSENT
 
 

@@ -59,7 +59,6 @@ VERBS: Final[dict[str, Verb]] = {
     "bench ablate": Verb("Judge", "ablate:AblateSettings", "ablate_report:AblationReport", "Show what ZeroLM's score hangs on: matrices that count, initialisation, seed, borrowed alphas."),  # noqa: E501
     "bench train": Verb("Judge", "bench_train:TrainLabelsSettings", "bench_train:LabelsReport", "Train architectures of a space the same way: labels of your own, to rank and to search by."),  # noqa: E501
     "bench slice": Verb("Judge", "bench_slice:SliceSettings", "bench_slice:SlicesReport", "Judge sub-networks of one trained model: labels without training, clean and under attack."),  # noqa: E501
-    "bench carve": Verb("Judge", "bench_carve:BenchCarveSettings", "bench_carve:CarvingTimes", "Measure what carving a model takes on this machine, part by part."),  # noqa: E501
     "elastic train": Verb("Grow", "elastic_train:TrainSupernetSettings", "elastic_train:SupernetReport", "Train a supernet: all blocks of all layers, with FFN widths that grow where features are rich."),  # noqa: E501
     "elastic search": Verb("Grow", "elastic_search:SupernetSearchSettings", "search_report:SupernetSearchReport", "Find the best path of a trained supernet within budgets."),  # noqa: E501
     "elastic export": Verb("Grow", "elastic_export:ExportPathSettings", "elastic_export:PathReport", "Write a path of a supernet as a model of its own, which transformers opens."),  # noqa: E501

@@ -38,7 +38,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     sizes = {"hidden_size": 96, "intermediate_size": 128, "head_dim": 16, "initializer_range": 0.3}
     LlamaForCausalLM(LlamaConfig(**DECODER | sizes)).save_pretrained(folder)
     methods = Methods("surgeon", "prices", "random", sequences=256, length=16, repair="least-squares")
-    return Session(Checkpoint.open(folder), methods, silent)
+    return Session(Checkpoint.open(folder), methods, silent, types=True)
 
 
 def cuts(session: Session) -> list[Cut]:

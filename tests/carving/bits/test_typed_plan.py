@@ -225,7 +225,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
         length=16,
         repair="least-squares",
     )
-    return Session(Checkpoint.open(parent), methods, silent)
+    return Session(Checkpoint.open(parent), methods, silent, types=True)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2])

@@ -39,7 +39,7 @@ def test_what_comes_with_zerolm_runs_at_once(zerolm: Callable[..., Any], tmp_pat
     assert {row["n"] for row in json.loads(ran.out)["rows"]} == {200}
     cache = tmp_path / "cache" / "benchmarks"
     cache.mkdir(parents=True)
-    (cache / "gpt2_wt103.csv").write_text(ROWS)  # as earlier versions put it there
+    (cache / "gpt2_wt103.csv").write_text(ROWS)
     ran = zerolm("bench", "run", "gpt2_wt103", "--json")
     assert {row["n"] for row in json.loads(ran.out)["rows"]} == {2}
     assert str(cache) in zerolm("bench", "ls").out

@@ -43,21 +43,3 @@ def test_an_absent_device_is_refused(
         words = f"zerolm: there is no device {device!r} here; possible are {', '.join(devices())}\n"
         assert (ran.status, ran.out, ran.err) == (2, "", words)
     assert {path.name for path in place.iterdir()} == before
-
-
-def test_the_former_name_of_dtype_is_read(
-    place: Path, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A flag, or a run.yaml, of an earlier version; the present name comes before it, and help is of it."""
-    monkeypatch.chdir(place)
-    for flags in (["--precision", "float8"], ["--config", "old.yaml"]):
-        (place / "old.yaml").write_text("command: heal\nprecision: float8\n")
-        ran = zerolm(*call("heal", *flags))
-        assert (ran.status, ran.err.count("\n")) == (2, 1)
-        assert "float8" in ran.err
-    ran = zerolm(*call("heal", "--config", "old.yaml", "--dtype", "float16"))
-    assert "float16" in ran.err
-    assert "precision" not in zerolm("heal", "--help").out
-    heal = VERBS["heal"].request
-    given = {"child": "child", "parent": "parent", "text": "text", "out": "out"}
-    assert heal.parse(given | {"precision": "float32"}).configuration()["dtype"] == "float32"

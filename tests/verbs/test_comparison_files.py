@@ -81,15 +81,6 @@ def test_force_replaces_an_earlier_result(zerolm: Callable[..., Any], tmp_path: 
     assert (out / "mine").read_text() == "dear"
 
 
-def as_before(folder: Path) -> None:
-    """Make a folder what earlier versions wrote: benchmarks and scores beside the result."""
-    document = json.loads((folder / "result.json").read_text())
-    (folder / "benchmarks.json").write_text(json.dumps(document.pop("benchmarks")))
-    for section in document["sections"]:
-        del section["scores"]
-    (folder / "result.json").write_text(json.dumps(document))
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[BenchReport, Path]:
     """A result, and the folder that it was written into."""
@@ -116,26 +107,6 @@ def test_one_file_holds_all(report: BenchReport, tmp_path: Path) -> None:
             write_tables(report.comparison, tmp_path)
             assert file.read_bytes() == (tmp_path / file.name).read_bytes()
     assert (loaded, loaded.page()) == (report, (tmp_path / "out" / "report.html").read_text())
-
-
-def test_a_folder_of_an_earlier_version(report: BenchReport, tmp_path: Path) -> None:
-    as_before(tmp_path / "out")
-    loaded = BenchReport.load(tmp_path / "out")
-    assert (loaded, loaded.page()) == (report, (tmp_path / "out" / "report.html").read_text())
-
-
-@pytest.mark.parametrize("file", ["benchmarks.json", "scores.csv"])
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff\xfe", b"[[[[", b"a,b\n1,2\n", None])
-def test_tables_of_an_earlier_version_that_are_not_its_own(
-    file: str, content: bytes | None, report: BenchReport, tmp_path: Path
-) -> None:
-    as_before(tmp_path / "out")
-    (tmp_path / "out" / file).unlink()
-    if content is not None:
-        (tmp_path / "out" / file).write_bytes(content)
-    with pytest.raises(ValueError, match="is not one of bench run") as caught:
-        BenchReport.load(tmp_path / "out")
-    assert "\n" not in str(caught.value)
 
 
 def edited(document: dict[str, Any], place: str) -> None:

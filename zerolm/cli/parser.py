@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,7 +67,6 @@ class DeclaredCommand(click.Command):
         for title, settings in self.request.groups().items():
             params += [_argument(one) if title == PLACED else _option(one) for one in settings]
         params += [_option(one) for one in self.request.output()]
-        params += _earlier(self.request)
         repeats = self.request.is_repeated
         return params + [_option(one, repeats) for group in self.further.values() for one in group]
 
@@ -109,15 +107,6 @@ def _option(setting: Setting, is_repeated: bool = False) -> click.Option:
         callback=_separated if several else None,
         shell_complete=completion(setting),
     )
-
-
-def _earlier(request: type[Request]) -> list[click.Parameter]:
-    """Return options of earlier names, which help and completion leave out."""
-    settings = {one.name: one for one in request.settings()}
-    options = [_option(replace(settings[name], name=former)) for former, name in request.former.items()]
-    for option in options:
-        option.hidden = True
-    return [*options]
 
 
 def _separated(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:

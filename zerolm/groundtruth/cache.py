@@ -14,7 +14,7 @@ PACKED: Final = ".json.gz"
 
 
 def cache_folder() -> Path:
-    """Return the folder of benchmarks that the user put there, or that earlier versions downloaded."""
+    """Return the folder of benchmarks that the user put there."""
     return files.cache_folder("benchmarks")
 
 

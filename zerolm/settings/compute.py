@@ -10,8 +10,6 @@ from zerolm.settings.messages import shown
 from zerolm.settings.request import setting
 
 DTYPES: Final = ("auto", "bfloat16", "float32")
-FORMER: Final = {"precision": "dtype"}
-"""What commands that train called a setting earlier."""
 
 
 def device(**more: Any) -> Any:

@@ -131,8 +131,6 @@ class Request:
     is_repeated: ClassVar[bool] = False
     places: ClassVar[tuple[str, ...]] = ("out", "force")
     """Settings that say where a result goes, not what it is."""
-    former: ClassVar[Mapping[str, str]] = {}
-    """Earlier names of settings, which files and flags may still use, and the present ones."""
     writes_no_result: ClassVar[bool] = False
     takes_progress: ClassVar[bool] = True
 
@@ -173,7 +171,6 @@ class Request:
         ``ValueError`` names an unknown setting, one that is missing, or says what its value can be.
         """
         declared = {item.name: item for item in cls.settings()}
-        values = cls._by_present_names(values)
         further = {name: value for name, value in values.items() if name not in declared}
         if further and not cls.owners:
             name = next(iter(further))
@@ -189,15 +186,6 @@ class Request:
                 checked[name] = value if isinstance(value, objects.get(name, ())) else item.parse(value)
         request: Self = build(cls, checked)
         return replace(request, further=further) if further else request
-
-    @classmethod
-    def _by_present_names(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values by the present names of settings; what has both names is that of the present one."""
-        present = {name: value for name, value in values.items() if name not in cls.former}
-        for former, name in cls.former.items():
-            if present.get(name) is None and former in values:
-                present[name] = values[former]
-        return present
 
     def run(self, progress: Progress = silent) -> Any:
         """Return the result of the command."""

@@ -19,7 +19,7 @@ from zerolm.show.page import page
 from zerolm.show.sheet import NOTEBOOK, PAGE, Heading, Sheet
 from zerolm.show.text import sentence, show_number
 from zerolm.verbs.ablate_report import ablation_sheet
-from zerolm.verbs.comparison_files import FILES, completed, write_tables
+from zerolm.verbs.comparison_files import FILES, write_tables
 from zerolm.verbs.comparison_findings import findings
 from zerolm.verbs.comparison_sheets import overview, section_sheet
 from zerolm.verbs.comparison_words import UNSEEN, unit
@@ -54,10 +54,6 @@ class BenchReport(Report):
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         return cls(from_document(document))
-
-    @classmethod
-    def from_folder(cls, folder: Path, document: Mapping[str, Any]) -> Self:
-        return cls.from_json(completed(document, folder))
 
     def lines(self) -> list[str]:
         return [*map(_line, self.sections), *filter(None, [sentence(self.comparison.note)])]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED, shown
-from zerolm.settings.compute import FORMER, TrainedOn
+from zerolm.settings.compute import TrainedOn
 from zerolm.settings.request import Request, argument, by_name, options_of, part, setting
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
@@ -45,7 +45,6 @@ class TrainLabelsSettings(Request):
     """
 
     name: ClassVar[str] = "bench train"
-    former = FORMER
     owners = ("spaces",)
     examples = (
         (

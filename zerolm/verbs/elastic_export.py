@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zerolm.cost_columns import cost_label, shown_costs
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
-from zerolm.settings.compute import FORMER
 from zerolm.settings.request import Request, part, setting
 from zerolm.show.charts import Heat, curve
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
@@ -36,7 +35,6 @@ class ExportPathSettings(Request):
     """
 
     name: ClassVar[str] = "elastic export"
-    former = FORMER
     examples = (
         ("zerolm elastic export supernet --path best --out model", "as it was trained in the supernet"),
         (

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
-from zerolm.settings.compute import FORMER
 from zerolm.settings.request import Request, argument, by_name, options_of, part, setting
 from zerolm.show.charts import Heat, curve
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
@@ -66,7 +65,6 @@ class TrainSupernetSettings(Request):
     """
 
     name: ClassVar[str] = "elastic train"
-    former = FORMER
     owners = ("spaces",)
     examples = (
         ("zerolm elastic train --text TEXT --tokens 200M --teacher PARENT --out supernet", "encoders"),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zerolm.healing.request import HealRequest
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
-from zerolm.settings.compute import FORMER
 from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Level, Linked, curve
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
@@ -38,7 +37,6 @@ class HealSettings(Request):
     """
 
     name: ClassVar[str] = "heal"
-    former = FORMER
     examples = (
         ("zerolm heal child --parent PARENT --text TEXT --for 30m --out healed", "half an hour, tonight"),
         (

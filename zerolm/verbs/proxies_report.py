@@ -20,7 +20,7 @@ from zerolm.show.charts import Axis, Bar, Bars, Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import sentence, show_number
 from zerolm.statistics import agreement
-from zerolm.verbs.comparison_files import FILES, completed, write_tables
+from zerolm.verbs.comparison_files import FILES, write_tables
 from zerolm.verbs.comparison_sheets import section_sheet
 from zerolm.verbs.comparison_words import tokens_of
 from zerolm.verbs.report import Report, as_plain
@@ -131,15 +131,6 @@ class ProxiesReport(Report):
         if len(section.result) != len(table.networks):
             raise ValueError("the benchmark is of other networks")
         return cls(table, section, None if libra is None else checked(LibraChoice, libra))
-
-    @classmethod
-    def from_folder(cls, folder: Path, document: Mapping[str, Any]) -> Self:
-        if "section" not in document:
-            return cls.from_json(document)
-        comparison = completed({**document, "sections": [document["section"]]}, folder)
-        (section,) = comparison["sections"]
-        fields = {name: value for name, value in comparison.items() if name != "sections"}
-        return cls.from_json({**fields, "section": section})
 
     @property
     def _is_alone(self) -> bool:

@@ -127,11 +127,6 @@ class Report(Shown):
         renamed = {cls.rows_field if name == "rows" else name: value for name, value in document.items()}
         return checked(cls, renamed)
 
-    @classmethod
-    def from_folder(cls, folder: Path, document: Mapping[str, Any]) -> Self:
-        """Return the result of a folder, whose ``result.json`` holds the document."""
-        return cls.from_json(document)
-
     @property
     def configuration(self) -> Mapping[str, Any]:
         """Return the settings that the command ran with."""
@@ -204,7 +199,7 @@ class Report(Shown):
         except (OSError, ValueError, RecursionError) as error:
             raise ValueError(f"the result in {str(place)!r} cannot be read: {error}") from None
         try:
-            report = cls.from_folder(place, document)
+            report = cls.from_json(document)
         except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
             raise ValueError(f"the result in {str(place)!r} is not one of {command}: {reason}") from None

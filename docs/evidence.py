@@ -452,7 +452,7 @@ def _llama_small() -> dict[str, str]:
 
 def _llama_pairs() -> dict[str, str]:
     """Return how many pairs of llamas of one size scores order rightly, as ``bench run`` prints it."""
-    rows = zerolm.bench(["llama_small"]).to_json()["rows"]
+    rows = zerolm.bench.run(["llama_small"]).to_json()["rows"]
     shares = {row["score"]: f"{row['pairs_right']:.0%}" for row in rows}
     return {f"llama_pairs_{score}": shares[score] for score in ("geo", "params", "width")}
 

@@ -22,11 +22,11 @@ RUN: dict[str, Any] = {"batch": 4, "length": 16, "rate": 3e-3}
 def train(folder: Path, name: str = "elastic", out: str = "net", **more: Any) -> SupernetReport:
     text = folder / "text.txt"
     source = {"text": text if text.exists() else text_in(folder), "tokens": 24 * 64, "words": 300}
-    return zerolm.train_supernet(name, folder / out, epochs=3, **{**source, **RUN, **SHAPE, **more})
+    return zerolm.elastic.train(name, folder / out, epochs=3, **{**source, **RUN, **SHAPE, **more})
 
 
 def search(folder: Path, **more: Any) -> SupernetSearchReport:
-    return zerolm.search_supernet(folder / "net", **{"generations": 2, "population": 6, "top": 4, **more})
+    return zerolm.elastic.search(folder / "net", **{"generations": 2, "population": 6, "top": 4, **more})
 
 
 def path_in(folder: Path, report: SupernetSearchReport) -> Path:
@@ -37,4 +37,4 @@ def path_in(folder: Path, report: SupernetSearchReport) -> Path:
 
 
 def export(folder: Path, out: str = "model", **more: Any) -> PathReport:
-    return zerolm.export_path(folder / "net", folder / out, path=path_in(folder, search(folder)), **more)
+    return zerolm.elastic.export(folder / "net", folder / out, path=path_in(folder, search(folder)), **more)

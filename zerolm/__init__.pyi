@@ -35,22 +35,6 @@ from zerolm.verbs.search_report import SupernetSearchReport as SupernetSearchRep
 from zerolm.verbs.spaces import SpacesReport as SpacesReport
 
 class _Bench(Protocol):
-    def __call__(
-        self,
-        names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-        *,
-        all: bool = ...,
-        data: str | PathLike[str] | None = ...,
-        metric: str | None = ...,
-        proxies: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-        text: str | PathLike[str] | None = ...,
-        jobs: int | str | None = ...,
-        store: str | PathLike[str] | None = ...,
-        alpha: float | Sequence[float] | None = ...,
-        init: str | Sequence[str] | None = ...,
-        train_tokens: int | str | Sequence[int | str] | None = ...,
-        progress: Progress = ...,
-    ) -> BenchReport: ...
     @staticmethod
     def run(
         names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
@@ -341,15 +325,6 @@ class _Proxies(Protocol):
     def ls(
     ) -> ProxyListing: ...
 
-def ablate(
-    names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    *,
-    all: bool = ...,
-    data: str | PathLike[str] | None = ...,
-    metric: str | None = ...,
-    progress: Progress = ...,
-) -> AblationReport: ...
-
 def calibrate(
     labels: str | PathLike[str] | Labels = ...,
     *,
@@ -417,12 +392,6 @@ def carve(
     progress: Progress = ...,
 ) -> CarvingReport: ...
 
-def diagnose(
-    folder: str | PathLike[str],
-    *,
-    progress: Progress = ...,
-) -> DoctorReport: ...
-
 def doctor(
     folder: str | PathLike[str],
     *,
@@ -447,50 +416,6 @@ def eval(
     dtype: str = ...,
     progress: Progress = ...,
 ) -> EvaluationReport: ...
-
-def evaluate(
-    child: str | PathLike[str],
-    *,
-    parent: str | PathLike[str],
-    beside: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    like: str | None = ...,
-    text: str | PathLike[str] | Mapping[str, str | PathLike[str]] | None = ...,
-    text_field: str | None = ...,
-    data: str | PathLike[str] | None = ...,
-    sequences: int | str = ...,
-    length: int | str = ...,
-    loops: int | str = ...,
-    tasks: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    limit: int | str | None = ...,
-    device: str = ...,
-    dtype: str = ...,
-    progress: Progress = ...,
-) -> EvaluationReport: ...
-
-def export_path(
-    supernet: str | PathLike[str],
-    out: str | PathLike[str],
-    *,
-    path: str | PathLike[str],
-    scratch: bool = ...,
-    heads: str = ...,
-    unbiased: bool = ...,
-    tokens: int | str | None = ...,
-    text: str | PathLike[str] | None = ...,
-    text_field: str | None = ...,
-    teacher: str | PathLike[str] | None = ...,
-    distillation: str = ...,
-    teacher_only: bool = ...,
-    predictions: float | None = ...,
-    batch: int | str = ...,
-    length: int | str = ...,
-    rate: float = ...,
-    device: str = ...,
-    dtype: str = ...,
-    seed: int | str = ...,
-    force: bool = ...,
-    progress: Progress = ...,
-) -> PathReport: ...
 
 def heal(
     child: str | PathLike[str],
@@ -545,49 +470,15 @@ def ledger(
     progress: Progress = ...,
 ) -> LedgerReport: ...
 
-def list_benchmarks(
-    *,
-    data: str | PathLike[str] | None = ...,
-) -> BenchmarksReport: ...
-
 def list_families(
     name: str | None = ...,
 ) -> FamiliesReport: ...
-
-def list_proxies(
-) -> ProxyListing: ...
 
 def list_spaces(
     name: str | None = ...,
     *,
     known: bool = ...,
 ) -> SpacesReport: ...
-
-def measure(
-    target: str | PathLike[str],
-    *,
-    proxies: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    mode: str = ...,
-    upstream: str | None = ...,
-    count: int | str | None = ...,
-    max_params: int | str | None = ...,
-    limit: int | str | None = ...,
-    view: str | None = ...,
-    metric: str | None = ...,
-    data: str | PathLike[str] | None = ...,
-    text: str | PathLike[str] = ...,
-    text_field: str | None = ...,
-    batch: int | str = ...,
-    length: int | str = ...,
-    micro_batches: int | str = ...,
-    seed: int | str = ...,
-    device: str = ...,
-    dtype: str = ...,
-    jobs: int | str = ...,
-    backend: str = ...,
-    store: str | PathLike[str] | None = ...,
-    progress: Progress = ...,
-) -> ProxiesReport: ...
 
 def score(
     architecture: str | PathLike[str] | Architecture | Choice | Mapping[str, Any] = ...,
@@ -685,178 +576,6 @@ def search(
     init: str | None = ...,
     progress: Progress = ...,
 ) -> SearchReport: ...
-
-def search_supernet(
-    supernet: str | PathLike[str],
-    *,
-    max_params: int | str | None = ...,
-    max_active_params: int | str | None = ...,
-    max_body_params: int | str | None = ...,
-    max_macs: int | str | None = ...,
-    max_kv_bytes: int | str | None = ...,
-    max_weight_bytes: int | str | None = ...,
-    max_latency_us: int | str | None = ...,
-    min_params: int | str | None = ...,
-    min_active_params: int | str | None = ...,
-    min_body_params: int | str | None = ...,
-    min_macs: int | str | None = ...,
-    min_kv_bytes: int | str | None = ...,
-    min_weight_bytes: int | str | None = ...,
-    min_latency_us: int | str | None = ...,
-    context: int | str = ...,
-    batch: int | str = ...,
-    kv_bits: float | str = ...,
-    bits: int | str = ...,
-    group_size: int | str = ...,
-    score: str = ...,
-    text: str | PathLike[str] | None = ...,
-    text_field: str | None = ...,
-    sequences: int | str = ...,
-    top: int | str = ...,
-    method: str = ...,
-    population: int | str = ...,
-    generations: int | str = ...,
-    seed: int | str = ...,
-    progress: Progress = ...,
-) -> SupernetSearchReport: ...
-
-def train_labels(
-    space: str | None = ...,
-    out: str | PathLike[str] | None = ...,
-    *,
-    rows: str | PathLike[str] | None = ...,
-    count: int | str | None = ...,
-    max_params: int | str | None = ...,
-    max_body_params: int | str | None = ...,
-    min_params: int | str | None = ...,
-    min_body_params: int | str | None = ...,
-    text: str | PathLike[str],
-    text_field: str | None = ...,
-    held_out: str | PathLike[str] | None = ...,
-    tokens: int | str | None = ...,
-    tokens_per_param: float | None = ...,
-    batch: int | str = ...,
-    length: int | str = ...,
-    rate: float = ...,
-    depth_rule: str = ...,
-    device: str = ...,
-    dtype: str = ...,
-    compile: bool = ...,
-    seed: int | str = ...,
-    seeds: int | str = ...,
-    repeated: int | str = ...,
-    jobs: int | str = ...,
-    backend: str = ...,
-    force: bool = ...,
-    size: str | None = ...,
-    depth: int | str | Sequence[int] | None = ...,
-    hidden: int | str | Sequence[int] | None = ...,
-    heads: int | str | Sequence[int] | None = ...,
-    mlp_ratio: float | str | Sequence[float] | None = ...,
-    classes: int | str | None = ...,
-    head_size: int | str | Sequence[int] | None = ...,
-    ffn: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    hidden_per_depth: str | Sequence[float] | None = ...,
-    ffn_per_hidden: str | Sequence[float] | None = ...,
-    multiple_of: int | str | None = ...,
-    tensor_parallel: int | str | None = ...,
-    vocab: int | str | None = ...,
-    positions: int | str | None = ...,
-    embedding: int | str | None = ...,
-    blocks: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    shares: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    step: int | str | None = ...,
-    steps: int | str | None = ...,
-    widths: float | str | Sequence[float] | None = ...,
-    heads_per_kv: int | str | Sequence[int] | None = ...,
-    query_per_hidden: str | Sequence[float] | None = ...,
-    query_width: str | Sequence[float] | None = ...,
-    kv_width: str | Sequence[float] | None = ...,
-    tied: bool | None = ...,
-    per_layer: bool | None = ...,
-    qkv_bias: bool | None = ...,
-    ffn_stack: int | str | Sequence[int] | None = ...,
-    narrow_per_hidden: str | Sequence[float] | None = ...,
-    view: str | None = ...,
-    stacks: int | str | Sequence[int] | None = ...,
-    corpus: str | None = ...,
-    d_embed: int | str | Sequence[int] | None = ...,
-    div_val: int | str | Sequence[int] | None = ...,
-    base_dim: int | str | Sequence[int] | None = ...,
-    depth1: int | str | Sequence[int] | None = ...,
-    depth2: int | str | Sequence[int] | None = ...,
-    depth3: int | str | Sequence[int] | None = ...,
-    parent_config: str | None = ...,
-    kv_heads: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    progress: Progress = ...,
-) -> LabelsReport: ...
-
-def train_supernet(
-    space: str = ...,
-    out: str | PathLike[str] = ...,
-    *,
-    text: str | PathLike[str],
-    text_field: str | None = ...,
-    tokens: int | str,
-    tokenizer: str | PathLike[str] | None = ...,
-    words: int | str = ...,
-    teacher: str | PathLike[str] | None = ...,
-    distillation: str = ...,
-    teacher_only: bool = ...,
-    predictions: float | None = ...,
-    epochs: int | str = ...,
-    growth: int | str = ...,
-    mean_params: int | str | None = ...,
-    eta: float | None = ...,
-    batch: int | str = ...,
-    length: int | str = ...,
-    rate: float = ...,
-    device: str = ...,
-    dtype: str = ...,
-    seed: int | str = ...,
-    force: bool = ...,
-    size: str | None = ...,
-    depth: int | str | Sequence[int] | None = ...,
-    hidden: int | str | Sequence[int] | None = ...,
-    heads: int | str | Sequence[int] | None = ...,
-    mlp_ratio: float | str | Sequence[float] | None = ...,
-    classes: int | str | None = ...,
-    head_size: int | str | Sequence[int] | None = ...,
-    ffn: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    hidden_per_depth: str | Sequence[float] | None = ...,
-    ffn_per_hidden: str | Sequence[float] | None = ...,
-    multiple_of: int | str | None = ...,
-    tensor_parallel: int | str | None = ...,
-    vocab: int | str | None = ...,
-    positions: int | str | None = ...,
-    embedding: int | str | None = ...,
-    blocks: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    shares: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    step: int | str | None = ...,
-    steps: int | str | None = ...,
-    widths: float | str | Sequence[float] | None = ...,
-    heads_per_kv: int | str | Sequence[int] | None = ...,
-    query_per_hidden: str | Sequence[float] | None = ...,
-    query_width: str | Sequence[float] | None = ...,
-    kv_width: str | Sequence[float] | None = ...,
-    tied: bool | None = ...,
-    per_layer: bool | None = ...,
-    qkv_bias: bool | None = ...,
-    ffn_stack: int | str | Sequence[int] | None = ...,
-    narrow_per_hidden: str | Sequence[float] | None = ...,
-    view: str | None = ...,
-    stacks: int | str | Sequence[int] | None = ...,
-    corpus: str | None = ...,
-    d_embed: int | str | Sequence[int] | None = ...,
-    div_val: int | str | Sequence[int] | None = ...,
-    base_dim: int | str | Sequence[int] | None = ...,
-    depth1: int | str | Sequence[int] | None = ...,
-    depth2: int | str | Sequence[int] | None = ...,
-    depth3: int | str | Sequence[int] | None = ...,
-    parent_config: str | None = ...,
-    kv_heads: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    progress: Progress = ...,
-) -> SupernetReport: ...
 
 bench: Final[_Bench]
 

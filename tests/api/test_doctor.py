@@ -1,4 +1,4 @@
-"""``zerolm.doctor``, which is ``zerolm.diagnose``: a small result that saves, loads and repeats itself."""
+"""``zerolm.doctor``, which is ``zerolm.doctor``: a small result that saves, loads and repeats itself."""
 
 from __future__ import annotations
 

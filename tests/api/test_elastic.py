@@ -89,7 +89,7 @@ def test_every_score_searches_within_the_budgets(folder: Path, score: str, tmp_p
     loaded = zerolm.load(tmp_path / "out")
     assert loaded.to_json() == document
     assert repr(loaded) == repr(report)
-    model = zerolm.export_path(folder / "net", tmp_path / "model", path=tmp_path / "out")
+    model = zerolm.elastic.export(folder / "net", tmp_path / "model", path=tmp_path / "out")
     assert model.to_json()["costs"]["params"] == document["pick"]["costs"]["params"]
 
 
@@ -115,7 +115,7 @@ def test_a_limit_of_latency_is_told_everywhere(
     report.save(tmp_path / "out")
     assert zerolm.load(tmp_path / "out").to_json() == report.to_json()
     assert zerolm.load(tmp_path / "out").page() == page
-    zerolm.export_path(folder / "net", tmp_path / "model", path=tmp_path / "out")
+    zerolm.elastic.export(folder / "net", tmp_path / "model", path=tmp_path / "out")
     for value in (0, -5):
         with pytest.raises(ValueError, match="max_latency_us"):
             search(folder, max_latency_us=value)
@@ -142,10 +142,10 @@ def test_wrong_values_are_told_in_a_line(folder: Path, tmp_path: Path) -> None:
         search(folder, score="loss")
     (tmp_path / "path.json").write_text("[]")
     with pytest.raises(ValueError, match="holds no architecture"):
-        zerolm.export_path(folder / "net", tmp_path / "model", path=tmp_path / "path.json")
+        zerolm.elastic.export(folder / "net", tmp_path / "model", path=tmp_path / "path.json")
     (tmp_path / "path.json").write_text(json.dumps({"layers": []}))
     with pytest.raises(ValueError, match="layers must list"):
-        zerolm.export_path(folder / "net", tmp_path / "model", path=tmp_path / "path.json")
+        zerolm.elastic.export(folder / "net", tmp_path / "model", path=tmp_path / "path.json")
     assert not (folder / "other").exists()
     assert not (tmp_path / "model").exists()
 

@@ -64,7 +64,7 @@ def test_the_file_is_a_benchmark_with_what_was_trained(report: LabelsReport, tmp
 def test_the_other_commands_take_it(report: LabelsReport, tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(report.benchmark))
-    compared = zerolm.bench(file).comparison.sections[0]
+    compared = zerolm.bench.run(file).comparison.sections[0]
     assert len(compared.result) == 5
     assert compared.ceiling is not None
     assert compared.ceiling.runs == 6

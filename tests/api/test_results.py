@@ -56,8 +56,8 @@ MAKERS: dict[str, Callable[[Path, Path], Report]] = {
     ),
     "calibrate": lambda labels, file: zerolm.calibrate(labels, method="dictionary", seed=3),
     "calibrate of labels": lambda labels, file: zerolm.calibrate(read_labels(labels)),
-    "bench": lambda labels, file: zerolm.bench(labels, alpha=[0.5, 1.0, 2.0]),
-    "ablate": lambda labels, file: zerolm.ablate([labels]),
+    "bench": lambda labels, file: zerolm.bench.run(labels, alpha=[0.5, 1.0, 2.0]),
+    "ablate": lambda labels, file: zerolm.bench.ablate([labels]),
 }  # fmt: skip
 
 
@@ -206,8 +206,8 @@ def test_listings(data_folder: Path) -> None:
     for listing in (
         zerolm.list_spaces(),
         zerolm.list_spaces("llama"),
-        zerolm.list_benchmarks(),
-        zerolm.list_benchmarks(data=data_folder),
+        zerolm.bench.ls(),
+        zerolm.bench.ls(data=data_folder),
     ):
         check_small(listing)
         assert json.loads(json.dumps(listing.to_json()))

@@ -1,4 +1,4 @@
-"""``zerolm.measure``: proxies of a space, a benchmark and a model that save, load and repeat themselves."""
+"""``zerolm.proxies``: proxies of a space, a benchmark and a model that save, load and repeat themselves."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ import zerolm
 report = zerolm.load("out")
 print(len(report.rows()), report.section.title, len(report.page()) > 1000)
 report.save("again")
-for verb in (lambda: zerolm.measure("mine.csv"), zerolm.list_proxies):
+for verb in (lambda: zerolm.proxies("mine.csv"), zerolm.list_proxies):
     try:
         verb()
     except ModuleNotFoundError as error:

@@ -14,7 +14,7 @@ import zerolm
 from zerolm.cli import main
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import PLACED
-from zerolm.verbs import ALIASES, VERBS
+from zerolm.verbs import VERBS
 from zerolm.verbs.call import function_of, public_names
 from zerolm.verbs.report import Report, Shown
 from zerolm.verbs.stub import stub
@@ -25,7 +25,7 @@ NAMES = pytest.mark.parametrize("name", VERBS)
 
 def test_dir_is_the_public_api_and_nothing_else() -> None:
     verbs = {(verb.function or name).split()[0] for name, verb in VERBS.items()}
-    assert set(dir(zerolm)) == set(zerolm.__all__) == verbs | set(ALIASES) | HELPERS
+    assert set(dir(zerolm)) == set(zerolm.__all__) == verbs | HELPERS
     assert len(zerolm.__all__) == len(set(zerolm.__all__))
     for name in dir(zerolm):
         assert getattr(zerolm, name)
@@ -37,11 +37,6 @@ def test_a_verb_is_called_as_its_command(name: str) -> None:
     for word in (VERBS[name].function or name).split():
         verb = getattr(verb, word)
     assert verb is function_of(name)
-
-
-@pytest.mark.parametrize("alias", ALIASES)
-def test_older_names_stay(alias: str) -> None:
-    assert getattr(zerolm, alias) is function_of(ALIASES[alias])
 
 
 def test_no_room_bears_the_name_of_a_public_function() -> None:

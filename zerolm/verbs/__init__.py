@@ -68,19 +68,5 @@ VERBS: Final[dict[str, Verb]] = {
 }
 # fmt: on
 """All verbs by the names of their commands."""
-ALIASES: Final = {
-    "bench": "bench run",
-    "evaluate": "eval",
-    "diagnose": "doctor",
-    "measure": "proxies",
-    "list_proxies": "proxies ls",
-    "ablate": "bench ablate",
-    "train_labels": "bench train",
-    "train_supernet": "elastic train",
-    "search_supernet": "elastic search",
-    "export_path": "elastic export",
-    "list_benchmarks": "bench ls",
-}
-"""Names in Python that are not those of the commands, from before they were."""
 PANELS: Final = ("Choose", "Shrink", "Grow", "Judge", "Look")
 SUMMARY: Final = "Choose and shrink transformer language models without training them."

@@ -12,7 +12,7 @@ from typing import Any, Final
 from zerolm.progress import silent
 from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.request import Request
-from zerolm.verbs import ALIASES, VERBS
+from zerolm.verbs import VERBS
 
 WIDTH: Final = 96
 
@@ -21,7 +21,7 @@ def public_names() -> dict[str, str]:
     """Return the names of the package that stand for verbs, each with that of the command; "" for a group."""
     names = {(verb.function or name).split(" ")[0]: name for name, verb in reversed(VERBS.items())}
     groups = {name: "" for name, command in names.items() if " " in command}
-    return names | groups | ALIASES
+    return names | groups
 
 
 @cache

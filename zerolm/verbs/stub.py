@@ -15,7 +15,7 @@ from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.kinds import KINDS
 from zerolm.settings.request import Request
 from zerolm.spaces import SPACES
-from zerolm.verbs import ALIASES, VERBS, Verb
+from zerolm.verbs import VERBS, Verb
 from zerolm.verbs.call import public_names
 
 HEAD: Final = '''"""Types of the public functions, written by python -m zerolm.verbs.stub."""
@@ -132,5 +132,4 @@ def _objects(verb: Verb) -> Iterator[type]:
 
 
 if __name__ == "__main__":
-    assert set(ALIASES) <= set(public_names())
     print(stub(), end="")

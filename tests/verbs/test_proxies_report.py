@@ -41,7 +41,7 @@ def test_it_saves_loads_and_repeats(target: str, zerolm: Callable[..., Any], tmp
     if target == "llama":
         more["proxies"] = ["params", "zerolm_weights"]
     given = Path(target) if target == "model" else target
-    report = package.measure(given, **(FEW | more), store="store.sqlite")
+    report = package.proxies(given, **(FEW | more), store="store.sqlite")
     assert Path("store.sqlite").is_file()
     check_report(report, zerolm, tmp_path / "out", ("title", "networks"))
     count = {"llama": 3, "mine.csv": 24, "model": 1}[target]
@@ -67,7 +67,7 @@ import zerolm
 report = zerolm.load("out")
 print(len(report.rows()), report.section.title, len(report.page()) > 1000)
 report.save("again")
-for verb in (lambda: zerolm.proxies("mine.csv"), zerolm.list_proxies):
+for verb in (lambda: zerolm.proxies("mine.csv"), zerolm.proxies.ls):
     try:
         verb()
     except ModuleNotFoundError as error:
@@ -119,7 +119,7 @@ def test_the_declaration_names_what_the_passes_take() -> None:
 )
 def test_an_edited_result_is_refused(change: dict[str, Any], words: str) -> None:
     llamas(Path("mine.csv"), 3)
-    document = package.measure("mine.csv", **(FEW | {"proxies": "params"})).to_json()
+    document = package.proxies("mine.csv", **(FEW | {"proxies": "params"})).to_json()
     assert ProxiesReport.from_json(document).to_json() == document
     with pytest.raises(ValueError, match=words) as caught:
         ProxiesReport.from_json(document | change)

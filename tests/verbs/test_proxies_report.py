@@ -82,7 +82,7 @@ for verb in (lambda: zerolm.proxies("mine.csv"), zerolm.proxies.ls):
 
 
 def test_the_list() -> None:
-    listing = package.list_proxies()
+    listing = package.proxies.ls()
     assert [row["name"] for row in listing.rows()] == proxy_names()
     assert len(repr(listing).splitlines()) <= 15
     (sheet,) = listing.sheets()

@@ -31,7 +31,7 @@ MOMENTS = {
     "prices": (
         ("weighing what the loss", 2),
         ("weighing units", 2),
-        ("pricing every cut", 2),
+        ("estimating the loss of every cut", 2),
         ("repairing", 2),
     ),
     "measured": (("measuring cuts of each layer", 3), ("measuring widths", 5), ("opening the child", 1)),

@@ -29,8 +29,8 @@ from zerolm.progress import silent
 from zerolm.registry import Entry
 from zerolm.units.importance.criteria import CRITERIA, definition_of
 
-BASIS, UNITS = "weighing what the loss feels", "weighing units by"
-PRICES, GONE = "pricing every cut", "measuring what goes with layer"
+BASIS, UNITS = "computing Fisher information", "weighing units by"
+PRICES, GONE = "estimating the loss of every cut", "measuring the loss without layer"
 LAYERS, STREAM = "measuring cuts of each layer", "measuring widths of the stream"
 FINALISTS, PLAN = "measuring the best plans, repaired", "measuring the plan"
 STEPS = (BASIS, UNITS, PRICES, GONE, LAYERS, STREAM, FINALISTS, PLAN, "repairing", "opening")

@@ -307,7 +307,7 @@ MOMENTS = (
     ("running the text", 3),
     ("training", 6),
     ("writing the weights", 9),
-    ("opening the child again", 1),
+    ("reopening the child", 1),
 )
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 

@@ -174,7 +174,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
         if carving.recipe and carving.recipe.method.format == carving.destination.form:
             notes.append(carving.recipe.difference(sha256, versions))
         _write_more(carving, folder, typed)
-        carving.progress("opening the child again")
+        carving.progress("reopening the child")
         proof = carving.format.verified(session, cut, repaired, folder, typed).of(carving.parent.proof)
         if carving.parent.experts is not None:
             proof = proof.after(carving.parent.experts.proof)

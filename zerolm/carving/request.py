@@ -34,26 +34,26 @@ class MethodRequest:
     criterion: str | None = setting(
         "text",
         None,
-        "what a unit is worth; from weights alone, for research: capacity, zerolm, max_weight, "
-        "max_weight_strict, magnitude, random, prefix; from tokens: surgeon (default), amp, output_energy, "
-        "compact, two_ssp, minitron, flap; "
-        "of experts: aimer (without text), random; by tokens sent to them: reap (with text), gated_norm, "
-        "frequency, gate_mass, mean_norm, mean_square, total_norm; by pairs that leave: hope, hope_moments",
+        "pruning criterion. By calibration tokens: surgeon (default), amp, output_energy, compact, "
+        "two_ssp, minitron, flap. By weights alone, for research: capacity, zerolm, max_weight, "
+        "max_weight_strict, magnitude, random, prefix. For experts, by tokens: hope_moments (default with "
+        "--text), hope, reap, gated_norm, frequency, gate_mass, mean_norm, mean_square, total_norm; by "
+        "weights: aimer (default without --text), random",
         group="What goes",
         metavar="NAME",
     )
     plan: str | None = setting(
         "text",
         None,
-        "what plans the sizes: the criterion (weights); losses of single cuts, foretold from one backward "
-        "pass (prices; default) or measured one by one (measured); or a space (heuristic)",
+        "how sizes are planned: prices (loss increases estimated from one backward pass; default), "
+        "measured (each cut measured), weights (by the criterion alone), or heuristic (with --space)",
         choices=PLANS,
     )
     text: str | None = setting(
         "texts",
         None,
-        "calibration text, like what the child will serve; without one, generated: a text sampled from the "
-        "parent; or random tokens; of experts also texts of several domains: code=FILE,chat=FOLDER",
+        "calibration text, like the text that the child will serve; generated (default: sampled from the "
+        "parent) or random tokens; for experts also several domains: code=FILE,chat=FOLDER",
         group="Text",
         metavar="FILE|generated|random",
     )
@@ -61,7 +61,7 @@ class MethodRequest:
     sequences: int | None = setting(
         "integer",
         None,
-        "sequences taken from the text; by default as many as the widest output matrix needs",
+        "sequences taken from the text; default: enough for the widest output matrix",
         low=defaults.LEAST_SEQUENCES,
         high=1 << 26,
     )
@@ -69,17 +69,16 @@ class MethodRequest:
     repair: str | None = setting(
         "text",
         None,
-        "how the output matrices are solved again: none, bias, least-squares (default; of experts with a "
-        "text that is not random)",
+        "refit output matrices: none, bias, or least-squares (default; for experts only with a real text)",
         metavar="NAME",
     )
     seed: int = setting(
-        "integer", 0, "seed of generated and random tokens, and of criterion random", low=0, high=2**63 - 1
+        "integer", 0, "seed of generated tokens, random tokens and --criterion random", low=0, high=2**63 - 1
     )
     for_: float | None = setting(
         "duration",
         None,
-        "take fewer sequences, so that it lasts about so long: 90s, 30m, 1.5h",
+        "target duration (90s, 30m, 1.5h): takes fewer sequences to meet it",
         name="for_",
         low=1,
         high=10**8,

@@ -164,7 +164,7 @@ class Session:
     @cached_property
     def pace(self) -> Pace:
         """How long the parent takes here, a token."""
-        self.progress("taking the time of a layer")
+        self.progress("timing a layer")
         tokens = self._paced
         sequences = max(1, PACED_TOKENS // tokens.ids.shape[1])
         blocks = Blocks(self.model, tokens.spread(sequences).batches(sequences))
@@ -339,7 +339,7 @@ class Session:
         cache = self.cache("without", self.pooling)
         row = cache.get(f"layer-{layer}")
         if row is None:
-            self.progress(f"measuring what goes with layer {layer}")
+            self.progress(f"measuring the loss without layer {layer}")
             row = {"loss": np.array(loss.of(layer, None))}
             cache.put(f"layer-{layer}", row)
         return float(row["loss"])
@@ -484,7 +484,7 @@ class Session:
 
     def typed_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:
         """Return the loss of a child as it is read back, on the tokens of all other losses."""
-        self.progress("measuring the child as it is read back")
+        self.progress("measuring the child, quantised")
         return typed.loss(self._loss, repaired)
 
     def _few_fitted(self, cuts: Sequence[Cut], least: int = FINAL_TOKENS) -> Tokens:

@@ -36,7 +36,7 @@ def compare_with_stock(parent: Checkpoint, memory: int, progress: Progress) -> V
     ``ValueError`` names the layer where the two differ by more than rounding; the ``note`` says why they were
     not compared, if they were not.
     """
-    progress("comparing the parent with what stock software makes of it")
+    progress("comparing the parent with stock software")
     if parent.source is not None:
         return _with_llama_cpp(parent)
     if parent.packed or parent.family.config.at is not None:

@@ -88,7 +88,7 @@ def quantised_parent(
     plain = _plain_bytes(parent, matrices)
     weights, tables = dict(model.named_parameters()), list[Options]()
     for number, (name, matrix) in enumerate(matrices.items()):
-        progress("weighing types of the parent's matrices", number, len(matrices))
+        progress("estimating types for the parent's matrices", number, len(matrices))
         kinds = matrix.candidates
         sizes = np.array([matrix.size(kind) for kind in kinds], np.int64)
         tables.append(Options(name, sizes, _errors(weights[name], matrix, kinds)))

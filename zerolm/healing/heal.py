@@ -247,7 +247,7 @@ class Healing:
         recipe = {**document, "written_as": form, "healing": stages}
         child = Child(compact.checkpoint, compact.cut, weights)
         write(child, recipe, folder, more, progress=self.progress)
-        self.progress("opening the child again")
+        self.progress("reopening the child")
         proof = FORMATS[form].verified_trained(compact.checkpoint, compact.cut, weights, folder)
         before, after = (damage_of(healed.losses[when]) for when in ("before", "after"))
         settings = settings_note(self.patient.child, in_file=FORMATS[form].has_tokenizer)

@@ -36,16 +36,16 @@ class Texts:
     sources: tuple[str, ...] = setting(
         "paths",
         REQUIRED,
-        "files, folders, data sets of the hub",
+        "training text: files, folders, hub data sets",
         group="Text",
         name="text",
         metavar="TEXT,...",
     )
     field: str | None = defaults.text_field(name="text_field")
     mix: tuple[float, ...] | None = setting(
-        "shares", None, "how often each text is drawn from; else by size", low=0
+        "shares", None, "sampling weight of each text; default: by size", low=0
     )
-    length: int = setting("integer", 256, "tokens of each sequence", group="Training", low=2, high=1 << 26)
+    length: int = setting("integer", 256, "tokens per sequence", group="Training", low=2, high=1 << 26)
 
     def check(self) -> None:
         if not self.sources:
@@ -67,12 +67,14 @@ class Distillation:
         group="Losses",
         metavar="A,B",
     )
-    temperature: float = setting("number", 1.0, "that predictions are softened by", low=0, high=100)
+    temperature: float = setting(
+        "number", 1.0, "softmax temperature of the distillation loss", low=0, high=100
+    )
     top: int | None = setting(
         "integer",
         None,
-        "run the teacher once and keep so many of its likeliest tokens on the disk, so that it is not in "
-        "memory; else it runs beside the child",
+        "run the teacher once and store this number of its likeliest tokens on disk, so that it need not "
+        "stay in memory",
         group="Learning from",
         low=1,
         high=1 << 24,
@@ -125,18 +127,18 @@ class HealRequest:
     tokens: int | None = setting(
         "amount",
         None,
-        "tokens to train on; those of a text come again when all have come",
+        "tokens to train on; a text is repeated when it ends",
         group="Text",
         metavar="AMOUNT",
     )
     seconds: int | None = setting(
-        "duration", None, "train for so long instead: 90s, 30m, 1.5h", name="for_", low=1, high=10**8
+        "duration", None, "training time instead of --tokens: 90s, 30m, 1.5h", name="for_", low=1, high=10**8
     )
     distillation: Distillation = part(Distillation)
     lora: int | None = setting(
         "integer",
         None,
-        "train adapters of this rank, merged at the end",
+        "train LoRA adapters of this rank, merged at the end",
         group="Training",
         low=1,
         high=1 << 16,
@@ -144,11 +146,11 @@ class HealRequest:
     only: str | None = setting(
         "text",
         None,
-        "train these weights alone: router, the rows of a mixture's routers, by what the parent predicts",
+        "train these weights only: router (the routers of a mixture of experts)",
         choices=(ROUTER,),
     )
     rate: float | None = setting(
-        "number", None, "learning rate; it follows the damage unless given", low=0, high=10
+        "number", None, "learning rate; default: from the loss of the child", low=0, high=10
     )
     batch: int | None = setting(
         "integer",
@@ -157,7 +159,7 @@ class HealRequest:
         low=1,
         high=1 << 20,
     )
-    seed: int = setting("integer", 0, "seed of the order of the text", low=0, high=2**32 - 1)
+    seed: int = setting("integer", 0, "seed of the data order", low=0, high=2**32 - 1)
     execution: Execution = part(Execution)
 
     def check(self) -> None:

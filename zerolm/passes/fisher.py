@@ -40,7 +40,7 @@ from zerolm.text.tokens import Tokens
 FISHER_TOKENS: Final = 1 << 13
 """Tokens at most, of sequences evenly spread."""
 FISHER_BATCH: Final = 2
-WEIGHING: Final = "weighing what the loss feels"
+WEIGHING: Final = "computing Fisher information"
 WIDE: Final = 512
 """Of a hidden size from this on, second moments of the stream are products in float32."""
 OUTPUT_ROLES: Final = ("o", "down")

@@ -262,7 +262,7 @@ def priced_losses(
         blocks,
         priced,
         cache,
-        "pricing every cut",
+        "estimating the loss of every cut",
         reads_head=basis is not None,
         pooling=pooling,
         progress=progress,

@@ -30,19 +30,34 @@ class KeptShares:
     """The shares of the parent's sizes that a child keeps; None where it is free, or whole."""
 
     ffn: float | None = setting(
-        "number", None, "share of the FFN neurons to keep", name="keep_ffn", low=0, high=1
+        "number", None, "share of FFN neurons to keep", name="keep_ffn", low=0, high=1
     )
     heads: float | None = setting(
-        "number", None, "share of the KV groups of heads to keep", name="keep_heads", low=0, high=1
+        "number",
+        None,
+        "share of KV groups (a KV head with its query heads) to keep",
+        name="keep_heads",
+        low=0,
+        high=1,
     )
     layers: float | None = setting(
-        "number", None, "share of the layers to keep", name="keep_layers", low=0, high=1
+        "number", None, "share of layers to keep", name="keep_layers", low=0, high=1
     )
     hidden: float | None = setting(
-        "number", None, "share of the hidden size to keep, in one basis", name="keep_hidden", low=0, high=1
+        "number",
+        None,
+        "share of the hidden size to keep, after one rotation of the residual stream",
+        name="keep_hidden",
+        low=0,
+        high=1,
     )
     all: float | None = setting(
-        "number", None, "1 keeps all units: types of weights alone are chosen", name="keep", low=1, high=1
+        "number",
+        None,
+        "only 1 is allowed: prune nothing, choose quantisation types only",
+        name="keep",
+        low=1,
+        high=1,
     )
 
 
@@ -53,23 +68,23 @@ class ExpertsRequest:
     keep: str | None = setting(
         "text",
         None,
-        "experts of each layer to keep: a number, a share (0.5), auto (the most within the budgets), or all; "
-        "by default a text and budgets weigh them against all else",
+        "experts of each layer to keep: a number, a share (0.5), auto (the most within the budgets), or "
+        "all; default with --text and a budget: whatever loses least",
         name="keep_experts",
         metavar="N",
     )
     ffn: str | None = setting(
         "text",
         None,
-        "neurons of each expert to keep: a number, a share (0.75), or auto (within the budgets; beside "
-        "--keep-experts auto what loses least of both)",
+        "neurons of each expert to keep: a number, a share (0.75), or auto (the most within the budgets; "
+        "with --keep-experts auto the best combination)",
         name="keep_expert_ffn",
         metavar="N",
     )
     domains: str = setting(
         "text",
         MEAN,
-        "of texts of several domains: what experts are worth to all of them together, or where that is least",
+        "with several --text domains, rank experts by their mean score or by their worst domain",
         choices=(MEAN, WORST),
     )
     merge: str = setting(
@@ -81,7 +96,7 @@ class ExpertsRequest:
     parallel: int = setting(
         "integer",
         1,
-        "number that divides the experts that are kept, so that they spread over devices",
+        "keep a multiple of this number of experts, for expert parallelism",
         name="expert_parallel",
         low=1,
         high=1 << 16,
@@ -118,13 +133,13 @@ class VocabularyRequest:
     size: str | None = setting(
         "text",
         None,
-        "tokens to keep, those of fewest expected uses in the text leaving first: a number (64k), a share "
-        "(0.5), used (those the text needs), auto (within budgets, default with --text FILE), or all",
+        "tokens to keep, rarest removed first: a number (64k), a share (0.5), used (only tokens that the "
+        "text needs), auto (within budgets; default with --text FILE), or all",
         name="keep_vocab",
         metavar="SIZE",
     )
     tokens: str | None = setting(
-        "path", None, "tokens that stay in any case: their ids, one a line or as JSON", name="keep_tokens"
+        "path", None, "file of token ids to keep in any case, one per line or as JSON", name="keep_tokens"
     )
 
     @property
@@ -157,22 +172,20 @@ class WeightsRequest:
     types: str | None = setting(
         "text",
         None,
-        "types of weights of a gguf file, each matrix its own, within max_weight_bytes: all, a list such as "
-        "Q4_K,Q6_K, or stored (those of the parent alone)",
+        "quantisation types of a gguf file, chosen per matrix within --max-weight-bytes: all, a list such "
+        "as Q4_K,Q6_K, or stored (keep the parent's types)",
         metavar="NAMES",
     )
     max_bits: float | None = setting(
         "number",
         None,
-        "bits a weight at most, over all weights of the parent: another way to say max_weight_bytes",
+        "mean bits per parent weight, at most: sets --max-weight-bytes",
         low=0,
         high=32,
     )
-    imatrix: bool = setting(
-        "flag", False, "write what weighs the errors of types beside the child, as llama.cpp's tools read it"
-    )
+    imatrix: bool = setting("flag", False, "also write an importance matrix (imatrix) for llama.cpp")
     requantize: bool = setting(
-        "flag", False, "choose types for a parent that is quantised already; what that lost stays lost"
+        "flag", False, "allow an already quantised parent; its existing error is not recovered"
     )
 
     def limits(self, budgets: Mapping[str, int], params: int) -> dict[str, int]:
@@ -235,29 +248,33 @@ class SizeRequest:
     shape: str | None = setting(
         "text",
         None,
-        "one size for all layers, or each its own; uniform unless a space is named",
+        "uniform (one size for all layers) or per-layer; default uniform, with --space per-layer",
         group="Sizes that may be",
         choices=SHAPES,
     )
     space: str | None = setting(
         "text",
         None,
-        "sizes, and how costs are counted, of a space of LoNAS: lonas-bert, lonas-llama-7b, lonas-llama-13b; "
-        "heads-ffn, of any parent; or of a plug-in",
+        "search space of layer sizes: heads-ffn (any parent), lonas-bert, lonas-llama-7b, lonas-llama-13b, "
+        "or a plug-in's",
         metavar="NAME",
     )
     multiple_of: int | None = setting(
         "integer",
         None,
-        "number that divides FFN widths, hidden size and, where tokens leave, their number",
+        "round FFN widths, hidden size and a smaller vocabulary to multiples of this number",
         low=1,
         high=1 << 24,
     )
     tensor_parallel: int = setting(
-        "integer", 1, "number that divides KV groups and FFN widths", low=1, high=1 << 16
+        "integer",
+        1,
+        "make KV groups and FFN widths divisible by this number, for tensor parallelism",
+        low=1,
+        high=1 << 16,
     )
-    least_groups: int = setting("integer", 1, "KV groups that every layer keeps", low=1, high=1 << 24)
-    least_ffn: int = setting("integer", 1, "FFN neurons that every layer keeps", low=1, high=1 << 24)
+    least_groups: int = setting("integer", 1, "minimum KV groups per layer", low=1, high=1 << 24)
+    least_ffn: int = setting("integer", 1, "minimum FFN neurons per layer", low=1, high=1 << 24)
 
     @classmethod
     def of(

@@ -14,7 +14,7 @@ DTYPES: Final = ("auto", "bfloat16", "float32")
 
 def device(**more: Any) -> Any:
     """Return a field that declares where networks run."""
-    help_ = "where networks run: cpu, cuda, cuda:1, mps; auto is CUDA where there is any, else the CPU"
+    help_ = "device: cpu, cuda, cuda:1, mps, or auto (CUDA if available, else the CPU)"
     return setting("text", "auto", help_, metavar="NAME", **more)
 
 
@@ -58,7 +58,7 @@ class ComputeRequest(RunningRequest):
     memory: int | None = setting(
         "integer",
         None,
-        "memory that it may take; what exceeds it lies on disk; else a quarter of what is free",
+        "RAM limit; the rest spills to disk (default: a quarter of free RAM)",
         metavar="BYTES",
         low=1 << 20,
         high=1 << 50,

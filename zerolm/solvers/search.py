@@ -72,7 +72,7 @@ def search(
     progress("counting ties, choosing the pick")
     ties, near_ties = (solver.engine.count(least) for least in (top_score, near(top_score)))
     pick = solver.choice(solver.engine.cheapest(_least(score, top_score, floor)))
-    progress("drawing the front")
+    progress("computing the Pareto front")
     points = [solver.choice(point) for point in solver.engine.front()]
     gap = max(0.0, bound - top_score) / max(abs(top_score), 1e-300)
     certificate = _certificate(solver, gap, (ties, near_ties), start)
@@ -124,9 +124,9 @@ def _certificate(solver: Solver, gap: float, counts: tuple[Count, Count], start:
 
 def _comparison(solver: Solver, best: Choice, progress: Progress) -> tuple[list[Baseline], BoundsTest]:
     """Return the choices of the baselines, and the bounds that cost score where that can be proven."""
-    progress("asking the baselines")
+    progress("searching by the baselines")
     choices = list(baselines(solver.instance))
     if not (solver.engine.optimal and solver.instance.score.additive):
         return choices, BoundsTest()
-    progress("relaxing each bound")
+    progress("relaxing one bound at a time")
     return choices, tested_bounds(solver.instance, best)

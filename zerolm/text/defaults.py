@@ -28,13 +28,13 @@ def sequences() -> Any:
 
 def length() -> Any:
     """Return a field for the length of sequences."""
-    return setting("integer", LENGTH, "tokens of each sequence", low=2, high=1 << 26)
+    return setting("integer", LENGTH, "tokens per sequence", low=2, high=1 << 26)
 
 
 def text_field(**more: Any) -> Any:
     """Return a field for the name of the field that holds the text of records."""
     help_ = (
-        "field of JSON, Parquet or data set records with the text, or A+B; else text, content, messages, or "
-        "prompt+completion"
+        "record field with the text in JSON, Parquet or data sets, or A+B; default: text, content, "
+        "messages, or prompt+completion"
     )
     return setting("text", None, help_, metavar="NAME", **more)

@@ -38,9 +38,11 @@ class Execution:
     """How a step is computed."""
 
     compute: TrainedOn = part(TrainedOn)
-    accumulate: int = setting("integer", 1, "parts that a batch is computed in", low=1, high=1 << 20)
-    checkpointing: bool = setting("flag", False, "compute activations twice, which saves memory")
-    compile: bool = setting("flag", False, "compile the network first: a minute that long runs win back")
+    accumulate: int = setting("integer", 1, "gradient accumulation steps per batch", low=1, high=1 << 20)
+    checkpointing: bool = setting("flag", False, "gradient checkpointing: saves memory, costs time")
+    compile: bool = setting(
+        "flag", False, "torch.compile the network first; worth a minute only in long runs"
+    )
 
     @property
     def bfloat16(self) -> bool:

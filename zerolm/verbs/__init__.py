@@ -44,27 +44,48 @@ def _imported(home: str) -> Any:
 
 # fmt: off
 VERBS: Final[dict[str, Verb]] = {
-    "search": Verb("Choose", "search:SearchSettings", "search_report:SearchReport", "Find the best architectures of a space within budgets, with a proof that they are the best."),  # noqa: E501
-    "init": Verb("Choose", "init:InitSettings", "init:InitReport", "Write a folder that trains an architecture: configuration, script, rates by published laws."),  # noqa: E501
-    "carve": Verb("Shrink", "carve:CarveSettings", "carve:CarvingReport", "Cut a smaller checkpoint out of a larger one, write it, reopen it and compare."),  # noqa: E501
-    "heal": Verb("Shrink", "heal:HealSettings", "heal:HealingReport", "Train a carved child to predict what its parent predicts."),  # noqa: E501
-    "eval": Verb("Judge", "eval:EvalSettings", "eval:EvaluationReport", "Show what a child has lost beside its parent, and beside other carvings of its size."),  # noqa: E501
-    "ledger": Verb("Look", "ledger:LedgerSettings", "ledger:LedgerReport", "Show the energies of the weights of each layer, from one pass over the files."),  # noqa: E501
-    "doctor": Verb("Judge", "doctor:DoctorSettings", "doctor:DoctorReport", "Say which runtimes open a checkpoint, and why not."),  # noqa: E501
-    "proxies": Verb("Judge", "proxies:ProxiesSettings", "proxies_report:ProxiesReport", "Compute training-free proxies of networks that run, all from a handful of shared passes."),  # noqa: E501
-    "proxies ls": Verb("Look", "proxies_ls:ProxyListSettings", "proxies_ls:ProxyListing", "List the proxies: what they need, and where they come from."),  # noqa: E501
-    "score": Verb("Choose", "score:ScoreSettings", "score_report:ScoreReport", "Compute the scores and costs of one architecture, or of a Hugging Face configuration."),  # noqa: E501
-    "calibrate": Verb("Choose", "calibrate:CalibrateSettings", "calibrate_report:CalibrationReport", "Fit a better ranking to a few trained architectures, judged on those it did not see."),  # noqa: E501
-    "bench run": Verb("Judge", "bench:BenchSettings", "bench_report:BenchReport", "Rank trained architectures by every score: is any better than counting parameters?"),  # noqa: E501
-    "bench ablate": Verb("Judge", "ablate:AblateSettings", "ablate_report:AblationReport", "Show what ZeroLM's score hangs on: matrices that count, initialisation, seed, borrowed alphas."),  # noqa: E501
-    "bench train": Verb("Judge", "bench_train:TrainLabelsSettings", "bench_train:LabelsReport", "Train architectures of a space the same way: labels of your own, to rank and to search by."),  # noqa: E501
-    "bench slice": Verb("Judge", "bench_slice:SliceSettings", "bench_slice:SlicesReport", "Judge sub-networks of one trained model: labels without training, clean and under attack."),  # noqa: E501
-    "elastic train": Verb("Grow", "elastic_train:TrainSupernetSettings", "elastic_train:SupernetReport", "Train a supernet: all blocks of all layers, with FFN widths that grow where features are rich."),  # noqa: E501
-    "elastic search": Verb("Grow", "elastic_search:SupernetSearchSettings", "search_report:SupernetSearchReport", "Find the best path of a trained supernet within budgets."),  # noqa: E501
-    "elastic export": Verb("Grow", "elastic_export:ExportPathSettings", "elastic_export:PathReport", "Write a path of a supernet as a model of its own, which transformers opens."),  # noqa: E501
-    "spaces": Verb("Look", "spaces:SpacesSettings", "spaces:SpacesReport", "List the search spaces with their exact size, the settings of one, or known decoders.", "list_spaces"),  # noqa: E501
-    "families": Verb("Look", "families:FamiliesSettings", "families:FamiliesReport", "List the families of models: what can be cut of each, or the fields, tensors and cuts of one.", "list_families"),  # noqa: E501
-    "bench ls": Verb("Look", "bench_ls:BenchListSettings", "bench_ls:BenchmarksReport", "List the benchmarks at hand: where each is from, its licence, its results."),  # noqa: E501
+    "search": Verb("Choose", "search:SearchSettings", "search_report:SearchReport",
+        "Find the best architectures of a space within budgets, with a proof that they are the best."),
+    "init": Verb("Choose", "init:InitSettings", "init:InitReport",
+        "Write a folder that trains an architecture: configuration, script, published scaling laws."),
+    "carve": Verb("Shrink", "carve:CarveSettings", "carve:CarvingReport",
+        "Prune a checkpoint to a budget, write the child, reopen and verify it."),
+    "heal": Verb("Shrink", "heal:HealSettings", "heal:HealingReport",
+        "Distil the parent into a carved child."),
+    "eval": Verb("Judge", "eval:EvalSettings", "eval:EvaluationReport",
+        "Compare a child with its parent and with baselines of the same size."),
+    "ledger": Verb("Look", "ledger:LedgerSettings", "ledger:LedgerReport",
+        "Show weight statistics per layer, head and neuron."),
+    "doctor": Verb("Judge", "doctor:DoctorSettings", "doctor:DoctorReport",
+        "Report which runtimes open a checkpoint, and why others do not."),
+    "proxies": Verb("Judge", "proxies:ProxiesSettings", "proxies_report:ProxiesReport",
+        "Compute training-free proxies on running networks."),
+    "proxies ls": Verb("Look", "proxies_ls:ProxyListSettings", "proxies_ls:ProxyListing",
+        "List the proxies, their needs and sources."),
+    "score": Verb("Choose", "score:ScoreSettings", "score_report:ScoreReport",
+        "Compute the scores and costs of one architecture, or of a Hugging Face configuration."),
+    "calibrate": Verb("Choose", "calibrate:CalibrateSettings", "calibrate_report:CalibrationReport",
+        "Fit a better score to a few trained architectures, with cross-validation."),
+    "bench run": Verb("Judge", "bench:BenchSettings", "bench_report:BenchReport",
+        "Rank trained architectures by every score: is any better than counting parameters?"),
+    "bench ablate": Verb("Judge", "ablate:AblateSettings", "ablate_report:AblationReport",
+        "Ablate ZeroLM's score: matrices, initialisation, seed, alpha."),
+    "bench train": Verb("Judge", "bench_train:TrainLabelsSettings", "bench_train:LabelsReport",
+        "Train sampled architectures to get labels of your own."),
+    "bench slice": Verb("Judge", "bench_slice:SliceSettings", "bench_slice:SlicesReport",
+        "Score sub-networks of one trained model: labels without training."),
+    "elastic train": Verb("Grow", "elastic_train:TrainSupernetSettings", "elastic_train:SupernetReport",
+        "Train a supernet (ELM) whose FFN widths grow."),
+    "elastic search": Verb("Grow", "elastic_search:SupernetSearchSettings", "search_report:SupernetSearchReport",
+        "Find the best path of a trained supernet within budgets."),
+    "elastic export": Verb("Grow", "elastic_export:ExportPathSettings", "elastic_export:PathReport",
+        "Export a path of a supernet as a transformers model."),
+    "spaces": Verb("Look", "spaces:SpacesSettings", "spaces:SpacesReport",
+        "List search spaces with exact sizes, one space's settings, or known decoders.", "list_spaces"),
+    "families": Verb("Look", "families:FamiliesSettings", "families:FamiliesReport",
+        "List supported model families, or one family's fields, tensors and cuts.", "list_families"),
+    "bench ls": Verb("Look", "bench_ls:BenchListSettings", "bench_ls:BenchmarksReport",
+        "List available benchmarks with source, licence and results."),
 }
 # fmt: on
 """All verbs by the names of their commands."""

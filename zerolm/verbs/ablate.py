@@ -27,7 +27,7 @@ class AblateSettings(Request):
         ("zerolm bench ablate gpt2_wt103 pit_vit", "two benchmarks, and each other's best alpha"),
         ("zerolm bench ablate --all --out ablation", "all at hand, with a page"),
     )
-    notes = "Each change is the difference of tau-b to the published form, with a paired bootstrap interval."
+    notes = "Each row is the change of tau-b from the published form, with a paired bootstrap interval."
     benchmarks: Benchmarks = part(Benchmarks)
 
     def run(self, progress: Progress = silent) -> AblationReport:

@@ -40,9 +40,9 @@ class BenchSettings(Request):
         ("zerolm bench run pit_vit --proxies snip,zico", "two proxies of real networks beside the scores"),
     )
     notes = (
-        "Each score is judged by tau-b with the trained results, with bootstrap intervals, beside the "
-        "count of parameters; *pairs* is the share of pairs of about equal size that it orders rightly. "
-        "Every option of a score is a flag too, and may be given several times."
+        "Each score is compared with the parameter count by tau-b with the trained results, with bootstrap "
+        "intervals; *pairs* is the share of equal-sized pairs ordered correctly. Every option of a score "
+        "is a flag too and may be repeated."
     )
     owners = ("scores",)
     is_repeated = True
@@ -50,18 +50,14 @@ class BenchSettings(Request):
     proxies: tuple[str, ...] | None = setting(
         "names",
         None,
-        "some of `zerolm proxies ls`; none unless they are named",
+        "proxies to compare as well, from `zerolm proxies ls`",
         group="Proxies beside the scores",
     )
     text: str | None = setting(
-        "path", None, "what the proxies' tokens come from; else random", metavar="FILE|random"
+        "path", None, "text for the proxies' tokens; default random", metavar="FILE|random"
     )
-    jobs: int | None = setting(
-        "integer", None, "networks computed at the same time; else 1", low=1, high=1024
-    )
-    store: str | None = setting(
-        "path", None, "SQLite file that keeps what proxies gave; else one in the cache"
-    )
+    jobs: int | None = setting("integer", None, "networks computed in parallel; default 1", low=1, high=1024)
+    store: str | None = setting("path", None, "SQLite file for proxy values; default: one in the cache")
 
     def run(self, progress: Progress = silent) -> BenchReport:
         from zerolm.comparison.bench import bench

@@ -30,9 +30,9 @@ class BenchListSettings(Request):
         ("zerolm bench ls --data mine", "one folder alone"),
     )
     notes = (
-        "A benchmark is a JSON or CSV file of trained architectures with their results. Ten come with "
-        "zerolm. A file of the same name in a folder of ZEROLM_DATA, else in the folder benchmarks of the "
-        "cache, counts before them."
+        "A benchmark is a JSON or CSV file of trained architectures with results. Ten come with zerolm; a "
+        "file of the same name in a ZEROLM_DATA folder or in the cache's folder benchmarks takes "
+        "precedence."
     )
     writes_no_result = True
     takes_progress = False

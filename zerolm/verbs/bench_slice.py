@@ -44,25 +44,23 @@ class SliceSettings(Request):
         ),
     )
     notes = (
-        "Results are perplexity, bits_a_byte and kl of a text (distance of an encoder), accuracy of rows "
-        "with classes, accuracy_under_attack, attack_success_rate and accuracy_drop of attacked ones; "
-        "--metric of `bench run`, `proxies`, `calibrate` and `search` names one. A killed run goes on."
+        "Results: perplexity, bits_a_byte and kl on a text (distance for encoders); accuracy on labelled "
+        "rows; accuracy_under_attack, attack_success_rate and accuracy_drop on attacked ones. --metric of "
+        "`bench run`, `proxies`, `calibrate` and `search` selects one. A killed run resumes."
     )
-    parent: str = argument(
-        "path", REQUIRED, "a folder with a checkpoint, or a model of the hub", metavar="PARENT"
-    )
+    parent: str = argument("path", REQUIRED, "checkpoint folder or hub model (owner/name)", metavar="PARENT")
     like: str | None = like()
     draw: DrawRequest = part(DrawRequest, group="Which sub-networks")
     cutting: CutRequest = part(CutRequest, group="How they are cut")
     judging: JudgingRequest = part(JudgingRequest, group="What judges them")
     running: RunningRequest = part(RunningRequest, group="How they run")
-    jobs: int = setting("integer", 1, "processes that judge at the same time", low=1, high=1024)
+    jobs: int = setting("integer", 1, "parallel processes", low=1, high=1024)
     backend: Any = backend()
     out: str | None = setting(
-        "path", None, "benchmark file to write (NAME.json), or a folder for it with a page on it",
+        "path", None, "benchmark file to write (NAME.json), or a folder for it and a report",
         group="Result", by_place=True, metavar="FILE",
     )  # fmt: skip
-    force: bool = setting("flag", False, "replace an earlier result there")
+    force: bool = setting("flag", False, "replace an earlier result")
 
     def run(self, progress: Progress = silent) -> SlicesReport:
         from zerolm.io.files import write_json

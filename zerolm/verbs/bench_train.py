@@ -58,58 +58,65 @@ class TrainLabelsSettings(Request):
         ),
     )
     notes = (
-        "Every setting of the space is a flag too. Its vocabulary is that of a tokenizer trained on the "
-        "text: 2048 ids, or --vocab. Every finished architecture is kept in the cache: a command that was "
-        "killed goes on when it is started again, and one with a larger --count trains only the others."
+        "Every setting of the space is a flag too. A tokenizer of 2048 ids (or --vocab) is trained on the "
+        "text. Finished architectures are cached: a killed run resumes, and a larger --count trains only "
+        "the missing ones."
     )
     space: str | None = argument(
-        "text", None, "the space to draw architectures from; not with --rows", metavar="SPACE"
+        "text", None, "space to sample architectures from; not with --rows", metavar="SPACE"
     )
     rows: str | None = setting(
-        "path", None, "benchmark file whose architectures are trained, or what search --out wrote: its pick, "
-        "baseline and what counting picks; none are drawn", group="Architectures",
+        "path", None,
+            "train the architectures of this benchmark file, or the pick, baseline and count-based pick of "
+            "`search --out`, instead of sampling", group="Architectures",
     )  # fmt: skip
     count: int | None = setting(
-        "integer", None, f"architectures at most; else {DRAWN}, or all rows", low=2, high=1 << 20
+        "integer", None, f"maximum architectures; default {DRAWN}, or all rows", low=2, high=1 << 20
     )
     sizes: Any = part(budgets(("max", "min"), costs=("params", "body_params")))
     text: str = setting(
-        "path", REQUIRED, "text to train on: a file, a folder, or owner/name of the hub", group="Training",
+        "path", REQUIRED, "training text: file, folder, or hub data set (owner/name)", group="Training",
         metavar="TEXT",
     )  # fmt: skip
     text_field: str | None = text_field()
-    held_out: str | None = setting("path", None, "text to judge on; else the end of the text", metavar="TEXT")
+    held_out: str | None = setting(
+        "path", None, "text to evaluate on; default: the end of the training text", metavar="TEXT"
+    )
     tokens: int | None = setting(
-        "integer", None, f"tokens to train each on; else {TOKENS:,}", low=1, high=1 << 50
+        "integer", None, f"training tokens per architecture; default {TOKENS:,}", low=1, high=1 << 50
     )
     tokens_per_param: float | None = setting(
-        "number", None, "tokens a parameter of the largest of the rows, in place of tokens", low=0, high=1e6
+        "number",
+        None,
+        "training tokens per parameter of the largest row, instead of --tokens",
+        low=0,
+        high=1e6,
     )
-    batch: int = setting("integer", 8, "sequences of a step", low=1, high=1 << 20)
-    length: int = setting("integer", 256, "tokens of a sequence", low=2, high=1 << 20)
+    batch: int = setting("integer", 8, "sequences per step", low=1, high=1 << 20)
+    length: int = setting("integer", 256, "tokens per sequence", low=2, high=1 << 20)
     rate: float = setting(
-        "number", 0.002, "learning rate at width 256; other widths follow by muP", low=0, high=100
+        "number", 0.002, "learning rate at width 256; muP scales it to other widths", low=0, high=100
     )
     depth_rule: str = setting(
         "text", "none", "residual branches and rates by depth: over its root (sqrt, Depth-muP) or over it "
         "(linear, CompleteP), unchanged at 4 layers", choices=tuple(DEPTH_RULES),
     )  # fmt: skip
     compute: TrainedOn = part(TrainedOn)
-    compile: bool = setting("flag", False, "compile the layers first: half a minute a shape on a CPU")
-    seed: int = setting("integer", 0, "seed of draws, weights and order", low=0, high=(1 << 30) - 1)
+    compile: bool = setting("flag", False, "torch.compile the layers first: half a minute per shape on a CPU")
+    seed: int = setting("integer", 0, "seed of sampling, weights and data order", low=0, high=(1 << 30) - 1)
     seeds: int = setting(
-        "integer", 1, "seeds to train the repeated architectures from", group="Noise", low=1, high=1000
+        "integer", 1, "seeds for the repeated architectures", group="Noise", low=1, high=1000
     )
-    repeated: int = setting("integer", 6, "architectures to train from all seeds", low=2, high=1 << 20)
+    repeated: int = setting("integer", 6, "architectures to repeat with all seeds", low=2, high=1 << 20)
     jobs: int = setting(
-        "integer", 1, "architectures trained at the same time", group="How they run", low=1, high=1024
+        "integer", 1, "architectures trained in parallel", group="How they run", low=1, high=1024
     )
     backend: Any = backend()
     out: str | None = setting(
-        "path", None, "benchmark file to write (NAME.json), or a folder for it with a page on it",
+        "path", None, "benchmark file to write (NAME.json), or a folder for it and a report",
         group="Result", by_place=True, metavar="FILE",
     )  # fmt: skip
-    force: bool = setting("flag", False, "replace an earlier result there")
+    force: bool = setting("flag", False, "replace an earlier result")
 
     def run(self, progress: Progress = silent) -> LabelsReport:
         from zerolm.io.files import write_json

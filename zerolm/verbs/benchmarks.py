@@ -15,13 +15,11 @@ from zerolm.verbs.shared import data, metric
 class Benchmarks:
     """Benchmarks by name or file, or all at hand, and the result that counts."""
 
-    names: tuple[str, ...] | None = argument(
-        "names", None, "benchmarks of the data folders or of zerolm, or files", metavar="NAME"
-    )
+    names: tuple[str, ...] | None = argument("names", None, "benchmarks, by name or file", metavar="NAME")
     all: bool = setting(
         "flag",
         False,
-        "take every benchmark of these folders; what cannot be read is left out",
+        "use every benchmark of the data folders; unreadable ones are skipped",
         group="Benchmarks",
     )
     data: str | None = data()

@@ -33,14 +33,14 @@ class CalibrateSettings(Request):
         ("zerolm search llama --calibration fitted --max-params 60M", "search by it"),
     )
     notes = (
-        "The labels are a benchmark file, or a CSV file with the columns space, architecture (JSON, or one "
-        "column architecture.NAME a choice) and a result. `zerolm search --calibration DIR` and "
-        "`zerolm score --calibration DIR` use what --out wrote."
+        "Labels: a benchmark file, or a CSV file with columns space, architecture (JSON, or one column "
+        "architecture.NAME per choice) and a result. `zerolm search --calibration DIR` and `zerolm score "
+        "--calibration DIR` use the output."
     )
     labels: Any = setting(
         "path",
         REQUIRED,
-        "trained architectures with their results, CSV or JSON",
+        "trained architectures with results, CSV or JSON",
         group="Labels",
         by_place=True,
     )
@@ -53,7 +53,7 @@ class CalibrateSettings(Request):
         choices=METHODS,
         group="Fit",
     )
-    seed: int = setting("integer", 0, "seed of the folds and splits", low=0, high=2**32 - 1)
+    seed: int = setting("integer", 0, "seed of cross-validation splits", low=0, high=2**32 - 1)
 
     @classmethod
     def objects(cls) -> Mapping[str, tuple[type, ...]]:

@@ -71,9 +71,9 @@ class CarveSettings(Request):
         ("zerolm carve PARENT --recipe child/recipe.json --text TEXT --out again", "the same child again"),
     )
     notes = (
-        "A carving that was killed goes on when it is started again. Weight bytes are those of the types "
-        "that weights are stored in, unless --bits or --group-size is given. --format gguf "
-        "--max-weight-bytes .3x --text TEXT chooses the types of weights, too."
+        "A killed run resumes when started again. Weight bytes are counted at the stored dtype unless "
+        "--bits or --group-size is given. --format gguf --max-weight-bytes .3x --text TEXT also chooses "
+        "quantisation types."
     )
     parent: str = shared.parent(group=PLACED)
     like: str | None = shared.like(group="Reading")
@@ -82,27 +82,33 @@ class CarveSettings(Request):
     heal: Any = setting(
         "amount",
         None,
-        "tokens of the text to train the child on; it learns to predict what its parent predicts",
+        "heal the child on this number of tokens of the text (distillation from the parent)",
         group="Healing",
         metavar="TOKENS",
     )
-    steps: int = setting("integer", 1, "stages to cut in, healed one by one", low=1, high=100)
+    steps: int = setting(
+        "integer", 1, "prune in this number of stages, each followed by healing", low=1, high=100
+    )
     conditions: Conditions = part(Conditions, group="Costs", bits=None, group_size=None)
     compute: ComputeRequest = part(ComputeRequest, group="Where it runs")
     format: str | None = setting(
         "text",
         None,
-        "format: hf unless a recipe names another; padded; or gguf",
+        "output format: hf (default, or the recipe's), padded, or gguf",
         group="The child",
         metavar="NAME",
     )
     recipe: str | None = setting(
-        "path", None, "recipe.json of a child to build again, in place of sizes and methods"
+        "path", None, "rebuild the child of this recipe.json, instead of giving sizes and methods"
     )
     out: str | None = setting(
-        "path", None, "folder to write the child to; without it only planned", by_place=True, metavar="DIR"
+        "path",
+        None,
+        "folder for the child; without it the child is only planned",
+        by_place=True,
+        metavar="DIR",
     )
-    force: bool = setting("flag", False, "replace that folder if it holds an earlier child")
+    force: bool = setting("flag", False, "replace the output folder if it holds an earlier child")
 
     def run(self, progress: Progress = silent) -> CarvingReport:
         with shared.read_like(self.like), shared.field_read(self.methods.text_field, self.methods.text):

@@ -34,12 +34,12 @@ class DoctorSettings(Request):
         ("zerolm doctor child --out diagnosis", "the same as a page, as JSON, and how to repeat it"),
     )
     notes = (
-        "transformers and llama.cpp really open it where they are installed, and onnxruntime with "
-        "onnxscript runs an export to ONNX; the others are judged by rules, and by lists of the classes "
-        "that they have, each of a version and a day. What is not listed is unknown. No pickle is opened, "
-        "and no code of the folder is run."
+        "transformers and llama.cpp open the folder where they are installed; onnxruntime with onnxscript "
+        "runs an ONNX export. Other runtimes are judged by rules and by lists of their classes, each with "
+        "version and date; what is not listed is unknown. No pickle is opened and no code of the folder is "
+        "run."
     )
-    folder: str = argument("path", REQUIRED, "a folder with a checkpoint, sound or not", metavar="DIR")
+    folder: str = argument("path", REQUIRED, "checkpoint folder, valid or not", metavar="DIR")
 
     def run(self, progress: Progress = silent) -> DoctorReport:
         from zerolm.diagnosis.examine import diagnose

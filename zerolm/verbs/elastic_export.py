@@ -46,31 +46,27 @@ class ExportPathSettings(Request):
     path: str = setting(
         "path",
         REQUIRED,
-        "result of elastic search, or architecture as JSON",
+        "result of `elastic search`, or an architecture as JSON",
         group="The path",
         metavar="FILE",
     )
-    scratch: bool = setting("flag", False, "begin with random weights instead of the supernet's")
+    scratch: bool = setting("flag", False, "start from random weights instead of the supernet's")
     heads: str = setting(
         "text",
         "keep",
-        "of heads that repeat each other make fewer and wider ones (fuse), or cut them out (remove)",
+        "similar heads: keep, fuse (into fewer, wider ones), or remove",
         choices=("keep", "fuse", "remove"),
     )
-    unbiased: bool = setting("flag", False, "compare heads by the unbiased CKA, of tokens")
+    unbiased: bool = setting("flag", False, "compare heads by unbiased CKA over tokens")
     tokens: int | None = setting(
-        "integer", None, "tokens to train it on afterwards", group="Training", low=1, high=1 << 50
+        "integer", None, "tokens to train the exported model on", group="Training", low=1, high=1 << 50
     )
-    text: str | None = setting(
-        "path", None, "train on this text; else on that of the supernet", metavar="TEXT"
-    )
+    text: str | None = setting("path", None, "training text; default: the supernet's", metavar="TEXT")
     text_field: str | None = text_field()
     teaching: TeacherSettings = part(TeacherSettings)
     steps: StepSettings = part(StepSettings)
-    out: str = setting(
-        "path", REQUIRED, "folder to write to", group="The model", by_place=True, metavar="DIR"
-    )
-    force: bool = setting("flag", False, "replace that folder, and an unfinished run of it")
+    out: str = setting("path", REQUIRED, "output folder", group="The model", by_place=True, metavar="DIR")
+    force: bool = setting("flag", False, "replace the output folder and an unfinished run in it")
 
     def run(self, progress: Progress = silent) -> PathReport:
         choices = choices_in(Path(self.path))

@@ -31,31 +31,31 @@ class SupernetSearchSettings(Request):
         ("zerolm elastic search supernet --max-macs 10M --score w_pca", "without its training"),
         ("zerolm elastic search supernet --max-latency-us 3000 --context 128", "as fast as this machine is"),
     )
-    supernet: str = argument("path", REQUIRED, "the folder of a trained supernet", metavar="SUPERNET")
+    supernet: str = argument("path", REQUIRED, "folder of a trained supernet", metavar="SUPERNET")
     budgets: Any = part(budgets(("max", "min"), latency=True), group="Budgets")
     conditions: Conditions = part(Conditions, group="Conditions of the costs")
     score: str = setting(
         "text",
         "supernet",
-        "supernet: the loss of the path in it, on text it was not trained on; v_pca, w_pca, or any closed "
-        "form (geo, params, ...), whose best path is proven",
+        "supernet (the path's loss on held-out text), v_pca, w_pca, or a closed form (geo, params, ...) "
+        "with a proven best path",
         group="What to maximise",
     )
     text: str | None = setting(
-        "path", None, "the text that losses are of; else that it was trained on", metavar="TEXT"
+        "path", None, "text to measure losses on; default: the training text", metavar="TEXT"
     )
     text_field: str | None = text_field()
-    sequences: int = setting("integer", 32, "sequences that judge a path", low=1, high=1 << 20)
-    top: int = setting("integer", 10, "how many paths to list", group="Search", low=1, high=1000)
+    sequences: int = setting("integer", 32, "sequences to evaluate a path on", low=1, high=1 << 20)
+    top: int = setting("integer", 10, "paths to list", group="Search", low=1, high=1000)
     method: str = setting(
         "text",
         "auto",
-        "auto: evolution for the loss, what proves it for all else; or random, exhaustive",
+        "auto (evolution for the loss, an exact method otherwise), random, or exhaustive",
         metavar="NAME",
     )
-    population: int = setting("integer", 50, "paths of a generation", low=2, high=1 << 20)
-    generations: int = setting("integer", 40, "generations of an evolution", low=1, high=1 << 20)
-    seed: int = setting("integer", 0, "seed of the methods that draw", low=0, high=2**32 - 1)
+    population: int = setting("integer", 50, "population size", low=2, high=1 << 20)
+    generations: int = setting("integer", 40, "generations", low=1, high=1 << 20)
+    seed: int = setting("integer", 0, "seed of random methods", low=0, high=2**32 - 1)
 
     def run(self, progress: Progress = silent) -> SupernetSearchReport:
         with (

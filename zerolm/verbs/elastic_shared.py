@@ -18,17 +18,19 @@ if TYPE_CHECKING:
 class TeacherSettings:
     """A teacher, and what is learned from it."""
 
-    teacher: str | None = setting("path", None, "a model of the same tokenizer to learn from", metavar="DIR")
+    teacher: str | None = setting("path", None, "teacher model with the same tokenizer", metavar="DIR")
     distillation: Any = setting(
         "text",
         "relational",
-        "compare standardised states and correlations of predictions (relational), or squared differences "
-        "and softened predictions (classical)",
+        "distillation loss: relational (standardised states, correlations of predictions) or classical "
+        "(squared differences, softened predictions)",
         choices=("relational", "classical"),
     )
-    teacher_only: bool = setting("flag", False, "learn from the teacher alone, not from the text as well")
+    teacher_only: bool = setting(
+        "flag", False, "learn from the teacher only, without the language-model loss"
+    )
     predictions: float | None = setting(
-        "number", None, "learn its predictions as well, with this weight", low=0, high=1e6
+        "number", None, "weight of the loss on the teacher's predictions", low=0, high=1e6
     )
 
     def aim(self) -> Aim:
@@ -46,11 +48,11 @@ class TeacherSettings:
 class StepSettings:
     """How a step of training is made."""
 
-    batch: int = setting("integer", 32, "sequences of a step", low=1, high=1 << 20)
-    length: int = setting("integer", 128, "tokens of each sequence", low=2, high=1 << 20)
+    batch: int = setting("integer", 32, "sequences per step", low=1, high=1 << 20)
+    length: int = setting("integer", 128, "tokens per sequence", low=2, high=1 << 20)
     rate: float = setting("number", 1e-3, "learning rate", low=0, high=10)
     compute: TrainedOn = part(TrainedOn)
-    seed: int = setting("integer", 0, "seed of weights, paths and order", low=0, high=(1 << 30) - 1)
+    seed: int = setting("integer", 0, "seed of weights, paths and data order", low=0, high=(1 << 30) - 1)
 
     def training(self, tokens: int) -> TrainingRequest:
         """Return a training on so many tokens."""
@@ -62,4 +64,4 @@ class StepSettings:
 
 def supernet() -> Any:
     """Return a field for the folder of a trained supernet."""
-    return argument("path", REQUIRED, "the folder of a trained supernet", metavar="SUPERNET")
+    return argument("path", REQUIRED, "folder of a trained supernet", metavar="SUPERNET")

@@ -35,15 +35,15 @@ RICHNESS: Final = (
 class GrowthSettings:
     """How FFN widths grow."""
 
-    epochs: int = setting("integer", 10, "parts of the run; widths grow after each", low=1, high=1000)
+    epochs: int = setting("integer", 10, "epochs; widths grow after each", low=1, high=1000)
     growth: int = setting(
-        "integer", 3, "steps that each width grows by on average; 0 for fixed widths", low=0, high=1000
+        "integer", 3, "mean growth steps of a width; 0 keeps widths fixed", low=0, high=1000
     )
     mean_params: int | None = setting(
-        "integer", None, "stop growing where paths have more on average", low=1, high=1 << 50
+        "integer", None, "stop growing when paths exceed this mean parameter count", low=1, high=1 << 50
     )
     eta: float | None = setting(
-        "number", None, "share of the variance that counts as rich; else .99, in mobile blocks .9",
+        "number", None, "variance share that counts as rich; default .99, for mobile blocks .9",
         low=0, high=0.9999,
     )  # fmt: skip
 
@@ -75,30 +75,28 @@ class TrainSupernetSettings(Request):
         ),
     )
     notes = (
-        "One path is drawn at every step, uniformly. A run that was killed goes on from its last "
-        "checkpoint, to the same weights, when it is started again. Every setting of the space is a flag too."
+        "Each step samples one path uniformly. A killed run resumes from its last checkpoint and ends with "
+        "the same weights. Every setting of the space is a flag too."
     )
     space: str = argument(
         "text", "elastic", "elastic (encoders) or elastic-causal (decoders)", metavar="SPACE"
     )
     text: str = setting(
-        "path", REQUIRED, "text to train on: a file, a folder, or owner/name of the hub", group="Text",
+        "path", REQUIRED, "training text: file, folder, or hub data set (owner/name)", group="Text",
         metavar="TEXT",
     )  # fmt: skip
     text_field: str | None = text_field()
-    tokens: int = setting("integer", REQUIRED, "tokens to train on, over all epochs", low=1, high=1 << 50)
+    tokens: int = setting("integer", REQUIRED, "training tokens over all epochs", low=1, high=1 << 50)
     tokenizer: str | None = setting(
-        "path", None, "folder of a tokenizer; else the teacher's, or one is trained on the text",
+        "path", None, "tokenizer folder; default: the teacher's, or one trained on the text",
         metavar="DIR",
     )  # fmt: skip
-    words: int = setting("integer", 8192, "tokens of a tokenizer that is trained", low=2, high=1 << 20)
+    words: int = setting("integer", 8192, "vocabulary size of a trained tokenizer", low=2, high=1 << 20)
     teaching: TeacherSettings = part(TeacherSettings, group="Learning from")
     growing: GrowthSettings = part(GrowthSettings, group="Growth")
     steps: StepSettings = part(StepSettings, group="Training")
-    out: str = setting(
-        "path", REQUIRED, "folder to write to", group="The supernet", by_place=True, metavar="DIR"
-    )
-    force: bool = setting("flag", False, "replace that folder, and an unfinished run of it")
+    out: str = setting("path", REQUIRED, "output folder", group="The supernet", by_place=True, metavar="DIR")
+    force: bool = setting("flag", False, "replace the output folder and an unfinished run in it")
 
     def run(self, progress: Progress = silent) -> SupernetReport:
         settings = self._of_space()

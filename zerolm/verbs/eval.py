@@ -94,34 +94,33 @@ class EvalSettings(Request):
         ("zerolm eval ENCODED --parent ENCODER --text TEXT --data PAIRS.csv", "embeddings of sentences"),
     )
     notes = (
-        "Of decoders it tells perplexity and KL divergence from the parent; of encoders, on sentences, one a "
-        "line, the cosine of embeddings, the order of their neighbours, and the share whose nearest is the "
-        "parent's. Beside the child stand random and uniform carvings of the parent of the same size; beside "
-        "one with fewer experts the parent with as many, at random and by frequency; beside any of fewer "
-        "bytes the parent quantised to them. The data of tasks come from the hub."
+        "Decoders: perplexity and KL divergence from the parent. Encoders, on sentences, one per line: "
+        "cosine of embeddings, order of neighbours, share with the parent's nearest neighbour. Baselines "
+        "are pruned parents of the same size: random and uniform cuts, for fewer experts random and by "
+        "frequency, for fewer bytes the quantised parent. Task data come from the hub."
     )
-    child: str = argument("path", REQUIRED, "the folder of a checkpoint", metavar="CHILD")
+    child: str = argument("path", REQUIRED, "checkpoint folder or GGUF file", metavar="CHILD")
     parent: str = setting(
-        "path", REQUIRED, "the checkpoint that it came from", group="Compared with", metavar="DIR"
+        "path", REQUIRED, "checkpoint that the child came from", group="Compared with", metavar="DIR"
     )
     beside: tuple[str, ...] | None = setting(
         "paths",
         None,
-        "other children of that parent, as before healing: folders or GGUF files, of any vocabulary",
+        "other children to compare, folders or GGUF files of any vocabulary",
         metavar="DIR,...",
     )
     like: str | None = like()
     text: str | None = setting(
         "texts",
         None,
-        "text that neither of them has been fitted to, or texts of several domains: code=FILE,chat=FOLDER",
+        "evaluation text that no model was fitted to, or several domains: code=FILE,chat=FOLDER",
         group="Text",
     )
     text_field: str | None = defaults.text_field()
     data: str | None = setting(
         "path",
         None,
-        "pairs that judge embeddings: .csv, .tsv or .jsonl with sentence1, sentence2, score",
+        "sentence pairs to score embeddings: .csv, .tsv or .jsonl with sentence1, sentence2, score",
         metavar="PAIRS",
     )
     sequences: int = defaults.sequences()
@@ -129,18 +128,18 @@ class EvalSettings(Request):
     loops: int = setting(
         "integer",
         0,
-        "of decoders, so many prompts from the text are answered greedily, and answers that loop are counted",
+        "decoders: count looping answers to this number of prompts from the text, decoded greedily",
         low=0,
         high=1 << 20,
     )
     tasks: tuple[str, ...] | None = setting(
         "paths",
         None,
-        "tasks of lm-evaluation-harness, by name or .yaml file, which may hold code that is run",
+        "lm-evaluation-harness tasks, by name or .yaml file (which may run code)",
         group="Tasks",
         metavar="TASKS",
     )
-    limit: int | None = setting("integer", None, "samples of each task at most", low=1, high=1 << 40)
+    limit: int | None = setting("integer", None, "maximum samples per task", low=1, high=1 << 40)
     running: RunningRequest = part(RunningRequest, group="Where it runs")
 
     def run(self, progress: Progress = silent) -> EvaluationReport:

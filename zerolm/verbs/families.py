@@ -35,12 +35,11 @@ class FamiliesSettings(Request):
         ("zerolm families qwen3 --json", "the same for machines"),
     )
     notes = (
-        "A family is a JSON document without code. Your own stand in the folder that ZEROLM_FAMILIES names, "
-        "or come with a package. A document may say what it has otherwise than another's, by "
-        '"like": "llama".'
+        "A family is a JSON document without code. Put your own in the folder ZEROLM_FAMILIES, or in a "
+        'plug-in. With "like": "llama" a document lists only its differences from another.'
     )
     family: str | None = argument(
-        "text", None, "the family that is shown, as `model_type` calls it", name="name", metavar="FAMILY"
+        "text", None, "family to show, by its `model_type`", name="name", metavar="FAMILY"
     )
 
     def run(self, progress: Progress = silent) -> FamiliesReport | FamilyReport:

@@ -45,23 +45,30 @@ class HealSettings(Request):
         ),
     )
     notes = (
-        "The end of each text is held out and tells the loss before and after. A run that was killed goes "
-        "on from its last checkpoint when it is started again. accelerate launch -m zerolm heal takes all "
-        "devices that accelerate is configured for."
+        "The end of each text is held out to measure the loss before and after. A killed run resumes from "
+        "its last checkpoint when started again. `accelerate launch -m zerolm heal` uses all configured "
+        "devices."
     )
-    child: str = argument("path", REQUIRED, "the folder of a carved checkpoint", metavar="CHILD")
+    child: str = argument("path", REQUIRED, "folder of a carved checkpoint", metavar="CHILD")
     parent: str = setting(
-        "path", REQUIRED, "the checkpoint that it was carved from", group="Learning from", metavar="DIR"
+        "path", REQUIRED, "checkpoint that the child was carved from", group="Learning from", metavar="DIR"
     )
     teacher: str | None = setting(
-        "path", None, "another one of the same vocabulary to learn from; else the parent", metavar="DIR"
+        "path",
+        None,
+        "another model with the same vocabulary to learn from; default: the parent",
+        metavar="DIR",
     )
     request: HealRequest = part(HealRequest)
     format: str | None = setting(
-        "text", None, "format: hf, padded or gguf; else that of the child", group="The child", metavar="NAME"
+        "text",
+        None,
+        "output format: hf, padded or gguf; default: the child's",
+        group="The child",
+        metavar="NAME",
     )
-    out: str = setting("path", REQUIRED, "folder to write the healed child to", by_place=True, metavar="DIR")
-    force: bool = setting("flag", False, "replace that folder, and an unfinished run of it")
+    out: str = setting("path", REQUIRED, "folder for the healed child", by_place=True, metavar="DIR")
+    force: bool = setting("flag", False, "replace the output folder and an unfinished run in it")
 
     def run(self, progress: Progress = silent) -> HealingReport:
         texts = self.request.texts

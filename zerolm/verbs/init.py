@@ -69,34 +69,34 @@ class InitSettings(Request):
         ("zerolm init known --architecture SmolLM2-135M --train-tokens 20B", "a known decoder, anew"),
     )
     notes = (
-        "Rate and batch are those of Step Law (arXiv 2503.04715), tokens those that are best for the size by "
-        "Chinchilla's law (as fitted in arXiv 2404.10102). `python DIR/train.py --smoke` tries the folder."
+        "Learning rate and batch size follow Step Law (arXiv 2503.04715), training tokens Chinchilla's law "
+        "as fitted in arXiv 2404.10102. `python DIR/train.py --smoke` tests the folder."
     )
-    out: str = argument("path", REQUIRED, "the folder to write", metavar="DIR")
+    out: str = argument("path", REQUIRED, "output folder", metavar="DIR")
     architecture: str = setting(
         "path", REQUIRED, "architecture.json or config.json, a folder with one, what search --out wrote (its "
         "pick), a known decoder, or owner/name of the hub", group="What is trained", metavar="MODEL",
     )  # fmt: skip
     tokenizer: str | None = setting(
-        "path", None, "folder with a tokenizer.json to copy; else one is trained on the text first",
+        "path", None, "folder with a tokenizer.json to copy; default: train one on the text",
         metavar="DIR",
     )  # fmt: skip
     train_tokens: int | None = setting(
-        "integer", None, "tokens to train on; else those of the search, or as many as are best for the size",
+        "integer", None, "training tokens; default: the search's, or the compute-optimal number",
         group="How", low=1, high=1 << 60,
     )  # fmt: skip
-    length: int = setting("integer", 1024, "tokens of a sequence", low=2, high=1 << 20)
+    length: int = setting("integer", 1024, "tokens per sequence", low=2, high=1 << 20)
     batch_tokens: int | None = setting(
-        "integer", None, "tokens of a step; else by Step Law", low=2, high=1 << 40
+        "integer", None, "tokens per step; default: Step Law", low=2, high=1 << 40
     )
-    rate: float | None = setting("number", None, "peak learning rate; else by Step Law", low=0, high=100)
+    rate: float | None = setting("number", None, "peak learning rate; default: Step Law", low=0, high=100)
     depth_rule: str = setting(
         "text", "none", "residual branches and rates by depth: over its root (sqrt, Depth-muP) or over it "
         "(linear, CompleteP), unchanged at the depth of Step Law's own networks of that size",
         choices=tuple(DEPTH_RULES),
     )  # fmt: skip
-    seed: int = setting("integer", 0, "seed of weights and order", low=0, high=2**32 - 1)
-    force: bool = setting("flag", False, "replace an earlier such folder that was not trained in")
+    seed: int = setting("integer", 0, "seed of weights and data order", low=0, high=2**32 - 1)
+    force: bool = setting("flag", False, "replace an earlier folder of `init` that holds no training run")
 
     def run(self, progress: Progress = silent) -> InitReport:
         from zerolm.io.files import write_json

@@ -34,13 +34,12 @@ class LedgerSettings(Request):
         ("zerolm ledger PARENT --verify --out energies", "with the content compared, as a page and JSON"),
     )
     notes = (
-        "energy: the sum of squares. strongest half: its share in the energy of all FFN neurons, .5 if all "
-        "were even. strongest group: its share in the energy of all KV groups."
+        "energy: sum of squared weights. strongest half: share of the FFN energy in the strongest half of "
+        "the neurons (.5 if all are equal). strongest group: share of the attention energy in the "
+        "strongest KV group."
     )
     parent: str = shared.parent(group=PLACED)
-    verify: bool = setting(
-        "flag", False, "compare the SHA-256 of the content of the files, too", group="Reading"
-    )
+    verify: bool = setting("flag", False, "also check the SHA-256 of the files", group="Reading")
     like: str | None = shared.like()
 
     def run(self, progress: Progress = silent) -> LedgerReport:

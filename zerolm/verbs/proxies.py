@@ -38,55 +38,58 @@ class ProxiesSettings(Request):
         ("zerolm proxies gpt2_wt103 --proxies snip,zico --limit 50", "how they rank trained architectures"),
         ("zerolm proxies MODEL --text TEXT --out values", "one model on tokens of a text, as a page"),
     )
-    notes = "What is computed is stored at once: a second run reuses it, a killed one goes on where it was."
+    notes = "Results are stored at once: a second run reuses them, a killed run resumes."
     target: str = argument(
-        "path", REQUIRED, "a space, a benchmark (by name or file), or a folder with a model", metavar="TARGET"
+        "path", REQUIRED, "a space, a benchmark (name or file), or a model folder", metavar="TARGET"
     )
     proxies: tuple[str, ...] | None = setting(
-        "names", None, "some of `zerolm proxies ls`; all of them unless named", group="Which proxies"
+        "names", None, "proxies to compute, from `zerolm proxies ls`; default: all", group="Which proxies"
     )
     mode: str = setting(
         "text",
         "sane",
-        "what the papers mean, on a real loss (sane), or what the released code does (faithful)",
+        "sane (as the papers define, on a real loss) or faithful (as the released code does)",
         choices=("sane", "faithful"),
     )
     upstream: str | None = setting(
         "text",
         None,
-        "where gradients begin: at the loss of the task, or at ones; usually at the loss",
+        "upstream gradient: of the task loss (default) or ones",
         choices=("task", "ones"),
     )
     count: int | None = setting(
-        "integer", None, "networks drawn from a space; else 20", low=1, high=1 << 20, group="Which networks"
+        "integer",
+        None,
+        "networks to sample from a space; default 20",
+        low=1,
+        high=1 << 20,
+        group="Which networks",
     )
     max_params: int | None = setting(
-        "integer", None, "parameters at most of networks drawn from a space", low=0, metavar="AMOUNT"
+        "integer", None, "maximum parameters of sampled networks", low=0, metavar="AMOUNT"
     )
     limit: int | None = setting(
-        "integer", None, "architectures of a benchmark at most, evenly spread", low=2, high=1 << 40
+        "integer", None, "maximum architectures of a benchmark, evenly spread", low=2, high=1 << 40
     )
-    view: str | None = setting("text", None, "how flexibert is read: declared, published or trained")
+    view: str | None = setting("text", None, "reading of flexibert: declared, published or trained")
     metric: str | None = metric()
     data: str | None = data()
     text: str = setting(
         "path",
         "random",
-        "what tokens come from; random needs no data",
+        "text for the tokens; random needs no data",
         metavar="FILE|random",
         group="What they read",
     )
     text_field: str | None = text_field()
-    batch: int = setting("integer", 64, "sequences, or images", low=1, high=1 << 24)
-    length: int = setting("integer", 128, "tokens of each sequence", low=1, high=1 << 24)
-    micro_batches: int = setting("integer", 8, "equal parts of the batch", low=1, high=1 << 24)
+    batch: int = setting("integer", 64, "sequences (or images) per batch", low=1, high=1 << 24)
+    length: int = setting("integer", 128, "tokens per sequence", low=1, high=1 << 24)
+    micro_batches: int = setting("integer", 8, "micro-batches per batch, of equal size", low=1, high=1 << 24)
     seed: int = setting("integer", 0, "seed of weights, masks and samples", low=0, high=2**63 - 1)
     running: RunningRequest = part(RunningRequest, group="How they run", device="cpu")
-    jobs: int = setting("integer", 1, "networks computed at the same time", low=1, high=1024)
+    jobs: int = setting("integer", 1, "networks computed in parallel", low=1, high=1024)
     backend: str = backend()
-    store: str | None = setting(
-        "path", None, "SQLite file that keeps what is computed; else one in the cache"
-    )
+    store: str | None = setting("path", None, "SQLite file for results; default: one in the cache")
 
     def run(self, progress: Progress = silent) -> ProxiesReport:
         with needing_torch():

@@ -47,13 +47,13 @@ class ScoreSettings(Request):
     architecture: Any = argument(
         "path",
         REQUIRED,
-        "an architecture file, a config.json, the folder of one, a known decoder, or owner/name of the hub",
+        "architecture file, config.json, model folder, known decoder, or hub model (owner/name)",
         metavar="PATH",
     )
     score: tuple[str, ...] | None = setting(
         "names",
         None,
-        "the scores to compute, A,B,C or given several times; else all",
+        "scores to compute, A,B,C or repeated; default: all",
         group="Scores",
         metavar="NAME",
     )

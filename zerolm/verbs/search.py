@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SOURCES: Final = ("score", "labels", "calibration")
 """The settings that name what to maximise."""
-CALIBRATION: Final = "what `zerolm calibrate --out` wrote: the folder, or its calibration.json"
+CALIBRATION: Final = "output of `zerolm calibrate --out`: the folder or its calibration.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,54 +48,53 @@ class SearchSettings(Request):
         "Every setting of the space and of the score is a flag too: `zerolm search llama --help` lists "
         "those of llama."
     )
-    space: str | None = argument("text", None, "the search space; see `zerolm spaces`", metavar="SPACE")
+    space: str | None = argument("text", None, "search space; `zerolm spaces` lists them", metavar="SPACE")
     baseline: str | None = setting(
         "path",
         None,
-        "a known decoder (`zerolm spaces --known`), a config.json or folder, or owner/name of the hub; it "
-        "decides vocabulary and tying, and max_params, max_macs and max_kv_bytes where these are not given",
+        "reference model: a known decoder (`zerolm spaces --known`), config.json, folder, or hub model; "
+        "sets vocabulary, tying and any of --max-params, --max-macs, --max-kv-bytes not given",
         group="A model to better",
         metavar="MODEL",
     )
     within: float | None = setting(
         "percent",
         None,
-        "search only sizes so near the baseline's: depth, hidden, FFN, widths of queries and keys",
+        "search only depths and widths within this share of the baseline's",
         low=0,
         high=0.9,
     )
     vocabularies: tuple[int, ...] | None = setting(
         "integers",
         None,
-        "sizes of vocabularies to choose from; context, MACs and KV cache are then those of the text that "
-        "tokens of the smallest hold",
+        "vocabulary sizes to try; budgets are per text, measured in tokens of the smallest vocabulary",
         group="Vocabulary",
         low=257,
         high=1 << 24,
         examples=("8192,16384,32768",),
     )
-    text: str | None = setting("path", None, "the text that their tokenizers are trained on and judged by")
+    text: str | None = setting("path", None, "text to train and compare tokenizers of --vocabularies on")
     text_field: str | None = text_field()
     budgets: Any = part(
         budgets(("max", "min"), "amount", shares=", or 0.8x of the baseline's"), group="Budgets"
     )
     training: TrainingBudgets = part(TrainingBudgets, group="Training")
     conditions: Conditions = part(Conditions, group="Conditions of the costs")
-    score: str | None = setting(
-        "text", None, "the score to maximise; geo where nothing else is named", group="What to maximise"
+    score: str | None = setting("text", None, "score to maximise; default geo", group="What to maximise")
+    labels: str | None = setting(
+        "path", None, "trained architectures of this space with results, CSV or JSON"
     )
-    labels: str | None = setting("path", None, "trained architectures of this space, CSV or JSON")
-    metric: str | None = setting("text", None, "which result of the labels (their own, or their only one)")
+    metric: str | None = setting("text", None, "which result of --labels to use")
     calibration: Any = setting("path", None, CALIBRATION)
-    top: int = setting("integer", 10, "how many architectures to list", group="Search", low=1, high=1000)
+    top: int = setting("integer", 10, "architectures to list", group="Search", low=1, high=1000)
     method: str = setting(
         "text",
         "auto",
-        "how to search: auto takes the cheapest that proves the optimum of exhaustive, exact, milp; "
-        "rerank, nsga2, evolution and random prove nothing",
+        "search method: auto (the cheapest exact method), exhaustive, exact, milp (all with proof), "
+        "rerank, nsga2, evolution, random (no proof)",
         metavar="NAME",
     )
-    seed: int = setting("integer", 0, "seed of the methods that draw", low=0, high=2**32 - 1)
+    seed: int = setting("integer", 0, "seed of random methods", low=0, high=2**32 - 1)
 
     @classmethod
     def objects(cls) -> Mapping[str, tuple[type, ...]]:

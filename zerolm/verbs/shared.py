@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 class Conditions:
     """How a network is run, which its costs depend on."""
 
-    context: int = setting("integer", 1024, "tokens attended to", low=1, high=1 << 24)
-    batch: int = setting("integer", 1, "sequences at once", low=1, high=1 << 10)
+    context: int = setting("integer", 1024, "context length in tokens", low=1, high=1 << 24)
+    batch: int = setting("integer", 1, "concurrent sequences", low=1, high=1 << 10)
     kv_bits: float = setting(
         "cache bits",
         16,
-        "bits of a cached number, or a type of llama.cpp's cache: q8_0, q4_0",
+        "bits per KV cache value, or a llama.cpp cache type: q8_0, q4_0",
         low=1,
         high=32,
     )
-    bits: int = setting("integer", 16, "bits of a weight of body and head", low=1, high=32)
-    group_size: int = setting("integer", 128, "weights that share a scale", low=1, high=1 << 20)
+    bits: int = setting("integer", 16, "bits per weight of layers and head", low=1, high=32)
+    group_size: int = setting("integer", 128, "weights per quantisation scale", low=1, high=1 << 20)
 
     def model(self) -> CostModel:
         """Return the costs of networks that are run so."""
@@ -42,21 +42,21 @@ class Conditions:
 
 def backend(**more: Any) -> Any:
     """Return a field for where networks are computed, several at a time."""
-    help_ = "processes of this machine (loky), or a Ray cluster (ray)"
+    help_ = "loky (local processes) or ray (a Ray cluster)"
     return setting("text", "loky", help_, choices=("loky", "ray"), **more)
 
 
 def parent(by_place: bool = True, **more: Any) -> Any:
     """Return a field for a checkpoint to read."""
-    help_ = "a folder with a checkpoint, a GGUF file, or a model of the hub"
+    help_ = "checkpoint folder, GGUF file, or hub model (owner/name)"
     return setting("path", REQUIRED, help_, by_place=by_place, metavar="PARENT", **more)
 
 
 def like(**more: Any) -> Any:
     """Return a field for the family that a model of another type is read like."""
     help_ = (
-        "read a model whose model_type is not known like this family; a child keeps its model_type, which "
-        "transformers must know, and is written if it does what the parent does"
+        "read a model of an unknown model_type as this family; a child is written only if its outputs "
+        "match the parent's"
     )
     return setting("text", None, help_, metavar="FAMILY", **more)
 
@@ -86,14 +86,15 @@ def field_read(name: str | None, text: str | None) -> Iterator[None]:
 
 def metric(**more: Any) -> Any:
     """Return a field for the result of a benchmark or label file that counts."""
-    help_ = "which result of the file counts; else the metric that it names, or its only one"
+    help_ = "result of the file to use; default: its named or only metric"
     return setting("text", None, help_, metavar="NAME", **more)
 
 
 def data(**more: Any) -> Any:
     """Return a field for the folders in which benchmarks are looked up by name."""
     help_ = (
-        "folders of benchmark files, as in PATH; else those of ZEROLM_DATA, else the cache and the package"
+        "folders of benchmark files, separated as in PATH; default: ZEROLM_DATA, else the cache and the "
+        "package"
     )
     return setting("path", None, help_, metavar="DIR", **more)
 

@@ -32,13 +32,11 @@ class SpacesSettings(Request):
         ("zerolm spaces --known", "published decoders: shapes, counts, and whether a space holds them"),
     )
     notes = "Every setting of a space is a flag of `zerolm search`, and a keyword of `zerolm.search`."
-    space: str | None = argument(
-        "text", None, "the space whose settings are listed", name="name", metavar="SPACE"
-    )
+    space: str | None = argument("text", None, "space to describe", name="name", metavar="SPACE")
     known: bool = setting(
         "flag",
         False,
-        "list published decoders, those of the space where one is named",
+        "list published decoders (of the space, if named)",
         group="Known decoders",
     )
 

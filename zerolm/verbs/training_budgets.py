@@ -20,23 +20,27 @@ class TrainingBudgets:
     train_tokens: int | None = setting(
         "integer",
         None,
-        "tokens that the network is to be trained on; with max_train_flops else as many as are best for them",
+        "training tokens; with --max-train-flops default: the compute-optimal number",
         low=1,
         high=1 << 60,
     )
     max_train_flops: float | None = setting(
-        "number", None, "operations of training at most, 6 x MACs a token x tokens: 1e21", low=1, high=1e40
+        "number",
+        None,
+        "training compute at most, in FLOPs (6 x MACs per token x tokens): 1e21",
+        low=1,
+        high=1e40,
     )
     max_train_bytes: int | None = setting(
         "integer",
         None,
-        "memory of training at most, on one device: AdamW, bfloat16, nothing recomputed",
+        "training memory at most, on one device: AdamW, bfloat16, no gradient checkpointing",
         low=1,
         high=1 << 60,
         metavar="AMOUNT",
     )
     train_batch: int = setting(
-        "integer", 1, "sequences of context tokens at once on a device, for its memory", low=1, high=1 << 20
+        "integer", 1, "sequences per device and step, for training memory", low=1, high=1 << 20
     )
 
     @property

@@ -81,7 +81,7 @@ class FileTypePlanner(TypesRequest):
         if session is None:
             return Chosen(plan, [])
         typed = TypedFile(self._weighed, plan.types)
-        self.progress("measuring the plan as it is read back")
+        self.progress("measuring the plan, quantised")
         loss = session.compared_loss(typed, Repaired())
         rows = [EqualBytes(ALONE, plan.bytes, plan.loss, loss), *self._single(session)]
         return Chosen(plan, rows, loss)

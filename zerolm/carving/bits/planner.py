@@ -270,7 +270,7 @@ class TypePlanner(TypesRequest):
 
     def _final(self, number: int, plan: TypedPlan, count: int) -> float:
         assert self.session is not None
-        self.progress("measuring the best plans as they are read back", number, count)
+        self.progress("measuring the best plans, quantised", number, count)
         return self.session.typed_final(self.narrowed(plan), lambda weighed: self.typed(weighed).types)
 
     def narrowed(self, plan: TypedPlan) -> Cut:

@@ -146,7 +146,7 @@ class GgufExpertCarving:
     def _worth(self, layer: int) -> Floats:
         if self.methods.criterion == expert_worth.RANDOM:
             return expert_worth.drawn(self.methods.seed, layer, self.routing.experts)
-        self.progress("weighing experts by their weights", layer, self.mixture.layers[-1] + 1)
+        self.progress("scoring experts by their weights", layer, self.mixture.layers[-1] + 1)
         return self.mixture.worth(layer)
 
     @property

@@ -63,7 +63,7 @@ def repaired_experts(
     walk, changed, left = _Walk(fewer, model, tokens, batch), dict[int, Changes](), dict[int, float]()
     layers = list(fewer.by_layer)
     for layer in layers:
-        progress("repairing the experts that stay", layer, fewer.parent.layout.depth)
+        progress("repairing the kept experts", layer, fewer.parent.layout.depth)
         row = cache.get(f"layer-{layer}")
         if row is None:
             solved, share = walk.solved(layer)

@@ -88,7 +88,7 @@ def expert_use(
     stream = Stream(Blocks(model, tokens.batches(batch)))
     _resume(stream, cache, layers[len(use)])
     for layer in layers[len(use) :]:
-        progress("sending tokens through the experts", layer, checkpoint.layout.depth)
+        progress("running tokens through the experts", layer, checkpoint.layout.depth)
         use[layer] = _sums(checkpoint, stream, layer, neurons)
         cache.put(f"layer-{layer}", use[layer])
         if layer != layers[-1]:

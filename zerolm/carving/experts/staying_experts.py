@@ -261,7 +261,7 @@ class StayingExperts:
         if name == expert_worth.RANDOM:
             sizes = self.checkpoint.layout.sizes
             return neuron_worth.drawn(self.methods.seed, layer, sizes[AXIS], sizes[NEURONS])
-        self.progress("weighing neurons by their weights", layer, self.checkpoint.layout.depth)
+        self.progress("scoring neurons by their weights", layer, self.checkpoint.layout.depth)
         return neuron_worth.by_weights(self.checkpoint, layer, self.ledger)
 
     def _worth(self, layer: int) -> Floats:
@@ -270,7 +270,7 @@ class StayingExperts:
             return self._by_sums(self.use[layer])
         if name == expert_worth.RANDOM:
             return expert_worth.drawn(self.methods.seed, layer, self.routing.experts)
-        self.progress("weighing experts by their weights", layer, self.checkpoint.layout.depth)
+        self.progress("scoring experts by their weights", layer, self.checkpoint.layout.depth)
         return expert_worth.by_weights(self.checkpoint, layer, self.ledger)
 
     def _by_sums(self, sums: Arrays) -> Floats:

@@ -21,12 +21,14 @@ class DrawRequest:
     """The space of sub-networks, how many are drawn of it, and within what budgets."""
 
     space: str = setting(
-        "text", "heads-ffn", "sizes of layers: heads-ffn (of any parent), lonas-bert, lonas-llama; or of a "
-        "plug-in", metavar="NAME",
-    )  # fmt: skip
-    count: int = setting("integer", COUNT, "different sub-networks", low=2, high=1 << 20)
+        "text",
+        "heads-ffn",
+        "search space of layer sizes: heads-ffn (any parent), lonas-bert, lonas-llama, or a plug-in's",
+        metavar="NAME",
+    )
+    count: int = setting("integer", COUNT, "number of distinct sub-networks", low=2, high=1 << 20)
     limits: Any = part(Limits)
-    seed: int = setting("integer", 0, "seed of the draws", low=0, high=2**63 - 1)
+    seed: int = setting("integer", 0, "sampling seed", low=0, high=2**63 - 1)
 
     @property
     def budgets(self) -> dict[str, Any]:
@@ -39,14 +41,16 @@ class CutRequest:
     """How sub-networks are cut: who stays, and whether output matrices are solved again."""
 
     criterion: str = setting(
-        "text", "prefix", "who stays: prefix (the first, as LoNAS), output_energy, surgeon, or another of "
-        "`carve`", metavar="NAME",
+        "text", "prefix",
+            "pruning criterion: prefix (the first units, as LoNAS), output_energy, surgeon, or another of "
+            "`carve`", metavar="NAME",
     )  # fmt: skip
-    repair: str = setting(
-        "text", "none", "how the output matrices are solved again: none, bias, least-squares", metavar="NAME"
-    )
+    repair: str = setting("text", "none", "refit output matrices: none, bias, least-squares", metavar="NAME")
     calibration: str | None = setting(
-        "path", None, "text for criterion and repair; another than they are judged on", metavar="FILE|random"
+        "path",
+        None,
+        "calibration text for criterion and repair, different from the evaluation text",
+        metavar="FILE|random",
     )
 
 
@@ -55,15 +59,17 @@ class JudgingRequest:
     """The text and the tables that sub-networks are judged on; at least one."""
 
     text: str | None = setting(
-        "path", None, "of decoders perplexity, bits a byte and KL to the parent; of encoders 1 - cosine",
+        "path", None,
+            "evaluation text: perplexity, bits per byte and KL for decoders, 1 - cosine for encoders",
         metavar="FILE",
     )  # fmt: skip
     text_field: str | None = defaults.text_field()
     data: str | None = setting(
-        "path", None, "table with text and label, for accuracy: the parent classifies", metavar="ROWS.csv"
+        "path", None, "table with text and label, for the accuracy of a classifier", metavar="ROWS.csv"
     )
     attacked: str | None = setting(
-        "path", None, "attacked texts as TextAttack writes them, for accuracy under attack, success, drop",
+        "path", None,
+            "attacked texts in TextAttack's format, for accuracy under attack, success rate and drop",
         metavar="ATTACKED.csv",
     )  # fmt: skip
     sequences: int = defaults.sequences()

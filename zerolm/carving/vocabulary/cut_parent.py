@@ -67,7 +67,7 @@ def chosen(
         model, pieces = mapped_model(checkpoint), use.text.held_pieces or use.text.fitted_pieces
         losses = TokenLosses.of_pieces(checkpoint, model, pieces, methods.length)
         if request.size != USED and is_decoder(checkpoint):
-            progress("finding the tokens that the parent predicts")
+            progress("finding tokens that the parent predicts")
             predicted = TokenLosses.of_pieces(checkpoint, model, use.text.fitted_pieces, methods.length)
             use = use.predicted(predicted.likely())
     if request.size == AUTO and losses is not None:
@@ -78,7 +78,7 @@ def chosen(
     is_used = request.size == USED
     kept = use.chosen(rows, used=is_used)
     if losses is not None and len(kept) < checkpoint.layout.vocab:
-        progress("measuring what fewer tokens lose")
+        progress("measuring the loss of fewer tokens")
         of_child = losses.loss(use.chosen(rows, used=is_used, whole=False))
         of_parent = losses.loss(None)
         more |= {"losses": {"parent": of_parent, "child": of_child}, "held_out": use.is_held_out}

@@ -44,7 +44,7 @@ def importances(
     stream = Stream(Blocks(model, tokens.filled(batch)))
     worth: dict[str, list[Floats]] = {"groups": [], "ffn": []}
     for number in range(sizes.depth):
-        progress(f"weighing units by {criterion}", number, sizes.depth)
+        progress(f"scoring units by {criterion}", number, sizes.depth)
         row = cache.get(f"layer-{number}")
         if row is None:
             stream.before(number)

@@ -42,7 +42,7 @@ def weights_basis(checkpoint: Checkpoint, *, progress: Progress = silent) -> Bas
     embedding = _moments(_embeddings(checkpoint))
     written, read = np.zeros_like(embedding), np.zeros_like(embedding)
     for layer in range(layout.depth):
-        progress("reading what the layers write and read", layer, layout.depth)
+        progress("reading the weights of the residual stream", layer, layout.depth)
         inside = _inside(checkpoint, layer)
         for matrix in inside:
             if writes(matrix[0]):

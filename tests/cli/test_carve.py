@@ -60,7 +60,7 @@ def test_shares_with_a_text_print_what_they_lose(zerolm: Callable[..., Any], tmp
     words = ", ".join(f"{name} {loss:.3g}" for name, loss in losses.items())
     assert f"loss on held-out text: {words}" in ran.out
     page = (out / "report.html").read_text()
-    assert "Loss on the calibration tokens" in page
+    assert "Loss on held-out tokens" in page
     assert all(f"{loss:.3g}" in page for loss in losses.values())
     assert "No loss was measured" not in page
     again = carved(zerolm, parent, tmp_path / "again", *flags)

@@ -32,7 +32,7 @@ class Carved:
 
     ``costs`` are of ``parent`` and ``child`` by name, and of what is ``stored`` where zeros fill it up;
     weights are counted at ``weight_bits``. ``optimal`` is None where nothing was planned. ``losses`` (KL in
-    nats a token, or 1 - cosine, on calibration tokens) are ``predicted`` from those of single cuts, or
+    nats a token, or 1 - cosine, on held-out tokens) are ``predicted`` from those of single cuts, or
     ``predicted_repaired`` where repair was foretold too, ``measured`` of the whole plan, and of the
     ``repaired`` one. ``note`` says what was done other than asked. ``verified``
     is None where nothing was written. ``spectrum`` lists for widths of the stream (``hidden``) what share of

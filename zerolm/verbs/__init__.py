@@ -76,7 +76,8 @@ VERBS: Final[dict[str, Verb]] = {
         "Score sub-networks of one trained model: labels without training."),
     "elastic train": Verb("Grow", "elastic_train:TrainSupernetSettings", "elastic_train:SupernetReport",
         "Train a supernet (ELM) whose FFN widths grow."),
-    "elastic search": Verb("Grow", "elastic_search:SupernetSearchSettings", "search_report:SupernetSearchReport",
+    "elastic search": Verb(
+        "Grow", "elastic_search:SupernetSearchSettings", "search_report:SupernetSearchReport",
         "Find the best path of a trained supernet within budgets."),
     "elastic export": Verb("Grow", "elastic_export:ExportPathSettings", "elastic_export:PathReport",
         "Export a path of a supernet as a transformers model."),

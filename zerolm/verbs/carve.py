@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from zerolm.healing.stages import CarvedAndHealed
 
 LOSSES: Final = {
-    "predicted": "predicted by single cuts",
-    "predicted_repaired": "predicted by single cuts, repaired",
+    "predicted": "predicted, as cut",
+    "predicted_repaired": "predicted, repaired",
     "measured": "measured, as cut",
-    "repaired": "repaired",
-    "as_read_back": "as read back",
+    "repaired": "measured, repaired",
+    "as_read_back": "measured, quantised",
 }
-LOSS: Final = "loss on calibration tokens (KL in nats a token, or 1 - cosine)"
+LOSS: Final = "loss on held-out tokens (KL in nats per token; of encoders 1 - cosine)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -457,8 +457,8 @@ class CarvingReport(Report):
             Bar(LOSSES.get(name, name), loss, f"{loss:.3g}", "green" if name == "repaired" else "grey")
             for name, loss in self.losses.items()
         ]
-        chart = Bars("Losses on the calibration tokens", scale, rows)
-        return Sheet("Loss on the calibration tokens", charts=[chart], on=(PAGE,))
+        chart = Bars("Losses on held-out tokens", scale, rows)
+        return Sheet("Loss on held-out tokens", charts=[chart], on=(PAGE,))
 
     @staticmethod
     def _healing_sheet(healing: HealingReport) -> Sheet:

@@ -82,7 +82,7 @@ def test_types_of_a_quantised_parent_are_chosen_anew(places: tuple[Path, Path, P
         (
             2,
             {"keep": 1, "format": "gguf", "max_weight_bytes": "0.7x"},
-            "quantised already (Q8_0), and what that lost stays lost: give --requantize",
+            "quantised already (Q8_0), and its error is not recovered: give --requantize",
         ),
         (
             1,

@@ -328,7 +328,7 @@ def test_a_text_streams_and_is_counted_once(parent: Path, tmp_path: Path) -> Non
 
 
 REFUSED: dict[str, tuple[str | None, str]] = {
-    "too few": ("20", "have to stay.*--keep-vocab 261 is the least"),
+    "too few": ("20", "must be kept.*--keep-vocab 261 is the least"),
     "too many": ("5k", "more than the 960 tokens"),
     "a share": ("1.5", "must lie in 0 to 1"),
     "a word": ("most", "a number of tokens such as 64k"),

@@ -65,7 +65,7 @@ def test_a_part_that_is_missing_is_named(
 ) -> None:
     first = split(whole, 3, tmp_path)
     (tmp_path / "x-00002-of-00003.gguf").unlink()
-    assert "part 'x-00002-of-00003.gguf' is not beside it: all 3 are needed" in refusal(first, capsys)
+    assert "part 'x-00002-of-00003.gguf' is missing: all 3 parts are needed" in refusal(first, capsys)
 
 
 def test_the_first_part_is_to_be_named(
@@ -91,7 +91,7 @@ def test_a_part_of_another_model_is_refused(
     changes: dict[str, int], whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = split(whole, 3, tmp_path, **changes)
-    assert "'x-00003-of-00003.gguf' does not say that it is part 3 of 3" in refusal(first, capsys)
+    assert "'x-00003-of-00003.gguf' is not marked as part 3 of 3" in refusal(first, capsys)
 
 
 def test_tensors_that_are_missing_or_there_twice_are_refused(
@@ -100,10 +100,10 @@ def test_tensors_that_are_missing_or_there_twice_are_refused(
     first, other = split(whole, 2, tmp_path / "a"), split(whole, 4, tmp_path / "b")
     last = first.with_name("x-00002-of-00002.gguf")
     shutil.copyfile(other.with_name("x-00004-of-00004.gguf"), last)
-    assert "does not say that it is part 2 of 2" in refusal(first, capsys)
+    assert "is not marked as part 2 of 2" in refusal(first, capsys)
     split(whole, 4, tmp_path / "c", no=1, count=2)
     shutil.copyfile(tmp_path / "c" / "x-00004-of-00004.gguf", last)
-    assert "tensors, and it says that there are" in refusal(first, capsys)
+    assert "tensors, its header says" in refusal(first, capsys)
     split(whole, 1, tmp_path / "d", no=1, count=2)
     shutil.copyfile(tmp_path / "d" / "x-00001-of-00001.gguf", last)
     assert "two of its parts have a tensor of one name" in refusal(first, capsys)

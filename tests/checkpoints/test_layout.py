@@ -121,7 +121,10 @@ def test_a_family_that_is_not_known() -> None:
     [
         ({"num_hidden_layers": 4}, "tensor 'model.layers.3.input_layernorm.weight' is missing"),
         ({"num_hidden_layers": 2}, "'model.layers.2.* is none of a llama model"),
-        ({"intermediate_size": 41}, r"shape \[40, 48\], the configuration says 41 \(ffn\) x 48 \(hidden\)"),
+        (
+            {"intermediate_size": 41},
+            r"shape \[40, 48\], the configuration implies 41 \(ffn\) x 48 \(hidden\)",
+        ),
         ({"num_key_value_heads": 4}, "num_attention_heads 6 is not divisible by num_key_value_heads 4"),
         ({"num_key_value_heads": None}, r"says 48 \(kv\) x 48 \(hidden\)"),
         ({"hidden_size": 0}, "hidden_size 0; 1 to"),

@@ -215,7 +215,7 @@ TORN: dict[str, tuple[str, dict[str, Tensor | None], str]] = {
     "fewer experts": (
         "gpt_oss mxfp4",
         {f"{STACK}_blocks": torch.ones(4, 64, 1, 16).byte(), f"{STACK}_scales": torch.ones(4, 64, 1).byte()},
-        r"has shape \[4, 32, 64\], the configuration says 8 \(experts\)",
+        r"has shape \[4, 32, 64\], the configuration implies 8 \(experts\)",
     ),
     "no shape": ("deepseek_v3 int4", {f"{FIRST}_shape": None}, "weight_shape' is missing"),
     "another shape": (
@@ -248,7 +248,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "blocks of nothing": (FP8 | {"weight_block_size": [0, 4]}, "weight_block_size 0, which is no size"),
     "no groups": (INT4 | {"config_groups": {}}, "not one of config_groups"),
     "several groups": (INT4 | {"config_groups": {"a": {}, "b": {}}}, "not one of config_groups"),
-    "groups of nothing": (INT4 | {"config_groups": {"a": {}}}, "says nothing of weights"),
+    "groups of nothing": (INT4 | {"config_groups": {"a": {}}}, "has no entry for weights"),
     "zero points": (weights_of(symmetric=False), "zero points"),
     "three bits": (weights_of(num_bits=3), "of 3 bits"),
     "groups of nothing at all": (weights_of(group_size=0), "group_size 0, which is no size"),

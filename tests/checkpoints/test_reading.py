@@ -84,7 +84,7 @@ def test_headers_that_lie(header: Any, data: bytes, message: str, tmp_path: Path
 
 @pytest.mark.parametrize("length", [1 << 62, 100_000_001, 99, 0])
 def test_lengths_of_headers_that_lie(length: int, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"is said to have {length} bytes"):
+    with pytest.raises(ValueError, match=f"claims {length} bytes"):
         read_shard(file_of(tmp_path / "x.safetensors", {}, length=length))
 
 

@@ -156,7 +156,7 @@ WRONG: dict[str, tuple[Callable[[], tuple[str, ...]], str]] = {
     "a repair without text": (
         lambda: asked("llama", "--repair", "bias", "--text", "text.txt"), "repair bias needs tokens"
     ),
-    "random text": (lambda: asked("llama", "--text", "random"), "random tokens tell nothing"),
+    "random text": (lambda: asked("llama", "--text", "random"), "random tokens cannot rank"),
     "a parent without classes": (
         lambda: asked("bert", "--data", "rows.csv"), "has no head that classifies texts"
     ),

@@ -195,7 +195,7 @@ def test_a_plan_alone_writes_nothing(zerolm: Callable[..., Any], tmp_path: Path)
 
 
 BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "nothing asked": ((), ("nothing says how small", "--keep-ffn")),
+    "nothing asked": ((), ("no target size", "--keep-ffn")),
     "no such folder": (("--keep-ffn", "0.5"), ("nowhere",)),
     "a budget below everything": (("--max-params", "10"), ("--max-params 10 would have to be at least",)),
     "per layer as hf": (("--max-params", "0.7x", "--shape", "per-layer"), ("--shape uniform",)),

@@ -132,7 +132,7 @@ UNSOUND: dict[str, tuple[Callable[[Path], None], str]] = {
     "a shard is lost": (sharded(lost), "which is missing"),
     "an index that escapes": (sharded(escaping), "'../text.txt', which is no safetensors file beside it"),
     "a wrong shape": (lambda folder: rewritten(folder, misshapen), "has shape [40, 47]"),
-    "another width": (configured(intermediate_size=41), "the configuration says 41"),
+    "another width": (configured(intermediate_size=41), "the configuration implies 41"),
     "absurd sizes": (configured(num_hidden_layers=10**12), "num_hidden_layers 1000000000000"),
     "widths by layer": (configured(intermediate_size=[40, 39, 40]), "intermediate_size [40, 39, 40]"),
     "an unknown family": (configured(model_type="rwkv"), "'rwkv' is not known; there are afmoe, apertus"),

@@ -71,7 +71,7 @@ BROKEN: dict[str, tuple[str, Change, str]] = {
         "q_proj.weight' has shape",
     ),
     "KV heads that do not divide": ("llama", lambda f: edited(f, num_key_value_heads=4), "divisible"),
-    "another FFN": ("qwen2", lambda f: edited(f, intermediate_size=41), "the configuration says 41"),
+    "another FFN": ("qwen2", lambda f: edited(f, intermediate_size=41), "the configuration implies 41"),
     "widths by layer": ("llama", lambda f: edited(f, intermediate_size=[40, 30, 40]), "intermediate_size"),
     "more layers": ("gpt2", lambda f: edited(f, n_layer=4), "is missing"),
     "a tensor less": ("llama", lambda f: without(f, "model.layers.1.mlp.up_proj.weight"), "is missing"),

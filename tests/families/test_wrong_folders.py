@@ -67,7 +67,7 @@ WRONG: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "fewer experts than routed": (
         "qwen3_moe",
         config(num_local_experts=6, num_experts=6),
-        "has shape [8, 48], the configuration says 6 (experts) x 48 (hidden)",
+        "has shape [8, 48], the configuration implies 6 (experts) x 48 (hidden)",
     ),
     "prefixes of two kinds": (
         "gemma3_text",

@@ -177,5 +177,7 @@ def test_experts_leave_in_the_first_stage(tmp_path: Path, monkeypatch: pytest.Mo
     assert [len(each) for each in kept.values()] == [4, 4, 4]
     assert (staged.units[0].unit, staged.units[0].before, staged.units[0].after) == ("experts", 24, 12)
     assert Checkpoint.open("child").layout.sizes["experts"] == 4
-    with pytest.raises(ValueError, match="experts leave at once, and nothing else is cut: give no --steps 2"):
+    with pytest.raises(
+        ValueError, match="experts are pruned in one step, and nothing else is cut: drop --steps 2"
+    ):
         zerolm.carve(parent, "other", steps=2, **cut)

@@ -161,7 +161,7 @@ def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
             Prefix(),
             SizeRequest.of(budgets={"max_macs": 1}, space="lonas-llama-7b", shape="per-layer"),
         )
-    with pytest.raises(ValueError, match="a space says the sizes"):
+    with pytest.raises(ValueError, match="--space fixes the sizes"):
         plan_of(
             llama,
             Prefix(),

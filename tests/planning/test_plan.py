@@ -228,7 +228,7 @@ def test_widths_outright(parents: dict[str, Checkpoint]) -> None:
 
 
 BAD = {
-    "nothing asked": ("llama", SizeRequest(), "nothing says how small"),
+    "nothing asked": ("llama", SizeRequest(), "no target size"),
     "heads of bert": ("bert", SizeRequest.of(keep={"heads": 0.5}), "heads cannot be cut here"),
     "no share": ("llama", SizeRequest.of(keep={"ffn": 1.5}), r"must lie in \(0, 1\]"),
     "too small a budget": (
@@ -239,12 +239,12 @@ BAD = {
     "layers per layer": (
         "llama",
         SizeRequest.of(keep={"layers": 0.5}, shape="per-layer"),
-        "goes with --shape uniform",
+        "--keep-layers needs --shape uniform",
     ),
     "layers by weights": (
         "llama",
         SizeRequest.of(keep={"layers": 0.5}),
-        "weights do not tell which layers may go",
+        "layers cannot be ranked by weights alone",
     ),
     "unknown shape": (
         "llama",

@@ -115,9 +115,9 @@ def read_shard(file: Path) -> Shard:
             length = int.from_bytes(opened.read(8), "little")
             if not 2 <= length <= min(MAX_HEADER, state.st_size - 8):
                 raise ValueError(
-                    f"its header is said to have {length} bytes, but the file has {state.st_size}"
+                    f"its header claims {length} bytes, but the file has {state.st_size}"
                     if length <= MAX_HEADER
-                    else f"its header is said to have {length} bytes; at most {MAX_HEADER} are read"
+                    else f"its header claims {length} bytes; at most {MAX_HEADER} are read"
                 )
             header = opened.read(length)
         document = parse_json(header.decode("utf-8"))

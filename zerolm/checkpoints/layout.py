@@ -276,5 +276,5 @@ def _check(tensor: TensorInfo, slot: Slot, sizes: ModelSizes) -> None:
             for size, label in zip(wanted, slot.axes, strict=True)
         )
         raise ValueError(
-            f"tensor {tensor.name!r} has shape {list(tensor.shape)}, the configuration says {meant}"
+            f"tensor {tensor.name!r} has shape {list(tensor.shape)}, the configuration implies {meant}"
         )

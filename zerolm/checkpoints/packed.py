@@ -200,7 +200,7 @@ def _compressed(quantisation: Mapping[str, Any]) -> Packing:
     (group,) = groups.values()
     weights = group.get("weights") if isinstance(group, Mapping) else None
     if not isinstance(weights, Mapping):
-        raise ValueError("its quantization_config says nothing of weights")
+        raise ValueError("its quantization_config has no entry for weights")
     form = quantisation.get("format") or group.get("format")
     bits, kind, strategy = (weights.get(name) for name in ("num_bits", "type", "strategy"))
     if not weights.get("symmetric", True) or weights.get("actorder") is not None:

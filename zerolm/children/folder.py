@@ -31,10 +31,14 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
         raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
     if cut.narrowing and checkpoint.layout.carried:
         other = checkpoint.layout.carried[0]
-        raise ValueError(f"hidden cannot be cut: {other!r} writes to the stream, and stays as it is")
+        raise ValueError(
+            f"the hidden size cannot be cut: {other!r} adds to the residual stream and is kept whole"
+        )
     gone = family.cut.staying(parent.depth) - {kept.layer for kept in cut.layers}
     if gone:
-        raise ValueError(f"layer {min(gone)} of this {family.name} has to stay: it is like no other")
+        raise ValueError(
+            f"layer {min(gone)} of this {family.name} must be kept: no other layer is of its kind"
+        )
     for kind, is_cut in cuts.items():
         if is_cut and not getattr(family.cut, kind):
             possible = [name for name in cuts if getattr(family.cut, name)]
@@ -130,7 +134,7 @@ def with_kinds(checkpoint: Checkpoint, cut: Cut, config: dict[str, Any]) -> dict
         if list(sizes.kinds) == wanted and list(sizes.windows) == windows:
             return described
     raise ValueError(
-        f"a {family.name} with these {len(wanted)} layers cannot be configured: its rules say other kinds"
+        f"a {family.name} with these {len(wanted)} layers cannot be configured: its rules imply other kinds"
     )
 
 

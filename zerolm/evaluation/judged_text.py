@@ -39,7 +39,7 @@ class JudgeRequest:
         """Raise ``ValueError`` for random tokens, and measures of another kind of networks."""
         domains = domains_of(self.text)
         if (self.text is None and self.data is None) or RANDOM in (self.text, *domains.values()):
-            raise ValueError("random tokens tell nothing of what a model is worth: give a text")
+            raise ValueError("random tokens cannot evaluate a model: give a text")
         if self.loops and not is_decoder(parent):
             raise ValueError(
                 f"--loops counts answers of models that predict the next token, and a {parent.family.name} "

@@ -41,7 +41,7 @@ class Patient:
         file = ours.root / "recipe.json"
         if not file.is_file():
             raise ValueError(
-                f"{str(ours.root)!r} has no recipe.json, so nothing tells that it was carved from "
+                f"{str(ours.root)!r} has no recipe.json, so it is not known to be carved from "
                 f"{str(theirs.root)!r}"
             )
         recipe = read_recipe(file, theirs, fingerprint(theirs, progress=progress))

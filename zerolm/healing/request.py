@@ -49,9 +49,7 @@ class Texts:
 
     def check(self) -> None:
         if not self.sources:
-            raise ValueError(
-                "nothing says what to train on: give --text FILE, a folder, or owner/name of the hub"
-            )
+            raise ValueError("no training text: give --text FILE, a folder, or a hub data set (owner/name)")
         if self.mix is not None and len(self.mix) != len(self.sources):
             raise ValueError(f"--mix has {len(self.mix)} shares for {len(self.sources)} texts; one a text")
 
@@ -170,7 +168,7 @@ class HealRequest:
         if isinstance(self.tokens, str):
             raise ValueError(f"{called('tokens')} must be a number, not the share {self.tokens}")
         if (self.tokens is None) == (self.seconds is None):
-            raise ValueError("say for how long to train: --tokens 10M or --for 30m, one of them")
+            raise ValueError("give the training length: --tokens 10M or --for 30m, one of them")
         batch = self.batch or BATCH
         least = batch * self.texts.length
         if self.tokens is not None and self.tokens < least:

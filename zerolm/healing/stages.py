@@ -136,7 +136,9 @@ def carve_and_heal(
 def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
     """Refuse before the long work what could only fail after it."""
     if stages.size.cuts_experts_alone and stages.count > 1:
-        raise ValueError(f"experts leave at once, and nothing else is cut: give no --steps {stages.count}")
+        raise ValueError(
+            f"experts are pruned in one step, and nothing else is cut: drop --steps {stages.count}"
+        )
     if stages.uneven and stages.count > 1:
         raise ValueError("stages cut all layers to one size: give --shape uniform, or leave --steps out")
     if stages.uneven and form == "hf":

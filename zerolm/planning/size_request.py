@@ -156,8 +156,8 @@ class VocabularyRequest:
         """Raise ``ValueError`` for a request that needs a text or budgets, and has none."""
         if self.size not in (None, ALL) and text in defaults.NO_FILES:
             raise ValueError(
-                "which tokens leave is told by the text that the model is to serve: --keep-vocab needs "
-                "--text FILE; --keep-tokens FILE alone names those that stay"
+                "--keep-vocab needs --text FILE, a sample of what the model will serve; to keep named tokens "
+                "only, give --keep-tokens FILE alone"
             )
         if self.size == AUTO and not budgets:
             raise ValueError(
@@ -218,7 +218,7 @@ class WeightsRequest:
     def check_parent(self, quantised: Sequence[str], *, types_alone: bool) -> None:
         """Raise ``ValueError`` where a parent that is ``quantised`` is to be cut, or its types are unsaid."""
         if self.requantize and not quantised:
-            raise ValueError("--requantize is for a quantised parent, and this one is not: leave it out")
+            raise ValueError("--requantize is for a quantised parent, and this one is not: drop it")
         if quantised and not types_alone:
             raise ValueError(
                 f"the parent is quantised ({', '.join(quantised)}), and units are cut of 16 or 32 bits; "
@@ -226,7 +226,7 @@ class WeightsRequest:
             )
         if quantised and not self.requantize:
             raise ValueError(
-                f"the parent is quantised already ({', '.join(quantised)}), and what that lost stays lost: "
+                f"the parent is quantised already ({', '.join(quantised)}), and its error is not recovered: "
                 "give --requantize, or a parent of 16 or 32 bits"
             )
 

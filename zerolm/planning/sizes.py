@@ -140,7 +140,7 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
     if request.space is not None:
         if request.is_uniform or request != request.of_space():
             raise ValueError(
-                "a space says the sizes, layer by layer: beside it go budgets, or --plan heuristic"
+                "--space fixes the sizes per layer: combine it with budgets or --plan heuristic only"
             )
         return SIZE_SPACES[request.space].choices(checkpoint)
     kinds = sizes_of(checkpoint, request, width)
@@ -241,11 +241,11 @@ def plans_of(
     if request.layer_shape not in SHAPES:
         raise ValueError(f"shape {shown(request.shape)} is not known{nearest(request.layer_shape, SHAPES)}")
     if not request.budgets and not request.keep:
-        raise ValueError(
-            "nothing says how small: give a budget such as --max-params 0.8x, or --keep-ffn 0.75"
-        )
+        raise ValueError("no target size: give a budget such as --max-params 0.8x, or --keep-ffn 0.75")
     if not request.is_uniform and "layers" in request.keep:
-        raise ValueError("a number of layers goes with --shape uniform; per layer, budgets say which go")
+        raise ValueError(
+            "--keep-layers needs --shape uniform; with --shape per-layer, budgets choose the layers"
+        )
     plans, errors = [], []
     for width in widths(checkpoint, criterion, request):
         try:
@@ -273,9 +273,7 @@ def _plan_beside(
     parent, sizes = dimensions(checkpoint), choices(checkpoint, request, width)
     if criterion.without(0) is None:
         if sizes.depth[-1] < parent.depth:
-            raise ValueError(
-                "weights do not tell which layers may go: give --text FILE, or --text random without one"
-            )
+            raise ValueError("layers cannot be ranked by weights alone: give --text FILE, or --text random")
         sizes = replace(sizes, depth=(parent.depth,))
     prices = prices_of(checkpoint, sizes, costs, request.space)
     budgets = Budgets.of(request.budgets)

@@ -39,7 +39,7 @@ def best_at_worst(worths: Floats, count: int, groups: int = 1) -> BestAtWorst:
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     if not np.isfinite(worths).all():
-        raise ValueError("the worth of an expert is no number: the network sends what is not finite")
+        raise ValueError("an expert's score is NaN or infinite: the model's activations are not finite")
     ways, size = worths.shape
     scale = float(np.abs(worths).max()) or 1.0
     of_group = np.repeat(np.arange(groups), size // groups) == np.arange(groups)[:, None]

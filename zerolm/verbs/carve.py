@@ -191,7 +191,9 @@ class CarveSettings(Request):
         if self.methods.for_ is not None:
             raise ValueError("--for is the time of a carving: heal the child afterwards, zerolm heal --for")
         if self.recipe:
-            raise ValueError("--heal trains and writes: a recipe cannot stand beside it")
+            raise ValueError(
+                "--heal cannot be combined with --recipe: rebuild the child first, then run zerolm heal"
+            )
         if self.methods.text in (RANDOM, GENERATED):
             raise ValueError(f"--heal trains on a file: give --text FILE, not {self.methods.text}")
         return self.methods.text, self.out

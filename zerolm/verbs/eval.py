@@ -175,7 +175,7 @@ class EvalSettings(Request):
     def _check(self) -> None:
         """Refuse settings that do not go together."""
         if self.text is None and self.data is None and not self.tasks:
-            raise ValueError("nothing says what to evaluate on: give --text FILE, --tasks TASKS, or both")
+            raise ValueError("nothing to evaluate on: give --text FILE, --tasks TASKS, or both")
         if self.beside is not None and not self.beside:
             raise ValueError("--beside names no folder: leave it out, or name one")
         if self.beside and self.text is None and self.data is None:

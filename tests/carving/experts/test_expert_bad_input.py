@@ -98,11 +98,11 @@ WRONG = {
     ),
     "both planned without a text": (
         ["--keep-experts", "auto", "--keep-expert-ffn", "auto", "--max-params", ".8x"],
-        "which aimer does not tell: give --criterion hope_moments",
+        "which aimer does not give: use --criterion hope_moments",
     ),
     "both planned by means": (
         ["--keep-experts", "auto", "--keep-expert-ffn", "auto", "--max-params", ".8x", "--text", "random"],
-        "which reap does not tell",
+        "which reap does not give",
     ),
     "both within too little": (
         ["--keep-experts", "auto", "--keep-expert-ffn", "auto", "--max-params", ".1x", *ON_TOKENS],

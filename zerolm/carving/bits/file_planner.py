@@ -57,7 +57,7 @@ class FileTypePlanner(TypesRequest):
         cuts += [f"--{name.replace('_', '-')}" for name in others]
         if cuts:
             raise ValueError(
-                f"cuts and types are not planned together for a {family.name}, of which a gguf file holds "
+                f"cuts and quantisation types cannot be combined for a {family.name}: its gguf file holds "
                 f"{rearrangement(family)}: leave out {cuts[0]} for types alone, or give --types stored for "
                 "cuts alone"
             )

@@ -122,7 +122,7 @@ class TypesRequest:
     def check_imatrix(self) -> None:
         """Refuse importances that nothing is known of."""
         if self.size.weights.imatrix and self.session is None:
-            raise ValueError("--imatrix tells what matrices read of a text: give --text FILE")
+            raise ValueError("--imatrix needs the inputs of matrices on a text: give --text FILE")
 
     def too_few(self, least: int, words: str) -> str:
         """Return the refusal of bytes that no types keep; ``words`` say what has the ``least`` bytes."""

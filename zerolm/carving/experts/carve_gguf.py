@@ -123,7 +123,7 @@ class GgufExpertCarving:
         check_request(self.size, self.methods, alone=True)
         if self.size.experts.ffn is not None:
             raise ValueError(
-                "a gguf file stores neurons in blocks of several, so that all stay: give no --keep-expert-ffn"
+                "a gguf file stores neurons in blocks, so that none can be pruned: drop --keep-expert-ffn"
             )
         if self.size.experts.merge != NO_MERGE:
             raise ValueError("experts of a gguf file are copied as they are: give no --merge")

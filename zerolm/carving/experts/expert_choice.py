@@ -35,7 +35,7 @@ def best_experts(worth: Floats, count: int, groups: int = 1) -> Ints:
     choice; of equal ones the first stay. ``ValueError`` for a worth that is no number.
     """
     if not np.isfinite(worth).all():
-        raise ValueError("the worth of an expert is no number: the network sends what is not finite")
+        raise ValueError("an expert's score is NaN or infinite: the model's activations are not finite")
     by_group = worth.reshape(groups, -1)
     order = np.argsort(-by_group, axis=1, kind="stable")[:, : count // groups]
     first = np.arange(groups)[:, None] * by_group.shape[1]

@@ -36,7 +36,7 @@ def check_request(size: SizeRequest, methods: Methods, *, alone: bool) -> None:
             f"{flag} auto and --types would share max_weight_bytes: give a number of {flag[7:]}, or no types"
         )
     if alone and methods.plan != "weights":
-        raise ValueError("which experts go is told by their criterion: --plan is for other cuts")
+        raise ValueError("--plan has no effect with --keep-experts alone: use --criterion")
     if methods.repair not in ("none", LEAST_SQUARES):
         raise ValueError(
             f"--repair {methods.repair} is for other cuts: experts take {LEAST_SQUARES}, or none"
@@ -47,7 +47,7 @@ def check_joint(size: SizeRequest, methods: Methods) -> None:
     """Refuse to plan experts and neurons together by what does not foretell what both lose in one unit."""
     if size.experts.keep == size.experts.ffn == AUTO and methods.criterion != SUMMED:
         raise ValueError(
-            f"experts and neurons are planned together by what both lose, which {methods.criterion} "
+            f"experts and their neurons are planned together by estimated losses, which {methods.criterion} "
             f"does not tell: give --criterion {SUMMED} and --text, or one of both numbers"
         )
 
@@ -69,9 +69,7 @@ def check_domains(size: SizeRequest, methods: Methods) -> None:
     if len(domains_of(methods.text)) < 2 or not needs_tokens(name):
         raise ValueError("--domains worst needs texts of several domains: --text code=FILE,chat=FILE")
     if is_of_pairs(name):
-        raise ValueError(
-            f"--domains worst is by the worth of single experts, not by pairs as {name}: give reap"
-        )
+        raise ValueError(f"--domains worst needs scores of single experts, not of pairs as {name}: give reap")
 
 
 def check_merge(text: str | None) -> None:

@@ -38,7 +38,7 @@ class ExpertWidth:
         """Return the width of a checkpoint's experts; ``ValueError`` where that alone cannot be another."""
         family, whole = checkpoint.family, checkpoint.layout.sizes.get(NEURONS, 0)
         if not family.has_experts or not whole or not expert_layers(checkpoint):
-            raise ValueError(f"a {family.name} like this one has no experts whose neurons could leave")
+            raise ValueError(f"a {family.name} like this one has no experts whose neurons can be pruned")
         if checkpoint.packed:
             raise ValueError(
                 "the parent is stored quantised, in blocks of several neurons: give no --keep-expert-ffn"

@@ -218,7 +218,7 @@ def with_neurons(checkpoint: Checkpoint, config: Mapping[str, Any], count: int) 
     if not described.field:  # as wide as another
         described = sizes.get(str(described.default), described)
     if not described.field:
-        raise ValueError(f"no field of a {checkpoint.family.name} says how wide its experts are")
+        raise ValueError(f"a {checkpoint.family.name} has no field for the width of its experts")
     changed = {described.field: count} | {name: count for name in described.also if name in config}
     shared = layout.sizes.get(SHARED, 0)
     if shared and sizes["shared_ffn"].default == OF_SHARED:

@@ -51,7 +51,7 @@ def best_neurons(worth: Floats, count: int) -> Ints:
     Of equal ones the first stay. ``ValueError`` for a worth that is no number.
     """
     if not np.isfinite(worth).all():
-        raise ValueError("the worth of a neuron is no number: the network sends what is not finite")
+        raise ValueError("a neuron's score is NaN or infinite: the model's activations are not finite")
     order = np.argsort(-worth, axis=1, kind="stable")[:, :count]
     kept: Ints = np.sort(order, axis=1)
     return kept

@@ -80,4 +80,4 @@ class JudgingRequest:
         if self.text is None and self.data is None and self.attacked is None:
             raise ValueError("nothing judges the sub-networks: give --text, --data or --attacked")
         if self.text == defaults.RANDOM:
-            raise ValueError("random tokens tell nothing of what a network is worth: give a text")
+            raise ValueError("random tokens cannot rank networks: give a text")

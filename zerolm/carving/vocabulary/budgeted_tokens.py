@@ -52,7 +52,7 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
     model, kept = chosen(parent, request, methods, carving.costs, beside(carving), progress)
     if len(kept) == parent.checkpoint.layout.vocab:
         if not (size.cuts_layers or size.experts.are_cut):
-            raise ValueError(f"nothing would be cut: all {len(kept):,} tokens stay")
+            raise ValueError(f"nothing to cut: all {len(kept):,} tokens are kept")
         return replace(carving, parent=model)
     is_written = carving.destination.folder is not None
     try:
@@ -108,7 +108,7 @@ def beside(carving: Carving) -> Beside:
     reason = tokens_stay(carving)
     if carving.size.vocabulary.size == AUTO and reason:
         raise ValueError(
-            f"--keep-vocab {AUTO} does not weigh tokens against other units beside {reason}: "
+            f"--keep-vocab {AUTO} does not compare tokens with other units under {reason}: "
             f"{_two_steps(carving)}"
         )
 

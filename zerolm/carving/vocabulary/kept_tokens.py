@@ -98,9 +98,7 @@ class TokenUse:
     def kept(self, size: int) -> Ints:
         """Return the ids of so many rows that stay, ascending; ``ValueError`` where more have to."""
         if not self.least <= size <= self.table.rows:
-            raise ValueError(
-                f"{size} tokens cannot be kept: {self.least} have to stay, and there are {self.table.rows}"
-            )
+            raise ValueError(f"{size} tokens cannot be kept: {self.least} of {self.table.rows} must be")
         gone = [row for row, _ in self.leaving[: self.table.rows - size]]
         return np.setdiff1d(np.arange(self.table.rows), np.array(gone, np.int64))
 

@@ -24,7 +24,7 @@ def write_cut(source: Path, target: Path, before: Mapping[str, int], after: Mapp
     places = {piece.piece: place for place, piece in enumerate(pieces)}
     for place, name in enumerate(names):
         if name in after and name in before and after[name] - places[name] != before[name] - place:
-            raise ValueError(f"its piece {name!r:.40} would have another place than its id says")
+            raise ValueError(f"its piece {name!r:.40} would get another place than its id")
     trainer = proto.trainer_spec
     for name in SPECIAL:
         old = getattr(trainer, name)

@@ -108,5 +108,5 @@ def _new_ids(name: str, part: Any, new: Mapping[int, int], rows: int) -> Any:
     if type(part) is not int or not 0 <= part < rows:  # none, or -1 for none
         return part
     if part not in new:
-        raise ValueError(f"{name} is {part}, a token that would leave")
+        raise ValueError(f"{name} is {part}, a token that would be removed")
     return new[part]

@@ -140,9 +140,7 @@ def _header(cursor: _Cursor, size: int) -> GgufHeader:
     if version not in VERSIONS:
         raise ValueError(f"it has version {version}; read are {' and '.join(map(str, VERSIONS))}")
     if max(tensors, entries) > MAX_ENTRIES:
-        raise ValueError(
-            f"it is said to have {tensors} tensors and {entries} entries; {MAX_ENTRIES} are read"
-        )
+        raise ValueError(f"it claims {tensors} tensors and {entries} entries; {MAX_ENTRIES} are read")
     metadata, spans = dict[str, Any](), dict[str, tuple[int, int]]()
     for _ in range(entries):
         start = cursor.at

@@ -57,13 +57,13 @@ def read_gguf(file: Path, whole: Collection[str] = ()) -> GgufModel:
     headers = (header, *(read_gguf_header(each) for each in files[1:]))
     for number, (each, part) in enumerate(zip(files, headers, strict=True)):
         if (part.metadata.get(NUMBER), part.metadata.get(COUNT)) != (number, len(files)):
-            raise ValueError(f"{each.name!r} does not say that it is part {number + 1} of {len(files)}")
+            raise ValueError(f"{each.name!r} is not marked as part {number + 1} of {len(files)}")
     names = [name for part in headers for name in part.tensors]
     if len({*names}) < len(names):
         raise ValueError("two of its parts have a tensor of one name")
     if header.metadata.get(TENSORS) != len(names):
         raise ValueError(
-            f"its parts have {len(names)} tensors, and it says that there are {header.metadata.get(TENSORS)}"
+            f"its parts have {len(names)} tensors, its header says {header.metadata.get(TENSORS)}"
         )
     together = replace(
         header,
@@ -93,5 +93,5 @@ def _beside(file: Path, header: GgufHeader) -> tuple[Path, ...]:
         raise ValueError(f"it is part {int(match['number'])} of {count}: name the first, {files[0].name}")
     missing = next((each for each in files if not each.is_file()), None)
     if missing is not None:
-        raise ValueError(f"part {missing.name!r} is not beside it: all {count} are needed")
+        raise ValueError(f"part {missing.name!r} is missing: all {count} parts are needed")
     return files

@@ -91,7 +91,7 @@ def _tokens(metadata: Mapping[str, Any]) -> ReadTokens:
         raise ValueError("its tokenizer has no tokens")
     kinds = [NORMAL] * len(texts) if kinds is None else kinds
     if not _is_list(kinds, int) or len(kinds) != len(texts):
-        raise ValueError("its tokenizer does not tell the type of each token")
+        raise ValueError("its tokenizer lacks the type of each token")
     if len(set(texts)) < len(texts):
         raise ValueError("its tokenizer has a token twice")
     if max(map(len, texts)) > LONGEST_TOKEN:
@@ -145,7 +145,7 @@ def _bpe(vocab: Mapping[str, int], merges: Sequence[Sequence[str]]) -> dict[str,
 def _sentence_piece(metadata: Mapping[str, Any], tokens: ReadTokens) -> dict[str, Any]:
     scores, vocab = metadata.get(SCORES), tokens.vocab
     if scores is None or not _is_list(scores, float) or len(scores) != len(tokens.texts):
-        raise ValueError("its tokenizer does not tell the score of each token")
+        raise ValueError("its tokenizer lacks the score of each token")
     plain = {text for text, index in vocab.items() if tokens.kinds[index] in (NORMAL, USER_DEFINED)}
     order = sorted(plain, key=lambda text: (-scores[vocab[text]], vocab[text]))
     merges = [

@@ -104,7 +104,7 @@ def _layers(file: Path, header: GgufHeader, parent: Checkpoint, count: int) -> l
 def _of_layers(file: Path, header: GgufHeader, key: str) -> tuple[int, ...]:
     values = header.of_layers(key)
     if values is None:
-        raise ValueError(f"{str(file)!r} does not tell the {key} of each layer")
+        raise ValueError(f"{str(file)!r} lacks the {key} of each layer")
     return values
 
 

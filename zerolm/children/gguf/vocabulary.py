@@ -166,7 +166,7 @@ def word_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
     bare = lower if normalizer.get("strip_accents") is None else bool(normalizer["strip_accents"])
     pieces = tuple(token if token in special else _spaced(token, go_on) for token in tokens)
     if len(set(pieces)) < len(pieces):
-        raise ValueError(f"gguf tells pieces that begin a word by {SPACE}, and two of these are one then")
+        raise ValueError(f"gguf marks pieces that begin a word by {SPACE}, and two of these are one then")
     return Pieces(WORD_PIECES, "default", pieces, lower=lower, bare=bare)
 
 

@@ -12,11 +12,10 @@ import torch
 from carvings import carve
 from tiny import model, saved
 
-from zerolm.carving import session
+from zerolm.carving import formats, session
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
-from zerolm.children import formats
 from zerolm.io.cache import ArrayCache
 from zerolm.networks import blocks as blocks_module
 from zerolm.networks.blocks import Blocks

@@ -275,8 +275,8 @@ def test_a_parent_that_is_not_cut_as_its_document_says_is_refused(
     parent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Were neurons sliced in another order than they lie, every result would be of another network."""
-    from zerolm.carving import pruning
     from zerolm.carving.subnets import walk
+    from zerolm.units import pruning
 
     def turned(model: Any, cut: Any, kept: Any, repaired: Any = None) -> Any:
         layer = pruning.carved_layer(model, cut, kept, repaired)

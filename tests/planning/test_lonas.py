@@ -21,7 +21,8 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.planning.part_costs import Choices, StoredCosts
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.size_spaces import SIZE_SPACES, SizeSpace
+from zerolm.planning.size_space import SizeSpace
+from zerolm.planning.size_spaces import SIZE_SPACES
 from zerolm.planning.sizes import costs_of, heuristic_of, plan_of
 from zerolm.registry import Entry
 from zerolm.units.importance.criterion import Criterion, Indifferent

@@ -21,10 +21,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from zerolm.io.cache import ArrayCache
+from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import bias, layers_of, matrix
+from zerolm.passes import walk
 from zerolm.passes.fisher import fisher
 from zerolm.passes.walk import Reading, normalised
-from zerolm.planning import prices
 from zerolm.planning.prices import PRICE_BATCH, StreamPrices, bent, priced_losses, steps
 from zerolm.planning.sensitivity import LossTable, measured_losses, midway
 from zerolm.text.tokens import Tokens
@@ -179,7 +180,7 @@ def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
     stream_prices = StreamPrices(basis, np.arange(1, 48), tied=False, read=felt.stream["energy"])
     stream, wished = (torch.randn(2, 5, 48, generator=generator) for _ in range(2))
     reading = Reading(stream, wished)
-    stream_prices.above(0, reading)
+    stream_prices.above(Blocks(network, []), 0, stream, reading)
     x = normalised(stream).double()
     cases = (
         (stream_prices.lost[0][0], basis),
@@ -288,13 +289,11 @@ def test_a_stopped_run_goes_on_to_the_same_prices(moment: int, tmp_path: Path) -
 
 def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     network, infinite = model("llama"), torch.full((2, 10, 48), float("inf"))
-    monkeypatch.setattr(prices, "felt_above", lambda *_, **__: infinite)
+    monkeypatch.setattr(walk, "felt_above", lambda *_, **__: infinite)
     with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
         priced_losses(network, TOKENS, criterion(network), BOTH)
     monkeypatch.undo()
-    monkeypatch.setattr(
-        "zerolm.passes.fisher.felt_by_head", lambda *_: (Reading(infinite, infinite), infinite)
-    )
+    monkeypatch.setattr("zerolm.passes.walk.felt_by_head", lambda *_: (Reading(infinite, infinite), infinite))
     with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
         loss_basis(network, fisher(network, TOKENS, with_stream=True))
     monkeypatch.undo()

@@ -6,7 +6,7 @@ from typing import Final
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.planning.part_costs import Choices
-from zerolm.planning.size_spaces import SIZE_SPACES, SizeSpace
+from zerolm.planning.size_space import SIZE_SPACES, SizeSpace
 from zerolm.registry import Entry
 from zerolm.spaces.subnetworks import ffn_sizes
 from zerolm.units.kept_units import dimensions

@@ -36,7 +36,6 @@ import zerolm
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.experts import expert_worth, neuron_worth
 from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts
-from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, ROUTER, FewerExperts, expert_layers
@@ -198,14 +197,10 @@ def fewer_of(mixture: Mixture, count: int, name: str, text: str, seed: int = 0) 
     return FewerExperts(checkpoint, {layer: kept(layer) for layer in expert_layers(checkpoint)})
 
 
-def changed(mixture: Mixture, fewer: FewerExperts, text: str, ways: str) -> FewerExperts:
-    """The child merged, repaired, or both, on a text."""
+def repaired(mixture: Mixture, fewer: FewerExperts, text: str) -> FewerExperts:
+    """The child, repaired on a text."""
     tokens, checkpoint = mixture.calibrations[text], mixture.checkpoint
-    if "merged" in ways:
-        fewer = replace(fewer, changed=merged_experts(fewer, mapped_model(checkpoint), tokens)[0])
-    if "repaired" in ways:
-        fewer = replace(fewer, changed=repaired_experts(fewer, mapped_model(checkpoint), tokens)[0])
-    return fewer
+    return replace(fewer, changed=repaired_experts(fewer, mapped_model(checkpoint), tokens)[0])
 
 
 def by_chance(mixture: Mixture, count: int) -> dict[str, float]:
@@ -217,7 +212,7 @@ def by_chance(mixture: Mixture, count: int) -> dict[str, float]:
 def child(mixture: Mixture, count: int, name: str, text: str, ways: str) -> dict[str, float]:
     """KL of a child by domain."""
     fewer = fewer_of(mixture, count, name, text)
-    return mixture.of(changed(mixture, fewer, text, ways) if ways else fewer)
+    return mixture.of(repaired(mixture, fewer, text) if ways else fewer)
 
 
 def healed(mixture: Mixture, count: int, only: Mapping[str, str]) -> dict[str, float]:
@@ -294,7 +289,7 @@ class Narrower:
     def measured(self, by: str, ways: str) -> dict[str, float]:
         """KL of such a child by domain, and how many stay of both."""
         fewer = self.together() if by == "both" else self.alone(by)
-        fewer = changed(self.mixture, fewer, self.text, ways)
+        fewer = repaired(self.mixture, fewer, self.text) if ways else fewer
         return self.mixture.of(fewer) | {"experts": fewer.count, "neurons": fewer.width}
 
 
@@ -323,16 +318,14 @@ def rows(mixture: Mixture, count: int) -> list[Row]:
     for text in CALIBRATIONS:
         for name in [*names, ROUNDED]:
             every = ["", "repaired"] if name in REPAIRED else [""]
-            if name == expert_worth.REAP and text != RANDOM:
-                every += ["merged", "merged, repaired"]
             for ways in every:
-                label = ", ".join(filter(None, [name, ways.replace("merged", "merged by ream")]))
+                label = ", ".join(filter(None, [name, ways]))
                 makes.append((label, text, partial(child, mixture, count, name, text, ways)))
     for label, only in (("healed", {}), ("routers healed", {"only": "router"})):
         makes.append((f"hope, repaired, {label}", "both", partial(healed, mixture, count, only)))
 
     def small(name: str) -> dict[str, float]:
-        return mixture.quantised(changed(mixture, fewer_of(mixture, count, name, "both"), "both", "repaired"))
+        return mixture.quantised(repaired(mixture, fewer_of(mixture, count, name, "both"), "both"))
 
     for by in (RANDOM, "weights"):
         label = f"neurons alone, {'drawn' if by == RANDOM else 'by weights'}"

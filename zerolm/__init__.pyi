@@ -357,7 +357,6 @@ def carve(
     keep_experts: str | None = ...,
     keep_expert_ffn: str | None = ...,
     domains: str = ...,
-    merge: str = ...,
     expert_parallel: int | str = ...,
     keep_vocab: str | None = ...,
     keep_tokens: str | PathLike[str] | None = ...,

@@ -21,7 +21,6 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.io.files import parse_json, read_text
-from zerolm.planning.size_request import NO_MERGE, REAM
 from zerolm.planning.size_spaces import SIZE_SPACES
 from zerolm.repairing.rules import REPAIRS
 from zerolm.settings import nearest
@@ -43,7 +42,7 @@ STAGE: Final = {
     **{"teacher": str, "rate": (int, float), "losses": list, "texts": list},
 }
 """Fields of a stage of healing that a card tells."""
-OF_EXPERTS: Final = ("experts", "criterion_of_experts", "repair_of_experts", "merge")
+OF_EXPERTS: Final = ("experts", "criterion_of_experts", "repair_of_experts")
 """Fields of a recipe that say which experts stay."""
 IN_LAYER: Final = ("o", "down", "attention_norm", "ffn_norm")
 
@@ -109,16 +108,11 @@ class Recipe:
         """Return the neurons (e, n) that stay of experts of ``whole`` ones, by layer; empty where all do."""
         return _neurons(self.document, whole)
 
-    @property
-    def merge(self) -> str:
-        """Return how experts that left were merged into those that stay; ``none`` where they were not."""
-        return str(self.document.get("merge", NO_MERGE))
-
     def methods(self, text: str | None) -> Methods:
         """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
         method, tokens = self.method, self.calibration
         needed = method.repair != "none" or self.basis == "loss" or self.types is not None
-        needed = needed or self.merge != NO_MERGE or self.repair_of_experts != "none"
+        needed = needed or self.repair_of_experts != "none"
         if not needed or tokens is None:
             return Methods(criterion=method.criterion, plan=method.plan)
         without = GENERATED if "generated" in tokens else RANDOM
@@ -262,8 +256,6 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     if space is not None:
         SIZE_SPACES[_text("space", space)].choices(checkpoint)
     _check_healing(document.get("healing", []))
-    if document.get("merge", NO_MERGE) not in (NO_MERGE, REAM):
-        raise ValueError(f"its merge is {str(document['merge'])[:MAX_NAME]!r}, not {NO_MERGE} or {REAM}")
     _check_experts(document.get("experts", []), checkpoint.layout.sizes.get("experts", 0))
     neurons = _neurons(document, checkpoint.layout.sizes.get(NEURONS, 0))
     _kept(document, checkpoint.layout.vocab)  # refuses tokens that the parent has not
@@ -288,13 +280,12 @@ def with_experts(
     experts: Mapping[int, Ints],
     by: Mapping[str, str],
     gaps: Mapping[int, float] | None = None,
-    merge: str = NO_MERGE,
     neurons: Mapping[int, list[str]] | None = None,
 ) -> dict[str, Any]:
     """Return a recipe that keeps these of the experts of each layer, with the ``gaps`` of their choice.
 
-    ``by`` says what they were chosen and repaired by, ``merge`` how the others are merged into them,
-    ``neurons`` by layer which stay of each, as ``to_hex`` writes them; None where all do.
+    ``by`` says what they were chosen and repaired by, ``neurons`` by layer which stay of each, as ``to_hex``
+    writes them; None where all do.
     """
     rows = [
         {
@@ -305,8 +296,7 @@ def with_experts(
         }
         for layer, kept in experts.items()
     ]
-    merging = {} if merge == NO_MERGE else {"merge": merge}
-    return {**recipe, **merging, **by, "experts": rows}
+    return {**recipe, **by, "experts": rows}
 
 
 def experts_in(recipe: Mapping[str, Any], count: int) -> dict[int, Ints]:

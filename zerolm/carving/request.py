@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.planning.size_request import MEAN, NO_MERGE, ExpertsRequest, SizeRequest
+from zerolm.planning.size_request import MEAN, ExpertsRequest, SizeRequest
 from zerolm.settings import nearest, shown
 from zerolm.settings.domains import domains_of
 from zerolm.settings.request import setting
@@ -147,12 +147,11 @@ class Methods(MethodRequest):
 def usual_criterion_of_experts(experts: ExpertsRequest, text: str | None) -> str:
     """Return the criterion of experts where none is named: by pairs on a text, as lost least where measured.
 
-    Worths of single experts are compared across domains, and merging is published with them.
+    Worths of single experts are compared across domains.
     """
     if text is None:
         return "aimer"
-    alone = text == RANDOM or experts.domains != MEAN or experts.merge != NO_MERGE
-    return "reap" if alone else SUMMED
+    return "reap" if text == RANDOM or experts.domains != MEAN else SUMMED
 
 
 def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:

@@ -46,10 +46,7 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
     if recipe["stream"]:
         lines += [_stream(recipe["stream"], hidden)]
     if recipe.get("experts"):
-        rest = (
-            f"the others are merged into them ({recipe['merge']})" if recipe.get("merge") else "as they were"
-        )
-        lines += [f"experts: {len(recipe['experts'][0]['kept'])} of each layer stay, {rest}"]
+        lines += [f"experts: {len(recipe['experts'][0]['kept'])} of each layer stay, as they were"]
         for text in recipe["experts"][0].get("neurons", [])[:1]:
             lines += [f"neurons: {int(text, 16).bit_count()} of each expert stay"]
     if kind != recipe["family"] and not is_gguf:

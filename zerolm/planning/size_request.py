@@ -16,8 +16,6 @@ from zerolm.text import defaults
 SHAPES: Final = ("uniform", "per-layer")
 MEAN: Final = "mean"
 WORST: Final = "worst"
-NO_MERGE: Final = "none"
-REAM: Final = "ream"
 STORED: Final = "stored"
 USED: Final = "used"
 AUTO: Final = "auto"
@@ -87,12 +85,6 @@ class ExpertsRequest:
         "with several --text domains, rank experts by their mean score or by their worst domain",
         choices=(MEAN, WORST),
     )
-    merge: str = setting(
-        "text",
-        NO_MERGE,
-        "merge experts that leave into those that stay (ream), by what they do on a text, not a random one",
-        choices=(NO_MERGE, REAM),
-    )
     parallel: int = setting(
         "integer",
         1,
@@ -113,17 +105,11 @@ class ExpertsRequest:
         return AUTO in (self.keep, self.ffn)
 
     def check(self) -> None:
-        """Raise ``ValueError`` for what is of experts that leave where none do, or goes with no neurons."""
+        """Raise ``ValueError`` for what is of experts that are kept where no number of them is given."""
         if self.keep is None and self.domains != MEAN:
             raise ValueError("--domains is of experts that are kept: give --keep-experts N too")
-        if self.keep is None and self.merge != NO_MERGE:
-            raise ValueError("--merge is of experts that leave: give --keep-experts N too")
         if self.keep is None and self.parallel != 1:
             raise ValueError("--expert-parallel is of experts that are kept: give --keep-experts N too")
-        if self.ffn is not None and self.merge != NO_MERGE:
-            raise ValueError(
-                "experts are merged neuron by neuron, so that all of these stay: give no --keep-expert-ffn"
-            )
 
 
 @dataclass(frozen=True)

@@ -478,8 +478,7 @@ class CarvingReport(Report):
         line = f"zerolm carve {shlex.quote(self.parent)} --recipe recipe.json --out child"
         text, field, like = (self.run.configuration.get(name) for name in ("text", "text_field", "like"))
         by_loss = self.stream is not None and self.stream.basis == "loss"
-        merges = self.experts is not None and self.experts.merge != "none"
-        if text != GENERATED and (by_loss or merges or (self.repair != "none" and (text or self.losses))):
+        if text != GENERATED and (by_loss or (self.repair != "none" and (text or self.losses))):
             line += f" --text {shlex.quote(str(text)) if text else 'FILE'}"
             line += f" --text-field {shlex.quote(field)}" if field else ""
         return line + (f" --like {like}" if like else "")

@@ -40,8 +40,7 @@ class ExpertRow:
     leave, and another choice would lose less by a share of ``gap`` at most; else both are None.
     ``left`` is the share of the layer's squared error on held-out sequences that repair leaves, None without.
     ``domains`` are shares of the worth of all experts that stay, by the text's domain, where it has several.
-    ``merged`` are, by expert that stays, those that were merged into it. ``neurons`` tells of those that
-    stay, None where all do.
+    ``neurons`` tells of those that stay, None where all do.
     """
 
     layer: int
@@ -52,7 +51,6 @@ class ExpertRow:
     gap: float | None = None
     left: float | None = None
     domains: dict[str, float] = field(default_factory=dict)
-    merged: dict[str, list[int]] = field(default_factory=dict)
     neurons: NeuronRow | None = None
 
     @property
@@ -73,7 +71,6 @@ class ChildExperts:
     child: int
     active: int
     groups: int = 1
-    merge: str = "none"
     ffn: ChildWidth | None = None
     layers: list[ExpertRow] = field(default_factory=list)
 
@@ -90,7 +87,7 @@ class ChildExperts:
         return (
             f"experts {self.child} of {self.parent} in {len(self.layers)} layers{groups} "
             f"({self.active} active), chosen by {self.criterion}{share}{self._proof()}{self._neurons()}"
-            f"{self._merging()}{self._repair()}{self._domains()}"
+            f"{self._repair()}{self._domains()}"
         )
 
     def _neurons(self) -> str:
@@ -115,11 +112,6 @@ class ChildExperts:
         """Return what repair leaves of the layers' errors; empty without."""
         left = [row.left for row in self.layers if row.left is not None]
         return f"; repair leaves {min(left):.0%} to {max(left):.0%} of the layers' errors" if left else ""
-
-    def _merging(self) -> str:
-        """Return how the others were merged into those that stay; empty where none were."""
-        merged = sum(len(members) for row in self.layers for members in row.merged.values())
-        return f"; {merged} others merged into them by {self.merge}" if merged else ""
 
     def _proof(self) -> str:
         """Return how near the choice by pairs is to the best; empty where none was made."""
@@ -146,17 +138,12 @@ class ChildExperts:
                 (f"stays of {name}", [_cell(row.domains[name], ".1%") for row in self.layers])
                 for name in names
             ),
-            ("merged into them", [_into(row.merged) for row in self.layers]),
             ("experts that stay", [" ".join(map(str, row.kept)) for row in self.layers]),
         ]
         shown = [(head, cells) for head, cells in columns if any(cells) or head in ALWAYS]
         rows = [list(row) for row in zip(*(cells for _, cells in shown), strict=True)]
         head = [head for head, _ in shown]
         return [Sheet("Experts, layer by layer", head, rows, on=(PAGE, NOTEBOOK))]
-
-
-def _into(merged: dict[str, list[int]]) -> str:
-    return ", ".join(f"{centre}: {' '.join(map(str, members))}" for centre, members in merged.items())
 
 
 def _cell(value: float | None, form: str) -> str:

@@ -63,13 +63,6 @@ WRONG = {
         ["--keep-experts", "4", "--text", "a=random", "--text", "a=random"],
         "'a' has two texts",
     ),
-    "a merge without a text": (["--keep-experts", "4", "--merge", "ream"], "on a text, not without one"),
-    "a merge on random tokens": (
-        ["--keep-experts", "4", "--text", "random", "--merge", "ream"],
-        "on a text, not on random tokens",
-    ),
-    "a merge of other cuts": (["--keep-ffn", ".5", "--merge", "ream"], "--merge is of experts that leave"),
-    "another merge": (["--keep-experts", "4", "--text", "a.txt", "--merge", "mean"], "'mean' is not known"),
     "a plan": (["--keep-experts", "4", "--text", "random", "--plan", "prices"], "--plan is for other cuts"),
     "another format": (["--keep-experts", "4", "--format", "onnx"], "format 'onnx' is not known"),
     "devices alone": (["--expert-parallel", "2"], "--expert-parallel is of experts"),
@@ -91,10 +84,6 @@ WRONG = {
     "neurons without budgets": (
         ["--keep-expert-ffn", "auto"],
         "--keep-expert-ffn auto chooses within budgets",
-    ),
-    "a merge of narrower experts": (
-        ["--keep-experts", "4", "--keep-expert-ffn", "8", "--text", "a.txt", "--merge", "ream"],
-        "experts are merged neuron by neuron",
     ),
     "both planned without a text": (
         ["--keep-experts", "auto", "--keep-expert-ffn", "auto", "--max-params", ".8x"],

@@ -14,9 +14,11 @@ from packed_mixtures import packed_mixture
 from safetensors.torch import load_file
 from saved_mixtures import mixture
 from stopped import Stopped, stopping_at
+from tiny import word_tokenizer
 from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
+import zerolm
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.experts.masked_parent import compare_with_masked, masked
@@ -29,7 +31,7 @@ from zerolm.planning.size_request import ExpertsRequest, SizeRequest
 from zerolm.text.tokens import Tokens
 
 FILE = "model.safetensors"
-KINDS = ["qwen3_moe", "qwen2_moe", "gpt_oss", "deepseek_v3", "gemma4_text", "granitemoe"]
+KINDS = ["qwen3_moe", "qwen2_moe", "gpt_oss", "deepseek_v3", "gemma4_text", "granitemoe", "nemotron_h"]
 FLAGS: dict[str, Any] = {"keep_experts": "0.5", "text": "random", "sequences": 60, "length": 24}
 
 
@@ -89,7 +91,7 @@ def test_what_is_left_is_that_of_the_stock_models_on_held_out_sequences(tmp_path
     model(input_ids=held, use_cache=False)
     with masked(layer, fewer, 0):
         model(input_ids=held, use_cache=False)
-        for expert, matrix in matrices[0]["down_proj"].items():
+        for expert, matrix in matrices[0].items():
             layer.mlp.experts.down_proj[expert] = torch.from_numpy(matrix)
         model(input_ids=held, use_cache=False)
     length = streams[0].square().mean(-1, keepdim=True).sqrt()
@@ -114,6 +116,21 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "first" / FILE).read_bytes()
 
 
+def test_a_recipe_of_repaired_experts_needs_its_text(tmp_path: Path) -> None:
+    folder, text = mixture(tmp_path / "parent", "qwen3_moe"), tmp_path / "text.txt"
+    word_tokenizer(folder)
+    text.write_text(" ".join(f"w{word}" for word in np.random.default_rng(0).integers(20, size=600)))
+    report = zerolm.carve(
+        folder, tmp_path / "child", text=str(text), keep_experts="4", sequences=40, length=12
+    )
+    assert f"--recipe recipe.json --out child --text {text}" in report.page()
+    recipe = tmp_path / "child" / "recipe.json"
+    assert rebuild(recipe, folder, tmp_path / "again", text=str(text)).note == ""
+    assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "child" / FILE).read_bytes()
+    with pytest.raises(ValueError, match="the recipe was made with a text"):
+        rebuild(recipe, folder, tmp_path / "other")
+
+
 def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
     folder, cache = mixture(tmp_path / "parent", "mixtral"), ArrayCache(tmp_path / "cache")
     checkpoint = Checkpoint.open(folder)
@@ -125,12 +142,12 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
         repaired_experts(fewer, model, tokens, cache=cache, progress=stopping_at(2))
     again, left = repaired_experts(fewer, model, tokens, cache=cache)
     assert left == pytest.approx(shares)
-    assert {layer: sorted(each["down_proj"]) for layer, each in again.items()} == {
-        layer: sorted(each["down_proj"]) for layer, each in whole.items()
+    assert {layer: sorted(each) for layer, each in again.items()} == {
+        layer: sorted(each) for layer, each in whole.items()
     }
-    for layer, changes in whole.items():
-        for expert, matrix in changes["down_proj"].items():
-            np.testing.assert_allclose(again[layer]["down_proj"][expert], matrix, rtol=1e-4, atol=1e-6)
+    for layer, matrices in whole.items():
+        for expert, matrix in matrices.items():
+            np.testing.assert_allclose(again[layer][expert], matrix, rtol=1e-4, atol=1e-6)
 
 
 def test_experts_that_are_stored_quantised_are_not_repaired(tmp_path: Path) -> None:

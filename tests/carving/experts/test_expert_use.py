@@ -16,7 +16,6 @@ from saved_mixtures import experts_called, mixture
 from stopped import Stopped, stopping_at
 from torch import Tensor, nn
 
-from zerolm.carving.experts.expert_merge import merged_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA, by_weights
@@ -122,11 +121,7 @@ def repaired(fewer: FewerExperts, model: Any) -> None:
     repaired_experts(fewer, model, tokens())
 
 
-def merged(fewer: FewerExperts, model: Any) -> None:
-    merged_experts(fewer, model, tokens())
-
-
-@pytest.mark.parametrize("work", [used, repaired, merged])
+@pytest.mark.parametrize("work", [used, repaired])
 def test_one_layer_is_in_memory_at_a_time(
     work: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -265,7 +265,6 @@ def refused(capsys: pytest.CaptureFixture[str], flags: list[str], message: str) 
 WRONG: dict[str, tuple[list[str], str]] = {
     "into a folder": (["--format", "hf"], "give --format gguf"),
     "a text": (["--format", "gguf", "--text", "random"], "--criterion aimer needs no text"),
-    "a merge": (["--format", "gguf", "--merge", "ream"], "are copied as they are: give no --merge"),
     "another cut": (["--format", "gguf", "--keep-heads", ".5"], "is not read as a parent"),
     "neurons": (["--format", "gguf", "--keep-expert-ffn", "8"], "in blocks of several, so that all stay"),
     "too few": (["--format", "gguf", "--keep-experts", "1"], "the nearest that can be is 2"),

@@ -10,20 +10,11 @@ from typing import Any, Final
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_choice import UNTOLD, ChosenExperts
-from zerolm.carving.experts.expert_count import (
-    check_domains,
-    check_joint,
-    check_merge,
-    check_request,
-    check_text,
-    checked,
-)
-from zerolm.carving.experts.expert_merge import merged_experts
+from zerolm.carving.experts.expert_count import check_domains, check_joint, check_request, check_text, checked
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_width import ExpertWidth, to_hex
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_with_masked
-from zerolm.carving.experts.ream import Groups
 from zerolm.carving.experts.staying_experts import StayingExperts
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.parent_model import KeptExperts, ParentModel
@@ -36,7 +27,7 @@ from zerolm.checkpoints.packed import PackedTensor
 from zerolm.children.parent_proof import compare_with_stock
 from zerolm.children.verify import Verified, fits
 from zerolm.networks.opener import mapped_model
-from zerolm.planning.size_request import NO_MERGE, SizeRequest
+from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import costs_of
 
 FOLDER: Final = "hf"
@@ -45,8 +36,6 @@ BY_WEIGHTS: Final = (
     "experts chosen by weights alone: 12 of the 16 of a small mixture lost 0.208 on code and 0.270 on "
     "English, and 0.012 and 0.020 with --text FILE"
 )
-MERGE_FORMAT: Final = 1
-"""One more where experts are merged in another way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +72,6 @@ class ExpertCarving:
         repair = self.methods.repair if self.recipe is None else self.recipe.repair_of_experts
         return "none" if self.checkpoint.packed else repair
 
-    @property
-    def merge(self) -> str:
-        """How experts that leave are merged into those that stay."""
-        return self.size.experts.merge if self.recipe is None else self.recipe.merge
-
     @cached_property
     def staying(self) -> StayingExperts:
         """The experts and neurons that the request lets stay."""
@@ -112,10 +96,10 @@ class ExpertCarving:
         One that ``is_tried`` is not compared with the parent. ``ValueError`` for what cannot be asked.
         """
         is_written = self.carving.destination.folder is not None and not is_tried
-        fewer, left, groups = self._made(proves=is_written)
+        fewer, left = self._made(proves=is_written)
         smaller = fewer.checkpoint(folder, progress=self.carving.progress)
         experts = KeptExperts(
-            self._described(fewer, left, groups),
+            self._described(fewer, left),
             partial(self._recorded, fewer),
             self._units(fewer),
             self._note(),
@@ -125,12 +109,12 @@ class ExpertCarving:
         proof = self.proof if is_written else None
         return replace(self.carving.parent, checkpoint=smaller, proof=proof, experts=experts)
 
-    def _made(self, *, proves: bool) -> tuple[FewerExperts, dict[int, float], dict[int, Groups]]:
-        """Return what stays, what repair leaves of the errors by layer, and what was merged into what.
+    def _made(self, *, proves: bool) -> tuple[FewerExperts, dict[int, float]]:
+        """Return what stays, and what repair leaves of the errors by layer.
 
-        Experts that leave alone are merged and repaired where a child is written; beside other units
-        always, for all else is measured on what they become. If a child is proven, the parent is first
-        compared with stock software's.
+        Where experts alone leave, the others are repaired if a child is written; beside other units always,
+        for all else is measured on what they become. If a child is proven, the parent is first compared with
+        stock software's.
         """
         self._check()
         if proves:
@@ -138,10 +122,8 @@ class ExpertCarving:
         _ = self.staying.ledger
         fewer = self._fewer()
         if self.is_alone and self.recipe is None and self.carving.destination.folder is None:
-            return fewer, {}, {}
-        fewer, groups = self._merged(fewer)
-        fewer, left = self._repaired(fewer)
-        return fewer, left, groups
+            return fewer, {}
+        return self._repaired(fewer)
 
     @cached_property
     def proof(self) -> Verified:
@@ -164,8 +146,6 @@ class ExpertCarving:
         check_domains(self.size, methods)
         if methods.repair != "none" and methods.text is None:
             raise ValueError(f"repair {methods.repair} needs tokens: give --text FILE, or --repair none")
-        if self.merge != NO_MERGE:
-            self._check_merge()
         if self.recipe is None:
             check_text(methods)
         if (
@@ -184,14 +164,6 @@ class ExpertCarving:
             check_joint(self.size, methods)
             self.staying.check()
 
-    def _check_merge(self) -> None:
-        """Refuse to merge experts that are copied as they are, or by no text."""
-        if self.checkpoint.packed:
-            raise ValueError(
-                "the parent is stored quantised, so that experts are copied as they are: give no --merge"
-            )
-        check_merge(self.methods.text)
-
     def _fewer(self) -> FewerExperts:
         """Return the child with the best experts of each layer, or with those of the recipe."""
         recipe = self.recipe
@@ -203,30 +175,15 @@ class ExpertCarving:
             neurons = ExpertWidth.of(self.checkpoint, self.size).checked(neurons)
         return FewerExperts(self.checkpoint, kept, neurons=neurons)
 
-    def _merged(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, Groups]]:
-        """Return the child, merged where that is wanted, and what went into what."""
-        if self.merge == NO_MERGE:
-            return fewer, {}
-        session = self._of_recipe()
-        cache = session.cache("merged experts", _kept(fewer), MERGE_FORMAT)
-        changed, groups = merged_experts(
-            fewer, session.model, session.divided.fitted, cache=cache, progress=self.carving.progress
-        )
-        return replace(fewer, changed=changed), groups
-
-    def _of_recipe(self) -> Session:
-        """Return the session on the text, which is that of the recipe where there is one."""
-        if self.recipe is not None:
-            self.recipe.check_text(self.session.tokens.text)
-        return self.session
-
     def _repaired(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, float]]:
         """Return the child, repaired where that is wanted, and the shares of error left."""
         if self.repair == "none":
             return fewer, {}
-        session = self._of_recipe()
-        merging = [] if self.merge == NO_MERGE else [self.merge, MERGE_FORMAT]
-        cache = session.cache("repaired experts", _kept(fewer), *merging, *_in_hex(fewer).items())
+        session = self.session
+        if self.recipe is not None:
+            self.recipe.check_text(session.tokens.text)
+        kept = [(layer, kept.tolist()) for layer, kept in fewer.by_layer.items()]
+        cache = session.cache("repaired experts", kept, *_in_hex(fewer).items())
         changed, left = repaired_experts(
             fewer, session.model, session.divided.fitted, cache=cache, progress=self.carving.progress
         )
@@ -261,7 +218,7 @@ class ExpertCarving:
     def _recorded(self, fewer: FewerExperts, recipe: Mapping[str, Any]) -> dict[str, Any]:
         """Return a recipe that keeps these experts, and these neurons of each."""
         by = {"criterion_of_experts": self.criterion, "repair_of_experts": self.repair}
-        return with_experts(recipe, fewer.by_layer, by, self._gaps, self.merge, _in_hex(fewer))
+        return with_experts(recipe, fewer.by_layer, by, self._gaps, _in_hex(fewer))
 
     @property
     def _gaps(self) -> dict[int, float]:
@@ -274,9 +231,7 @@ class ExpertCarving:
         """The choice of each layer; empty where a recipe names the experts."""
         return {} if self.recipe is not None else self.staying.chosen
 
-    def _described(
-        self, fewer: FewerExperts, left: Mapping[int, float], groups: Mapping[int, Groups]
-    ) -> dict[str, Any]:
+    def _described(self, fewer: FewerExperts, left: Mapping[int, float]) -> dict[str, Any]:
         """Return what is to be said of the experts as plain JSON."""
         staying, chosen, is_chosen = self.staying, self._chosen, self.recipe is None
         routing, neurons = staying.routing, _in_hex(fewer)
@@ -287,7 +242,6 @@ class ExpertCarving:
                 "kept": kept.tolist(),
                 **(staying.said_of(layer, chosen[layer]) if is_chosen else UNTOLD),
                 "left": left.get(layer),
-                "merged": {str(centre): members for centre, members in groups.get(layer, {}).items()},
                 **({"neurons": {"kept": neurons[layer], "loss": lost.get(layer)}} if neurons else {}),
             }
             for layer, kept in fewer.by_layer.items()
@@ -299,7 +253,6 @@ class ExpertCarving:
             "child": fewer.count,
             "active": routing.active,
             "groups": routing.groups,
-            "merge": self.merge,
             **({"ffn": {"parent": whole, "child": fewer.width}} if neurons or self.size.experts.ffn else {}),
             "layers": rows,
         }
@@ -310,11 +263,6 @@ class ExpertCarving:
             return compare_with_masked(child, fewer)
         mapped_model(child)  # the stock class has a place for each weight, and no other
         return Verified(0.0, 0.0, "bytes")
-
-
-def _kept(fewer: FewerExperts) -> list[tuple[int, list[int]]]:
-    """Return the experts that stay by layer, as a key of the cache."""
-    return [(layer, kept.tolist()) for layer, kept in fewer.by_layer.items()]
 
 
 def _in_hex(fewer: FewerExperts) -> dict[int, list[str]]:

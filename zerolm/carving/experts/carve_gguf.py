@@ -28,7 +28,7 @@ from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder
 from zerolm.io.memory import free_memory
 from zerolm.planning.part_costs import StoredCosts
-from zerolm.planning.size_request import NO_MERGE, SizeRequest
+from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import Progress
 from zerolm.settings import shown
 from zerolm.settings.compute import ComputeRequest
@@ -125,8 +125,6 @@ class GgufExpertCarving:
             raise ValueError(
                 "a gguf file stores neurons in blocks, so that none can be pruned: drop --keep-expert-ffn"
             )
-        if self.size.experts.merge != NO_MERGE:
-            raise ValueError("experts of a gguf file are copied as they are: give no --merge")
         if self.destination.form not in (None, FORMAT):
             raise ValueError(
                 "experts of a gguf file are taken out into a gguf file, not as "

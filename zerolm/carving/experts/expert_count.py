@@ -11,7 +11,7 @@ import numpy as np
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_worth import is_of_pairs, needs_tokens
 from zerolm.carving.experts.routing import Routing
-from zerolm.carving.request import RANDOM, SUMMED, Methods
+from zerolm.carving.request import SUMMED, Methods
 from zerolm.planning.size_request import ALL, AUTO, STORED, WORST, SizeRequest
 from zerolm.planning.sizes import budgets_of
 from zerolm.settings.domains import domains_of
@@ -70,16 +70,6 @@ def check_domains(size: SizeRequest, methods: Methods) -> None:
         raise ValueError("--domains worst needs texts of several domains: --text code=FILE,chat=FILE")
     if is_of_pairs(name):
         raise ValueError(f"--domains worst needs scores of single experts, not of pairs as {name}: give reap")
-
-
-def check_merge(text: str | None) -> None:
-    """Refuse to merge experts by anything but what they do on a text."""
-    texts = domains_of(text).values() or [text]
-    if text is None or RANDOM in texts:
-        of = "without one" if text is None else "on random tokens"
-        raise ValueError(
-            f"experts are merged by what they do on a text, not {of}: give --text FILE, or no --merge"
-        )
 
 
 def count_of(size: SizeRequest, routing: Routing, parent: Costs, costs: Callable[[int], Costs]) -> int:

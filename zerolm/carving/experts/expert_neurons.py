@@ -1,4 +1,4 @@
-"""The neurons of the experts of a stock class: what they read, what they send, and the order they lie in."""
+"""The neurons of the experts of a stock class: what they read, and what they send."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerolm.architecture import Floats, Ints
-from zerolm.carving.experts.fewer_experts import BOTH_NAME, DOWN_NAME
+from zerolm.architecture import Floats
 
 AT_ONCE: Final = 1 << 24
 """Numbers that experts send, within or without, at a time (64 MiB)."""
-UP_NAME: Final = "up_proj"
-BIAS: Final = "_bias"
 APART: Final = 1e-3
 """How far, as a share, what an expert sends may be from what it is said to do inside."""
 
@@ -37,7 +34,7 @@ def check_inside(
     alone: Callable[..., Tensor],
     hidden: Tensor,
     expert: int,
-    cure: str = "give --repair none, and no --merge",
+    cure: str = "give --repair none",
 ) -> None:
     """Refuse experts that are not known inside: what ``inside`` says an expert reads is not what it sends.
 
@@ -93,64 +90,3 @@ class NeuronSums:
                 gate = (gates * sent)[rows].sum(1, keepdim=True).double()
                 squares = (gate * inside(self.experts, expert, hidden[rows])).square().sum(0)
                 self.sums[expert] += squares.cpu().numpy()
-
-
-class Neurons:
-    """The neurons of the experts of a stock module: what each of them is made of, whatever the order.
-
-    ``places`` (p, m) are the p outputs of the matrix before that each of the m neurons has: with a gate two.
-    """
-
-    def __init__(self, experts: Any, family: str) -> None:
-        self.experts = experts
-        self.before = BOTH_NAME if experts.has_gate else UP_NAME
-        self.names = [self.before, DOWN_NAME]
-        self.names += [name + BIAS for name in self.names] if experts.has_bias else []
-        size = experts.down_proj.shape[1 if experts.is_transposed else 2]
-        self.places = _places(experts, size, family) if experts.has_gate else np.arange(size)[None]
-
-    def value(self, name: str, expert: int) -> Floats:
-        """Return a parameter of an expert as the stock class has it."""
-        value: Floats = self.experts.get_parameter(name)[expert].detach().double().cpu().numpy()
-        return value
-
-    def ordered(self, name: str, expert: int, order: Ints) -> Floats:
-        """Return a parameter of an expert whose neurons (m,) come in this order."""
-        value = self.value(name, expert)
-        if name == DOWN_NAME + BIAS:
-            return value
-        is_down = name == DOWN_NAME
-        new = order
-        if not is_down:
-            new = np.empty(self.places.size, np.int64)
-            new[self.places] = self.places[:, order]
-        axis = 0 if value.ndim == 1 or is_down == self.experts.is_transposed else 1
-        return np.take(value, new, axis)
-
-    def weights(self, expert: int) -> Floats:
-        """Return rows of gates and ups beside columns of the down projection: (m, 3 d), ungated (m, 2 d)."""
-        before, down = self.value(self.before, expert), self.value(DOWN_NAME, expert)
-        before, down = (before.T, down) if self.experts.is_transposed else (before, down.T)
-        return np.concatenate([*(before[places] for places in self.places), down], 1)
-
-    @torch.no_grad()
-    def active(self, expert: int, tokens: Tensor) -> Floats:
-        """Return what the neurons of an expert send for tokens (t, d), as (m, t)."""
-        sent: Floats = inside(self.experts, expert, tokens).double().cpu().numpy().T
-        return sent
-
-
-def _places(experts: Any, size: int, family: str) -> Ints:
-    """Return where gates and ups lie, (2, m): one after the other, or in turn, as the stock class takes them.
-
-    ``ValueError`` where neither is so.
-    """
-    drawn = torch.randn(4, 2 * size, generator=torch.Generator().manual_seed(0)).to(experts.down_proj)
-    moved = np.roll(np.arange(size), 1)
-    numbers = np.arange(2 * size)
-    for places in (numbers.reshape(2, size), numbers.reshape(size, 2).T):
-        new = np.empty_like(numbers)
-        new[places] = places[:, moved]
-        if torch.allclose(experts._apply_gate(drawn)[:, moved], experts._apply_gate(drawn[:, new])):
-            return places
-    raise ValueError(f"what experts of a {family} do inside is not known: no --merge")

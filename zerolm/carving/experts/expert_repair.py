@@ -22,8 +22,8 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.experts.expert_neurons import check_inside, inside
 from zerolm.carving.experts.expert_use import experts_of
-from zerolm.carving.experts.fewer_experts import DOWN_NAME, Changes, FewerExperts, Matrices
-from zerolm.carving.experts.masked_parent import as_child, replaced, send_on
+from zerolm.carving.experts.fewer_experts import FewerExperts, Matrices
+from zerolm.carving.experts.masked_parent import as_child, send_on
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import stand_ins
@@ -53,14 +53,13 @@ def repaired_experts(
     batch: int = 8,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     progress: Progress = silent,
-) -> tuple[dict[int, Changes], dict[int, float]]:
-    """Return what is changed by layer, and what share of each layer's squared error that leaves.
+) -> tuple[dict[int, Matrices], dict[int, float]]:
+    """Return the new down projections by layer, and what share of each layer's squared error they leave.
 
-    The share is that of held-out sequences. To what was changed before come new down projections. What a
-    killed run has solved is in the ``cache``.
-    ``ValueError`` for experts whose inside is not known.
+    The share is that of held-out sequences. What a killed run has solved is in the ``cache``. ``ValueError``
+    for experts whose inside is not known.
     """
-    walk, changed, left = _Walk(fewer, model, tokens, batch), dict[int, Changes](), dict[int, float]()
+    walk, changed, left = _Walk(fewer, model, tokens, batch), dict[int, Matrices](), dict[int, float]()
     layers = list(fewer.by_layer)
     for layer in layers:
         progress("repairing the kept experts", layer, fewer.parent.layout.depth)
@@ -70,9 +69,7 @@ def repaired_experts(
             row = {str(expert): matrix for expert, matrix in solved.items()} | {"left": np.array(share)}
             cache.put(f"layer-{layer}", row)
         left[layer] = float(row.pop("left"))
-        before = fewer.changed.get(layer, {})
-        new = {int(expert): matrix for expert, matrix in row.items()}
-        changed[layer] = {**before, DOWN_NAME: before.get(DOWN_NAME, {}) | new}
+        changed[layer] = {int(expert): matrix for expert, matrix in row.items()}
         if layer != layers[-1]:
             walk.go_on(layer, changed[layer])
     return changed, left
@@ -88,9 +85,9 @@ class _Walk:
         sizes = [len(each["input_ids"]) for each in self.blocks.batches]
         self.firsts = np.cumsum([0, *sizes])[:-1].tolist()
 
-    def go_on(self, layer: int, changes: Changes) -> None:
-        """Send what the child has so far through a layer with these changes, and the parent's too."""
-        send_on(self.child, replace(self.fewer, changed={layer: changes}), layer)
+    def go_on(self, layer: int, matrices: Matrices) -> None:
+        """Send what the child has so far through a layer with these matrices, and the parent's too."""
+        send_on(self.child, replace(self.fewer, changed={layer: matrices}), layer)
         self.parent.before(layer + 1)
 
     def solved(self, layer: int) -> tuple[Matrices, float]:
@@ -98,9 +95,7 @@ class _Walk:
         self.parent.before(layer), self.child.before(layer)
         module = self.blocks.layer(layer).module
         experts: Any = experts_of(self.fewer.parent, module, layer)
-        use = self._use(layer, module, experts)
-        with replaced(experts, self.fewer.changed.get(layer, {})):
-            return self._swept(layer, experts, use)
+        return self._swept(layer, experts, self._use(layer, module, experts))
 
     def _swept(self, layer: int, experts: Any, use: _Use) -> tuple[Matrices, float]:
         """Return the new down projections of a layer by how it is used, expert after expert."""
@@ -120,7 +115,7 @@ class _Walk:
                 solved = torch.zeros_like(whole)
                 solved[neurons] = better.to(whole)
                 stored = (solved if experts.is_transposed else solved.T).float().cpu().numpy()
-                matrices[expert] = self.fewer.as_stored(layer, DOWN_NAME, stored)
+                matrices[expert] = self.fewer.as_stored(layer, stored)
                 new = torch.from_numpy(matrices[expert]).to(columns)
                 change = (new if experts.is_transposed else new.T)[neurons] - columns
                 use.take(experts, expert, rows, change, neurons)

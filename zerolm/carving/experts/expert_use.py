@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import torch
@@ -128,13 +128,7 @@ def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Modu
     return experts
 
 
-class SumsOfSent(Protocol):
-    """Sums over what tokens are sent by their experts."""
-
-    def add(self, numbers: Tensor, gates: Tensor, sent: Tensor) -> None: ...
-
-
-def summing(experts: nn.Module, sums: SumsOfSent, masks: Iterator[Tensor]) -> Callable[..., Tensor]:
+def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Callable[..., Tensor]:
     """Return what experts send, as a function that adds to ``sums``.
 
     Each expert's output is computed once, as for a token that is sent to it alone with gate 1, and put

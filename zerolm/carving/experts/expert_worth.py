@@ -21,7 +21,6 @@ from zerolm.registry import Entry, Registry
 Worth = Callable[[Arrays], Floats]
 AIMER: Final = "aimer"
 RANDOM: Final = "random"
-REAP: Final = "reap"
 TOKENS: Final = "tokens"
 PAIRS: Final = "pairs"
 
@@ -45,7 +44,7 @@ def _together(sums: Arrays) -> Floats:
 
 
 for _name, _worth, _source in (
-    (REAP, _mean("share_norm"), "mean of gate times norm of the output, gates of a token adding up to 1"),
+    ("reap", _mean("share_norm"), "mean of gate times norm of the output, gates of a token adding up to 1"),
     ("gated_norm", _mean("gate_norm"), "the same with the gates that the model applies"),
     ("frequency", _total("count"), "how many tokens are sent to it"),
     ("gate_mass", _total("gate"), "sum of the gates that the model applies"),

@@ -33,30 +33,23 @@ OF_SHARED: Final = "shared*expert_ffn"
 """How wide shared experts are where the configuration counts them by the width of the others."""
 ROUTER: Final = "router"
 DOWN: Final = "experts_down"
-DOWN_NAME: Final = "down_proj"
-"""The stock classes' parameter of the down projections of all experts of a layer."""
-BOTH_NAME: Final = "gate_up_proj"
-"""That of gates and up projections, the gates first where they are stored apart."""
-HALVES: Final = {"experts_gate": 0, "experts_up": 1}
 Matrices = dict[int, NDArray[np.float32]]
-"""One parameter of a layer's experts by the number of the expert in the parent, as the stock class has it."""
-Changes = dict[str, Matrices]
-"""New values of a layer's experts by the stock class's name of the parameter."""
+"""Down projections of a layer by the number of the expert in the parent, each as the stock class has it."""
 
 
 @dataclass(frozen=True, eq=False)
 class FewerExperts:
     """A checkpoint, and the numbers of the experts that stay in each layer that has any, ascending.
 
-    All layers keep as many: stock classes have one number for all. ``changed`` are by layer what takes the
-    place of the parent's: experts that others were merged into, down projections that were solved again.
-    ``neurons`` are by layer those (e, n) that stay of each such expert, ascending; all where it is
-    empty. What has changed has all neurons of the parent.
+    All layers keep as many: stock classes have one number for all. ``changed`` are by layer the down
+    projections that were solved again and take the place of the parent's. ``neurons`` are by layer those
+    (e, n) that stay of each such expert, ascending; all where it is empty. What has changed has all neurons
+    of the parent.
     """
 
     parent: Checkpoint
     by_layer: Mapping[int, Ints]
-    changed: Mapping[int, Changes] = field(default_factory=dict)
+    changed: Mapping[int, Matrices] = field(default_factory=dict)
     neurons: Mapping[int, Ints] = field(default_factory=dict)
 
     @property
@@ -126,19 +119,8 @@ class FewerExperts:
         return next(((axis, places) for axis, places in enumerate(every) if places is not None), None)
 
     def _changed(self, slot: Slot) -> Matrices:
-        """Return the new values of a tensor by expert, none where it is as it was.
-
-        Where gates and up projections are stored apart they are halves of one parameter of the stock class.
-        """
-        changes = {} if slot.layer is None or not slot.of_experts else self.changed.get(slot.layer, {})
-        name = slot.parameter.rpartition(".")[2]
-        half = HALVES.get(slot.role)
-        if name != BOTH_NAME or half is None:
-            return changes.get(name, {})
-        return {
-            expert: np.split(matrix, 2, slot.transposed)[half]
-            for expert, matrix in changes.get(name, {}).items()
-        }
+        """Return the new values of a tensor by expert, none where it is as it was."""
+        return {} if slot.layer is None or slot.role != DOWN else self.changed.get(slot.layer, {})
 
     def _experts(self, info: TensorInfo, slot: Slot, kept: Ints) -> Iterable[Chunk]:
         """Yield what stays of a tensor of all experts, the new ones among them."""
@@ -160,12 +142,10 @@ class FewerExperts:
             turned = matrix if matrix.shape == one.shape else matrix.T
             yield narrowed(turned.take(rows, axis), one.dtype)
 
-    def as_stored(self, layer: int, name: str, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return a value of a parameter of a layer's experts as its stored type rounds it."""
-        slots = ((stored, slot) for stored, slot in self.parent.layout.slots.items() if slot.layer == layer)
-        tensor = next(
-            stored for stored, slot in slots if slot.of_experts and slot.parameter.rpartition(".")[2] == name
-        )
+    def as_stored(self, layer: int, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return a down projection of a layer as its stored type rounds it."""
+        slots = self.parent.layout.slots.items()
+        tensor = next(name for name, slot in slots if slot.layer == layer and slot.role == DOWN)
         kind = self.parent.tensors[tensor].dtype
         return widened(narrowed(matrix, kind).reshape(-1), kind).reshape(matrix.shape)
 

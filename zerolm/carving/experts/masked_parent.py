@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -14,13 +14,16 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts.fewer_experts import DOWN, DOWN_NAME, ROUTER, FewerExperts, Matrices
+from zerolm.carving.experts.fewer_experts import DOWN, ROUTER, FewerExperts, Matrices
 from zerolm.checkpoints import Checkpoint
 from zerolm.children.verify import Verified, apart, outputs, within_rounding
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.stream import Stream
 from zerolm.text.calibration import page_tokens
+
+DOWN_NAME: Final = "down_proj"
+"""The stock classes' parameter of the down projections of all experts of a layer."""
 
 
 class MaskedLogits(TorchFunctionMode):
@@ -101,8 +104,8 @@ def parameter_of(
 def compare_with_masked(child: Checkpoint, fewer: FewerExperts) -> Verified:
     """Run the child and the masked parent on the same real tokens, one layer of either in memory.
 
-    What the child's experts have other than the parent's the masked parent has too. ``ValueError`` where the
-    two differ by more than rounding.
+    Down projections that the child has solved again the masked parent has too. ``ValueError`` where the two
+    differ by more than rounding.
     """
     parent = fewer.parent
     ids = page_tokens(parent)
@@ -125,13 +128,13 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts) -> Verified:
 @contextmanager
 def as_child(module: nn.Module, fewer: FewerExperts, layer: int) -> Iterator[None]:
     """Within, a layer of the parent sends what the child's does: experts gone, others changed or narrower."""
-    changes = fewer.changed.get(layer, {})
+    matrices = fewer.changed.get(layer, {})
     with ExitStack() as stack:
-        if any(changes.values()):
-            stack.enter_context(replaced(experts_module(fewer.parent, module, layer), changes))
+        if matrices:
+            stack.enter_context(replaced(experts_module(fewer.parent, module, layer), matrices))
         if fewer.neurons:
             experts = experts_module(fewer.parent, module, layer)
-            stack.enter_context(replaced(experts, {DOWN_NAME: silent(experts, fewer, layer)}))
+            stack.enter_context(replaced(experts, silent(experts, fewer, layer)))
         stack.enter_context(masked(module, fewer, layer))
         yield
 
@@ -145,19 +148,17 @@ def send_on(stream: Stream, fewer: FewerExperts, layer: int) -> None:
 
 
 @contextmanager
-def replaced(experts: nn.Module, changes: Mapping[str, Mapping[int, Any]]) -> Iterator[None]:
-    """Within, a module of experts has other values of some parameters, by their name and the expert."""
-    before = {name: experts.get_parameter(name) for name, values in changes.items() if values}
+def replaced(experts: nn.Module, matrices: Matrices) -> Iterator[None]:
+    """Within, a module of experts has other down projections of some experts."""
+    before = experts.get_parameter(DOWN_NAME)
+    whole = before.detach().clone()
+    for expert, matrix in matrices.items():
+        whole[expert] = torch.from_numpy(matrix).to(whole)
+    setattr(experts, DOWN_NAME, nn.Parameter(whole, requires_grad=False))
     try:
-        for name, parameter in before.items():
-            whole = parameter.detach().clone()
-            for expert, value in changes[name].items():
-                whole[expert] = torch.from_numpy(value).to(whole)
-            setattr(experts, name, nn.Parameter(whole, requires_grad=False))
         yield
     finally:
-        for name, parameter in before.items():
-            setattr(experts, name, parameter)
+        setattr(experts, DOWN_NAME, before)
 
 
 def silent(experts: nn.Module, fewer: FewerExperts, layer: int) -> Matrices:

@@ -30,6 +30,13 @@ TEXTS: Final = {
     "chat": "unseen chat turns",
     "sentences": "unseen sentences",
 }
+WHOLES: Final = {"": "the layers' parameters", "of params ": "all parameters"}
+"""What shares are of, by the names of rows."""
+SIDE_METHODS: Final = (
+    *METHODS,
+    VOCABULARY,
+    *(method for method in OURS if not method.startswith("of params")),
+)
 TITLES: Final = {**METHODS, **OURS, VOCABULARY: "COMPACT with its vocabulary"}
 APART: Final = 0.01
 SIDE: Final = (0.8, 0.5)
@@ -83,44 +90,47 @@ def page(folder: Path) -> str:
 
 
 def side_by_side(every: Mapping[str, Rows]) -> Iterator[str]:
-    """The first text of each model at two shares, a column a model."""
-    for share in SIDE:
-        columns = {name: first_text(every[name], share) for name in REAL}
-        columns = {name: column for name, column in columns.items() if any(column.values())}
-        yield (
-            f"{share:.0%} of the layers' parameters: KL (perplexity) on unseen Python; 1 - cosine (nearest) "
-            "on unseen sentences:"
-        )
-        yield ""
-        yield from table(
-            ["method", *(NAMES[name] for name in columns)],
-            [
+    """The first text of each model, by shares of its layers and of all parameters, a column a model."""
+    for kind, whole in WHOLES.items():
+        for share in SIDE:
+            columns = {name: first_text(every[name], share, kind) for name in REAL}
+            columns = {name: column for name, column in columns.items() if any(column.values())}
+            if not columns:
+                continue
+            yield (
+                f"{share:.0%} of {whole}: KL (perplexity) on unseen Python; 1 - cosine (nearest) on unseen "
+                "sentences:"
+            )
+            yield ""
+            yield from table(
+                ["method", *(NAMES[name] for name in columns)],
                 [
-                    TITLES[method],
-                    *(
-                        shown(column[method], every[name]["sizes"]["body"], share)
-                        for name, column in columns.items()
-                    ),
-                ]
-                for method in (*METHODS, *OURS)
-                if any(column[method] for column in columns.values())
-            ],
-        )
+                    [
+                        TITLES[method],
+                        *(
+                            shown(column[method], None if kind else every[name]["sizes"]["body"], share)
+                            for name, column in columns.items()
+                        ),
+                    ]
+                    for method in SIDE_METHODS
+                    if any(column[method] for column in columns.values())
+                ],
+            )
 
 
-def first_text(rows: Rows, share: float) -> dict[str, Any]:
+def first_text(rows: Rows, share: float, kind: str = "") -> dict[str, Any]:
     """Return the rows of a share by method: on Python, or of an encoder on sentences."""
     return {
-        method: rows.get(f"{share} {method} by python on python")
-        or rows.get(f"{share} {method} by sentences on sentences")
-        for method in (*METHODS, *OURS)
+        method: rows.get(f"{share} {kind}{method} by python on python")
+        or rows.get(f"{share} {kind}{method} by sentences on sentences")
+        for method in SIDE_METHODS
     }
 
 
 def model_tables(rows: Rows) -> Iterator[str]:
     for kind, text in ((kind, text) for kind in ("", "of params ") for text in TEXTS):
         by = "sentences" if text == "sentences" else "python"
-        title, what = TEXTS[text], "all parameters" if kind else "the layers' parameters"
+        title, what = TEXTS[text], WHOLES[kind]
         cells = {
             method: [
                 shown(
@@ -162,8 +172,9 @@ def shown(row: Any, whole: int | None = None, share: float = 1.0) -> str:
         return f"{row['distance']:.3f} ({row['nearest']:.2f})"
     if "kl" in row:
         return f"{number(row['kl'])} ({number(row['perplexity'])})"
-    ours, theirs = (each["bits"] for each in row["eval"]["rows"][:2])
-    return f"{ours:.3f} bits a byte (parent's {theirs:.3f})"
+    child, parent = row["eval"]["rows"][:2]
+    kl = f"{number(child['kl'])}, " if child.get("kl") is not None else ""
+    return f"{kl}{child['bits']:.3f} bits a byte (parent's {parent['bits']:.3f})"
 
 
 def loss_of(row: Any) -> float | None:

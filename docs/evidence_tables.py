@@ -123,6 +123,7 @@ def tables() -> dict[str, str]:
         "leaderboard_summary": summary(),
         "experts_criteria": by_criteria(),
         "real_80": real_table("80% of the layers' parameters"),
+        "real_all_80": real_table("80% of all parameters"),
         "real_ranks": real_table("Rank of each criterion"),
     }
 

@@ -116,8 +116,8 @@ def test_a_plan_alone_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) ->
 
 WIDTHS: dict[str, tuple[dict[str, Any], str]] = {
     "planned by losses": ({"max_params": "0.9x", **TOKENS}, "hidden 4"),
-    "named, from tokens": ({"keep_hidden": 0.75, **TOKENS}, "of the energy, in a basis by the loss"),
-    "named, from weights": ({"keep_hidden": 0.6, **BY_WEIGHTS}, "of the energy, in a basis by the weights"),
+    "named, from tokens": ({"keep_hidden": 0.75, **TOKENS}, "of energy, loss-weighted basis"),
+    "named, from weights": ({"keep_hidden": 0.6, **BY_WEIGHTS}, "of energy, basis from weights"),
 }
 
 

@@ -63,9 +63,9 @@ def test_measured_widths_are_preferred() -> None:
 
 def test_the_width_is_said_in_a_line_and_a_sentence() -> None:
     assert widths(48).line() == (
-        "hidden 48 of 64: 93.8% of the energy, in a basis by the loss; the head is the embedding"
+        "hidden size 64 -> 48 (93.8% of energy, loss-weighted basis), tied head"
     )
-    assert widths(None).line() == "hidden 64, the parent's"
+    assert widths(None).line() == "hidden size 64, as the parent"
     nothing = StreamWidths(WHOLE, None, [])
     assert nothing.line() == nothing.sentence() == ""
     sentence = widths(48, tied=False, basis="weights").sentence()

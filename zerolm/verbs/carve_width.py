@@ -75,10 +75,11 @@ class StreamWidths:
         """Return the width in a line; empty where the stream was not looked at."""
         stream = self.stream
         if stream is None:
-            return f"hidden {self.whole}, the parent's" if self.spectrum else ""
+            return f"hidden size {self.whole}, as the parent" if self.spectrum else ""
+        basis = {"loss": "loss-weighted basis"}.get(stream.basis, f"basis from {stream.basis}")
         return (
-            f"hidden {stream.hidden} of {self.whole}: {stream.kept_energy:.1%} of the energy, in a basis by "
-            f"the {stream.basis}; {stream.head}"
+            f"hidden size {self.whole} -> {stream.hidden} ({stream.kept_energy:.1%} of energy, {basis}), "
+            f"{'tied' if stream.tied else 'untied'} head"
         )
 
     def sentence(self) -> str:

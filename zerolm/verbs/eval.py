@@ -446,7 +446,7 @@ class EvaluationReport(Report):
         ]
         head: list[Cell | str] = ["network", "parameters", *(MEASURES[name].head for name in self.measures)]
         head += [POSITIONS[span] for span in self.positions]
-        head.append(Cell("least to largest draw" * any(one.spread for one in self.networks), "shape"))
+        head.append(Cell("range over draws" * any(one.spread for one in self.networks), "shape"))
         units = ", ".join(MEASURES[name].unit for name in self.measures if name != "perplexity")
         notes = [units, *([BY_POSITION] if self.positions else []), self.note]
         on = (PAGE, TERMINAL, NOTEBOOK)

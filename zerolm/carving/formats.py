@@ -93,7 +93,8 @@ class StockFolder(Format):
         lists = lists_by_layer(child.parent, child.cut)
         config |= lists if at is None else {at: config[at] | lists}
         with ReadAgain() as again:
-            write_shards(folder, tensors(child), progress=progress, written=again.written)
+            written = None if child.maps else again.written  # products might round otherwise a second time
+            write_shards(folder, tensors(child), progress=progress, written=written)
             progress("comparing the child with its parent")
             return str(config["model_type"]), config, again.digests()
 

@@ -190,7 +190,7 @@ def test_a_plan_alone_writes_nothing(zerolm: Callable[..., Any], tmp_path: Path)
     parent = saved(tmp_path / "parent", "llama")
     ran = zerolm("carve", str(parent), "--max-params", "0.8x", "--shape", "per-layer", *BY_WEIGHTS)
     assert ran.status == 0
-    assert "Costs beside the parent's" in ran.out
+    assert "Costs compared with the parent" in ran.out
     assert [file.name for file in tmp_path.iterdir()] == ["parent"]
 
 

@@ -62,9 +62,7 @@ def test_measured_widths_are_preferred() -> None:
 
 
 def test_the_width_is_said_in_a_line_and_a_sentence() -> None:
-    assert widths(48).line() == (
-        "hidden size 64 -> 48 (93.8% of energy, loss-weighted basis), tied head"
-    )
+    assert widths(48).line() == ("hidden size 64 -> 48 (93.8% of energy, loss-weighted basis), tied head")
     assert widths(None).line() == "hidden size 64, as the parent"
     nothing = StreamWidths(WHOLE, None, [])
     assert nothing.line() == nothing.sentence() == ""
@@ -142,7 +140,7 @@ def test_the_page_says_how_to_build_it_again(child: CarvingReport) -> None:
     assert "The hidden size is 36 of 48" in child.page()
     assert "The hidden size is 36 of 48" in child._repr_html_()
     whole = replace(child, stream=None, verified=None)
-    assert "The hidden size stays 48." in whole._repr_html_()
+    assert "The hidden size is 48, as the parent." in whole._repr_html_()
     assert "Build the same child again" not in whole.page()
     noted = replace(child, note="36 is slow; 32 is not; so it is")
     assert noted.heading().trust.endswith(" 36 is slow. 32 is not. So it is.")

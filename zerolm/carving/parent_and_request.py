@@ -121,7 +121,7 @@ class Carving:
         if width is None:
             return cut
         narrowing = self.basis.narrowing(width)
-        share = f"{narrowing.kept:.1%} of its energy stays"
+        share = f"{narrowing.kept:.1%} of its energy kept"
         self.progress(f"narrowing the stream to {width.hidden} of {cut.parent.hidden} directions: {share}")
         return replace(cut, narrowing=narrowing)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FINALISTS: Final = 3
 """The most plans that are repaired and measured before one of them is chosen."""
-REQUANTISED: Final = "the parent is quantised already: losses are beside it as it is"
+REQUANTISED: Final = "the parent is quantised already: losses are relative to it as stored"
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,7 +90,7 @@ def by_layers(
     children = [read(each.checkpoint)[0] for each in networks.children]
     text = JudgedPassages(parts_of(shared.batches, [whole, *children]))
     draws = {name: [reader] for name, reader in zip(choices, masked, strict=True)}
-    note = f"layer by layer: {why}; {note or 'no other networks beside it'}"
+    note = f"layer by layer: {why}; {note or 'no baselines'}"
     return Readings(whole, children, text, *shared.size, note, shared.shortened, draws)
 
 

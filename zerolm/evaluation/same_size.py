@@ -49,10 +49,10 @@ COMPARED: Final = (
 MASKED: Final = "random, frequency: the parent with as many experts as the child, no repair"
 FAVOURED: Final = "frequency: those that the judged text is sent to most, which favours it"
 NOT_COMPARED: Final = (
-    "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
+    "no random and uniform baselines: the child has no recipe of this parent, and its configuration "
     "does not tell what it keeps of each layer"
 )
-NARROWER: Final = "no other carvings beside it: neurons of its experts left, and none are drawn"
+NARROWER: Final = "no baselines: random cuts of expert neurons are not implemented"
 
 
 def params_of(checkpoint: Checkpoint, cut: Cut | None) -> int:

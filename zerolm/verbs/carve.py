@@ -58,7 +58,7 @@ class CarveSettings(Request):
     examples = (
         (
             "zerolm carve PARENT --max-params 0.8x",
-            "only the plan, by a text that the parent generates: what stays, what it costs and loses",
+            "the plan only, calibrated on text that the parent generates",
         ),
         (
             "zerolm carve PARENT --max-params 0.8x --text TEXT --out child",
@@ -310,7 +310,7 @@ class CarvingReport(Report):
             f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
             f"ffn {span(self._all('ffn'))}",
             *filter(None, [self.stream_widths.line(), self.child_types.line(), self._vocabulary()]),
-            *([f"gave up: {', '.join(self._gave_up())}"] if self._gave_up() else []),
+            *([f"pruned: {', '.join(self._gave_up())}"] if self._gave_up() else []),
             *([self.experts.line()] if self.experts else []),
             *([f"loss on held-out text: {losses}"] if losses else []),
             *([f"healed: {self.healing.gains}"] if self.healing else []),
@@ -329,7 +329,7 @@ class CarvingReport(Report):
         rows: list[Row] = [
             [row.unit, f"{row.before:,}", f"{row.after:,}", show_amount(row.params)] for row in self.units
         ]
-        return Sheet("What each unit gave up", ["unit", "before", "after", "parameters"], rows, on=(PAGE,))
+        return Sheet("Pruned by kind of unit", ["unit", "before", "after", "parameters"], rows, on=(PAGE,))
 
     def _vocabulary(self) -> str:
         return self.vocabulary.line() if self.vocabulary else ""
@@ -451,7 +451,7 @@ class CarvingReport(Report):
             share = self._share("params", "stored")
             stored = [f"Stored with zeros, for evaluation: {share} of the parent's parameters."]
         on = (PAGE, TERMINAL, NOTEBOOK)
-        return Sheet("Costs beside the parent's", charts=[chart], sentences=stored, on=on)
+        return Sheet("Costs compared with the parent", charts=[chart], sentences=stored, on=on)
 
     def _losses_sheet(self) -> Sheet:
         scale = from_zero(self.losses.values(), LOSS)

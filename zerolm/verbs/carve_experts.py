@@ -8,7 +8,7 @@ from typing import Final
 from zerolm.carving.request import SUMMED
 from zerolm.show.sheet import NOTEBOOK, PAGE, Sheet
 
-ALWAYS: Final = ("layer", "of the tokens", "of the gates", "experts that stay")
+ALWAYS: Final = ("layer", "of the tokens", "of the gates", "experts kept")
 """Columns that each report has."""
 
 
@@ -98,15 +98,15 @@ class ChildExperts:
         pairs = [row.loss for row in self.layers if row.loss is not None and self.criterion == SUMMED]
         parts = [f"{sum(pairs):.3g} by experts"] if pairs else []
         parts += [f"{sum(losses):.3g} by neurons"] if losses else []
-        lost = f", foretold to be lost: {', '.join(parts)}" if parts else ""
-        return f"; {self.ffn.child} of {self.ffn.parent} neurons of each stay{lost}"
+        lost = f", estimated loss: {', '.join(parts)}" if parts else ""
+        return f"; {self.ffn.child} of {self.ffn.parent} neurons of each kept{lost}"
 
     def _domains(self) -> str:
         """Return what stays by domain; empty where the text has one."""
         names = self.layers[0].domains if self.layers else {}
         means = {name: sum(row.domains[name] for row in self.layers) / len(self.layers) for name in names}
         parts = ", ".join(f"{mean:.1%} of {name}" for name, mean in means.items())
-        return f"; of their worth stay {parts}" if parts else ""
+        return f"; share of their score kept: {parts}" if parts else ""
 
     def _repair(self) -> str:
         """Return what repair leaves of the layers' errors; empty without."""
@@ -135,10 +135,10 @@ class ChildExperts:
             ("gap", [_cell(row.gap, ".2g") for row in self.layers]),
             ("error that repair leaves", [_cell(row.left, ".1%") for row in self.layers]),
             *(
-                (f"stays of {name}", [_cell(row.domains[name], ".1%") for row in self.layers])
+                (f"kept of {name}", [_cell(row.domains[name], ".1%") for row in self.layers])
                 for name in names
             ),
-            ("experts that stay", [" ".join(map(str, row.kept)) for row in self.layers]),
+            ("experts kept", [" ".join(map(str, row.kept)) for row in self.layers]),
         ]
         shown = [(head, cells) for head, cells in columns if any(cells) or head in ALWAYS]
         rows = [list(row) for row in zip(*(cells for _, cells in shown), strict=True)]

@@ -69,7 +69,7 @@ class ChildTypes:
                  "" if row.measured is None else f"{row.measured:.3g}"]
                 for row in self.equal_bytes
             ]  # fmt: skip
-            head = ["at these bytes", "weights", f"foretold ({LOSS})", "as read back"]
+            head = ["at these bytes", "weights", f"predicted ({LOSS})", "measured, quantised"]
             sheets.append(Sheet("What the bytes buy", head, rows, on=(PAGE, TERMINAL, NOTEBOOK)))
         return sheets
 

@@ -25,7 +25,7 @@ ALONE: Final = (
     "Losses are those of the narrower stream alone: all else is whole, and the head is tied as the parent's, "
     "or not."
 )
-AFTER: Final = {False: "Nothing is repaired.", True: "They are foretold as they are after repair."}
+AFTER: Final = {False: "Nothing is repaired.", True: "They are predicted after repair."}
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class StreamWidths:
         """Return the width as a sentence; empty where the stream was not looked at."""
         stream = self.stream
         if stream is None:
-            return f"The hidden size stays {self.whole:,}." if self.spectrum else ""
+            return f"The hidden size is {self.whole:,}, as the parent." if self.spectrum else ""
         return (
             f"The hidden size is {stream.hidden:,} of {self.whole:,}: directions chosen by the "
             f"{stream.basis} that keep {stream.kept_energy:.1%} of the stream's energy; {stream.head}."

@@ -273,7 +273,7 @@ def test_the_report_says_what_stays_and_what_is_foretold_to_be_lost(
     rows = result["experts"]["layers"]
     by_experts, by_neurons = sum(row["loss"] for row in rows), sum(row["neurons"]["loss"] for row in rows)
     assert result["experts"]["ffn"] == {"parent": 40, "child": 24}
-    assert "; 24 of 40 neurons of each stay, " in text
+    assert "; 24 of 40 neurons of each kept, " in text
     assert f"foretold to be lost: {by_experts:.3g} by experts, {by_neurons:.3g} by neurons" in text
     assert "ffn 24" in text.splitlines()[0]
     assert "lost by neurons" in (tmp_path / "child" / "report.html").read_text()

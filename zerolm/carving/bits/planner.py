@@ -81,7 +81,7 @@ class Chosen:
         if self.plan.is_whole:
             cuts = [each.measured for each in self.beside if " layers" in each.name and each.measured]
             beside = f", the best plan with cuts {min(cuts):.3g}" if cuts else ""
-            return f"keep all units: types alone lose {ours:.3g} at these bytes{beside}"
+            return f"prune nothing: quantisation types alone lose {ours:.3g} at these bytes{beside}"
         if alone is None:
             return f"types alone do not reach these bytes; with cuts {ours:.3g} is lost"
         better = ": --keep 1 would be better" if alone < ours else ""
@@ -234,7 +234,7 @@ class TypePlanner(TypesRequest):
         self.check_imatrix()
         if self.may_cut and not by_loss:
             raise ValueError(
-                "cuts and types are weighed against each other by what a text loses: give --text FILE, or "
+                "cuts and quantisation types are compared by their loss on a text: give --text FILE, or "
                 "--keep 1 for types alone"
             )
         check_fit(self.checkpoint, self.size)

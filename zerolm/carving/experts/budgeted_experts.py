@@ -43,7 +43,7 @@ def with_fewer_experts(request: Carving, folder: Path) -> Carving:
         return replace(rest, parent=experts.as_parent(folder / "experts"))
     reason = experts_stay(request)
     if reason == NO_TEXT:
-        note = f"all experts stay, for {reason}: --text FILE weighs them against all else"
+        note = f"all experts are kept ({reason}): --text FILE compares them with all other units"
         return replace(request, parent=replace(request.parent, note=note))
     if reason:
         return request
@@ -113,7 +113,7 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
         raise refused[-1]
     losses = ", ".join(f"{name} {loss:.3g}" for name, (loss, _) in tried.items())
     least = min(tried, key=lambda name: tried[name][0])
-    return tried[least][1], f"losses by the experts of a layer that stay, weighed against all else: {losses}"
+    return tried[least][1], f"losses of the best child by experts kept per layer: {losses}"
 
 
 def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:

@@ -76,7 +76,10 @@ class ExpertWidth:
         if near == exact:
             return near, ""
         if is_share:
-            return near, f"{text} of {self.whole} neurons of an expert is {exact.normalize():f}: {near} stay"
+            return (
+                near,
+                f"{text} of {self.whole} neurons of an expert is {exact.normalize():f}: {near} are kept",
+            )
         raise ValueError(
             f"--keep-expert-ffn {text}: an expert has {self.whole} neurons, of which a multiple of "
             f"{self.step} may stay, where shared experts are no wider then; the nearest that can be is {near}"

@@ -67,7 +67,7 @@ class Routing:
         if count > self.experts:
             return f"a layer has {self.experts} experts"
         if count < self.active:
-            return f"a token is sent to {self.active} experts, so that as many have to stay"
+            return f"each token uses {self.active} experts, so that at least these must be kept"
         if count % self.groups:
             return f"the router has {self.groups} groups, which do not divide {count}"
         if self.groups > 1 and each < GROUP_LEAST:

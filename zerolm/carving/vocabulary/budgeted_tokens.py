@@ -60,7 +60,7 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
     except ValueError as error:
         if not is_usual:
             raise
-        announce(progress, f"all tokens stay: {error}")
+        announce(progress, f"all tokens are kept: {error}")
         return whole()
     child = replace(carving, parent=model)
     if size.experts.are_cut or not keeps_budgets(child):
@@ -177,7 +177,7 @@ def tokens_note(carving: Carving) -> str:
         return ""
     if saves < WORTHWHILE * carving.costs_of()["params"]:
         return ""
-    return f"all tokens stay beside {reason}; to cut them too: {_two_steps(carving)}"
+    return f"all tokens are kept under {reason}; to prune them too: {_two_steps(carving)}"
 
 
 def keeps_budgets(carving: Carving) -> bool:

@@ -163,7 +163,7 @@ def test_shared_experts_stay_as_wide_where_their_number_can_say_so(tmp_path: Pat
     one = mixture(tmp_path / "one", "deepseek_v3", n_shared_experts=1)
     with pytest.raises(ValueError, match="shared experts are no wider then; the nearest that can be is 24"):
         carve(one, tmp_path / "other", keep_expert_ffn="16")
-    assert carve(one, keep_expert_ffn="0.5").note == "0.5 of 24 neurons of an expert is 12: 8 stay"
+    assert carve(one, keep_expert_ffn="0.5").note == "0.5 of 24 neurons of an expert is 12: 8 are kept"
 
 
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "deepseek_v3"])
@@ -274,6 +274,6 @@ def test_the_report_says_what_stays_and_what_is_foretold_to_be_lost(
     by_experts, by_neurons = sum(row["loss"] for row in rows), sum(row["neurons"]["loss"] for row in rows)
     assert result["experts"]["ffn"] == {"parent": 40, "child": 24}
     assert "; 24 of 40 neurons of each kept, " in text
-    assert f"foretold to be lost: {by_experts:.3g} by experts, {by_neurons:.3g} by neurons" in text
+    assert f"estimated loss: {by_experts:.3g} by experts, {by_neurons:.3g} by neurons" in text
     assert "ffn 24" in text.splitlines()[0]
     assert "lost by neurons" in (tmp_path / "child" / "report.html").read_text()

@@ -1,4 +1,4 @@
-"""The one divergence of networks: KL and surprise by logits, few rows at a time (torch)."""
+"""KL divergence and surprise of networks from their logits, a few rows at a time (torch)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 CACHED: Final = 1 << 17
-"""Logits of a thread that go through the softmax at a time: 512 KiB of float32 stay in its cache."""
+"""Logits per thread that enter the softmax at a time: 512 KiB of float32, which stay in its cache."""
 ON_DEVICE: Final = 1 << 24
-"""As many on a device, where each call costs more than the memory."""
+"""Logits at a time on a device, where a call costs more than the memory."""
 MOST_NATS: Final = 700.0
-"""The surprise of a broken network may exceed the largest exponential in float64."""
+"""Largest mean surprise in nats: that of a broken network may exceed the largest exponential in float64."""
 
 
 def kl(theirs: Tensor, ours: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def _surprise(logits: Tensor, following: Tensor) -> Tensor:
 
 
 def _by_rows(function: Callable[[Tensor, Tensor], Tensor], logits: Tensor, other: Tensor) -> Tensor:
-    """Return a function of rows (..., n, v) and of others (..., n, w), computed for few of n at a time."""
+    """Return a function of rows (..., n, v) and (..., n, w), computed for a slice of n at a time."""
     *before, count, vocab = logits.shape
     room = CACHED * torch.get_num_threads() if logits.device.type == "cpu" else ON_DEVICE
     step = max(1, room // (math.prod(before) * vocab))

@@ -1,9 +1,10 @@
-"""Second moments of what a loss feels, from one pass forward and back through a parent (torch).
+"""Fisher information of outputs and second moments of the residual stream, from one pass of a parent (torch).
 
-For a y drawn from the parent's own predictions let G be the gradient of -log p(y) in an output. An error e of
-that output costs 1/2 e^T F e to second order, where F, the mean of G G^T over tokens, is the Fisher
-information. Of what all output matrices add to the stream one F is kept, and how much more or less each of
-them feels: with an F of its own for each a choice of units is hardly better, and memory would not hold them.
+The pass goes forward and back. For a y sampled from the parent's own predictions let G be the gradient of
+-log p(y) in an output. To second order an error e of that output costs 1/2 e^T F e. F, the mean of G G^T over
+tokens, is the Fisher information. All output matrices share one F, the mean over all of them; each has a
+factor for its own trace. An F for each matrix would hardly improve the choice of units, and would not fit in
+memory.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
 FISHER_TOKENS: Final = 1 << 13
-"""Tokens at most, of sequences evenly spread."""
+"""Largest number of tokens, of evenly spread sequences."""
 FISHER_BATCH: Final = 2
 WEIGHING: Final = "computing Fisher information"
 WIDE: Final = 512
-"""Of a hidden size from this on, second moments of the stream are products in float32."""
+"""From this hidden size on, second moments of the residual stream are computed in float32."""
 OUTPUT_ROLES: Final = ("o", "down")
 STREAM: Final = ("energy", "metric", "last")
 
@@ -51,12 +52,15 @@ STREAM: Final = ("energy", "metric", "last")
 class Fisher:
     """Second moments over all tokens of a parent with hidden size d.
 
-    ``outputs`` (d, d) is F of what output matrices add, the mean over all of them; ``shares`` (layers, 2) are
-    the traces of what ``o`` and ``down`` of a layer feel, in units of its trace. ``first`` (layers, 2) are
-    the squared gradients of the first tokens of windows in units of the mean of the others', None of an
-    encoder: these are not in F, for attention of all others rests on them. ``stream`` has sums over all
-    norms, where the stream can be narrowed: of the normalised stream (``energy``), of what is felt of it
-    (``metric``), and of the first before the head alone (``last``), (d, d) each.
+    ``outputs`` (d, d) is F, the mean over all output matrices. ``shares`` (layers, 2) are the traces of the
+    Fisher information of ``o`` and ``down`` of a layer, in units of the trace of F.
+
+    ``first`` (layers, 2) are the squared gradients of the first tokens of windows, in units of the mean of
+    the other tokens' (None for an encoder). F excludes first tokens: they are attention sinks for all others.
+
+    ``stream`` holds sums over all norms, (d, d) each, where the stream can be narrowed: second moments of the
+    normalised stream (``energy``), of its gradients (``metric``), and of the normalised stream before the
+    head alone (``last``).
     """
 
     outputs: Floats
@@ -71,7 +75,7 @@ class Fisher:
         return root
 
     def first_token(self, layer: int, role: str) -> float | None:
-        """Return the squared gradient of first tokens, in units of the others', behind ``o`` or ``down``."""
+        """Return the squared gradient of first tokens behind ``o`` or ``down``, in units of the others'."""
         return None if self.first is None else float(self.first[layer, OUTPUT_ROLES.index(role)])
 
     def root(self, layer: int, role: str) -> Floats:
@@ -89,10 +93,10 @@ def fisher(
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> Fisher:
-    """Return what the loss feels of all outputs, and ``with_stream`` also of the stream.
+    """Return the Fisher information of all outputs, and ``with_stream`` the moments of the residual stream.
 
-    The norms have to be root mean squares then. An encoder's embeddings are pooled by ``pooling``. Hidden
-    states of a few batches are in memory, one of each layer. Sums that are in the ``cache`` are gone on with.
+    ``with_stream`` requires norms that are root mean squares. ``pooling`` makes an encoder's embeddings.
+    Memory holds the hidden states of a few batches, one for each layer. Sums in the ``cache`` are resumed.
     Raises ``ValueError`` where a gradient is not finite.
     """
     blocks = fisher_blocks(model, tokens)
@@ -104,12 +108,12 @@ def fisher(
 
 
 def fisher_blocks(model: PreTrainedModel, tokens: Tokens) -> Blocks:
-    """Return the network with the tokens that what its loss feels is computed on."""
+    """Return the network with the tokens that its Fisher information is computed on."""
     return Blocks(model, tokens.most(FISHER_TOKENS).filled(FISHER_BATCH))
 
 
 class FisherSums(Accumulator):
-    """The sums of Fisher information of all outputs, and ``with_stream`` of the stream."""
+    """Sums of the Fisher information of all outputs, and ``with_stream`` of the moments of the stream."""
 
     def __init__(self, blocks: Blocks, *, with_stream: bool) -> None:
         depth, hidden = len(layer_list(blocks.model)), int(blocks.model.config.hidden_size)
@@ -149,7 +153,7 @@ class FisherSums(Accumulator):
 def _counted(blocks: Blocks, tokens: Tensor) -> Tensor:
     """Return the tokens (b, t) whose gradients count: not the first of a window, unless it is the only one.
 
-    Attention of all others rests on it, and its gradients would hide theirs.
+    The first token is an attention sink for all others, and its gradients would hide theirs.
     """
     if not blocks.predicts or tokens.shape[1] < 2:
         return tokens
@@ -159,7 +163,7 @@ def _counted(blocks: Blocks, tokens: Tensor) -> Tensor:
 
 
 def _add_outputs(felt: Felt, tokens: Tensor, sums: Arrays) -> None:
-    """Add what is felt of the outputs of a layer."""
+    """Add the second moments of the gradients in the outputs of a layer."""
     for place, role in enumerate(OUTPUT_ROLES):
         if role not in felt.gradients.outputs:
             continue  # the layer has no such output
@@ -172,7 +176,7 @@ def _add_outputs(felt: Felt, tokens: Tensor, sums: Arrays) -> None:
 
 
 def _add_reading(reading: Reading, tokens: Tensor, sums: Arrays) -> Floats:
-    """Add what a norm reads, and return its second moments (d, d)."""
+    """Add the second moments of a norm's normalised input and of its gradients; return the former (d, d)."""
     dtype = torch.float32 if reading.stream.shape[-1] >= WIDE else torch.float64
     pair = normalised(reading.stream), reading.felt
     stream, felt = (each[tokens].cpu().to(dtype) for each in pair)

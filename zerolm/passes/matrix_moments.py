@@ -1,14 +1,14 @@
-"""Second moments of what every matrix reads, and of what is felt of its outputs (torch).
+"""Second moments of the inputs and output gradients of every matrix (torch).
 
-An error e of a matrix W changes its output by e x, and the loss to second order by 1/2 E[(G . e x)^2], G the
-gradient there (``zerolm.passes.walk``). The errors of rounding are small, many and of random sign, so
-that the products of two of them cancel: what is left is 1/2 sum_rc e_rc^2 E[G_r^2 x_c^2]. Of G_r^2 x_c^2 two
-vectors are kept, E[G_r^2] and E[x_c^2], and how much more the two are together than apart, a number for each
-matrix: with all of E[G_r^2 x_c^2] plans are no better.
+An error e of a matrix W changes its output by e x. To second order it changes the loss by 1/2 E[(G . e x)^2],
+G the gradient there (``zerolm.passes.walk``). Rounding errors are small, many and of random sign, so products
+of two of them cancel: 1/2 sum_rc e_rc^2 E[G_r^2 x_c^2] remains. E[G_r^2 x_c^2] is approximated by two
+vectors, E[G_r^2] and E[x_c^2], and one factor for each matrix: the mean of their joint sum over the product
+of their sums. Plans with all of E[G_r^2 x_c^2] are no better.
 
-An encoder loses by sequences, of all whose tokens the errors of a matrix are the same: there the sum over
-tokens of G_r x_c stands in the place of G_r x_c, and the vectors are the sums of its squares by column and
-by row.
+The loss of an encoder is by sequence, and all tokens of a sequence have the same errors of a matrix. There
+the sum over tokens of G_r x_c replaces G_r x_c, and the vectors are the sums of its squares by column and by
+row.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from zerolm.text.tokens import Tokens
 
 UNTIED: Final = ("embedding", "head")
 EMBEDDING: Final = ("embedding",)
-"""Of an encoder, and of a decoder whose head is its embedding."""
+"""The role outside the layers of an encoder, and of a decoder with a tied head."""
 Place = tuple[int | None, str]
 """A layer and the role of a matrix in it; None and ``embedding`` or ``head`` outside the layers."""
 
 
 @dataclass(frozen=True, eq=False)
 class FeltMatrix:
-    """Of a matrix: ``read`` (k,) = E[x_c^2], ``felt`` (n,) = E[G_r^2], and their product's ``factor``.
+    """Moments of a matrix: ``read`` (k,) = E[x_c^2], ``felt`` (n,) = E[G_r^2], and their joint ``factor``.
 
-    Of the embedding ``felt`` are the shares of each token, and ``read`` what is felt of a component.
+    For the embedding ``felt`` holds the share of each token, and ``read`` the squared gradients by component.
     """
 
     read: Floats
@@ -59,11 +59,11 @@ def felt_matrices(
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> dict[Place, FeltMatrix]:
-    """Return what is read and felt of every matrix of a decoder with root mean square norms, or an encoder.
+    """Return the moments of every matrix of an encoder, or of a decoder with root mean square norms.
 
-    That of the embedding (``read`` by component of the stream) and of the head are under None. An encoder's
-    embeddings are made by ``pooling``. Sums that are in the ``cache`` are gone on with. Raises ``ValueError``
-    where a gradient is not finite.
+    Those of the embedding (``read`` by component of the stream) and of the head have the layer None.
+    ``pooling`` makes an encoder's embeddings. Sums in the ``cache`` are resumed. Raises ``ValueError`` where
+    a gradient is not finite.
     """
     blocks = fisher_blocks(model, tokens)
     sums = MatrixSums(blocks)
@@ -74,7 +74,7 @@ def felt_matrices(
 
 @dataclass(frozen=True, eq=False)
 class FeltByLoss:
-    """The Fisher information of outputs, and second moments of ``matrices`` where they were wanted."""
+    """The Fisher information of outputs, and the moments of ``matrices`` where they were requested."""
 
     fisher: Fisher
     matrices: dict[Place, FeltMatrix] | None
@@ -90,7 +90,7 @@ def felt_by_loss(
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> FeltByLoss:
-    """Return what ``fisher`` does, and ``with_matrices`` what ``felt_matrices`` does, from one pass."""
+    """Return the result of ``fisher``, and ``with_matrices`` that of ``felt_matrices``, from one pass."""
     blocks = fisher_blocks(model, tokens)
     outputs = FisherSums(blocks, with_stream=with_stream)
     matrices = MatrixSums(blocks) if with_matrices else None
@@ -102,7 +102,7 @@ def felt_by_loss(
 
 
 class MatrixSums(Accumulator):
-    """The sums of what is read and felt of every matrix."""
+    """Sums of the squared inputs and squared output gradients of every matrix."""
 
     def __init__(self, blocks: Blocks) -> None:
         self.paths = places_of(blocks.model).modules.projections
@@ -128,7 +128,7 @@ class MatrixSums(Accumulator):
             add_embedding(blocks, felt.index, felt.downstream, self.sums)
 
     def matrices(self, blocks: Blocks) -> dict[Place, FeltMatrix]:
-        """Return the means over all tokens of the batches, of an encoder over its sequences."""
+        """Return the means over all tokens of the batches; for an encoder over its sequences."""
         predicts = blocks.predicts
         counted = [blocks.tokens(index) for index in range(len(blocks.batches))]
         count = sum(int(tokens.sum()) if predicts else len(tokens) for tokens in counted)
@@ -145,15 +145,15 @@ class MatrixSums(Accumulator):
 
 
 def outside_layers(*, predicts: bool) -> tuple[str, ...]:
-    """Return the roles of matrices outside the layers that something is felt of."""
+    """Return the roles of the matrices outside the layers that have moments."""
     return UNTIED if predicts else EMBEDDING
 
 
 @torch.no_grad()
 def embedding_factor(blocks: Blocks) -> float:
-    """Return what rows of the embedding are multiplied by before the first layer of a decoder.
+    """Return the factor of the rows of a decoder's embedding before its first layer.
 
-    It is 1 but for families that scale their stream: by the root of its width, or by a configured factor.
+    It is 1 except in families that scale their stream: by the root of its width, or by a configured factor.
     """
     embedding, ids = blocks.model.get_input_embeddings(), blocks.batches[0]["input_ids"][:1]
     rows = embedding.get_parameter("weight")[ids].float()
@@ -167,7 +167,7 @@ def _name(layer: int | None, role: str) -> str:
 
 
 def _empty(model: PreTrainedModel, blocks: Blocks) -> Arrays:
-    """Return sums of nothing yet, of every matrix."""
+    """Return zero sums for every matrix."""
     hidden = int(model.config.hidden_size)
     shapes = {name: (blocks.vocab, hidden) for name in outside_layers(predicts=blocks.predicts)}
     for number, layer in enumerate(layer_list(model)):
@@ -195,13 +195,13 @@ def _add(sums: Arrays, name: str, read: Tensor, felt: Tensor, tokens: Tensor) ->
 
 
 def _add_sequences(sums: Arrays, name: str, read: Tensor, felt: Tensor, tokens: Tensor) -> None:
-    """Add the squares of what each sequence of a batch feels of a matrix, its tokens together."""
+    """Add the squared gradients of each sequence of a batch in a matrix, summed over its tokens."""
     for x, g, wanted in zip(read, felt, tokens, strict=True):
         _add_squares(sums, name, g[wanted].float().T @ x[wanted].float())
 
 
 def _add_squares(sums: Arrays, name: str, gradient: Tensor, rows: Tensor | None = None) -> None:
-    """Add the squares of a gradient (n, k), by column and by row; ``rows`` are those of the matrix it has."""
+    """Add the squares of a gradient (n, k) by column and by row; ``rows`` are its rows in the matrix."""
     squares = gradient.square()
     by_row = squares.sum(1).cpu().double().numpy()
     sums[f"{name}.read"] += squares.sum(0).cpu().double().numpy()
@@ -213,7 +213,7 @@ def _add_squares(sums: Arrays, name: str, gradient: Tensor, rows: Tensor | None 
 
 
 def add_embedding(blocks: Blocks, index: int, downstream: Tensor, sums: Arrays) -> None:
-    """Add what is felt of the embedding for a batch, by the gradients (b, t, d) before the first layer."""
+    """Add the moments of the embedding for a batch, from the gradients (b, t, d) before the first layer."""
     (_add_embedding if blocks.predicts else _add_embedded_sequences)(blocks, index, downstream, sums)
 
 
@@ -225,7 +225,7 @@ def _add_embedding(blocks: Blocks, index: int, downstream: Tensor, sums: Arrays)
 
 
 def _add_embedded_sequences(blocks: Blocks, index: int, downstream: Tensor, sums: Arrays) -> None:
-    """Add what each sequence feels of the embedding, before what is added to it and its norm."""
+    """Add each sequence's gradients in the embedding, before its norm and what else is added to it."""
     ids = blocks.batches[index]["input_ids"]
     vectors = embedded(blocks.model.get_input_embeddings(), ids).requires_grad_()
     below = blocks.embed(index, vectors, gradients=True)
@@ -237,7 +237,7 @@ def _add_embedded_sequences(blocks: Blocks, index: int, downstream: Tensor, sums
 
 
 def _add_head(blocks: Blocks, index: int, last: Tensor, sums: Arrays) -> None:
-    """Add what the head is given by a norm that is a root mean square, and how uncertain its outputs are."""
+    """Add the squared inputs of a head behind a root mean square norm, and its outputs' uncertainty."""
     gain = norm_gain(blocks.model, "final_norm", None).to(last)
     add_head(blocks, index, last, sums, lambda states, _: normalised(states) * gain)
 
@@ -249,10 +249,10 @@ def add_head(
     sums: Arrays,
     input_of: Callable[[Tensor, Tensor], Tensor] = lambda _, read: read,
 ) -> None:
-    """Add what the head reads, and how uncertain each of its outputs z is: p (1 - p) f'(z)^2.
+    """Add the squared inputs of the head, and the uncertainty of each of its outputs z: p (1 - p) f'(z)^2.
 
-    Logits are f(z), each of its own z: scaled in some families, capped in others. ``input_of`` makes the
-    head's input of the states behind the last layer and what the model passes to the head.
+    Logits are f(z), each a function of its own z: some families scale them, others cap them. ``input_of``
+    returns the head's input from the states behind the last layer and from what the model passes to the head.
     """
     tokens, size = blocks.tokens(index), tokens_at_once(blocks, len(last))
     for states, wanted in zip(torch.split(last, size, 1), torch.split(tokens, size, 1), strict=True):

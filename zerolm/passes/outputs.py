@@ -19,16 +19,16 @@ from zerolm.networks.roles import body_of
 from zerolm.passes.divergence import kl, surprises
 
 SPANS: Final = {"first": (0, 1), "1-15": (1, 16), "rest": (16, None)}
-"""Positions of a window, counted from 0, whose predictions are summed apart: the first token is a sink
-(arXiv 2309.17453), and the next ones have little text before them."""
+"""Position ranges of a window, counted from 0, whose predictions are summed separately: the first token is a
+sink (arXiv 2309.17453), and the next ones have little text before them."""
 
 
 @dataclass(frozen=True, eq=False)
 class NextTokens:
-    """Predictions behind tokens of sequences: ``logits`` (b, n, v) of the tokens ``following`` them, (b, n).
+    """Predictions of next tokens: ``logits`` (b, n, v) for the tokens ``following``, (b, n).
 
-    Those that are ``counted`` (b, n) are followed by a token, not by padding. The first of the n is at the
-    position ``first`` of its window.
+    Those that are ``counted`` (b, n) are followed by a token, not by padding. ``first`` is the position of
+    the first of the n in its window.
     """
 
     logits: Tensor
@@ -38,12 +38,12 @@ class NextTokens:
 
     @classmethod
     def of(cls, logits: Tensor, inputs: Mapping[str, Tensor], first: int = 0) -> NextTokens:
-        """Return predictions by the logits (b, n or more, v) behind a batch of n + 1 tokens."""
+        """Return the predictions from the logits (b, n or more, v) for a batch of n + 1 tokens."""
         following, counted = (x[:, 1:].to(logits.device) for x in (inputs["input_ids"], token_mask(inputs)))
         return cls(logits[:, : following.shape[1]], following, counted, first)
 
     def nats(self, theirs: NextTokens) -> tuple[Floats, Ints]:
-        """Return nats of surprise and of KL(theirs || this), and their numbers, (spans, 2) both."""
+        """Return sums of surprise and of KL(theirs || this) in nats, and their counts, both (spans, 2)."""
         divergence = kl(theirs.logits.to(self.logits.device), self.logits)
         nats = torch.stack([surprises(self.logits, self.following), divergence], -1)
         sums = nats.masked_fill(~self.counted[..., None], 0.0).cpu().double().sum(0).numpy()  # (n, 2)
@@ -63,7 +63,7 @@ def by_span(values: NDArray[Any], first: int = 0) -> NDArray[Any]:
 
 
 def logits_of(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Tensor:
-    """Return the logits of a network, (b, t, v), where it is."""
+    """Return the logits of a network, (b, t, v), on the network's device."""
     with torch.no_grad(), as_noted(model):
         logits: Tensor = model.train(False)(**_moved(inputs, model), use_cache=False).logits
     return logits
@@ -77,7 +77,7 @@ def embeddings(model: PreTrainedModel, inputs: Mapping[str, Tensor], pooling: To
 
 
 def token_mask(inputs: Mapping[str, Tensor]) -> Tensor:
-    """Return where a batch has tokens and no padding, (b, t) bool."""
+    """Return the mask of a batch, (b, t) bool: True for tokens, False for padding."""
     return inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
 
 

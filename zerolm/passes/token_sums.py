@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 class TokenSums:
-    """Weighted sums over tokens of x x^T (k, k), x t^T (k, d), x (k,) and t (d,), maybe about the means.
+    """Weighted sums over tokens of x x^T (k, k), x t^T (k, d), x (k,) and t (d,), centred on request.
 
-    Products of numbers far from zero would lose small variances in float32. So where sums are centred inputs
-    and targets are shifted by the means of the first tokens, which changes nothing. ``total`` is the sum of
+    Products of numbers far from zero would lose small variances in float32. So centred sums shift inputs and
+    targets by the means of the first tokens, which does not change the result. ``total`` is the sum of
     weights, ``count`` the number of tokens.
     """
 
@@ -25,7 +25,7 @@ class TokenSums:
         self.total, self.count = 0.0, 0
 
     def add(self, inputs: Tensor, outputs: Tensor | None = None, weights: Tensor | None = None) -> None:
-        """Add tokens: inputs (n, k), targets (n, d), weights (n,), which are 1 where there are none."""
+        """Add tokens: inputs (n, k), targets (n, d), weights (n,), by default 1 for each token."""
         device = self._squares.device
         x = inputs.to(device, torch.float32)
         x = self._x.shifted(x) if self.centred else x
@@ -68,14 +68,14 @@ class TokenSums:
 
 
 class _Mean:
-    """Weighted ``sums`` (k,) of vectors less a ``shift`` (k,), the mean of the first ones."""
+    """Weighted ``sums`` (k,) of vectors minus a ``shift`` (k,), the mean of the first ones."""
 
     def __init__(self, sums: Tensor) -> None:
         self.sums, self.shift = sums.clone(), torch.zeros_like(sums)
         self.is_set = False
 
     def shifted(self, vectors: Tensor) -> Tensor:
-        """Return vectors (n, k) less the shift."""
+        """Return vectors (n, k) minus the shift."""
         if not self.is_set:
             self.shift, self.is_set = vectors.mean(0).double(), True
         return vectors - self.shift.to(vectors)
@@ -86,5 +86,5 @@ def gram(x: Tensor) -> Tensor:
     if x.device.type != "cpu":
         return x.T @ x
     values = x.numpy()
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it is solved
+    with np.errstate(over="ignore", invalid="ignore"):  # the solver rejects what is not finite
         return torch.from_numpy(values.T @ values)

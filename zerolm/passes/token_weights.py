@@ -1,9 +1,9 @@
 """Weights of tokens for squared errors behind an output matrix (torch).
 
 An error e of an output costs ||G||^2 ||e||^2 on average, G the gradient there. Norms divide by the root mean
-square of the stream, and a norm behind the matrix by that of its output, so that gradients are larger where
-these are small. The first token of a window, with massive activations (arXiv 2402.17762) in most decoders, is
-what attention of all others rests on (arXiv 2309.17453): its gradients are measured.
+square of the stream, and a norm behind the matrix by that of its output, so gradients are larger where these
+are small. The first token of a window is an attention sink for all others (arXiv 2309.17453), and has massive
+activations (arXiv 2402.17762) in most decoders: its gradients are measured.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def token_weights(
     output: Tensor | None,
     first: float | None = None,
 ) -> Tensor:
-    """Return the weights (b, t) of tokens of a batch; 0 of padding.
+    """Return the weights (b, t) of tokens of a batch; 0 for padding.
 
-    ``stream`` (b, t, d) is what the norm that follows divides, ``output`` (b, t, d) what is added to it.
-    ``first`` is the squared gradient of first tokens in units of the mean of the others', if that is known.
+    ``stream`` (b, t, d) is the input of the norm that follows, ``output`` (b, t, d) what is added to it.
+    ``first`` is the squared gradient of first tokens in units of the mean of the others', if known.
     """
     scale = mean_square(stream)
     if layer.norm in BEHIND_NORMS and output is not None:

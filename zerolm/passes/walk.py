@@ -1,9 +1,9 @@
-"""One forward and one backward pass through a parent, layer by layer: what its loss feels (torch).
+"""One forward and one backward pass through a parent, layer by layer, with the gradients of its loss (torch).
 
 For a small change d of an output, token by token, KL(parent || changed) is to second order
-1/2 E[(sum_t G_t . d_t)^2]: G is the gradient in that output of -sum log p(y), y drawn from the parent's own
-predictions at every position. Of an encoder, whose embeddings e are compared by 1 - cosine, it is that of
-r . e / |e| with a normal r, and the formula is the same.
+1/2 E[(sum_t G_t . d_t)^2]. G is the gradient in that output of -sum log p(y), y sampled from the parent's own
+predictions at every position. An encoder's embeddings e are compared by 1 - cosine: there G is the gradient
+of r . e / |e| with a normal r, and the formula is the same.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ from zerolm.progress import Counted, Progress, silent
 
 EPSILON: Final = 1e-12
 SAVED: Final = 8
-"""How often the sums of a pass are stored."""
+"""How many times the sums of a pass are stored."""
 BY_WEIGHTS: Final = "check the parent, or decide by weights alone: --criterion capacity, without --text"
 LARGE: Final = 1 << 15
 SAMPLED: Final = 8
-"""Of a vocabulary of ``LARGE`` tokens or more, one position in ``SAMPLED`` is predicted."""
+"""With a vocabulary of ``LARGE`` tokens or more, one position in ``SAMPLED`` is predicted."""
 STATES_SHARE: Final = 4
-"""One in so many bytes of memory may hold the states of the batches that go through the network together."""
+"""The states of batches that pass through the network together may take one in ``STATES_SHARE`` bytes of
+memory."""
 Watched = Callable[[StockLayer], Mapping[str, nn.Module]]
 
 
 @dataclass(frozen=True, eq=False)
 class Felt:
-    """A layer as the loss feels it, for the batch ``index``, whose ``tokens`` (b, t) are no padding.
+    """Activations and gradients of one layer for the batch ``index``; ``tokens`` (b, t) masks its padding.
 
-    ``below`` and ``above`` (b, t, d) are the states before and behind it, ``upstream`` and ``downstream`` the
-    gradients behind and before. ``values`` are what goes in and out of the modules that were watched, and
-    ``gradients`` those there.
+    ``below`` and ``above`` (b, t, d) are the states before and behind the layer, ``upstream`` and
+    ``downstream`` the gradients behind and before it. ``values`` are the inputs and outputs of the watched
+    modules, ``gradients`` the gradients in them.
     """
 
     index: int
@@ -60,7 +61,7 @@ class Felt:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A norm's ``stream`` (b, t, d), and the gradient ``felt`` (b, t, d) in it normalised."""
+    """The input ``stream`` (b, t, d) of a norm, and the gradient ``felt`` (b, t, d) in it normalised."""
 
     stream: Tensor
     felt: Tensor
@@ -70,8 +71,8 @@ class Reading:
 class OfWeights:
     """The gradients of the batch ``index`` in the matrices of a ``layer``, by the names of its parameters.
 
-    ``downstream`` (b, t, d) are those before the layer, ``inputs`` (b, t, p) those in what it gets of each
-    token besides hidden states, if anything.
+    ``downstream`` (b, t, d) are those before the layer, ``inputs`` (b, t, p) those in the layer's other
+    inputs for each token, if any.
     """
 
     index: int
@@ -83,10 +84,10 @@ class OfWeights:
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Batches that go through the network together, so that each layer is read once for all of them.
+    """Batches that pass through the network together, so that each layer is read once for all of them.
 
-    ``states[layer]`` are those before each layer, and behind the last, one (b, t, d) of each batch of
-    ``indices``. ``step()`` says that a layer is passed.
+    ``states[layer]`` are the states before each layer, and last those behind the last layer: one (b, t, d)
+    for each batch of ``indices``. ``step()`` reports that a layer is done.
     """
 
     blocks: Blocks
@@ -95,9 +96,9 @@ class Together:
     step: Callable[[], None]
 
     def felt(self, upstream: Sequence[Tensor], watched: Watched) -> Iterator[Felt]:
-        """Yield what is felt of each layer, from the last to the first, batch by batch.
+        """Yield the activations and gradients of each layer, from the last to the first, batch by batch.
 
-        ``upstream`` are the gradients behind the last. One layer's graph is in memory at a time. Raises
+        ``upstream`` are the gradients behind the last layer. One layer's graph is in memory at a time. Raises
         ``ValueError`` for gradients that are not finite.
         """
         for index, layer, pair, above in self._backwards(list(upstream)):
@@ -108,7 +109,7 @@ class Together:
     def of_weights(self, upstream: Sequence[Tensor]) -> Iterator[OfWeights]:
         """Yield the gradients in the matrices of each layer, from the last to the first, batch by batch.
 
-        ``upstream`` are the gradients behind the last. Raises ``ValueError`` for gradients that are not
+        ``upstream`` are the gradients behind the last layer. Raises ``ValueError`` for gradients that are not
         finite.
         """
         for index, layer, pair, above in self._backwards(list(upstream)):
@@ -119,9 +120,9 @@ class Together:
     def _backwards(
         self, upstream: Sequence[Tensor]
     ) -> Iterator[tuple[int, int, tuple[Tensor, Tensor], dict[int, Tensor]]]:
-        """Yield each batch and layer from the last, the states before and behind it, and gradients behind it.
+        """Yield batches and layers, last layer first: states before and behind it, and gradients behind it.
 
-        Who takes them puts the gradients before the layer in their place.
+        The caller replaces those gradients by the ones before the layer.
         """
         above = dict(zip(self.indices, upstream, strict=True))
         for layer in reversed(range(len(self.states) - 1)):
@@ -138,9 +139,9 @@ class Together:
 def together(
     blocks: Blocks, sums: Arrays, cache: ArrayCache, name: str, text: str, progress: Progress
 ) -> Iterator[Together]:
-    """Yield the batches that go through the network together, and store the ``sums`` behind each.
+    """Yield the batches that pass through the network together, and store the ``sums`` after each group.
 
-    What is in the ``cache`` under the ``name`` is gone on with: it is put into the arrays of ``sums``.
+    Sums in the ``cache`` under ``name`` are resumed: they are copied into the arrays of ``sums``.
     """
     count, depth = len(blocks.batches), len(layer_list(blocks.model))
     stored = cache.get(name)
@@ -168,23 +169,23 @@ def together(
 
 
 class Accumulator(ABC):
-    """Sums over one pass forward and back, by name in ``arrays``."""
+    """Sums over one forward and backward pass, by name in ``arrays``."""
 
     @property
     @abstractmethod
     def arrays(self) -> Arrays:
-        """The sums so far, changed in place."""
+        """The current sums, changed in place."""
 
     @abstractmethod
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         """Return the modules of a layer whose inputs, outputs and gradients are added, by name."""
 
     def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
-        """Add what is behind the last layer: states ``last`` (b, t, d), and what the last norm reads.
+        """Add the states ``last`` (b, t, d) behind the last layer, and the input of the last norm.
 
-        ``reading`` is None where the head was not asked for it.
+        ``reading`` is None where the pass does not read the head.
         """
-        del blocks, index, last, reading  # layers alone count for most
+        del blocks, index, last, reading  # most accumulators need layers only
 
     @abstractmethod
     def layer(self, felt: Felt, blocks: Blocks) -> None:
@@ -202,10 +203,11 @@ def walk(
     progress: Progress = silent,
     name: str = "sums",
 ) -> None:
-    """Send all batches through the network and back, once for all accumulators.
+    """Pass all batches forward and backward through the network, once for all accumulators.
 
-    With ``reads_head`` they get what the last norm reads, which has to be a root mean square. Sums in the
-    ``cache`` under the ``name`` are gone on with. Raises ``ValueError`` where a gradient is not finite.
+    With ``reads_head`` the accumulators also get the input of the last norm, which has to be a root mean
+    square. Sums in the ``cache`` under ``name`` are resumed. Raises ``ValueError`` where a gradient is not
+    finite.
     """
     sums = {f"{of}.{kind}": each for of, one in accumulators.items() for kind, each in one.arrays.items()}
 
@@ -243,7 +245,10 @@ def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPoolin
 
 
 def felt_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading, Tensor]:
-    """Return what the last norm reads, which has to be a root mean square, and the gradient before it."""
+    """Return the input of the last norm with its gradient, and the gradient before it.
+
+    The norm has to be a root mean square.
+    """
     gain = norm_gain(blocks.model, "final_norm", None).to(blocks.device)
     felt, parts = torch.zeros_like(last), list[Tensor]()
 
@@ -261,9 +266,9 @@ def felt_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading, Ten
 def _predicted(blocks: Blocks, length: int) -> tuple[slice, float]:
     """Return the positions of sequences whose predictions are sampled, and a scale for their gradients.
 
-    Of a large vocabulary that is one position in ``SAMPLED``: sampled y make the gradients of different
-    predictions uncorrelated, so that second moments of their sum over some are a share of those over all. The
-    scale makes up for the share.
+    With a large vocabulary that is one position in ``SAMPLED``. Sampled y make the gradients of different
+    predictions uncorrelated. So the second moments of a sum over some predictions are a share of those over
+    all, and the scale corrects for the share.
     """
     step = SAMPLED if blocks.vocab >= LARGE else 1
     places = slice(min(step // 2, length - 1), None, step)
@@ -273,8 +278,9 @@ def _predicted(blocks: Blocks, length: int) -> tuple[slice, float]:
 def _felt_by_predictions(blocks: Blocks, index: int, last: Tensor, end: Callable[..., Any]) -> Tensor:
     """Return the gradient (b, t, d) of -log p of sampled tokens, summed, in the states behind the last layer.
 
-    Where some positions are predicted it is scaled so that its second moments are those of all. It is
-    computed for some positions at a time, so that few logits are in memory; a batch samples the same tokens.
+    Where only some positions are predicted, it is scaled so that its second moments are those of all. It is
+    computed for some positions at a time, so that few logits are in memory. A batch always samples the same
+    tokens.
     """
     generator, (places, scale) = torch.Generator().manual_seed(index), _predicted(blocks, last.shape[1])
     some, tokens = last[:, places], blocks.tokens(index)[:, places]
@@ -300,7 +306,7 @@ def _felt_by_predictions(blocks: Blocks, index: int, last: Tensor, end: Callable
 def _felt(
     blocks: Blocks, index: int, layer: int, states: tuple[Tensor, Tensor], upstream: Tensor, watched: Watched
 ) -> Felt:
-    """Return what is felt of a layer for a batch with these states before and behind it."""
+    """Return the activations and gradients of a layer for a batch with these states before and behind it."""
     below, ours = states[0].detach().requires_grad_(), blocks.layer(layer)
     with torch.enable_grad(), watching(watched(ours), below) as seen:
         out = blocks.call(index, layer, below, ours.module, gradients=True)
@@ -337,7 +343,7 @@ def _of_weights(blocks: Blocks, index: int, layer: int, below: Tensor, upstream:
 
 
 def readings_of(felt: Felt, blocks: Blocks) -> Iterator[Reading]:
-    """Yield what the norms of a layer read, where ``readers`` were watched."""
+    """Yield the inputs of a layer's norms with their gradients, where ``readers`` were watched."""
     for norm in ("attention_norm", "ffn_norm"):
         stream = felt.values.inputs[norm]
         gain = norm_gain(blocks.model, norm, felt.layer).to(stream)
@@ -345,25 +351,25 @@ def readings_of(felt: Felt, blocks: Blocks) -> Iterator[Reading]:
 
 
 def readers(layer: StockLayer) -> dict[str, nn.Module]:
-    """Return the norms of a layer, which all that reads the stream stands behind."""
+    """Return the norms of a layer, before all modules that read the residual stream."""
     return {"attention_norm": layer.norms["before"], "ffn_norm": layer.norms["between"]}
 
 
 def writers(layer: StockLayer) -> dict[str, nn.Module]:
-    """Return the modules that write to the stream."""
+    """Return the modules that write to the residual stream."""
     return layer.writers
 
 
 def writers_and_norms(layer: StockLayer) -> dict[str, nn.Module]:
-    """Return the modules that write to the stream, and the norms behind them."""
+    """Return the modules that write to the residual stream, and the norms behind them."""
     return {**writers(layer), **layer.behind}
 
 
 def readers_and_writers(layer: StockLayer) -> dict[str, nn.Module]:
-    """Return the norms of a layer, and the modules that write to the stream."""
+    """Return the norms of a layer, and the modules that write to the residual stream."""
     return {**readers(layer), **writers(layer)}
 
 
 def normalised(x: Tensor) -> Tensor:
-    """Return states (b, t, d) over their root mean square."""
+    """Return states (b, t, d) divided by their root mean square."""
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON)

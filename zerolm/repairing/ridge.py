@@ -1,17 +1,17 @@
-"""Ridge regression from second moments: the output columns that reproduce a target from what is kept.
+"""Ridge regression from second moments: the output columns that reproduce a target from the kept inputs.
 
-With inputs x_i (k,), weights w_i, targets in two parts a_i and b_i (d,), and W0 the columns that there were,
+With inputs x_i (k,), weights w_i, targets in two parts a_i and b_i (d,), and W0 the columns before,
 
     W = W0 + A + B,
     A = argmin sum_i w_i ||a_i - (W0 + A) x_i||^2 + alpha ||A||_F^2
       = (sum w a x^T - W0 sum w x x^T) (sum w x x^T + alpha I)^-1,
     B = argmin sum_i w_i ||b_i - B x_i||^2 + beta ||B||_F^2.
 
-a is the output of the matrix in the parent, b what the layers before have lost. Inputs explain far less of b
-than of a, so b needs a stronger ridge: with one for both, each layer fits noise to what the others lost. A
-bias is the column of an input that is always one, with no ridge on it: that is the same as centring inputs
-and targets. alpha and beta are shares of the mean diagonal of sum w x x^T, centred where there is a bias. All
-that is needed are the sums: the loss on held-out tokens is a quadratic form in theirs.
+a is the output of the matrix in the parent, b the error of the layers before. Inputs explain far less of b
+than of a, so b needs a stronger ridge: with one ridge for both, each layer fits noise to the others' errors.
+A bias is the column of an input that is always one, with no ridge on it: that is the same as centring inputs
+and targets. alpha and beta are shares of the mean diagonal of sum w x x^T, centred where there is a bias.
+Only the sums are needed: the loss on held-out tokens is a quadratic form in theirs.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from zerolm.units.ridges import UNTRIED, Ridges
 
 OUTPUT_RIDGES: Final = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 LOST_RIDGES: Final = (1e-1, 1.0, 1e1, 1e2)
-"""The ridges tried for what a matrix sends in the parent, and for what the layers before have lost."""
+"""The ridges tried for a matrix's own output in the parent, and for the error of the layers before."""
 OUTPUTS: Final = 64
-"""Where there are more outputs, ridges are chosen on so many random mixtures of them."""
+"""With more outputs than this, ridges are chosen on this number of random linear combinations of them."""
 WIDE: Final = 1024
-"""Of so many inputs and more, ridges are chosen in float32; the columns are always solved in float64."""
+"""From this number of inputs on, ridges are chosen in float32; columns are always solved in float64."""
 
 
 class SecondMoments:
@@ -62,9 +62,9 @@ class SecondMoments:
         return self.sums.squares
 
     def missing(self, start: Tensor, mix: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return sums of x e^T (k, d), e what columns (k, d) miss of the first part, and of the second.
+        """Return sums of x e^T (k, d), e the error of columns (k, d) on the first part, and of x b^T.
 
-        With a ``mix`` (d, m) those of mixtures of the outputs, (k, m).
+        With a ``mix`` (d, m) those of linear combinations of the outputs, (k, m).
         """
         output, lost = self.sums.crossed.tensor_split(2, 1)
         if mix is not None:  # before the products of k x k, for m is small
@@ -72,14 +72,14 @@ class SecondMoments:
         return output - self.inputs @ start, lost
 
     def offset(self, columns: Tensor) -> Tensor:
-        """Return the bias (d,) that makes the mean of both parts right with these columns (k, d)."""
+        """Return the bias (d,) with which columns (k, d) reproduce the mean of the sum of both parts."""
         targets = self.sums.outputs[: self.outputs] + self.sums.outputs[self.outputs :]
         offset: Tensor = (targets - self.sums.inputs @ columns) / (self.sums.total or 1.0)
         return offset
 
 
 class RidgeSolver:
-    """Changes of columns (k, d) for given sums of x x^T (k, k), by ridge."""
+    """Changes of columns (k, d) for given sums of x x^T (k, k), by ridge regression."""
 
     def __init__(self, inputs: Tensor) -> None:
         self.inputs = inputs
@@ -90,14 +90,14 @@ class RidgeSolver:
         pulled = self.inputs.clone()
         pulled.diagonal().add_(max(share * self.mean, 1e-300))
         factor, failed = torch.linalg.cholesky_ex(pulled)
-        if failed:  # not positive, by rounding
+        if failed:  # not positive definite, by rounding
             return [torch.linalg.solve(pulled, each) for each in missing]
         return [torch.cholesky_solve(each, factor) for each in missing]
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The moments of one matrix on the tokens to solve on, and on those held out."""
+    """The moments of one matrix on the tokens to fit it on, and on those held out."""
 
     fitted: SecondMoments
     held: SecondMoments
@@ -108,7 +108,7 @@ class Fit:
         return cls(new, again)
 
     def add(self, x: Tensor, output: Tensor, lost: Tensor | None, weights: Tensor, *, is_held: bool) -> None:
-        """Add sequences: inputs (b, t, k), targets (b, t, d), weights (b, t), 0 for what is left out."""
+        """Add sequences: inputs (b, t, k), targets (b, t, d), weights (b, t), 0 for tokens to omit."""
         rows = weights > 0
         if not rows.any():
             return
@@ -120,7 +120,7 @@ class Fit:
         moments.add(taken(x), taken(output), None if lost is None else taken(lost), taken(weights))
 
     def best(self, start: Tensor, ridges: Ridges | None = None) -> tuple[Tensor, Ridges]:
-        """Return the columns (k, d) and their ridges: those given, else the best on held-out tokens."""
+        """Return the columns (k, d) and their ridges: the given ones, else the best on held-out tokens."""
         if ridges is None:
             ridges = self.chosen(start) if self.held.count else UNTRIED
         output, lost = self.fitted.missing(start)
@@ -130,13 +130,13 @@ class Fit:
         return start + first + second, ridges
 
     def improves(self, start: Tensor, columns: Tensor) -> bool:
-        """Return whether columns lose less on what is held out than ``start``, both (k, d)."""
+        """Return whether columns have a lower loss on held-out tokens than ``start``, both (k, d)."""
         output, lost = self.held.missing(start)
         change = columns - start
         return float((change * (self.held.inputs @ change - 2 * (output + lost))).sum()) < 0
 
     def chosen(self, start: Tensor) -> Ridges:
-        """Return the ridges, of ``OUTPUT_RIDGES`` and ``LOST_RIDGES``, with the least held-out loss."""
+        """Return the ridges of ``OUTPUT_RIDGES`` and ``LOST_RIDGES`` with the lowest held-out loss."""
         outputs = start.shape[1]
         mix = torch.eye(outputs, dtype=start.dtype, device=start.device)
         if outputs > OUTPUTS:

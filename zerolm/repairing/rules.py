@@ -1,4 +1,4 @@
-"""The repairs by name: each solves the output matrices of a layer, whose walk it is given."""
+"""The repairs by name: each solves the output matrices of a layer through its walk."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class Solving(Protocol):
 
 
 Rule = Callable[[Solving, int], None]
-"""From the walk and a layer to what is solved in place."""
+"""A function of the walk and a layer that solves the layer's matrices in place."""
 REPAIRS: Final[Registry[Rule]] = Registry("repair")
 
 
 def none(walk: Solving, layer: int) -> None:
-    """Leave the parent's columns."""
+    """Keep the parent's columns."""
 
 
 def bias(walk: Solving, layer: int) -> None:
-    """Add the mean of what the dropped inputs send in the parent to the bias, where there is one."""
+    """Add the mean output of the removed inputs in the parent to the bias, where there is one."""
     walk.add_means(layer)
 
 
 def least_squares(walk: Solving, layer: int) -> None:
-    """Refit the columns on the inputs that the carved layers before give."""
+    """Refit the columns on the inputs from the carved layers before."""
     walk.in_order(layer)
 
 

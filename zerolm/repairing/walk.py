@@ -1,22 +1,22 @@
 """Repair: new output matrices for a carved network, from calibration tokens and without training.
 
-What is kept of o_proj and down_proj is refitted by least squares, layer after layer, on the inputs that the
-carved predecessors give it, towards the parent's residual stream. The target of o_proj (or down_proj) is the
-parent's sum after that sub-block minus the carved network's residual before it. It has two parts with a ridge
-each: the output of the same matrix in the parent, and what earlier layers have lost (``zerolm.repairing.
-ridge``). In post-norm networks the sum is taken before its norm. Where a norm stands between the matrix and
-the sum (gemma2, olmo2), the target is the first part alone.
+The kept columns of o_proj and down_proj are refitted by least squares, layer after layer. Their inputs come
+from the carved layers before; their target is the parent's residual stream. The target of o_proj (or
+down_proj) is the parent's sum after that sub-block minus the carved network's residual before it. It has two
+parts with a ridge each: the output of the same matrix in the parent, and the error of earlier layers
+(``zerolm.repairing.ridge``). In post-norm networks the sum is taken before its norm. Where a norm stands
+between the matrix and the sum (gemma2, olmo2), the target is the first part alone.
 
-A token's errors count relative to the root mean square of its residual stream, which norms divide by: else
-the few tokens with massive activations (arXiv 2402.17762) would decide all.
+A token's errors count relative to the root mean square of its residual stream, which norms divide by.
+Otherwise the few tokens with massive activations (arXiv 2402.17762) would dominate.
 
-Of a narrower stream the target is in the child's coordinates, and what reads it is solved too: what stands
-behind a norm in the parent is foretold from what the child's norm sends, in one regression for all matrices
-there.
+With a narrower stream the target is in the child's coordinates, and the factors of the matrices that read the
+stream are fitted too: one regression for all matrices behind a norm predicts the norm's output in the parent
+from that in the child.
 
-Where the types of weights are known, the carved network is the one that is read back: its other matrices are
-rounded before an output matrix is solved, and so is that before the next. What rounding has lost is paid back
-with what cutting has.
+Where quantisation types are set, the carved network is the child as read back: its other matrices are rounded
+before an output matrix is solved, and that matrix before the next. So the repair corrects rounding errors
+together with those of cutting.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repa
 
 
 class ReadBackLayers(Protocol):
-    """The layers of a child as they are read back, and what the first gets."""
+    """The layers of a child as read back, and the input of its first layer."""
 
     def embed(self, index: int) -> Tensor: ...
 
@@ -73,7 +73,7 @@ class ReadBackLayers(Protocol):
 
 
 ReadingBack = Callable[[Blocks, Repaired], ReadBackLayers]
-"""Returns a child as it is read back with what is repaired so far, on the batches of some blocks."""
+"""Returns a child as read back with the matrices repaired so far, on the batches of some blocks."""
 
 
 def repair(
@@ -89,12 +89,12 @@ def repair(
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     reading_back: ReadingBack | None = None,
 ) -> Repaired:
-    """Return new output matrices for what ``cut`` keeps of the parent ``model``, by a method of ``REPAIRS``.
+    """Return new output matrices for the units that ``cut`` keeps of ``model``, by a method of ``REPAIRS``.
 
-    With ``reading_back`` they are those of a child whose weights have types. With ``fisher`` first tokens
-    weigh by their gradients. Ridges are chosen for each
-    matrix on ``held`` tokens, which nothing is fitted to; without any they are ``UNTRIED``. Where ``ridges``
-    are given they name them all, else ``ValueError``. Layers that are in the ``cache`` are not solved again.
+    With ``reading_back`` they are those of a child with quantisation types. With ``fisher`` first tokens are
+    weighted by their gradients. Ridges are chosen for each matrix on ``held`` tokens, which are not fitted
+    to; without any they are ``UNTRIED``. ``ridges``, if given, must contain every matrix, else ``ValueError``
+    is raised. Layers in the ``cache`` are not solved again.
     """
     if method == "none":
         return Repaired()
@@ -127,11 +127,11 @@ def columns_of(cut: Cut) -> int:
 
 
 class Walk:
-    """The parent and the carved network side by side, layer after layer.
+    """The parent and the carved network together, layer after layer.
 
-    The first ``fitted`` batches are those that matrices are fitted to, the others are held out. In memory are
-    four hidden states of all tokens (five where the stream is narrower), one carved layer, and the moments of
-    one matrix (of two where a layer is solved on the parent's activations).
+    Matrices are fitted to the first ``fitted`` batches; the others are held out. Memory holds four hidden
+    states of all tokens (five where the stream is narrower), one carved layer, and the moments of one matrix
+    (of two where a layer is solved on the parent's activations).
     """
 
     def __init__(
@@ -154,31 +154,31 @@ class Walk:
         self.child = Stream(self.blocks, self._module, self._embedded)
 
     def carved(self, layer: int) -> StockLayer:
-        """Return a kept layer of the child, with what is repaired so far, as it is read back if it is."""
+        """Return a kept layer of the child as repaired so far, read back if ``reading_back`` is set."""
         if self.reading_back is None:
             return carved_layer(self.model, self.cut, self.kept[layer], self.repaired)
         module = self.reading_back(self.blocks, self.repaired).layer(self.kept[layer])
         return layer_of(places_of(self.model), module)
 
     def _module(self, layer: int) -> nn.Module:
-        """Return the module that the child has in the place of a layer of the parent."""
+        """Return the child's module that replaces a layer of the parent."""
         return self.carved(layer).module if layer in self.kept else Absent()
 
     def _embedded(self, index: int) -> Tensor:
-        """Return what the child's first layer gets of a batch, (b, t, k)."""
+        """Return the input of the child's first layer for a batch, (b, t, k)."""
         if self.reading_back is None:
             return enter(self.cut, self.blocks.embed(index))
         return self.reading_back(self.blocks, self.repaired).embed(index)
 
     def in_order(self, layer: int) -> None:
-        """Repair a layer on what the carved predecessors send."""
+        """Repair a layer on the outputs of the carved layers before it."""
         if self.cut.narrowing:
             self._narrow_in_order(layer)
             return
         ours, child = self.carved(layer), self.child.before(layer)
         roles = ours.writers
 
-        # What down_proj sends in the parent, and the residual that it is added to, where that counts.
+        # The output of down_proj in the parent, and the residual that it is added to, where that counts.
         outputs, before = self.blocks.states(), self.blocks.states()
         weights: list[Tensor] = []
         fits = {role: self._output_fit(module) for role, module in roles.items()}
@@ -212,10 +212,10 @@ class Walk:
     def _weights(
         self, place: Place, layer: StockLayer, index: int, stream: Tensor, before: Tensor, output: Tensor
     ) -> Tensor:
-        """Return the weights (b, t) of squared errors of an output (b, t, d); 0 of padding.
+        """Return the weights (b, t) of squared errors of an output (b, t, d); 0 for padding.
 
-        The norm that follows divides by the root mean square of the sum with what was there ``before``. Where
-        a norm stands behind the output it divides by that of the output, and the next by that of the stream.
+        The norm that follows divides by the root mean square of the sum of ``before`` and the output. A norm
+        behind the output divides by that of the output, and the next norm by that of the stream.
         """
         following = stream if layer.norm in BEHIND_NORMS else before + output
         first = None if self.fisher is None else self.fisher.first_token(*place)
@@ -232,13 +232,13 @@ class Walk:
     ) -> None:
         """Add the inputs (b, t, k) and targets (b, t, d) of a batch to a fit."""
         weights = self.blocks.tokens(index).float() if weights is None else weights
-        with self.blocks.compute.wide():  # rounding is noise beside that of the tokens
+        with self.blocks.compute.wide():  # rounding is small compared with the tokens' noise
             fit.add(x, output, lost, weights, is_held=index >= self.fitted)
 
     def _before_ffn(self, layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
-        """Return the residual that the FFN's output is added to, (b, t, d), as that is scaled.
+        """Return the residual that the FFN's output is added to, (b, t, d), in the scale of that output.
 
-        Zero, (), where the target leaves it out.
+        It is 0, (), where the target excludes it.
         """
         if layer.norm in BEHIND_NORMS:
             return hidden.new_zeros(())
@@ -249,7 +249,7 @@ class Walk:
         return hidden / self.factor + seen.outputs["o"]
 
     def _narrow_in_order(self, layer: int) -> None:
-        """Repair a layer of a narrower stream, norm by norm: what is read behind it, then what is written."""
+        """Repair a layer of a narrower stream, norm by norm: its reading matrices, then its output matrix."""
         child = self.child.before(layer)
         # The parent's, (b, t, k), (b, t, k), (b, t, d), (b, t, k), (b, t, k).
         stream, sent, reads, middle, written = (self.blocks.states() for _ in range(5))
@@ -290,7 +290,7 @@ class Walk:
         self.solve((layer, "down"), ours.writers["down"], fit)
 
     def read_by_head(self) -> None:
-        """Fit what the head of a narrower stream reads, behind all layers."""
+        """Fit the head's input of a narrower stream, behind all layers."""
         depth = self.cut.parent.depth
         norm = copy.deepcopy(final_norm(self.model)).to(self.blocks.device, torch.float32)
         unit = copy.deepcopy(norm)
@@ -318,13 +318,13 @@ class Walk:
         return Fit.empty(inputs, outputs, bias=is_biased, device=self.blocks.compute.sums)
 
     def _input_of(self, ours: StockLayer, role: str, i: int, layer: int, hidden: Tensor) -> Tensor:
-        """Return what a module of a carved layer gets of a batch whose states before it are ``hidden``."""
+        """Return the input of a carved layer's module for a batch with the states ``hidden`` before it."""
         with watching(inputs_and_outputs(ours), hidden, until=role) as seen:
             self.blocks.call(i, layer, hidden, ours.module)
         return seen.inputs[role]
 
     def _solve_reading(self, place: Place, fit: Fit) -> None:
-        """Fit what a parent's matrices read, (d,), from what the child's norm sends, (k,)."""
+        """Fit the input of the parent's matrices, (d,), from the output of the child's norm, (k,)."""
         layer, norm = place
         assert self.cut.narrowing is not None
         gain = norm_gain(self.model, norm, None if norm == "final_norm" else layer).double().cpu().numpy()
@@ -333,7 +333,7 @@ class Walk:
         self.repaired.arrays[place] = columns.T.float().cpu().contiguous().numpy()
 
     def add_means(self, layer: int) -> None:
-        """Add what the dropped inputs of a layer send in the parent, in the mean, to the biases, if any."""
+        """Add the mean output of a layer's removed inputs in the parent to the biases, if any."""
         ours, kept = self.carved(layer), self.kept[layer]
         units, parent = {"o": kept.groups, "down": kept.ffn}, self.cut.parent
         wholes = {"o": parent.kv_heads, "down": parent.ffn}
@@ -350,8 +350,8 @@ class Walk:
             self._put((layer, role), module, columns, fits[role].fitted.offset(columns))
 
     def solve(self, place: Place, module: nn.Module, fit: Fit) -> None:
-        """Solve an output matrix of the carved network, put it into its place, and note it down."""
-        if self.reading_back is not None:  # a ridge pulls to what is not rounded
+        """Solve an output matrix of the carved network, put it into its place, and record it."""
+        if self.reading_back is not None:  # a ridge pulls towards unrounded columns
             layer = carved_layer(self.model, self.cut, self.kept[place[0]], self.repaired)
             module = layer.writers[place[1]]
         start = matrix(module).T.to(fit.fitted.inputs)  # (k, d)
@@ -359,7 +359,7 @@ class Walk:
         self._put(place, module, columns, fit.fitted.offset(columns) if fit.fitted.bias else None)
 
     def _put(self, place: Place, module: nn.Module, columns: Tensor, offset: Tensor | None) -> None:
-        """Put columns (k, d) and a bias (d,) into an output matrix, and note them down."""
+        """Put columns (k, d) and a bias (d,) into an output matrix, and record them."""
         set_matrix(module, columns.T, offset)
         number, role = place
         solved = {role: as_stored(module, columns.T)}
@@ -368,7 +368,7 @@ class Walk:
             self.repaired.arrays[number, tensor] = values.float().cpu().contiguous().numpy()
 
     def ridge(self, place: Place) -> Ridges | None:
-        """Return the ridges of a matrix where they are given."""
+        """Return the ridges of a matrix, or None where none are given."""
         if self.ridges is None:
             return None
         if place not in self.ridges:
@@ -382,7 +382,7 @@ class Walk:
         return arrays | {f"ridge-{role}": np.array(pair) for role, pair in shares.items()}
 
     def take(self, layer: int, arrays: Arrays) -> None:
-        """Note down what was repaired before."""
+        """Record the matrices and ridges of a layer that was repaired before."""
         for name, x in arrays.items():
             if name.startswith("ridge-"):
                 self.repaired.ridges[layer, name.removeprefix("ridge-")] = Ridges(*x.tolist())
@@ -391,14 +391,14 @@ class Walk:
 
 
 class Absent(nn.Module):
-    """In the place of a layer that is cut away."""
+    """Replaces a layer that was removed."""
 
     def forward(self, hidden: Tensor, *_: Any, **__: Any) -> Tensor:
         return hidden
 
 
 def parts(layer: StockLayer) -> dict[str, nn.Module]:
-    """Return the modules of a layer that a repair looks at."""
+    """Return the modules of a layer that a repair observes."""
     reads = {"ffn": layer.ffn_in[0]} if layer.ffn_in else {}
     between = {"between": layer.between} if layer.between is not None and "o" not in layer.writers else {}
     return {**layer.writers, **reads, **between}

@@ -1,1 +1,1 @@
-"""Units in layers and of the stream: what a cut keeps of them, and what each is worth."""
+"""Units in layers and of the residual stream: which ones a cut keeps, and the score of each."""

@@ -1,4 +1,4 @@
-"""The part of a parent that a child has: layers, in each its KV groups and FFN neurons, and a stream."""
+"""The part of a parent that a child keeps: layers, the KV groups and FFN neurons in each, and the stream."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from zerolm.units.stream.narrowing import Narrowing
 class Dimensions(CoreSizes):
     """The sizes of a parent that a cut refers to.
 
-    A KV group is one key/value head with the ``heads // kv_heads`` query heads that read it; without
-    grouped queries it is one head. ``axes`` by label are those that the family makes of units: what there is
-    one of each (``heads``, ``kv_heads``, ``ffn``, or what stays whole), and how many elements each is.
+    A KV group is one key/value head with the ``heads // kv_heads`` query heads that use it; without grouped
+    queries it is one head. ``axes`` maps the labels of the family's axes to the kind of thing along the axis
+    (``heads``, ``kv_heads``, ``ffn``, or another that is not cut) and its number of elements.
     """
 
     axes: Mapping[str, tuple[str, int]] = field(default_factory=dict, compare=False)
@@ -30,7 +30,7 @@ class Dimensions(CoreSizes):
 
     @property
     def unit_sizes(self) -> dict[str, tuple[str, int]]:
-        """The kind of units along a part of an axis, and how many consecutive elements belong to one.
+        """The kind of units along each part of an axis, and the number of consecutive elements of a unit.
 
         ``q`` is heads x head size and ``kv`` KV heads x head size, both in KV groups; ``ffn`` is neurons.
         """
@@ -43,9 +43,9 @@ class Dimensions(CoreSizes):
         }
 
     def parts(self, label: str) -> Iterator[AxisPart]:
-        """Yield the parts that lie one after another along an axis, none where it has no units.
+        """Yield the consecutive parts of an axis; none where it has no units.
 
-        ``q+kv+kv`` is the axis of a fused matrix; most have one part.
+        ``q+kv+kv`` is the axis of a fused matrix; most axes have one part.
         """
         start, units = 0, self.unit_sizes
         for name in label.split("+"):
@@ -57,7 +57,7 @@ class Dimensions(CoreSizes):
             start += part.length
 
     def length(self, label: str, groups: int, ffn: int) -> int:
-        """Return the length of an axis with so many units; 0 for one that stays whole."""
+        """Return the length of an axis with these counts of ``groups`` and neurons; 0 if it is not cut."""
         return sum(part.unit * (ffn if part.kind == "ffn" else groups) for part in self.parts(label))
 
 
@@ -67,7 +67,7 @@ def dimensions(checkpoint: Checkpoint) -> Dimensions:
 
 
 def dimensions_in(sizes: ModelSizes) -> Dimensions:
-    """Return the sizes that a cut refers to, of a model with these."""
+    """Return the sizes that a cut refers to, of a model with these ``sizes``."""
     core = {part.name: getattr(sizes, part.name) for part in fields(CoreSizes)}
     return Dimensions(**core, axes=sizes.units)
 
@@ -126,7 +126,7 @@ class Cut:
 
     @property
     def uniform(self) -> bool:
-        """Whether all kept layers have as many groups and as many neurons."""
+        """Whether all kept layers have the same number of groups and of neurons."""
         return len({(len(cut.groups), len(cut.ffn)) for cut in self.layers}) == 1
 
     @property
@@ -153,7 +153,7 @@ class Cut:
 
     @property
     def largest(self) -> tuple[int, int]:
-        """The most KV groups and the most neurons of any layer."""
+        """The largest number of KV groups and the largest number of neurons in any layer."""
         return max(len(cut.groups) for cut in self.layers), max(len(cut.ffn) for cut in self.layers)
 
     def padded(self) -> Cut:
@@ -162,15 +162,15 @@ class Cut:
         return replace(Cut.of(self.parent, list(layers), layers.__getitem__), narrowing=self.narrowing)
 
     def kept(self, cut: LayerCut, label: str) -> Ints | None:
-        """Return the kept indices of an axis of a layer, ascending; None for one that stays whole."""
+        """Return the kept indices of an axis of a layer, ascending; None for an axis that is not cut."""
         parts = list(self.parent.parts(label))
         pieces = [part.start + spread(cut.units(part.kind), part.unit) for part in parts]
         return np.concatenate(pieces) if pieces else None
 
     def places(self, cut: LayerCut, label: str) -> Ints | None:
-        """Return where the kept indices of an axis lie in a layer of the ``largest`` sizes, ascending.
+        """Return the positions of the kept indices of an axis in a layer of the ``largest`` sizes, ascending.
 
-        None for an axis that stays whole.
+        None for an axis that is not cut.
         """
         padded = Cut(_resized(self.parent, *self.largest), ())
         first = LayerCut(cut.layer, np.arange(len(cut.groups)), np.arange(len(cut.ffn)))
@@ -188,6 +188,6 @@ def spread(units: Sequence[int] | Ints, size: int) -> Ints:
 
 
 def best(importance: Sequence[float] | Floats, count: int) -> Ints:
-    """Return the ``count`` most important units, ascending; of equals the first."""
+    """Return the ``count`` most important units, ascending; ties go to the first."""
     order = np.argsort(-np.asarray(importance, np.float64), kind="stable")[:count]
     return np.sort(order)

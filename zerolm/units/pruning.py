@@ -1,4 +1,4 @@
-"""The carved network in memory: a copy of the loaded parent whose modules are really sliced (torch)."""
+"""The carved network in memory: a copy of the loaded parent with sliced modules (torch)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from zerolm.units.stream.narrowing import WRITERS
 Place = tuple[int, str]
 """A layer of the parent and a role of the layout: ``o``, ``o_bias``, ``down`` or ``down_bias``.
 
-Of a narrower stream also ``attention_norm``, ``ffn_norm`` and, with the number of layers, ``final_norm``.
+With a narrower stream also ``attention_norm``, ``ffn_norm`` and, with the number of layers, ``final_norm``.
 """
 
 
@@ -47,9 +47,9 @@ class Repaired:
     """Output matrices of a carved network, cut to the kept columns and oriented as the parent stores them.
 
     ``arrays`` holds ``o`` and ``down`` (d, k), GPT-2's (k, d), and their biases (d,) where the parent has
-    them; and for a narrower stream, by their norms, what the matrices that read it are multiplied by
-    (parent's d, child's d). ``ridges`` are those of each refitted matrix. ``note`` says what was done other
-    than asked.
+    them. With a narrower stream it also holds, by norm, the factor of the matrices behind that norm (parent's
+    d, child's d). ``ridges`` are those of each refitted matrix. ``note`` states any deviation from what was
+    requested.
     """
 
     arrays: dict[Place, NDArray[np.float32]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Repaired:
     note: str = ""
 
     def named(self, name: Callable[[str, int], str | None]) -> dict[str, NDArray[np.float32]]:
-        """Return output matrices by the parent's names of tensors, which ``name(role, layer)`` gives."""
+        """Return output matrices by the parent's tensor names, which ``name(role, layer)`` returns."""
         return {
             name(role, layer) or f"{role} of layer {layer}": x
             for (layer, role), x in self.arrays.items()
@@ -72,7 +72,7 @@ def dimensions_of(model: PreTrainedModel) -> Dimensions:
 
 
 def slice_layer(layer: StockLayer, cut: Cut, kept: LayerCut) -> None:
-    """Keep these KV groups and neurons of a layer, in place."""
+    """Keep only these KV groups and neurons of a layer, in place."""
     for name, labels in labelled(layer, cut.parent).items():
         for axis, label in enumerate(labels):
             if (indices := cut.kept(kept, label)) is not None:
@@ -84,7 +84,7 @@ def slice_layer(layer: StockLayer, cut: Cut, kept: LayerCut) -> None:
 
 
 def labelled(layer: StockLayer, parent: Dimensions) -> dict[str, tuple[str, ...]]:
-    """Return the labels of the axes of a whole layer's parameters, by name; of those that are known."""
+    """Return the labels of the axes of a whole layer's parameters, by name, for those that have labels."""
     axes: dict[str, tuple[str, ...]] = {}
     for name, parameter in layer.module.named_parameters():
         for labels in layer.axes.get(name, ()):
@@ -98,7 +98,7 @@ def labelled(layer: StockLayer, parent: Dimensions) -> dict[str, tuple[str, ...]
 def carved_layer(
     model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None
 ) -> StockLayer:
-    """Return a copy of one of the model's layers, sliced, as it is computed, with what is repaired of it."""
+    """Return a sliced copy of one of the model's layers in its compute dtype, with its repaired matrices."""
     layer = layer_of(places_of(model), in_memory(layer_list(model)[kept.layer]))
     arrays = repaired.arrays if repaired else {}
     slice_layer(layer, cut, kept)
@@ -114,10 +114,10 @@ def carved_layer(
 def masked_layer(
     model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None
 ) -> StockLayer:
-    """Return a copy of one of the model's layers, whole, whose output matrices do not read what is cut.
+    """Return a copy of one of the model's layers, not sliced, whose output matrices ignore the removed units.
 
-    It computes what the carved layer does, and nothing of it was sliced: where the rows of a query or a
-    neuron lie, and in what order matrices are fused, is not asked.
+    It computes the same as the carved layer. Without slicing it does not depend on the order of a matrix's
+    rows or of fused matrices.
     """
     arrays = repaired.arrays if repaired else {}
     layer = layer_of(places_of(model), in_memory(layer_list(model)[kept.layer]))
@@ -146,24 +146,24 @@ def put_repaired(layer: StockLayer, number: int, arrays: Mapping[Place, NDArray[
 
 
 def enter(cut: Cut, hidden: Tensor) -> Tensor:
-    """Return what the first layer of a carved network gets where the parent's gets this, (b, t, d)."""
+    """Return the input of a carved network's first layer from that of the parent's, (b, t, d)."""
     return entered(cut.narrowing, hidden) if cut.narrowing else hidden
 
 
 def finish(
     blocks: Blocks, index: int, hidden: Tensor, cut: Cut, arrays: Mapping[Place, NDArray[np.float32]]
 ) -> Any:
-    """Return the output of a carved network for a batch whose last layer left these states."""
+    """Return the output of a carved network for a batch from the states behind its last layer."""
     if cut.narrowing is None:
         return blocks.finish(index, hidden)
     return narrow_output(blocks, index, hidden, maps_of(blocks.model, cut.narrowing, arrays))
 
 
 def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
-    """Return a copy of the parent that keeps what the cut keeps, with the repaired matrices in it.
+    """Return a copy of the parent with only the units that the cut keeps, and with the repaired matrices.
 
-    Widths may differ from layer to layer: the configuration keeps the parent's; its layers are counted and
-    listed anew.
+    Widths may differ between layers, so the configuration keeps the parent's. Its number and lists of layers
+    are updated.
     """
     child, arrays = copy.deepcopy(model), repaired.arrays if repaired else {}
     layers = layer_list(child)
@@ -188,7 +188,7 @@ def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None 
 
 
 def list_layers(config: PreTrainedConfig, wanted: Sequence[int]) -> None:
-    """Let a configuration say of these layers alone what it says of all, in place."""
+    """Restrict the layers that a configuration counts and lists to the ``wanted`` ones, in place."""
     family = family_named(str(config.model_type))
     kinds = kinds_of(family, config.to_dict(), int(config.num_hidden_layers))
     config.num_hidden_layers = len(wanted)
@@ -196,6 +196,6 @@ def list_layers(config: PreTrainedConfig, wanted: Sequence[int]) -> None:
         for name, value in by_number(choice, [kinds[index] for index in wanted]).items():
             setattr(config, name, value)
     listed = {"layer_types", *(choice.field for choice in family.config.kinds if choice.field)}
-    for name in listed & config.__dict__.keys():  # no property that follows from the others
+    for name in listed & config.__dict__.keys():  # no property derived from the others
         values = config.__dict__[name]
         config.__dict__[name] = None if values is None else [values[index] for index in wanted]

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 
 class Ridges(NamedTuple):
-    """Shares of the mean diagonal: for what a matrix sends in the parent, and for what others have lost."""
+    """Shares of the mean diagonal: for a matrix's own output in the parent, and for earlier errors."""
 
     output: float
     lost: float
 
 
 UNTRIED: Final = Ridges(1e-1, 1.0)
-"""The ridges where nothing is held out to choose them on."""
+"""The ridges without held-out tokens to choose them on."""

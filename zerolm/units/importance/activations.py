@@ -1,4 +1,4 @@
-"""Criteria with tokens: how much each FFN neuron and each KV group sends into the residual stream."""
+"""Criteria with tokens: how much each FFN neuron and each KV group adds to the residual stream."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from zerolm.units.kept_units import Dimensions
 
 
 class UnitStatistics(Protocol):
-    """Sums over the tokens of one layer, then the importance of its parts."""
+    """Sums over the tokens of one layer, and from them the importance of its units."""
 
     def add(self, heads: Tensor, neurons: Tensor, weights: Tensor) -> None:
         """Add tokens: the inputs of o_proj (n, heads x head size) and of down_proj (n, f).
 
-        ``weights`` (n, 2) are those of a token's squared errors behind ``o`` and behind ``down``.
+        ``weights`` (n, 2) are the weights of a token's squared errors behind ``o`` and behind ``down``.
         """
 
     def importance(self) -> tuple[Floats, Floats]:
-        """Return the worth of KV groups (g,) and neurons (f,); more is better."""
+        """Return the scores of KV groups (g,) and neurons (f,); higher is better."""
 
 
 class OfSequences:
@@ -32,9 +32,9 @@ class OfSequences:
 class Amp:
     """AMP (arXiv 2504.21174), from magnitudes.
 
-    A neuron m: I_m = mean over tokens of |a_m|, a the input of down_proj, whose weights are not used. A head
-    n: I_n = mean over tokens of ||h_n W_n||_1, h_n its output and W_n its columns of o_proj. A KV group is
-    worth the mean of its heads (the paper knows no groups).
+    A neuron m: I_m = mean over tokens of |a_m|, a the input of down_proj; the weights of down_proj are not
+    used. A head n: I_n = mean over tokens of ||h_n W_n||_1, h_n its output and W_n its columns of o_proj. The
+    score of a KV group is the mean of its heads' (the paper has no groups).
     """
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
@@ -58,11 +58,11 @@ class Amp:
 
 
 class OutputEnergy:
-    """The energy that a part adds to the output of its matrix.
+    """The energy that a unit adds to the output of its matrix.
 
-    A neuron: second moment of its activation times the squared norm of its output column. A head:
-    trace(W_n M W_n^T), M the second moments of its output; a KV group is worth the sum of its heads. Where
-    the output matrix has a bias, which can take up a mean, moments are about the mean.
+    A neuron: second moment of its activation times the squared norm of its output column. A head: trace(W_n M
+    W_n^T), M the second moments of its output. The score of a KV group is the sum of its heads'. Where the
+    output matrix has a bias, which can absorb a mean, moments are about the mean.
     """
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
@@ -97,5 +97,5 @@ class OutputEnergy:
 
 
 def per_head(x: Tensor, sizes: Dimensions) -> Tensor:
-    """(n, heads x head size) as (n, heads, head size)."""
+    """Return (n, heads x head size) as (n, heads, head size)."""
     return x.reshape(len(x), sizes.heads, -1)

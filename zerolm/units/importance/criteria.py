@@ -1,10 +1,10 @@
 """The criteria by name. A plug-in adds its own to ``CRITERIA`` from the entry points ``zerolm.criteria``.
 
-One that needs no tokens is a function from the shares of all layers (``weights.Shares``) and a seed to a
+A criterion without tokens is a function from the shares of all layers (``weights.Shares``) and a seed to a
 ``Criterion``. One that needs ``tokens`` is a function from the sizes and a layer of the parent to
-``activations.UnitStatistics``; if it needs ``gradients`` too, it is also given the roots (d, d) of the Fisher
-information of the outputs of ``o`` and ``down`` there, by these names, and worth is in nats a token: what a
-unit costs when it goes and the others are solved again.
+``activations.UnitStatistics``. One that also needs ``gradients`` gets a third argument: the roots (d, d) of
+the Fisher information of the outputs of ``o`` and ``down`` there, by these names. Its scores are in nats per
+token: the loss increase of removing a unit when the others are refitted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CRITERIA: Final[Registry[Callable[..., Any]]] = Registry("criterion", "zerolm.cr
 
 
 def by_tokens(file: str, name: str) -> Callable[..., UnitStatistics]:
-    """Return a class of statistics of this room as a function that imports it, and torch, when called."""
+    """Return a function that imports a statistics class of this package, and torch, when it is called."""
 
     def statistics(*arguments: Any) -> UnitStatistics:
         module = import_module(f"zerolm.units.importance.{file}")
@@ -87,20 +87,20 @@ WITH_TOKENS: Final = tuple(entry.name for entry in BUILT_IN if "tokens" in entry
 
 
 def needs_tokens(name: str) -> bool:
-    """Whether a criterion needs tokens; ``ValueError`` where it is not known."""
+    """Return whether a criterion needs tokens; raise ``ValueError`` for an unknown one."""
     return "tokens" in CRITERIA.entry(name).needs
 
 
 def needs_gradients(name: str) -> bool:
-    """Whether a criterion needs a pass back; ``ValueError`` where it is not known."""
+    """Return whether a criterion needs a backward pass; raise ``ValueError`` for an unknown one."""
     return "gradients" in CRITERIA.entry(name).needs
 
 
 def definition_of(name: str) -> str | None:
-    """Return what tells a criterion from another of the same name: the SHA-256 of its package's sources.
+    """Return an identifier of a criterion's definition: the SHA-256 of its package's sources.
 
-    Empty for one of zerolm, whose version says it. None where nothing tells: what such a one measures is not
-    cached.
+    Empty for a criterion of zerolm, which the package's version identifies. None where the sources are
+    unknown: the measurements of such a criterion are not cached.
     """
     value = CRITERIA[name]
     if not (inspect.isfunction(value) or inspect.isclass(value)):
@@ -118,7 +118,7 @@ def definition_of(name: str) -> str | None:
 
 
 def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int = 0) -> Criterion:
-    """Return a criterion that needs nothing but weights; ``ValueError`` for another name."""
+    """Return a criterion that needs only weights; raise ``ValueError`` for one that needs tokens."""
     if needs_tokens(name):
         raise ValueError(f"criterion {name!r} needs tokens")
     criterion = CRITERIA[name](weights.all_shares(checkpoint, ledger), seed)

@@ -1,4 +1,4 @@
-"""A criterion: the choice of KV groups and neurons, and the worth of a choice."""
+"""A criterion: the choice of KV groups and neurons, and the score of a choice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zerolm.units.stream.narrowing import Width
 
 
 class Criterion(ABC):
-    """Chooses ``count`` units of a layer, and says what the choice is worth: more is better."""
+    """Chooses ``count`` units of a layer, and scores the choice: higher is better."""
 
     @abstractmethod
     def choose(self, layer: int, kind: str, count: int) -> Ints:
@@ -22,24 +22,24 @@ class Criterion(ABC):
 
     @abstractmethod
     def worth(self, layer: int, kind: str, count: int) -> float:
-        """Return the value of what ``choose`` keeps, comparable between layers and kinds."""
+        """Return the score of the units that ``choose`` keeps, comparable between layers and kinds."""
 
     def lost(self, layer: int, kind: str, count: int) -> float:
-        """Return the loss of what ``choose`` lets go after least squares, in nats a token; if it is known."""
+        """Return the loss increase of a choice after least squares, in nats per token, if it is estimated."""
         raise NotImplementedError
 
     def without(self, layer: int) -> float | None:
-        """Return the worth of a network without the layer; None where this cannot be told."""
+        """Return the score of a network without the layer; None where it cannot be estimated."""
         return None
 
     def narrower(self, width: Width) -> float | None:
-        """Return the worth of a network with a narrower stream; None where this cannot be told."""
+        """Return the score of a network with a narrower stream; None where it cannot be estimated."""
         return None
 
 
 @dataclass(frozen=True)
 class Indifferent(Criterion):
-    """Keeps the first units; values layers and the stream alone, which may go where ``gone`` is a loss."""
+    """Keeps the first units, which all score 0; a removed layer or a narrower stream scores ``gone``."""
 
     gone: float | None
 
@@ -58,9 +58,10 @@ class Indifferent(Criterion):
 
 @dataclass(frozen=True, eq=False)
 class Additive(Criterion):
-    """A criterion that adds up: ``importance[kind][layer]`` is (units,), not negative.
+    """A criterion whose scores add up: ``importance[kind][layer]`` is (units,), not negative.
 
-    Units are chosen by ``chosen_by`` where that is another number than their worth."""
+    Units are chosen by ``chosen_by`` where that differs from their scores.
+    """
 
     importance: dict[str, list[Floats]]
     chosen_by: dict[str, list[Floats]] | None = None
@@ -77,7 +78,7 @@ class Additive(Criterion):
 
     @cached_property
     def _sums(self) -> dict[str, list[Floats]]:
-        """Return the worth of the first 0, 1, 2 ... chosen units together."""
+        """Return the sums of the scores of the first 0, 1, 2 ... chosen units."""
         chosen_by = self.chosen_by or self.importance
         return {
             kind: [

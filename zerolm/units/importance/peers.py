@@ -1,7 +1,7 @@
-"""Criteria of published methods that score units by activations, to compare with: each its paper's formula.
+"""Criteria of published methods that score units by activations, for comparison: each its paper's formula.
 
 a_im is the input of the FFN's output matrix for token i and neuron m, h_in (e,) the output of head n. Most
-papers prune no KV groups, or single heads; each class names the rule that stands in for it.
+papers prune no KV groups, or single heads; each class names the rule that replaces this.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zerolm.units.kept_units import Dimensions
 class CommonActivations:
     """Mean square of activations: COMPACT (arXiv 2509.06836), "common act^2".
 
-    I_m = sum_i w_i a_im^2 / sum_i w_i, where w_i is 0 for a token that was dropped from the vocabulary, else
+    I_m = sum_i w_i a_im^2 / sum_i w_i, where w_i is 0 for a token that was removed from the vocabulary, else
     1. The paper prunes no attention. Here a KV group has the sum of the same over the outputs of its heads.
     """
 
@@ -27,7 +27,7 @@ class CommonActivations:
         self.heads, self.neurons = _sums(layer)
 
     def add(self, heads: Tensor, neurons: Tensor, weights: Tensor, counted: Tensor | None = None) -> None:
-        """Add tokens; ``counted`` (n,) are w_i, where they are not all 1. ``weights`` are not used."""
+        """Add tokens; ``counted`` (n,) are w_i, where some are not 1. ``weights`` are not used."""
         heads, neurons = heads.float(), neurons.float()
         counted = heads.new_ones(len(heads)) if counted is None else counted.to(heads)
         self.count += float(counted.sum())

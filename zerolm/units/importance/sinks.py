@@ -25,18 +25,18 @@ from zerolm.units.pruning import dimensions_of
 LEAST: Final = 100.0
 RATIO: Final = 1000.0
 CARRIED: Final = 0.9
-"""The share of a massive output of ``down`` that its neurons are taken for, the largest first."""
+"""The share of a massive output of ``down`` that its largest neurons must account for."""
 LARGE: Final = 0.5
-"""Down writes a massive activation where it is this share of its largest output of a token. One weight is
-super where it writes this share of a massive activation."""
+"""``down`` writes a massive activation where that is at least this share of its largest output for the token.
+A weight is super where it writes this share of a massive activation."""
 
 
 @dataclass(frozen=True)
 class Massive:
     """A ``channel`` of the stream that is massive behind a ``layer``, and its largest ``value`` there.
 
-    ``ratio`` is that over the median magnitude of the states. It is massive at ``tokens`` tokens, of which
-    ``first`` are the first of their windows.
+    ``ratio`` is that value over the median magnitude of the states. ``tokens`` counts the tokens where it is
+    massive, ``first`` those of them that are the first of their windows.
     """
 
     layer: int
@@ -49,7 +49,7 @@ class Massive:
 
 @dataclass(frozen=True)
 class SuperWeight:
-    """An entry of ``down``, (``channel``, ``neuron``): its ``weight``, and the activations that it joins."""
+    """An entry of ``down``, (``channel``, ``neuron``): its ``weight``, input and output activations."""
 
     layer: int
     channel: int
@@ -79,8 +79,9 @@ def sink_neurons(stream: Stream, *, progress: Progress = silent) -> list[Ints]:
 def sinks(stream: Stream, *, progress: Progress = silent) -> Sinks:
     """Return the massive activations of a network on the batches of a stream, in one forward pass.
 
-    A neuron of a layer counts where what the layer adds to a channel is massive, whether it makes or cancels
-    a massive activation, ``down`` is what adds it, and the neuron is among the largest that add to it.
+    A neuron of a layer counts where three conditions hold: what the layer adds to a channel is massive,
+    whether it creates or cancels a massive activation; ``down`` adds it; and the neuron is among the largest
+    contributors.
     """
     blocks = stream.blocks
     units, depth = dimensions_of(blocks.model).ffn, len(layer_list(blocks.model))
@@ -129,7 +130,7 @@ def _massive(layer: int, states: Tensor, tokens: Tensor) -> list[Massive]:
 
 
 def _both(first: Massive, second: Massive) -> Massive:
-    """Return a channel of two batches."""
+    """Return a massive channel merged from two batches."""
     larger = max(first, second, key=lambda one: abs(one.value))
     tokens, at_first = first.tokens + second.tokens, first.first + second.first
     return Massive(larger.layer, larger.channel, larger.value, larger.ratio, tokens, at_first)

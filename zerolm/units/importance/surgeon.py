@@ -1,14 +1,14 @@
-"""Optimal Brain Surgeon for whole units: which may go when the others are solved again.
+"""Optimal Brain Surgeon for whole units: which ones to remove when the others are refitted.
 
-Of an output matrix W (d, n) whose inputs have second moments H (n, n), least squares on what is left gives
-back a part of what a unit sent. An error e of the output costs 1/2 e^T F e, where F (d, d) is the Fisher
-information there. So a unit u, columns W_u, costs 1/2 tr(F W_u (H^-1)_uu^-1 W_u^T) when it goes, and what is
-left becomes
+W (d, n) is an output matrix whose inputs have second moments H (n, n). Least squares on the remaining inputs
+recovers part of a removed unit's output. An error e of the output costs 1/2 e^T F e, where F (d, d) is the
+Fisher information there. So removing a unit u with columns W_u costs 1/2 tr(F W_u (H^-1)_uu^-1 W_u^T), and
+the rest becomes
 
     W - W_u (H^-1)_uu^-1 (H^-1)_u,    H^-1 - (H^-1)_,u (H^-1)_uu^-1 (H^-1)_u
 
-(Hassibi and Stork, NeurIPS 1992; units: ZipLM, arXiv 2302.04089; F: LLM Surgeon, arXiv 2312.17244). What the
-units that are gone cost together is the sum of what each cost when it went: the loss after least squares.
+(Hassibi and Stork, NeurIPS 1992; units: ZipLM, arXiv 2302.04089; F: LLM Surgeon, arXiv 2312.17244). The loss
+increase after least squares is the sum of the costs of the removed units, each at its removal.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ from zerolm.passes.token_sums import TokenSums
 from zerolm.units.kept_units import Dimensions
 
 RIDGE: Final = 1e-2
-"""Of the mean second moment of an input; ten times more or less chooses as well."""
+"""A share of the mean second moment of an input; ten times more or less chooses as well."""
 FEW: Final = 5
-"""The ridge is at least inputs over so many times the tokens: few seem to be explained by anything."""
+"""The ridge is at least the number of inputs over ``FEW`` times the tokens: few tokens seem to be explained
+by any inputs."""
 STEPS: Final = 64
-"""The inverse is brought up to date so often, at least; the units that go in between see each other."""
+"""Least number of updates of the inverse; units removed between two updates account for each other."""
 WINDOW: Final = 4
-"""So many times the units that go in a step are looked at in it, the cheapest of all."""
+"""Candidates of a step, the cheapest units, as a multiple of the number that it removes."""
 WIDE: Final = 1024
 COMPACTED: Final = 0.75
-"""Units that are gone are taken out of the matrices when no more than this share is left."""
+"""Removed units are dropped from the matrices when at most this share of the units remains."""
 
 
 class Surgeon:
-    """The cost of a KV group or a neuron that goes beside all that went before it, in nats a token.
+    """The cost of removing a KV group or a neuron after all units removed before it, in nats per token.
 
     ``roots`` are R (d, d) of the outputs of ``o`` and ``down``. Where an output matrix has a bias, which can
-    take up a mean, moments are about the mean. Tokens weigh as gradients are large: one over the mean square
-    of their stream, and of the output where a norm stands behind it, so that the few with massive
-    activations (arXiv 2402.17762) do not decide alone.
+    absorb a mean, moments are about the mean. Token weights follow the size of the gradients: one over the
+    mean square of the token's stream, and of the output where a norm stands behind it. Otherwise the few
+    tokens with massive activations (arXiv 2402.17762) would dominate.
     """
 
     def __init__(self, sizes: Dimensions, layer: StockLayer, roots: Mapping[str, Floats]) -> None:
@@ -76,15 +77,15 @@ class Surgeon:
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """Units in the ``order`` (u,) in which they go, and what each of them ``costs`` (u,) when it goes."""
+    """The ``order`` (u,) in which units are removed, and the ``costs`` (u,) of each removal."""
 
     order: Ints
     costs: Floats
 
     def worth(self) -> Floats:
-        """Return a number of each unit, (u,): the sooner it goes, the smaller; else what it costs.
+        """Return the scores of the units, (u,): their costs, made to increase in the order of removal.
 
-        What costs less than one that went before it counts as that, and a little more.
+        A unit that costs less than an earlier one gets the earlier score, and a little more.
         """
         worth, least = np.empty(len(self.order)), 0.0
         for unit, cost in zip(self.order.tolist(), self.costs.tolist(), strict=True):
@@ -93,11 +94,11 @@ class Elimination:
 
 
 def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RIDGE) -> Elimination:
-    """Return how units go one by one, always that which costs least beside those that are left.
+    """Return the order and costs of removing units one by one, always the cheapest given those that remain.
 
     ``moments`` (n, n) are H, of ``units`` blocks of one size; ``columns`` (r, n) are R^T W with F = R R^T.
-    Both are float64. The ``ridge`` is a share of the mean second moment. In a step some units go, one by one,
-    of a few times as many that are cheapest when it begins. Of ``WIDE`` inputs and more all is computed in
+    Both are float64. The ``ridge`` is a share of the mean second moment. Each step removes some units, one by
+    one, from a few times as many that are cheapest when it begins. From ``WIDE`` inputs on all is computed in
     float32.
     """
     dtype = torch.float32 if len(moments) >= WIDE else torch.float64
@@ -120,7 +121,7 @@ def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RID
 
 
 class _Left:
-    """Units that are left, by place, with their ``inverse`` (n, n) and ``columns`` (r, n)."""
+    """The remaining units, by place, with their ``inverse`` (n, n) and ``columns`` (r, n)."""
 
     def __init__(self, inverse: Tensor, columns: Tensor, units: int) -> None:
         self.inverse, self.columns, self.size = inverse, columns, len(inverse) // units
@@ -128,7 +129,7 @@ class _Left:
         self.staying = torch.ones(units, dtype=torch.bool)
 
     def costs(self) -> Tensor:
-        """Return what each unit would cost, (u,); infinite of one that is gone."""
+        """Return the cost of removing each unit, (u,); infinite for a removed one."""
         if self.size == 1:
             costs = 0.5 * self.columns.square().sum(0) / self.inverse.diagonal()
         else:
@@ -141,13 +142,13 @@ class _Left:
         return costs
 
     def part(self, near: Tensor) -> _Window:
-        """Return these units alone."""
+        """Return only the units ``near``."""
         places = self._places(near)
         columns = self.columns[:, places]
         return _Window(self.inverse[places][:, places], columns.T @ columns, self.size)
 
     def remove(self, gone: Tensor) -> None:
-        """Take units away, and solve for the others again."""
+        """Remove units, and refit the others."""
         places = self._places(gone)
         inverse = self.inverse[places]  # (k, n)
         solved = torch.linalg.solve(inverse[:, places], inverse)
@@ -161,7 +162,7 @@ class _Left:
             self.staying = torch.ones(len(self.names), dtype=torch.bool)
 
     def _places(self, units: Tensor) -> Tensor:
-        """Return where units have their inputs, (units x size,)."""
+        """Return the indices of the inputs of units, (units x size,)."""
         return (units[:, None] * self.size + torch.arange(self.size)).flatten().to(self.inverse.device)
 
 
@@ -172,7 +173,7 @@ class _Window:
         self.inverse, self.gram, self.size = inverse, gram, size
 
     def cheapest(self, count: int) -> tuple[Tensor, list[float]]:
-        """Return the places (count,) of units that go one by one, and what each costs."""
+        """Return the places (count,) of units removed one by one, cheapest first, and the cost of each."""
         staying = torch.ones(len(self.gram) // self.size, dtype=torch.bool)
         gone: list[int] = []
         prices: list[float] = []
@@ -203,7 +204,7 @@ class _Window:
 def _solved(blocks: Tensor, wanted: Tensor) -> Tensor:
     """Return the solutions for positive definite blocks (u, size, size).
 
-    torch's LU decomposition of several matrices fails on some processors where it has threads.
+    torch's LU decomposition of several matrices fails on some processors when it uses threads.
     """
     return torch.cholesky_solve(wanted, torch.linalg.cholesky(blocks))
 

@@ -35,10 +35,9 @@ def importances(
     fisher: Fisher | None = None,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> dict[str, list[Floats]]:
-    """Return the worth of the KV groups (``groups``, (g,) a layer) and neurons (``ffn``, (f,) a layer).
+    """Return the scores of the KV groups (``groups``, (g,) per layer) and neurons (``ffn``, (f,) per layer).
 
-    A criterion that needs gradients is told by ``fisher`` what the loss feels. Layers that are in the
-    ``cache`` are not measured again.
+    A criterion that needs gradients needs ``fisher``. Layers in the ``cache`` are not measured again.
     """
     sizes = dimensions_of(model)
     stream = Stream(Blocks(model, tokens.filled(batch)))
@@ -59,7 +58,7 @@ def importances(
 
 
 def _summed(blocks: Blocks, number: int) -> StockLayer:
-    """Return a layer where sums are held."""
+    """Return a layer on the device where sums are held."""
     layer, sums = blocks.layer(number), blocks.compute.sums
     if sums == blocks.device:
         return layer
@@ -67,7 +66,7 @@ def _summed(blocks: Blocks, number: int) -> StockLayer:
 
 
 def _with_both(layer: StockLayer, sizes: Dimensions) -> StockLayer:
-    """Return a layer with matrices of zeros for what it lacks: units that send nothing."""
+    """Return a layer with matrices of zeros for those it lacks, so that their units have no output."""
     inputs = (sizes.heads * sizes.head_size, sizes.ffn)
     o, down = (nn.Linear(count, sizes.hidden, bias=False) for count in inputs)
     for module in (o, down):

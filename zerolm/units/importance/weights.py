@@ -17,10 +17,10 @@ from zerolm.units.kept_units import AxisPart, best, dimensions
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """One matrix of a layer as the units (KV groups or neurons) that share it, (units,) each.
+    """Statistics of one matrix of a layer by unit (KV group or neuron), (units,) each.
 
-    Of a fused matrix it is the part with the ``role``. ``unit_side`` is how many rows or columns a unit owns,
-    ``other_side`` the length of the other axis.
+    Of a fused matrix it is the part with the ``role``. ``unit_side`` is the number of rows or columns of a
+    unit, ``other_side`` the length of the other axis.
     """
 
     role: str
@@ -38,11 +38,11 @@ class Share:
 
 
 Shares = dict[str, list[list[Share]]]
-"""By kind (``groups`` or ``ffn``) and layer: the matrices that its units share."""
+"""By kind (``groups`` or ``ffn``) and layer: the matrices with an axis of such units."""
 
 
 def shares(checkpoint: Checkpoint, ledger: Ledger, layer: int, kind: str) -> Iterator[Share]:
-    """Yield the matrices of a layer that its ``groups`` or its ``ffn`` neurons share."""
+    """Yield the shares of a layer's matrices that have an axis of ``groups`` or of ``ffn`` neurons."""
     layout, sizes = checkpoint.layout, dimensions(checkpoint)
     for name in layout.layer(layer).values():
         slot = layout.slots[name]
@@ -71,7 +71,7 @@ def _share(role: str, sums: Sums, part: AxisPart, other_side: int) -> Share:
 
 
 def all_shares(checkpoint: Checkpoint, ledger: Ledger) -> Shares:
-    """Return the shares of all layers; of one that lacks such units, those of as many that weigh nothing."""
+    """Return the shares of all layers; a layer without such units gets the usual number of zero weight."""
     layers, parent = range(checkpoint.layout.depth), dimensions(checkpoint)
     return {
         kind: [list(shares(checkpoint, ledger, layer, kind)) or [_weightless(count)] for layer in layers]
@@ -86,9 +86,9 @@ def _weightless(count: int) -> Share:
 
 @dataclass(frozen=True, eq=False)
 class CutCapacity(Criterion):
-    """Equation 3 of ZeroLM on what is kept: ||W||_F^2 / min(rows, cols) of the cut matrices.
+    """Equation 3 of ZeroLM on the kept units: ||W||_F^2 / min(rows, cols) of the cut matrices.
 
-    Where the cut side is already the shorter one, dropping below-average units raises it.
+    Where the cut side is already the shorter one, removing below-average units raises it.
     """
 
     parts: Shares
@@ -110,38 +110,41 @@ def _cut_denominator(share: Share, count: int) -> int:
 
 
 def capacity(parts: Shares, seed: int) -> Criterion:
-    """Return ||W||_F^2 of what is kept over min(rows, cols) of the parent, summed over matrices: monotone."""
+    """Return the criterion ||W||_F^2 of kept units over the parent's min(rows, cols), summed over matrices.
+
+    It is monotone in the number of kept units.
+    """
     return Additive(_capacities(parts))
 
 
 def cut_capacity(parts: Shares, seed: int) -> Criterion:
-    """Return equation 3 of ZeroLM (arXiv 2503.18646) literally."""
+    """Return the criterion of ZeroLM's equation 3 (arXiv 2503.18646), literally."""
     return CutCapacity(parts)
 
 
 def magnitude(parts: Shares, seed: int) -> Criterion:
-    """Return the sum of |w|."""
+    """Return the criterion sum of |w|."""
     return Additive(_summed(parts, lambda share: share.absolute))
 
 
 def max_weight(parts: Shares, seed: int) -> Criterion:
-    """Return max + |min| of a neuron's gate and up rows (arXiv 2512.22671, as released)."""
+    """Return the criterion max + |min| of a neuron's gate and up rows (arXiv 2512.22671, as released)."""
     return _by_rows(parts, lambda share: share.largest + np.abs(share.smallest))
 
 
 def max_weight_strict(parts: Shares, seed: int) -> Criterion:
-    """Return max |w| of a neuron's gate and up rows (arXiv 2512.22671, as its text has it)."""
+    """Return the criterion max |w| of a neuron's gate and up rows (arXiv 2512.22671, as in its text)."""
     return _by_rows(parts, lambda share: np.maximum(share.largest, -share.smallest))
 
 
 def random(parts: Shares, seed: int) -> Criterion:
-    """Return a criterion that draws units."""
+    """Return a criterion that samples units at random."""
     generator = np.random.default_rng(seed)
     return _ordered(parts, lambda count: generator.random(count))
 
 
 def prefix(parts: Shares, seed: int) -> Criterion:
-    """Return a criterion that takes the first units."""
+    """Return a criterion that keeps the first units."""
     return _ordered(parts, lambda count: -np.arange(count, dtype=float))
 
 

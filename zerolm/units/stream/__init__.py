@@ -1,1 +1,1 @@
-"""The width of the residual stream: one basis for all layers, of which a child keeps the first part."""
+"""The width of the residual stream: one basis for all layers, whose first directions a child keeps."""

@@ -1,4 +1,4 @@
-"""The narrower stream in a loaded network: its layers, and what stands before and behind them (torch)."""
+"""The narrower stream in a loaded network: its layers, its embedding, its last norm and its head (torch)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from zerolm.units.stream.maps import StreamMaps, Values
 from zerolm.units.stream.narrowing import Narrowing
 
 WIDTHS: Final = {"hidden_dim", "hidden_size", "input_size"}
-"""Attributes of stock routers and experts that hold how wide the stream is."""
+"""Attributes of stock routers and experts that hold the width of the stream."""
 
 
 def maps_of(
     model: PreTrainedModel, narrowing: Narrowing, arrays: Mapping[tuple[int, str], NDArray[np.float32]]
 ) -> StreamMaps:
-    """Return the maps for the tensors of a loaded parent; ``arrays`` hold those that were fitted."""
+    """Return the maps for the tensors of a loaded parent; ``arrays`` holds the fitted ones."""
     family = family_named(str(model.config.model_type))
     return StreamMaps(narrowing, len(layer_list(model)), partial(_gain, model), arrays, family)
 
@@ -36,7 +36,7 @@ def _gain(model: PreTrainedModel, norm: str, layer: int | None) -> Values:
 
 
 def narrow_layer(model: PreTrainedModel, module: nn.Module, number: int, maps: StreamMaps) -> None:
-    """Narrow a layer of the parent, which may be cut already, in place; rounded to its own type."""
+    """Narrow a layer of the parent, which may be cut already, in place, rounded to its dtype."""
     patterns = family_named(str(model.config.model_type)).tensors.body
     inside = {p.parameter.partition(".{layer}.")[2]: p for p in patterns if p.in_layer}
     for name, parameter in list(module.named_parameters()):
@@ -47,7 +47,7 @@ def narrow_layer(model: PreTrainedModel, module: nn.Module, number: int, maps: S
 
 
 def tell_width(module: nn.Module, narrowing: Narrowing) -> None:
-    """Tell the modules of a layer of the parent how wide the child's stream is, in place."""
+    """Set the child's stream width in the modules of a layer of the parent, in place."""
     parent, width = narrowing.basis.shape
     for part in module.modules():
         for name in WIDTHS & part.__dict__.keys():
@@ -62,7 +62,7 @@ def _narrowed(
 
 
 def put(module: nn.Module, name: str, value: Tensor) -> None:
-    """Give a module this parameter, of any size."""
+    """Replace a parameter of a module by one of any size."""
     place, _, leaf = name.rpartition(".")
     owner = module.get_submodule(place)
     setattr(owner, leaf, nn.Parameter(value.contiguous(), requires_grad=False))
@@ -73,7 +73,7 @@ def put(module: nn.Module, name: str, value: Tensor) -> None:
 
 
 def narrow_ends(child: PreTrainedModel, parent: PreTrainedModel, maps: StreamMaps) -> None:
-    """Give a copy of the parent the embedding, the last norm and the head of a narrower stream."""
+    """Replace embedding, last norm and head in a copy of the parent by those of a narrower stream."""
     embedding: Any = parent.get_input_embeddings()
     head: Any = parent.get_output_embeddings()  # type: ignore[no-untyped-call]
     put(child.get_input_embeddings(), "weight", _narrowed(embedding.weight, "embedding", None, maps))
@@ -93,14 +93,14 @@ def narrow_ends(child: PreTrainedModel, parent: PreTrainedModel, maps: StreamMap
 
 
 def entered(narrowing: Narrowing, hidden: Tensor) -> Tensor:
-    """Return what the child's first layer gets, (b, t, k), where the parent's gets this, (b, t, d)."""
+    """Return the input of the child's first layer, (b, t, k), from that of the parent's, (b, t, d)."""
     return hidden @ torch.from_numpy(narrowing.embedding).to(hidden)
 
 
 def narrow_output(blocks: Blocks, index: int, hidden: Tensor, maps: StreamMaps) -> Any:
-    """Return the output of a model with a narrower stream whose last layer left these states, (b, t, k).
+    """Return the output of a model with a narrower stream from the states behind its last layer, (b, t, k).
 
-    No head of its own is made: the parent's reads what the child's would be multiplied by.
+    No head is built for the child: its input is mapped to that of the parent's head, which is applied.
     """
     narrowing = maps.narrowing
     norm = copy.deepcopy(final_norm(blocks.model)).float()

@@ -1,4 +1,4 @@
-"""A basis of the stream by what the loss feels of it (torch)."""
+"""A basis of the residual stream by the Fisher information of the loss (torch)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ BY_LOSS: Final = "loss"
 
 
 def loss_basis(model: PreTrainedModel, fisher: Fisher) -> Basis:
-    """Return the basis that loses least of what the loss feels, to second order.
+    """Return the basis with the least loss increase from removed directions, to second order.
 
-    Wherever a norm reads the stream, what goes of the normalised stream is weighed by the Fisher information
-    there; both are summed over all norms.
+    At every norm the removed part of the normalised stream is weighted by the Fisher information there.
+    Second moments and Fisher information are both summed over all norms.
     """
     gain = norm_gain(model, "final_norm", None).double().cpu().numpy()
     energy, metric, moments = (fisher.stream[name] for name in ("energy", "metric", "last"))

@@ -1,4 +1,4 @@
-"""The tensors of a child with a narrower stream, from its parent's: one product each, a block at a time."""
+"""The tensors of a child with a narrower stream, each one product with its parent's, a block at a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from zerolm.units.stream.narrowing import Narrowing, norm_before, writes
 
 Values = NDArray[np.float32]
 PRODUCT_BLOCK: Final = 1024
-"""Rows or columns of a product at a time: the same everywhere, so that the same product has the same bits."""
+"""Rows or columns of a product at a time, equal everywhere so that equal products have equal bits."""
 
 
 def stored_gain(checkpoint: Checkpoint, norm: str, layer: int | None) -> Values:
-    """Return what a norm of a checkpoint multiplies by, (d,)."""
+    """Return the gain of a norm of a checkpoint, (d,)."""
     name = checkpoint.layout.name(norm, layer)
     assert name is not None
     gain: Values = checkpoint.read(name) + np.float32(checkpoint.family.tensors.factors.shift)
@@ -31,9 +31,9 @@ def stored_gain(checkpoint: Checkpoint, norm: str, layer: int | None) -> Values:
 class StreamMaps:
     """The factors of the tensors that have an axis along the stream, by role and layer.
 
-    ``gain(norm, layer)`` reads a norm's gain (d,) of the parent. ``fitted`` holds maps (d, k) by (layer,
-    norm) that take the place of those that the basis gives; the last norm has the number of layers. The
-    ``family`` says how gains and embeddings are stored.
+    ``gain(norm, layer)`` returns a norm's gain (d,) of the parent. ``fitted`` holds maps (d, k) by (layer,
+    norm) that replace those of the basis; the last norm has the number of layers. The ``family`` determines
+    how gains and embeddings are stored.
     """
 
     narrowing: Narrowing
@@ -44,7 +44,7 @@ class StreamMaps:
 
     @property
     def grown(self) -> float:
-        """Return how much larger an embedding is stored, where its factor goes with the width."""
+        """Return the factor of a stored embedding where the model scales it by the root of the width."""
         if not self.family.tensors.factors.rooted:
             return 1.0
         return float(np.sqrt(len(self.narrowing.basis) / self.narrowing.width.hidden))
@@ -61,7 +61,7 @@ class StreamMaps:
     ) -> Iterator[Values]:
         """Yield the child's tensor in blocks of rows, from the parent's ``raw`` numbers of a ``dtype``.
 
-        Of experts in one tensor one after another; ``turned``: stored as (inputs, outputs).
+        Experts in one tensor are yielded one after another; ``turned``: stored as (inputs, outputs).
         """
         role = role.split("+")[0]
         if raw.ndim == 3:

@@ -1,18 +1,18 @@
-"""One orthonormal basis of the residual stream, and what a child keeps of it.
+"""One orthonormal basis of the residual stream, and the part of it that a child keeps.
 
-A norm without its gain (RMSNorm) commutes with an orthogonal Q. So with every gain in the matrices behind
-it, the network in the coordinates y = Q^T x is the same; its first k columns R leave a plain network of a
-smaller hidden size. With W_in behind a norm of gain g, and W_out that writes to the stream,
+A norm without its gain (RMSNorm) commutes with an orthogonal Q. So with every gain folded into the matrices
+behind it, the network in the coordinates y = Q^T x is the same. The first k columns R of Q give a plain
+network of a smaller hidden size. With W_in behind a norm of gain g, and W_out that writes to the stream,
 
     E' = E R,  W_in' = W_in diag(g) R s,  W_out' = R^T W_out,  gains 1,
 
-where s = sqrt(kept share of the energy x d / k) sets right that the norm's mean is over k components.
+where s = sqrt(kept share of the energy x d / k) corrects for the norm's mean over k components.
 
-What of the final state lies in directions that go is foretold from the kept ones, x ~ B y, and the head reads
-that: it is multiplied by diag(g) B s. A head that is the embedding can only be scaled component by component.
-R is therefore turned within what it spans until R^T diag(g) R is diagonal, G: then E diag(g) is E G in the
-directions that are kept, and E' = E diag(g) B G^-1 serves as embedding and, times G s, as head. With all
-components kept B is R and E' is E R: exact.
+The removed part of the final state is predicted from the kept one, x ~ B y, and the head is applied to the
+prediction: it is multiplied by diag(g) B s. A tied head can only be scaled component by component. R is
+therefore rotated within its span until R^T diag(g) R is diagonal, G. Then E diag(g) is E G in the kept
+directions, and E' = E diag(g) B G^-1 serves as embedding and, times G s, as head. With all components kept B
+is R and E' is E R: exact.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from zerolm.families.config import in_ffn
 from zerolm.families.family import BIAS
 
 WRITERS: Final = ("o", "down", "o_bias", "down_bias")
-"""The roles of what is added to the stream, where one matrix is of attention and one of the FFN."""
+"""The roles of tensors that add to the stream, where one matrix is attention's and one the FFN's."""
 OTHER_WRITERS: Final = ("linear_o", "experts_down", "shared_down", "dense_down")
-"""Those of other kinds of layers, and of a mixture of experts."""
+"""The roles of tensors that add to the stream in other kinds of layers, and in mixtures of experts."""
 RIDGE: Final = 1e-4
-"""Of the mean energy of a component, where the dropped ones are foretold: rounding foretells nothing."""
+"""A share of the mean energy of a component, for predicting the removed ones: rounding predicts nothing."""
 EMPTY: Final = 1e-5
-"""Share of the energy, and of what it costs, in directions that hold nothing but rounding to 16 bits."""
+"""Largest share of the energy, and of its cost, in directions that contain only rounding to 16 bits."""
 SMALL_GAIN: Final = 1e-2
-"""Gains of a tied head below this share of the largest do not divide."""
+"""Gains of a tied head below this share of the largest are not divided by."""
 
 
 def writes(role: str) -> bool:
-    """Return whether what has a role is added to the stream."""
+    """Return whether the tensor with a role adds to the stream."""
     return role in WRITERS or role.removesuffix(BIAS) in OTHER_WRITERS
 
 
 def norm_before(role: str) -> str:
-    """Return the norm that a reading matrix stands behind; a router reads what the experts do."""
+    """Return the norm before the matrix with a role; a router has the same norm as the experts."""
     return "final_norm" if role == "head" else "ffn_norm" if in_ffn(role) else "attention_norm"
 
 
 @dataclass(frozen=True)
 class Width:
-    """A width of the residual stream, and whether the head then is the embedding."""
+    """A width of the residual stream, and whether the head is tied then."""
 
     hidden: int
     tied: bool
@@ -61,9 +61,9 @@ class Narrowing:
     """The maps from a parent's stream of d components to a child's of k.
 
     ``basis`` (d, k) has orthonormal columns, ``scale`` is s, ``embedding`` (d, k) maps the parent's embedding
-    to the child's, ``foretold`` (d, k) is B. ``final_gain`` (k,) is that of the child's last norm where the
-    head is the embedding; None where it has a head of its own. ``kept`` is the share of the stream's energy
-    in the basis; ``by`` says how that was chosen.
+    to the child's, ``foretold`` (d, k) is B. ``final_gain`` (k,) is the gain of the child's last norm where
+    the head is tied, else None. ``kept`` is the share of the stream's energy in the basis; ``by`` names how
+    the basis was chosen.
     """
 
     by: str
@@ -79,18 +79,19 @@ class Narrowing:
         return Width(self.basis.shape[1], self.final_gain is not None)
 
     def reading(self, norm: str, gain: Floats) -> Floats:
-        """Return what a matrix behind a ``norm`` of this ``gain`` (d,) is multiplied by, (d, k)."""
+        """Return the factor (d, k) of a matrix behind a ``norm`` of this ``gain`` (d,)."""
         stream = self.foretold if norm == "final_norm" else self.basis
         return gain[:, None] * stream * self.scale
 
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Orthonormal directions of the residual stream of d components, the most wanted first.
+    """Orthonormal directions of the residual stream of d components, the most important first.
 
     ``vectors`` (d, d) has them as columns; ``energy`` (d,) is their share of the energy of the normalised
-    stream; ``last`` (d, d) are second moments of the normalised stream before the head; ``gain`` (d,) is that
-    of the norm there. ``by`` says how they were chosen: ``loss``, ``weights``, or ``channels`` as they are.
+    stream; ``last`` (d, d) are second moments of the normalised stream before the head; ``gain`` (d,) is the
+    gain of the norm there. ``by`` names how they were chosen: ``loss``, ``weights``, or ``channels`` (not
+    rotated).
     """
 
     by: str
@@ -130,7 +131,7 @@ class Basis:
 def channel_basis(energy: Floats, gain: Floats) -> Basis:
     """Return the basis whose directions are the channels themselves, so that nothing is rotated.
 
-    Those of most ``energy`` (d,) stand first; ``gain`` (d,) is that of the last norm.
+    Channels are sorted by ``energy`` (d,), the largest first; ``gain`` (d,) is that of the last norm.
     """
     order = np.argsort(-energy, kind="stable")
     moments = np.eye(len(energy))
@@ -138,15 +139,15 @@ def channel_basis(energy: Floats, gain: Floats) -> Basis:
 
 
 def ordered_basis(energy: Floats, metric: Floats) -> Floats:
-    """Return orthonormal columns (d, d) whose first k span what should be kept, for every k.
+    """Return orthonormal columns (d, d) whose first k span the best subspace to keep, for every k.
 
-    ``energy`` (d, d) are second moments of what is projected, ``metric`` (d, d) what an error e costs, e^T
-    metric e. The best subspaces are spanned by metric^1/2 V, V the eigenvectors of metric^1/2 energy
+    ``energy`` (d, d) are second moments of what is projected, ``metric`` (d, d) is the cost of an error e,
+    e^T metric e. The best subspaces are spanned by metric^1/2 V, V the eigenvectors of metric^1/2 energy
     metric^1/2, the largest first; orthonormalised in this order.
 
-    They may reach into directions that hold nothing, for that changes nothing of what the others foretell.
-    But a child has the kept part itself, not what is foretold of it. So all this is done within the
-    directions that hold something, where the best subspaces are as good; the empty ones come last.
+    These subspaces may include directions without energy, which does not change predictions from the others.
+    But a child has the projection itself, not a prediction from it. So the basis is computed within the
+    directions that have energy, where the best subspaces are as good; the empty directions come last.
     """
     held, empty = _by_content(energy, metric)
     if not empty.shape[1]:
@@ -156,10 +157,10 @@ def ordered_basis(energy: Floats, metric: Floats) -> Floats:
 
 
 def _by_content(energy: Floats, metric: Floats) -> tuple[Floats, Floats]:
-    """Return orthonormal directions (d, r) that hold something, and (d, d - r) that hold nothing.
+    """Return orthonormal directions (d, r) with energy, and (d, d - r) without.
 
-    The empty ones are the weakest principal components, as many as together have a share of ``EMPTY`` at most
-    in the energy, and in what its loss would cost.
+    The empty ones are the weakest principal components whose total share is at most ``EMPTY``, both of the
+    energy and of its cost in the loss.
     """
     values, vectors = np.linalg.eigh(energy)  # ascending
     values = np.maximum(values, 0.0)
@@ -170,7 +171,7 @@ def _by_content(energy: Floats, metric: Floats) -> tuple[Floats, Floats]:
 
 
 def _by_loss(energy: Floats, metric: Floats) -> Floats:
-    """Return the orthonormal columns of ``ordered_basis`` where every direction holds something."""
+    """Return the orthonormal columns of ``ordered_basis`` where every direction has energy."""
     values, vectors = np.linalg.eigh(metric / np.trace(metric) * len(metric))
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     wanted = np.linalg.eigh(root @ energy @ root)[1][:, ::-1]

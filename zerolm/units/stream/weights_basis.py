@@ -1,4 +1,4 @@
-"""A basis of the stream from the weights alone: what is written to it, and what is read of it."""
+"""A basis of the stream from the weights alone: those that write to it, and those that read it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ from zerolm.units.stream.narrowing import (
 
 BY_WEIGHTS: Final = "weights"
 SAMPLED_ROWS: Final = 512
-"""Evenly spread rows (or columns) of a matrix that its second moments are taken from."""
+"""Evenly spread rows (or columns) of a matrix that its second moments are computed from."""
 SAMPLED_EXPERTS: Final = 4
-"""Evenly spread experts of a layer that are taken for all."""
+"""Evenly spread experts of a layer that represent all."""
 StreamPart = tuple[str, str, Part, tuple[int, ...]]
-"""A matrix or bias in a layer that has an axis along the stream: role, tensor, part of that, expert in it."""
+"""A matrix or bias in a layer that has an axis along the stream: role, tensor, part of it, expert in it."""
 
 
 def weights_basis(checkpoint: Checkpoint, *, progress: Progress = silent) -> Basis:
     """Return a basis that needs no tokens.
 
-    The stream is taken for the normalised embeddings plus what o_proj and down_proj write, biases too,
-    in equal parts; what an error costs for what the reading matrices, all of one norm, make of it.
+    The energy is that of the normalised embeddings plus that of the columns of o_proj and down_proj, with
+    biases, in equal parts. The cost of an error is its squared product with the reading matrices, each scaled
+    to the same norm.
     """
     layout = checkpoint.layout
     embedding = _moments(_embeddings(checkpoint))
@@ -59,7 +60,7 @@ def weights_basis(checkpoint: Checkpoint, *, progress: Progress = silent) -> Bas
 
 
 def weights_channels(checkpoint: Checkpoint) -> Basis:
-    """Return the channels of the stream as ``weights_basis`` takes it, those of most energy first."""
+    """Return the channels of the stream by the energy that ``weights_basis`` uses, the largest first."""
     written = sum(
         np.square(_columns(checkpoint, matrix)).sum(axis=0, dtype=np.float64)
         for layer in range(checkpoint.layout.depth)
@@ -86,7 +87,7 @@ def _spread(count: int, most: int = SAMPLED_ROWS) -> NDArray[np.int64]:
 
 
 def _inside(checkpoint: Checkpoint, layer: int) -> list[StreamPart]:
-    """Return what reads and writes the stream in a layer, of experts some; the usual roles first."""
+    """Return a layer's matrices that read or write the stream, with sampled experts; usual roles first."""
     layout = checkpoint.layout
     matrices: list[StreamPart] = []
     chosen = set(_spread(layout.sizes.get("experts", 1), SAMPLED_EXPERTS).tolist())
@@ -109,7 +110,7 @@ def _embeddings(checkpoint: Checkpoint) -> NDArray[np.float32]:
 
 
 def _reading(checkpoint: Checkpoint, matrix: StreamPart, layer: int | None) -> NDArray[np.float32]:
-    """Return rows of a reading matrix with the gain of its norm in them."""
+    """Return rows of a reading matrix multiplied by the gain of its norm."""
     return np.asarray(_rows(checkpoint, *matrix) * stored_gain(checkpoint, norm_before(matrix[0]), layer))
 
 

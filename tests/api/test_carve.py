@@ -115,7 +115,7 @@ def test_a_plan_alone_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) ->
 
 
 WIDTHS: dict[str, tuple[dict[str, Any], str]] = {
-    "planned by losses": ({"max_params": "0.9x", **TOKENS}, "hidden 4"),
+    "planned by losses": ({"max_params": "0.9x", **TOKENS}, "hidden size 48"),
     "named, from tokens": ({"keep_hidden": 0.75, **TOKENS}, "of energy, loss-weighted basis"),
     "named, from weights": ({"keep_hidden": 0.6, **BY_WEIGHTS}, "of energy, basis from weights"),
 }
@@ -182,7 +182,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "steps without healing": ({"keep_ffn": 0.5, "steps": 2}, "give --heal TOKENS too"),
     "a recipe, healed": (
         {"recipe": "child/recipe.json", "heal": 5000, "text": "text.txt"},
-        "a recipe cannot stand beside it",
+        "--heal cannot be combined with --recipe",
     ),
 }
 
@@ -201,8 +201,8 @@ def test_the_declaration_names_what_the_registries_hold() -> None:
     """The declaration is read without them, for they are heavy."""
     settings = {setting.name: setting for setting in CarveSettings.settings()}
     assert [name for name in SPACES if name not in settings["space"].help] == []
-    of_units, of_experts = settings["criterion"].help.split("of experts:")
-    from_weights, from_tokens = of_units.split("from tokens:")
+    of_units, of_experts = settings["criterion"].help.split("For experts")
+    from_tokens, from_weights = of_units.split("By weights alone")
     assert [entry.name for entry in EXPERT_CRITERIA.entries() if entry.name not in of_experts] == []
     assert [name for name in WEIGHTS_ONLY if name not in from_weights] == []
     assert [name for name in WITH_TOKENS if name not in from_tokens] == []

@@ -219,7 +219,7 @@ def test_two_steps_are_named_where_tokens_stay(parent: Path, text: Path) -> None
     assert carved.vocabulary["child"] == ROWS
     wanted = f"first zerolm carve {parent} --keep-vocab used --text {text} --out few, then zerolm carve few "
     assert wanted + f"--max-params {int(0.8 * carved.costs['parent']['params'])}" in carved.note
-    with pytest.raises(ValueError, match=r"--keep-vocab auto does not weigh .* beside --plan weights: first"):
+    with pytest.raises(ValueError, match=r"--keep-vocab auto does not compare .* under --plan weights: "):
         carve(parent, replace(size, vocabulary=VocabularyRequest("auto")), methods)
 
 
@@ -332,7 +332,7 @@ REFUSED: dict[str, tuple[str | None, str]] = {
     "too many": ("5k", "more than the 960 tokens"),
     "a share": ("1.5", "must lie in 0 to 1"),
     "a word": ("most", "a number of tokens such as 64k"),
-    "all": ("1x", "nothing would be cut"),
+    "all": ("1x", "nothing to cut"),
     "without budgets": ("auto", "chooses within budgets"),
 }
 

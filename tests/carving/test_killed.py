@@ -29,12 +29,12 @@ WISHES: dict[str, Any] = {
 }
 MOMENTS = {
     "prices": (
-        ("weighing what the loss", 2),
-        ("weighing units", 2),
+        ("computing Fisher", 2),
+        ("scoring units", 2),
         ("estimating the loss of every cut", 2),
         ("repairing", 2),
     ),
-    "measured": (("measuring cuts of each layer", 3), ("measuring widths", 5), ("opening the child", 1)),
+    "measured": (("measuring cuts of each layer", 3), ("measuring widths", 5), ("reopening the child", 1)),
 }
 
 

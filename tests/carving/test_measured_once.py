@@ -29,7 +29,7 @@ from zerolm.progress import silent
 from zerolm.registry import Entry
 from zerolm.units.importance.criteria import CRITERIA, definition_of
 
-BASIS, UNITS = "computing Fisher information", "weighing units by"
+BASIS, UNITS = "computing Fisher information", "scoring units by"
 PRICES, GONE = "estimating the loss of every cut", "measuring the loss without layer"
 LAYERS, STREAM = "measuring cuts of each layer", "measuring widths of the stream"
 FINALISTS, PLAN = "measuring the best plans, repaired", "measuring the plan"

@@ -126,7 +126,7 @@ def test_a_family_that_is_not_known() -> None:
             r"shape \[40, 48\], the configuration implies 41 \(ffn\) x 48 \(hidden\)",
         ),
         ({"num_key_value_heads": 4}, "num_attention_heads 6 is not divisible by num_key_value_heads 4"),
-        ({"num_key_value_heads": None}, r"says 48 \(kv\) x 48 \(hidden\)"),
+        ({"num_key_value_heads": None}, r"implies 48 \(kv\) x 48 \(hidden\)"),
         ({"hidden_size": 0}, "hidden_size 0; 1 to"),
         ({"hidden_size": True}, "hidden_size True; 1 to"),
         ({"num_hidden_layers": 10**12}, "num_hidden_layers 1000000000000; 1 to"),

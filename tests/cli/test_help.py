@@ -165,7 +165,7 @@ def completed(shell: str, line: str) -> list[str]:
     ("line", "words"),
     [
         ("zerolm se", ["search"]),
-        ("zerolm bench ", ["run", "ablate", "train", "slice", "carve", "ls"]),
+        ("zerolm bench ", ["run", "ablate", "train", "slice", "ls"]),
         ("zerolm search ll", ["llama"]),
         ("zerolm search llama --hid", ["--hidden", "--hidden-per-depth"]),
         ("zerolm search llama --score ze", ["zerolm"]),

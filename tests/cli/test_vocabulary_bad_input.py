@@ -54,7 +54,7 @@ CASES: dict[str, tuple[tuple[str, ...], Change, str]] = {
     "more than all": (("--keep-vocab", "5k", *USED[2:]), nothing, "more than the 960 tokens"),
     "no share": (("--keep-vocab", "1.5", *USED[2:]), nothing, "it must lie in 0 to 1"),
     "no size": (("--keep-vocab", "most", *USED[2:]), nothing, "a number of tokens such as 64k"),
-    "all": (("--keep-vocab", "1x", *USED[2:]), nothing, "nothing would be cut"),
+    "all": (("--keep-vocab", "1x", *USED[2:]), nothing, "nothing to cut"),
     "no budget": (("--keep-vocab", "auto", *USED[2:]), nothing, "chooses within budgets"),
     "unknown ids": (LISTED, ids("300\n5000\n"), "no token of id 5000"),
     "a row without a token": (LISTED, ids("950"), "no token of id 950"),

@@ -40,5 +40,5 @@ def test_one_way_alone_takes_the_largest() -> None:
 
 
 def test_what_is_no_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="NaN or infinite"):
         best_at_worst(np.array([[1.0, np.nan]]), 1)

@@ -69,7 +69,7 @@ COLUMNS = ("body_params", "geo", "geo_saturating", "stable_rank", 0.5, "best")
 
 def agreement(name: str, data_folder: Path, metric: str | None = None) -> dict[Any, tuple[float, float]]:
     """Tau-b and rho by score, of ``zerolm`` by alpha."""
-    rows = package.bench([name], data=str(data_folder), metric=metric).comparison.rows
+    rows = package.bench.run([name], data=str(data_folder), metric=metric).comparison.rows
     return {
         row.score if row.alpha is None else row.alpha: (row.tau, row.rho)
         for row in rows

@@ -121,7 +121,7 @@ class Methods(MethodRequest):
             )
         if domains_of(self.text) and not self.experts:
             raise ValueError(
-                "texts of several domains (NAME=FILE,...) work only with --keep-experts; give one --text FILE"
+                "texts of several domains rank experts: give --keep-experts N, or one --text FILE"
             )
         if not 0 <= self.seed < 1 << 63:
             raise ValueError(f"the seed must lie in 0 to 2^63 - 1, not {self.seed}")

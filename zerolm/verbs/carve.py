@@ -40,7 +40,7 @@ LOSSES: Final = {
     "repaired": "measured, repaired",
     "as_read_back": "measured, quantised",
 }
-LOSS: Final = "loss on held-out tokens (KL in nats per token; of encoders 1 - cosine)"
+LOSS: Final = "loss on held-out tokens (KL in nats, or 1 - cosine)"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,7 +54,7 @@ class SupernetSearchSettings(Request):
         metavar="NAME",
     )
     population: int = setting("integer", 50, "population size", low=2, high=1 << 20)
-    generations: int = setting("integer", 40, "generations", low=1, high=1 << 20)
+    generations: int = setting("integer", 40, "number of generations", low=1, high=1 << 20)
     seed: int = setting("integer", 0, "seed of random methods", low=0, high=2**32 - 1)
 
     def run(self, progress: Progress = silent) -> SupernetSearchReport:

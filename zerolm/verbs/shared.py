@@ -42,7 +42,7 @@ class Conditions:
 
 def backend(**more: Any) -> Any:
     """Return a field for where networks are computed, several at a time."""
-    help_ = "loky (local processes) or ray (a Ray cluster)"
+    help_ = "local processes (loky) or a Ray cluster (ray)"
     return setting("text", "loky", help_, choices=("loky", "ray"), **more)
 
 

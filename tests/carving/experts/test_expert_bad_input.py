@@ -55,7 +55,7 @@ WRONG = {
     ),
     "the worst by pairs": (
         ["--keep-experts", "4", "--text", "a=random,b=random", "--domains", "worst", "--criterion", "hope"],
-        "not by pairs as hope",
+        "not of pairs as hope",
     ),
     "domains alone": (["--domains", "worst"], "--domains is of experts"),
     "domains of other cuts": (["--keep-ffn", ".5", "--text", "a=random,b=random"], "give --keep-experts N"),
@@ -63,7 +63,7 @@ WRONG = {
         ["--keep-experts", "4", "--text", "a=random", "--text", "a=random"],
         "'a' has two texts",
     ),
-    "a plan": (["--keep-experts", "4", "--text", "random", "--plan", "prices"], "--plan is for other cuts"),
+    "a plan": (["--keep-experts", "4", "--text", "random", "--plan", "prices"], "--plan has no effect with"),
     "another format": (["--keep-experts", "4", "--format", "onnx"], "format 'onnx' is not known"),
     "devices alone": (["--expert-parallel", "2"], "--expert-parallel is of experts"),
     "neurons that are no multiple": (

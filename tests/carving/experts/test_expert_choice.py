@@ -37,7 +37,7 @@ def test_of_equal_experts_the_first_stay() -> None:
 
 
 def test_a_worth_that_is_no_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="NaN or infinite"):
         best_experts(np.array([1.0, np.nan]), 1)
 
 

@@ -266,7 +266,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "into a folder": (["--format", "hf"], "give --format gguf"),
     "a text": (["--format", "gguf", "--text", "random"], "--criterion aimer needs no text"),
     "another cut": (["--format", "gguf", "--keep-heads", ".5"], "is not read as a parent"),
-    "neurons": (["--format", "gguf", "--keep-expert-ffn", "8"], "in blocks of several, so that all stay"),
+    "neurons": (["--format", "gguf", "--keep-expert-ffn", "8"], "in blocks, so that none can be pruned"),
     "too few": (["--format", "gguf", "--keep-experts", "1"], "the nearest that can be is 2"),
 }
 

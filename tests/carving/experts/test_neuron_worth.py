@@ -165,7 +165,7 @@ def test_what_stays_and_what_is_lost_are_all_that_there_is(
 
 
 def test_a_worth_that_is_no_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="NaN or infinite"):
         best_neurons(np.array([[1.0, np.nan]]), 1)
 
 

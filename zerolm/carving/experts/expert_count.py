@@ -48,7 +48,7 @@ def check_joint(size: SizeRequest, methods: Methods) -> None:
     if size.experts.keep == size.experts.ffn == AUTO and methods.criterion != SUMMED:
         raise ValueError(
             f"experts and their neurons are planned together by estimated losses, which {methods.criterion} "
-            f"does not tell: give --criterion {SUMMED} and --text, or one of both numbers"
+            f"does not give: use --criterion {SUMMED} and --text, or one of both numbers"
         )
 
 

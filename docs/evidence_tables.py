@@ -14,103 +14,124 @@ from evidence import MEASUREMENTS, facts, plain, read, views
 QUESTIONS = (
     (
         "Does `geo` rank networks better than counting their parameters?",
-        "In **{geo_beats_counting} of {views}** published views, with an interval above 0. In the others "
-        "that is not shown.",
+        "In **{geo_beats_counting} of {views}** published views, with the 95 % interval of the gain above 0. "
+        "No gain is shown in the other views.",
         "leaderboard",
     ),
     (
-        "Among networks of about equal size, where counting is blind?",
-        "tau-b above counting's in **{geo_above_in_budgets} of {budget_views}**; {budgets_geo} against "
-        "{budgets_body_params} on average. Far from 1; on three surrogates measured elsewhere +.001, +.014 "
-        "and +.023, which is not shown to be a gain.",
+        "Does it among networks of about equal size, which counting hardly distinguishes?",
+        "tau-b is higher in **{geo_above_in_budgets} of {budget_views}** views; on average {budgets_geo} "
+        "against {budgets_body_params}, where 1 is perfect. On three surrogate benchmarks measured elsewhere "
+        "the difference is +.001, +.014 and +.023; no gain is shown.",
         "label_free",
     ),
     (
-        "In llamas of one size and depth, is the ratio of FFN to attention worth what `geo` says?",
-        "It goes by the tokens a parameter sees: FFNs as large as attention are worth **{worth_at_30}** of "
-        "FFNs three times as large at 30, **{worth_at_10}** at 10 and **{worth_at_3}** at 3; `geo` says "
-        "{worth_1_geo} at any. It cannot tell how deep to go.",
+        "Is `geo` right about the ratio of FFN to attention, in llamas of one size and depth?",
+        "It depends on the tokens per parameter. An FFN as large as attention has an equivalent size of "
+        "**{worth_at_30}** at 30, **{worth_at_10}** at 10 and **{worth_at_3}** at 3, relative to an FFN "
+        "three times as large. `geo` predicts {worth_1_geo} at any. It cannot choose a depth.",
         "llama_small",
     ),
     (
-        "What does its pick under a parameter budget lose?",
-        "**{regret_geo}** of what a random choice loses; counting's pick {regret_body_params}.",
+        "How far is its pick under a parameter budget from the best network?",
+        "**{regret_geo}** of the distance of a random choice; the pick by counting {regret_body_params}.",
         "label_free",
     ),
     (
         "Is there a better formula?",
-        "{formulas} tried. **None** holds up on benchmarks that its choice did not see.",
+        "{formulas} were tried. **None** is reliably better on benchmarks hidden from its selection.",
         "label_free",
     ),
     (
-        "Do proxies that run the network do better?",
+        "Are proxies that run the network better?",
         "Of {proxies}, {proxies_beat_counting_flexibert} beat counting on FlexiBERT and "
         "{proxies_beat_counting_gpt2} on GPT-2. **None** is shown to beat the best closed form.",
         "proxies",
     ),
     (
-        "Do 20 trained models of your own help?",
-        "**+{random_gain}** tau-b over the better of `geo` and counting; at worst {random_worst}. Beyond "
-        "the labels' sizes: at worst {larger_worst}, and worse in {larger_worse} of {larger_of}.",
+        "Do 20 trained models of your own improve the ranking?",
+        "By **+{random_gain}** tau-b over the better of `geo` and counting; at worst {random_worst}. For "
+        "larger models than the labels: at worst {larger_worst}, and worse in {larger_worse} of {larger_of} "
+        "views.",
         "leaderboard",
     ),
     (
-        "What does a carved child lose, untrained?",
-        "Perplexity {parent_perplexity} becomes **{carved_75}** with {kept_75} of the parameters, "
-        "{carved_50} with {kept_50}. Units by chance, with the same repair: {random_75} and {random_50}.",
+        "How much quality does a carved child lose without training?",
+        "Perplexity rises from {parent_perplexity} to **{carved_75}** with {kept_75} of the parameters, and "
+        "to {carved_50} with {kept_50}. Random units, with the same repair: {random_75} and {random_50}.",
         "carving",
     ),
     (
-        "What does a plan lose that may narrow the hidden size?",
-        "KL to the parent **{narrow_layers_75}** nats a token with 75% of the layers' parameters, "
-        "{narrow_layers_50} with 50%. With the whole hidden size {whole_layers_75} and "
-        "{whole_layers_50}.",
+        "How much if the plan may reduce the hidden size?",
+        "KL to the parent is **{narrow_layers_75}** nats a token with 75% of the layers' parameters, "
+        "{narrow_layers_50} with 50%. With the full hidden size: {whole_layers_75} and {whole_layers_50}.",
         "width",
     ),
     (
-        "What does healing give back?",
-        "**{healed_left}** of the KL is left, for a child with half of the heads and the FFN, after "
-        "{healed_tokens} M tokens: {healed_minutes} minutes on one thread.",
+        "How much does healing recover?",
+        "**{healed_left}** of the KL remains after {healed_tokens} M tokens ({healed_minutes} minutes on one "
+        "thread), for a child with half of the heads and the FFN.",
         "healing",
     ),
     (
-        "What does a plan of types of weights save, in as many bytes?",
-        "A type for each matrix loses **{q4_k_alone}** nats a token where `Q4_K` everywhere loses "
-        "{q4_k_single}, {q3_k_alone} where `Q3_K` loses {q3_k_single}; llama.cpp's mix `Q4_K_M` loses "
-        "{q4_k_m_single}, planned {q4_k_m_alone}. Embeddings that llama.cpp sends of an encoder are "
-        "{encoder_q4_k} off in cosine in `Q4_K`, planned {encoder_q4_k_alone}; in the mix {encoder_q4_k_m}, "
-        "planned {encoder_q4_k_m_alone}.",
+        "Is a quantisation type per matrix better than one type, at equal bytes?",
+        "KL in nats a token: **{q4_k_alone}** against {q4_k_single} for `Q4_K`, {q3_k_alone} against "
+        "{q3_k_single} for `Q3_K`, {q4_k_m_alone} against {q4_k_m_single} for llama.cpp's mix `Q4_K_M`.",
         "bits",
     ),
     (
-        "What orders 300 sub-networks of one trained model, by KL?",
-        "A plan's predicted loss, measured cut by cut: tau-b **{subnets_measured}**; foretold from one pass "
-        "back {subnets_prices}, the best other score {subnets_other}, counting {subnets_counting}. Accuracy "
-        "on clean texts does not tell accuracy on texts that fooled the parent: {subnets_attacked}.",
+        "Is it for a sentence encoder in llama.cpp?",
+        "1 - cosine of embeddings: {encoder_q4_k_alone} against {encoder_q4_k} for `Q4_K`, "
+        "{encoder_q4_k_m_alone} against {encoder_q4_k_m} for `Q4_K_M`.",
+        "bits",
+    ),
+    (
+        "What ranks 300 sub-networks of one trained model by KL?",
+        "A plan's predicted loss: tau-b **{subnets_measured}** if each cut is measured, {subnets_prices} if "
+        "estimated from one backward pass. Best other score: {subnets_other}; counting: {subnets_counting}.",
         "subnets",
     ),
     (
-        "What is lost when half of the experts of a mixture leave, and is that worth it?",
-        "KL on unseen code of a mixture of 16 trained here: **{experts_moments_repaired_code}** by "
-        "moments of pairs, repaired; by REAP {experts_repaired_code}, not repaired {experts_reap_code}, by "
-        "chance {experts_random_code}. "
-        "Neurons of all experts in as many parameters, repaired: **{experts_narrow_code}**. "
-        "Chosen and repaired on code alone it loses {experts_one_sided_english} on English. Where all stay "
-        "and half of the neurons of each leave in their place, **{experts_narrow_code}**. In as many bytes "
-        "as such a child has in `Q4_K`, which loses {experts_in_q4_k_code}, the whole parent in fewer bits "
-        "loses {experts_none_leave_code}.",
+        "Does their accuracy on clean texts predict accuracy under attack?",
+        "Not on texts attacked against the parent: tau-b {subnets_attacked}.",
+        "subnets",
+    ),
+    (
+        "How much does a mixture of experts lose without half of its experts?",
+        "KL on unseen code, one MoE of 16 experts trained here, repaired: "
+        "**{experts_moments_repaired_code}** with `hope_moments`, {experts_repaired_code} with REAP. Without "
+        "repair: REAP {experts_reap_code}, random {experts_random_code}.",
+        "experts_quality",
+    ),
+    (
+        "How much does the calibration text matter there?",
+        "KL on English is {experts_one_sided_english} if calibrated and repaired on code alone, "
+        "{experts_moments_repaired_english} on both.",
+        "experts_quality",
+    ),
+    (
+        "Are narrower experts better than fewer ones?",
+        "Yes, on that MoE: **{experts_narrow_code}** with all experts, half of the neurons of each, repaired. "
+        "The parameters are equal.",
+        "experts_quality",
+    ),
+    (
+        "Is quantising the whole MoE better than removing half of its experts?",
+        "No, at the bytes of that child in `Q4_K`: the whole parent in fewer bits has a KL of "
+        "{experts_none_leave_code}, the child {experts_in_q4_k_code}.",
         "experts_quality",
     ),
     (
         "How does carving compare with Torch-Pruning (group magnitude; FFN alone, same repair)?",
-        "{ffn_75} against {rival_ffn_75} with 0.75 of the FFN, {ffn_50} against {rival_ffn_50} with 0.5.",
+        "Perplexity {ffn_75} against {rival_ffn_75} with 0.75 of the FFN, {ffn_50} against {rival_ffn_50} "
+        "with 0.5.",
         "carving",
     ),
     (
-        "Do weights alone say what to cut?",
-        "Poorly: `capacity` gives {capacity_50} at half, plain magnitude {magnitude_50}. On an encoder "
-        "the repair does all: units by chance reach cosine {random_embedding_cosine}, chosen ones "
-        "{embedding_cosine}.",
+        "Can weights alone select the units?",
+        "Poorly: without repair, perplexity at half is {capacity_50} with `capacity` and {magnitude_50} with "
+        "plain magnitude. For an encoder the repair matters, not the selection: cosine "
+        "{random_embedding_cosine} with random units, {embedding_cosine} with selected ones.",
         "carving",
     ),
 )

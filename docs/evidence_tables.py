@@ -111,7 +111,7 @@ QUESTIONS = (
     ),
     (
         "Are narrower experts better than fewer ones?",
-        "Yes, on that MoE: **{experts_narrow_code}** with all experts, half of the neurons of each, repaired. "
+        "Yes, on that MoE: **{experts_narrow_code}** with all experts, half of the neurons each, repaired. "
         "The parameters are equal.",
         "experts_quality",
     ),

@@ -55,7 +55,7 @@ def test_the_table_shows_what_json_holds(zerolm: Zerolm) -> None:
     )
     by_position = ["KL", "first", "KL", "1-15", "KL", "rest"]  # 12 tokens: none at 16 and behind it
     assert head.split() == ["network", "parameters", "perplexity", "KL", *by_position[:4],
-                            "least", "to", "largest", "draw"]  # fmt: skip
+                            "range", "over", "draws"]  # fmt: skip
     assert (child["name"], child["perplexity"], child["kl"]) == ("child", found["perplexity"], found["kl"])
     assert (parent["perplexity"], parent["kl"]) == (found["parent_perplexity"], 0.0)
     for row, line in zip(found["rows"], lines, strict=False):

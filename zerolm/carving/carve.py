@@ -88,7 +88,7 @@ def rebuild(
         if carved is not None:
             return carved
     checkpoint, costs = _opened(parent, destination, packed=True), costs or StoredCosts()
-    ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
+    ledger_of(checkpoint, progress=progress)  # rejects weights that are not finite
     read = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
     if checkpoint.packed and read.experts is None:
         raise ValueError(f"checkpoint {str(checkpoint.folder)!r}: {quantised(checkpoint.config)}")
@@ -151,7 +151,7 @@ def _proven(carving: Carving) -> Carving:
     from zerolm.networks.compute import compute
 
     whole, memory = carving.checkpoint.whole, compute(carving.compute).limit
-    ledger_of(whole, progress=carving.progress)  # refuses weights that are not finite
+    ledger_of(whole, progress=carving.progress)  # rejects weights that are not finite
     proof = compare_with_stock(whole, memory, carving.progress)
     return replace(carving, parent=replace(carving.parent, proof=proof))
 

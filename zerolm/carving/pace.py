@@ -112,7 +112,7 @@ class CarvingWork:
             parts["measuring cuts"] = min(held, LOSS_SEQUENCES * methods.length) * (cuts + widths)
         if self.types:
             parts["rounding to types"] = self._rounding()
-        again = 2 if self.types and self.plans else 1  # once more where types are known
+        again = 2 if self.types and self.plans else 1  # twice where types are chosen
         judged = 2 * held * there + 2 * self._predicted(held) * pace.head
         if self.plans > 1:
             few = min(fitted, max(FINAL_TOKENS, 2 * inputs_of(self.parent)))

@@ -164,7 +164,7 @@ def _with_types(carving: Carving, typing: TypePlanner | FileTypePlanner) -> Plan
     """Return the outcome of the best plan of types, together with cuts where cuts are allowed."""
     session = carving.session
     if typing.keeps_all:
-        ledger_of(carving.checkpoint, progress=carving.progress)  # refuses weights that are not finite
+        ledger_of(carving.checkpoint, progress=carving.progress)  # rejects weights that are not finite
     chosen = typing.best(losses_by(carving))
     plan = chosen.plan
     notes = (
@@ -214,7 +214,7 @@ def shown(carving: Carving, table: LossTable) -> tuple[str, LossTable]:
 def _criterion(carving: Carving) -> Criterion:
     """Return the criterion, from the weights or the tokens that it needs."""
     name = carving.methods.criterion
-    ledger = ledger_of(carving.checkpoint, progress=carving.progress)  # refuses weights that are not finite
+    ledger = ledger_of(carving.checkpoint, progress=carving.progress)  # rejects weights that are not finite
     if needs_tokens(name) and carving.session is not None:
         return carving.session.importance()
     return criterion_of(name, carving.checkpoint, ledger, seed=carving.methods.seed)

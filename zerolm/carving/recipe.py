@@ -260,7 +260,7 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     neurons = _neurons(document, checkpoint.layout.sizes.get(NEURONS, 0))
     _kept(document, checkpoint.layout.vocab)  # rejects tokens that the parent lacks
     whole = dimensions(checkpoint)
-    if neurons:  # layers are of the parent with what stays of its experts
+    if neurons:  # layers are those of the parent with its kept experts
         whole = dimensions(FewerExperts(checkpoint, _experts(document), neurons=neurons).shaped())
     return Recipe(
         from_layers(whole, document.get("layers")),

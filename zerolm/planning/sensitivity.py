@@ -58,8 +58,8 @@ class LossTable(Criterion):
     """Chooses units as ``by`` does; the score of a choice is minus its loss.
 
     ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending; the last size is the whole, with
-    loss 0. Between sizes losses are interpolated geometrically, because the last units lose a multiple of
-    what the first ones do, and linearly towards 0. ``gone`` (depth,) are the losses without a layer.
+    loss 0. Between sizes losses are interpolated geometrically, because the loss of the last units is a
+    multiple of that of the first, and linearly towards 0. ``gone`` (depth,) are the losses without a layer.
     ``stream`` has those of a narrower stream, if it can be cut. ``repaired`` has the losses of the same cuts
     after least squares, where they are estimated.
     """

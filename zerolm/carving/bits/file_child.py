@@ -40,7 +40,7 @@ from zerolm.units.pruning import Repaired
 
 ROWS: Final = 1024
 WEIGHTS: Final = 1 << 18
-"""``ROWS`` of a tensor, evenly spread, whose errors are measured; of long rows as many as have ``WEIGHTS``
+"""Errors are measured on ``ROWS`` rows of a tensor, evenly spread, or on fewer with about ``WEIGHTS``
 weights."""
 FEWEST: Final = 4
 """Least number of measured rows of each matrix in a tensor of many."""

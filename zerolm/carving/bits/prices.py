@@ -43,7 +43,7 @@ SAMPLED: Final = 128
 gradients."""
 SAMPLED_WEIGHTS: Final = 1 << 17
 FEWEST_ROWS: Final = 64
-"""Fewer long rows are measured: as many as have ``SAMPLED_WEIGHTS`` weights, but at least this number."""
+"""Fewer long rows are measured, with about ``SAMPLED_WEIGHTS`` weights, but at least this number of rows."""
 ROWS_AT_ONCE: Final = 1024
 
 

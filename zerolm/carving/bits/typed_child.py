@@ -43,7 +43,7 @@ from zerolm.units.stream.in_memory import put
 
 ROWS: Final = 1024
 WEIGHTS: Final = 1 << 18
-"""``ROWS`` of a matrix, evenly spread, whose errors are measured; of long rows as many as have ``WEIGHTS``
+"""Errors are measured on ``ROWS`` rows of a matrix, evenly spread, or on fewer with about ``WEIGHTS``
 weights."""
 Types = Mapping[Place, str]
 """The names of types by the parent's layer and the role; None outside the layers."""

@@ -1,1 +1,1 @@
-"""Carving: a smaller checkpoint cut out of a larger one, and the proof that it works."""
+"""Carving: a smaller checkpoint cut from a larger one, and the proof that it works."""

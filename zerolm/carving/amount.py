@@ -1,4 +1,4 @@
-"""How much of a text calibration reads where nothing is said: by what is solved with it."""
+"""The default number of calibration tokens, which depends on the matrices that are fitted with them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from zerolm.text.generated import WORDS
 from zerolm.units.kept_units import Dimensions, dimensions
 
 PER_INPUT: Final = 8
-"""Tokens for each input of the widest output matrix: least squares fits noise where they are fewer."""
+"""Tokens for each input of the widest output matrix: least squares fits noise with fewer."""
 LEAST_TOKENS: Final = 1 << 16
 MOST_TOKENS: Final = 1 << 18
 GENERATED_TOKENS: Final = 1 << 14
-"""Tokens that a parent without a text samples: one takes longer than to read it."""
+"""Tokens that a parent samples without a text: sampling a token takes longer than reading one."""
 SCORED_PER_INPUT: Final = 2
 LEAST_SCORED: Final = 1 << 13
-"""Tokens that units are scored on: choosing them needs fewer than refitting what is kept."""
+"""Tokens that units are scored on: choosing units needs fewer than refitting the kept ones."""
 COUNTED: Final = 256
-"""Lines whose tokens are counted to know how many a line of a text has."""
+"""Lines whose tokens are counted to estimate the tokens per line of a text."""
 
 
 def tokens_wanted(checkpoint: Checkpoint) -> int:
-    """Return the calibration tokens that suit the widest output matrix of a parent."""
+    """Return the number of calibration tokens for the widest output matrix of a parent."""
     return min(MOST_TOKENS, max(LEAST_TOKENS, PER_INPUT * inputs_of(dimensions(checkpoint))))
 
 
 def loss_by_twice(loss: float, by_fewer: float, fewer: int) -> float:
-    """Return the loss that twice the tokens would leave, from that by all and by one in ``fewer`` of them.
+    """Return the loss with twice the tokens, from that with all and that with one in ``fewer`` of them.
 
     The loss of a regression is a + b / n for n tokens.
     """
@@ -40,17 +40,17 @@ def loss_by_twice(loss: float, by_fewer: float, fewer: int) -> float:
 
 
 def tokens_scored(parent: Dimensions) -> int:
-    """Return the tokens that units of a parent are scored on, at most."""
+    """Return the largest number of tokens that units of a parent are scored on."""
     return max(LEAST_SCORED, SCORED_PER_INPUT * inputs_of(parent))
 
 
 def inputs_of(parent: Dimensions) -> int:
-    """Return the inputs of the widest output matrix."""
+    """Return the number of inputs of the widest output matrix."""
     return max(parent.ffn, parent.heads * parent.head_size)
 
 
 def usual_sequences(checkpoint: Checkpoint, methods: Methods) -> int:
-    """Return how many sequences of a text hold ``tokens_wanted``: an encoder's are lines of any length."""
+    """Return the number of sequences with ``tokens_wanted`` tokens: an encoder's are lines of any length."""
     length = longest_line(checkpoint, methods.length)
     text = methods.text
     if checkpoint.family.task != "next" and text not in (None, RANDOM, GENERATED) and not domains_of(text):

@@ -1,4 +1,4 @@
-"""From a parent and a request to a child on the disk: refused, planned, repaired, written and proven."""
+"""From a parent and a request to a child on disk: checked, planned, repaired, written and proven."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def carve(
     compute: ComputeRequest = ANYWHERE,
     progress: Progress = silent,
 ) -> Carved:
-    """Carve a child out of a parent, a folder or a model of the hub, and write it where a folder is named.
+    """Return a child carved from a parent, a folder or a model of the hub, written where a folder is named.
 
-    ``compute`` says where networks run, and how. Without ``costs``, weight bytes are those of the types that
-    weights are stored in. A run that was killed goes on when it is started again. Raises ``ValueError``, in
-    one line, for what cannot be done; nothing is written then.
+    ``compute`` sets the device and precision of networks. Without ``costs``, weight bytes are those of the
+    stored types. An interrupted run resumes when it is started again. Raises ``ValueError``, in one line, for
+    an impossible request; nothing is written then.
     """
     size.check()
     size.experts.check()
@@ -75,10 +75,10 @@ def rebuild(
     compute: ComputeRequest = ANYWHERE,
     progress: Progress = silent,
 ) -> Carved:
-    """Carve the child of a recipe out of its parent again.
+    """Return the child of a recipe, carved from its parent again.
 
-    Without repair the bytes are the same anywhere; with it ``text`` must be the text that the recipe names,
-    and the bytes are the same on the same machine. The ``note`` says where they are not.
+    Without repair the bytes are the same on any machine. With repair ``text`` must be the recipe's, and the
+    bytes are the same on the same machine. The ``note`` reports differences.
     """
     file = gguf_file(parent)
     if file is not None:
@@ -88,7 +88,7 @@ def rebuild(
         if carved is not None:
             return carved
     checkpoint, costs = _opened(parent, destination, packed=True), costs or StoredCosts()
-    ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
+    ledger_of(checkpoint, progress=progress)  # rejects weights that are not finite
     read = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
     if checkpoint.packed and read.experts is None:
         raise ValueError(f"checkpoint {str(checkpoint.folder)!r}: {quantised(checkpoint.config)}")
@@ -117,7 +117,7 @@ def rebuild(
 
 
 def _with_sequences(request: Carving) -> Carving:
-    """Return the request with as many sequences as its parent needs, unless it names a number."""
+    """Return the request with the number of sequences that its parent needs, unless it names one."""
     if request.methods.sequences is not None or request.methods.text is None:
         return request
     from zerolm.carving.amount import usual_sequences
@@ -127,7 +127,7 @@ def _with_sequences(request: Carving) -> Carving:
 
 
 def _within_budgets(request: Carving) -> Carving:
-    """Return the request within budgets in numbers; ``ValueError`` for what cannot be asked of its parent."""
+    """Return the request with budgets as numbers; ``ValueError`` if its parent does not allow it."""
     checkpoint, size, methods, form = (
         request.checkpoint, request.size, request.methods, str(request.destination.form),
     )  # fmt: skip
@@ -144,26 +144,26 @@ def _within_budgets(request: Carving) -> Carving:
 
 
 def _proven(carving: Carving) -> Carving:
-    """Return the carving, its parent compared with stock software's if a child is written."""
+    """Return the carving, with its parent compared with stock software if a child is written."""
     if carving.destination.folder is None or carving.parent.proof is not None:
         return carving
     from zerolm.children.parent_proof import compare_with_stock
     from zerolm.networks.compute import compute
 
     whole, memory = carving.checkpoint.whole, compute(carving.compute).limit
-    ledger_of(whole, progress=carving.progress)  # refuses weights that are not finite
+    ledger_of(whole, progress=carving.progress)  # rejects weights that are not finite
     proof = compare_with_stock(whole, memory, carving.progress)
     return replace(carving, parent=replace(carving.parent, proof=proof))
 
 
 def _opened(parent: str | Path, destination: Destination, *, packed: bool) -> Checkpoint:
-    """Return the parent, when the child may be written where it is to be; if asked, also a ``packed`` one."""
+    """Return the parent, after checking the output folder; on request also a ``packed`` parent."""
     place = destination.folder
     if place is None:
         return Checkpoint.open(parent, packed=packed)
     if Path(parent).is_dir() and not place.exists():
         _check_outside(place, Path(parent))
-    check_new(place, destination.force)  # before a model of the hub is downloaded
+    check_new(place, destination.force)  # before a download from the hub
     checkpoint = Checkpoint.open(parent, packed=packed)
     _check_outside(place, checkpoint.root)
     if destination.form in FORMATS:

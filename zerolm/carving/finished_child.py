@@ -1,4 +1,4 @@
-"""The outcome of a plan, and its child on the disk, opened again and compared with the carved parent."""
+"""The outcome of a plan, and its child on disk, opened again and compared with the carved parent."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ BY_WEIGHTS: Final = (
     "90,000 on English instead of 24, and 28 calibrated on tokens sampled from it"
 )
 WORTH_TOKENS: Final = 0.02
-"""The share of the loss that twice the tokens have to gain to be named."""
+"""Smallest gain from twice the tokens that is reported, as a share of the loss."""
 
 
 def finished(carving: Carving, plan: PlannedChild) -> Carved:
-    """Return the outcome of a plan, with its child on the disk where one is wanted."""
+    """Return the outcome of a plan, with its child written if a folder is given."""
     cut, typed = plan.cut, plan.typed
     if carving.destination.folder is not None:
         carving.format.check(carving.checkpoint, cut)
@@ -88,7 +88,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
 
 
 def _text_note(carving: Carving, cut: Cut, typed: TypedWeights | None) -> str:
-    """Return in words what units and types were chosen by, where that was no text of the user."""
+    """Return a note on the basis of the choice of units and types, where it was no text of the user."""
     methods = carving.methods
     if carving.session is not None and methods.text == GENERATED:
         of = "tokens sampled from the parent" if carving.checkpoint.family.task == "next" else "random tokens"
@@ -100,9 +100,9 @@ def _text_note(carving: Carving, cut: Cut, typed: TypedWeights | None) -> str:
 
 
 def _gave_up(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
-    """Return what each kind of unit gave up, one after another: ``before``, ``after``, and parameters.
+    """Return the removed units of each kind, one kind after another: ``before``, ``after``, and parameters.
 
-    The parameters add up to those that the child has fewer than its parent.
+    The parameters sum to the difference between parent and child.
     """
     parent, whole = cut.parent, carving.checkpoint.whole
     if carving.size.space is not None:
@@ -135,7 +135,7 @@ def _gave_up(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
 
 
 def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
-    """Write the child into a new folder, opened again and compared before the folder gets its name."""
+    """Write the child into a new folder, and compare it, opened again, before the folder is renamed."""
     from zerolm.carving.session import Session
     from zerolm.carving.write_child import write
     from zerolm.children.rotated import check_rotation
@@ -184,7 +184,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
         if finish:
             finish(folder, carved)
         for shard in carving.checkpoint.shards:
-            check_unchanged(shard)  # else the child is of two parents, and its recipe names one
+            check_unchanged(shard)  # else the child would be of two parents
     session.done()
     return carved
 
@@ -192,7 +192,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
 def _more_tokens(
     carving: Carving, session: Session, cut: Cut, repaired: Repaired, losses: Mapping[str, float]
 ) -> str:
-    """Return what twice the tokens would gain, in words, where they are fewer than suit the parent."""
+    """Return a note on the gain from twice the tokens, where there are fewer than the parent needs."""
     from zerolm.carving.amount import loss_by_twice, tokens_wanted
     from zerolm.carving.session import FEWER
 
@@ -214,7 +214,7 @@ def _more_tokens(
 
 
 def _more_files(carving: Carving, typed: TypedChild | TypedFile | None) -> tuple[str, ...]:
-    """Return the names of files that are asked for beside the child."""
+    """Return the names of requested files in addition to the child."""
     if typed is None or not carving.size.weights.imatrix:
         return ()
     from zerolm.carving.bits.imatrix import IMATRIX
@@ -223,7 +223,7 @@ def _more_files(carving: Carving, typed: TypedChild | TypedFile | None) -> tuple
 
 
 def _write_more(carving: Carving, folder: Path, typed: TypedChild | TypedFile | None) -> None:
-    """Write the files that are asked for beside the child."""
+    """Write the requested files in addition to the child."""
     if typed is None or carving.session is None:
         return
     for name in _more_files(carving, typed):
@@ -233,9 +233,9 @@ def _write_more(carving: Carving, folder: Path, typed: TypedChild | TypedFile | 
 
 
 def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | TypedFile | None]:
-    """Return what is repaired, and the child with its types where weights have any.
+    """Return the repaired matrices, and the child with its types, if any.
 
-    These are those of the recipe, or those of least loss by its own weights, repaired without them.
+    The types are the recipe's, or those of least loss for its own weights, repaired without types.
     """
     from zerolm.units.pruning import Repaired
 

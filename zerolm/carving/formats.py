@@ -1,4 +1,4 @@
-"""The formats that a child is written in."""
+"""The formats of a written child."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ UNEVEN: Final = (
 
 
 class Format(ABC):
-    """One way to write a child: refuse what it cannot hold, write it, and prove it."""
+    """A way to write a child: reject what it cannot express, write it, and prove it."""
 
     pads = False
-    """Whether smaller layers are filled up with zeros."""
+    """Whether smaller layers are padded with zeros."""
     has_tokenizer = False
-    """Whether the file holds the tokenizer, so that none is copied."""
+    """Whether the file contains the tokenizer, so that no tokenizer files are copied."""
 
     def check_tokenizer(self, checkpoint: Checkpoint) -> None:
-        """Raise ``ValueError`` for a tokenizer that cannot be written so; no weight is read."""
-        del checkpoint  # its files are copied as they are
+        """Raise ``ValueError`` for a tokenizer that the format cannot express; no weight is read."""
+        del checkpoint  # its files are copied unchanged
 
     @abstractmethod
     def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
-        """Raise ``ValueError`` for a cut that cannot be written so."""
+        """Raise ``ValueError`` for a cut that the format cannot express."""
 
     @abstractmethod
     def write(
         self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
     ) -> tuple[str, dict[str, Any] | None, dict[Path, str]]:
-        """Write the weights into a folder; return the type of the model and its configuration, if any.
+        """Write the weights into a folder; return the model type, its configuration, if any, and digests.
 
-        ``typed`` says what types its matrices have.
+        ``typed`` has the types of its matrices.
         """
 
     @abstractmethod
@@ -65,17 +65,17 @@ class Format(ABC):
         folder: Path,
         typed: TypedChild | TypedFile | None = None,
     ) -> Verified:
-        """Open what was written; ``ValueError`` where it differs from the carved parent."""
+        """Open the written child; ``ValueError`` where it differs from the carved parent."""
 
     @abstractmethod
     def verified_trained(
         self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
     ) -> Verified:
-        """Open what was written of trained weights; ``ValueError`` where it differs from their network."""
+        """Open a written child with trained weights; ``ValueError`` where it differs from their network."""
 
 
 class StockFolder(Format):
-    """The folder of a stock class, whose layers all have the same sizes (``padded``: by zeros)."""
+    """The folder of a stock class, whose layers all have the same sizes (``padded``: with zeros)."""
 
     def __init__(self, *, pads: bool) -> None:
         self.pads = pads
@@ -84,7 +84,7 @@ class StockFolder(Format):
         if not self.pads and not cut.uniform:
             raise ValueError(UNEVEN)
         check_sizes(checkpoint, cut)
-        configuration(checkpoint, cut)  # refuses what it cannot say
+        configuration(checkpoint, cut)  # rejects what it cannot express
 
     def write(
         self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
@@ -93,7 +93,7 @@ class StockFolder(Format):
         lists = lists_by_layer(child.parent, child.cut)
         config |= lists if at is None else {at: config[at] | lists}
         with ReadAgain() as again:
-            written = None if child.maps else again.written  # products might round otherwise a second time
+            written = None if child.maps else again.written  # products might round differently a second time
             write_shards(folder, tensors(child), progress=progress, written=written)
             progress("comparing the child with its parent")
             return str(config["model_type"]), config, again.digests()
@@ -151,7 +151,7 @@ class StockFolder(Format):
 
 
 class GgufFile(Format):
-    """One file of llama.cpp, whose layers may all have other sizes; of a llama or its like, or an encoder."""
+    """One file of llama.cpp, whose layers may have different sizes; of llamas and similar, or of encoders."""
 
     has_tokenizer = True
 

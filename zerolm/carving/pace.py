@@ -1,4 +1,4 @@
-"""How long a carving takes, from a second of measurement (torch)."""
+"""The duration of a carving, estimated from one second of measurement (torch)."""
 
 from __future__ import annotations
 
@@ -34,29 +34,31 @@ PACED_TOKENS: Final = 1 << 11
 PACED_HEAD: Final = 64
 PACED_SIZE: Final = 512
 LONG: Final = 60.0
-"""Seconds from which it is worth saying what a carving takes, and what would take less."""
+"""Seconds from which the duration of a carving, and faster alternatives, are announced."""
 PASSES: Final = 3.0
-"""Layers there that repairing one takes: the parent's, and the child's before, within and behind it."""
+"""Forward passes of a layer that repairing one takes: the parent's, and the child's before, within and behind
+it."""
 BACK_HEAD: Final = 3.0
-"""A prediction there and back, in units of one there."""
+"""Time of a forward and backward prediction, in units of a forward one."""
 STEPS: Final = 2.0
-"""Tokens there that sampling one takes: few pass at a time."""
+"""Time to sample a token, in units of a forward pass of one: few pass at a time."""
 ROUNDED: Final = 5e6
-"""Weights that are rounded a second by one thread, about, over all types."""
+"""Approximate number of weights that one thread rounds in a second, over all types."""
 ELIMINATED: Final = 1.5
-"""Operations for each of n^3 that it takes to invert n x n second moments, and to let units go one by one."""
+"""Operations, in units of n^3, to invert n x n second moments and to remove units one by one."""
 SOLVED: Final = 1.5
-"""Operations for each of n^3 that it takes to choose the ridges of a matrix of n inputs, and to solve it."""
+"""Operations, in units of n^3, to choose the ridges of a matrix of n inputs, and to solve it."""
 CHEAPER: Final = 0.5
-"""Operations of a solve in units of those of choosing its ridges, too."""
+"""Operations to solve with fixed ridges, as a share of those with a choice of ridges."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds of the steps that a carving repeats.
+    """Seconds of the repeated steps of a carving.
 
-    Of one token in one ``layer`` forward, and forward and ``back``; in the ``head``. Of one product of two
-    numbers in second moments (``gram``, of which half are computed), and in a product of float64 matrices.
+    For one token: in one ``layer`` forward, forward and ``back``, and in the ``head``. For one product of two
+    numbers: in second moments (``gram``, of which half are computed), and in a product of float64 matrices
+    (``operation``).
     """
 
     layer: float
@@ -67,15 +69,15 @@ class Pace:
 
 
 OF_PLANS: Final = ("measuring the best plans", "repair", "losses")
-"""The parts of a carving that come when plans are there."""
+"""The parts of a carving that follow the plans."""
 
 
 @dataclass(frozen=True)
 class CarvingWork:
-    """All that a carving does: its parent's sizes, its methods, and whether widths of the stream are tried.
+    """All work of a carving: its parent's sizes, its methods, and whether widths of the stream are tried.
 
-    ``plans`` are whole plans that are repaired and measured before one of them is chosen; ``types`` of
-    weights are chosen from. Of a large ``vocab`` only some positions are predicted.
+    ``plans`` is the number of whole plans that are repaired and measured before the choice; ``types`` the
+    number of quantisation types to choose from. With a large ``vocab`` only some positions are predicted.
     """
 
     parent: Dimensions
@@ -87,7 +89,7 @@ class CarvingWork:
     vocab: int = 0
 
     def seconds(self, pace: Pace, sequences: int) -> dict[str, float]:
-        """Return the seconds of each part of it, with so many sequences of calibration."""
+        """Return the seconds of each part of the work, with this number of calibration sequences."""
         methods, depth = self.methods, self.parent.depth
         tokens = sequences * methods.length
         held = min(tokens // HELD_SHARE, HELD_TOKENS)
@@ -110,7 +112,7 @@ class CarvingWork:
             parts["measuring cuts"] = min(held, LOSS_SEQUENCES * methods.length) * (cuts + widths)
         if self.types:
             parts["rounding to types"] = self._rounding()
-        again = 2 if self.types and self.plans else 1  # once more where types are known
+        again = 2 if self.types and self.plans else 1  # twice where types are chosen
         judged = 2 * held * there + 2 * self._predicted(held) * pace.head
         if self.plans > 1:
             few = min(fitted, max(FINAL_TOKENS, 2 * inputs_of(self.parent)))
@@ -124,41 +126,41 @@ class CarvingWork:
         return parts
 
     def planning(self, pace: Pace) -> float:
-        """Return the seconds of what plans are made by: all but to measure, repair and judge some of them."""
+        """Return the seconds of planning: all but measuring, repairing and judging plans."""
         parts = self.seconds(pace, self.methods.count)
         return sum(seconds for part, seconds in parts.items() if part not in OF_PLANS)
 
     def total(self, pace: Pace, sequences: int | None = None) -> float:
-        """Return the seconds of all of it, with so many sequences, else with those of its methods."""
+        """Return the total seconds, with this number of sequences, by default that of its methods."""
         return sum(self.seconds(pace, sequences or self.methods.count).values())
 
     @property
     def least(self) -> int:
-        """Return the fewest sequences that make sense: one token for each input of the widest matrix."""
+        """Return the smallest useful number of sequences: one token for each input of the widest matrix."""
         return max(LEAST_SEQUENCES, -(-inputs_of(self.parent) // self.methods.length))
 
     def _predicted(self, tokens: int) -> int:
-        """Return how many of so many tokens are predicted where a loss is measured."""
+        """Return the number of predicted tokens, of ``tokens``, in the measurement of a loss."""
         return min(tokens, PREDICTED) if self.vocab >= LARGE else tokens
 
     def _inputs(self) -> list[int]:
-        """Return the inputs of the output matrices of a layer."""
+        """Return the numbers of inputs of the output matrices of a layer."""
         return [self.parent.ffn, self.parent.heads * self.parent.head_size]
 
     def _elimination(self, pace: Pace, tokens: int) -> float:
-        """Return the seconds of second moments, and of taking units away one by one."""
+        """Return the seconds of second moments, and of removing units one by one."""
         moments = sum(k * k * tokens for k in self._inputs()) * pace.gram
         solved = sum(k * k * (2 * self.parent.hidden + ELIMINATED * k) for k in self._inputs())
         return self.parent.depth * (moments + solved * pace.operation)
 
     def _rounding(self) -> float:
-        """Return the seconds of rounding some rows of every matrix to every type."""
+        """Return the seconds to round some rows of every matrix to every type."""
         parent = self.parent
         sampled = parent.depth * SAMPLED_ROWS * (6 * parent.hidden + parent.ffn)
         return (1 + self.narrows) * self.types * sampled / ROUNDED
 
     def _repair(self, pace: Pace, tokens: int, solved: float) -> float:
-        """Return the seconds of a repair on so many tokens, and of ``solved`` operations for each of n^3."""
+        """Return the seconds of a repair on ``tokens`` tokens, with ``solved`` operations in units of n^3."""
         if self.methods.repair == "none":
             return 0.0
         parent = self.parent
@@ -169,13 +171,13 @@ class CarvingWork:
 
 
 def measured_pace(blocks: Blocks, inputs: int = PACED_SIZE) -> Pace:
-    """Return how long a layer, the head and sums take here, of the first batch.
+    """Return the measured times of a layer, the head and sums on this machine, for the first batch.
 
     ``inputs`` are those of the widest output matrix.
     """
     hidden = blocks.embed(0)
     tokens = hidden.shape[0] * hidden.shape[1]
-    blocks.call(0, 0, hidden)  # once to hold it
+    blocks.call(0, 0, hidden)  # once to load it
     layer = quickest(lambda: blocks.call(0, 0, hidden), blocks.device) / tokens
 
     def there_and_back() -> None:
@@ -195,7 +197,7 @@ def measured_pace(blocks: Blocks, inputs: int = PACED_SIZE) -> Pace:
 
 
 def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu"), times: int = 2) -> float:
-    """Return the seconds of something that runs on a device, the least of several times."""
+    """Return the shortest of several running times of a function on a device, in seconds."""
     taken = []
     for _ in range(times):
         start = time.perf_counter()
@@ -207,9 +209,9 @@ def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu
 
 
 def fitting(work: CarvingWork, pace: Pace, limit: float) -> int:
-    """Return how many sequences a carving of so many seconds reads.
+    """Return the number of sequences with which a carving keeps a limit in seconds.
 
-    ``ValueError`` where not even the fewest fit that make sense (``CarvingWork.least``).
+    Raises ``ValueError`` where even the smallest useful number (``CarvingWork.least``) takes longer.
     """
     sequences, least = work.methods.count, min(work.least, work.methods.count)
     while work.total(pace, sequences) > limit:
@@ -224,7 +226,7 @@ def fitting(work: CarvingWork, pace: Pace, limit: float) -> int:
 
 
 def announcement(work: CarvingWork, pace: Pace) -> str:
-    """Return what a carving takes in words, and what would take less; empty where it is quick."""
+    """Return an announcement of the duration, and of faster alternatives; empty for a short carving."""
     total = work.total(pace)
     if total < LONG:
         return ""
@@ -235,7 +237,7 @@ def announcement(work: CarvingWork, pace: Pace) -> str:
 
 
 def _cheaper(work: CarvingWork, pace: Pace, total: float) -> str:
-    """Return what would take less, in words; empty where nothing does."""
+    """Return the faster alternatives in words; empty where there are none."""
     fewer = max(work.least, work.methods.count // 4)
     others: Mapping[str, CarvingWork] = {
         f"--sequences {fewer}": replace(work, methods=replace(work.methods, sequences=fewer)),

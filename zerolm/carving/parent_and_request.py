@@ -1,4 +1,4 @@
-"""A parent and what is to be done with it: the sizes, methods and place of its child, and what runs it."""
+"""A parent and its request: the sizes, methods and destination of its child, and the session that runs it."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ ANYWHERE: Final = ComputeRequest()
 
 @dataclass(frozen=True, eq=False)
 class Carving:
-    """A parent and what is to be done with it; ``session`` is None where no tokens are needed.
+    """A parent and its request; ``session`` is None where no tokens are needed.
 
-    ``recipe`` is that of a child that is built again.
+    ``recipe`` is that of a child that is rebuilt.
     """
 
     parent: ParentModel
@@ -51,7 +51,7 @@ class Carving:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The parent as it is carved, with the tokens that are kept."""
+        """The parent to be carved, with the kept tokens."""
         return self.parent.checkpoint
 
     @property
@@ -60,7 +60,7 @@ class Carving:
 
     @cached_property
     def typing(self) -> TypePlanner | FileTypePlanner | None:
-        """The planner of types of weights; None where they stay as they are stored."""
+        """The planner of quantisation types; None where weights keep their stored types."""
         if not self.has_types or self.recipe is not None:
             return None
         if self.has_types_alone:
@@ -73,7 +73,7 @@ class Carving:
 
     @property
     def typing_of_cuts(self) -> TypePlanner | None:
-        """The planner of types beside cuts; None where there is none, or types alone are planned."""
+        """The planner of types together with cuts; None where there is none, or only types are planned."""
         if self.typing is None:
             return None
         from zerolm.carving.bits.planner import TypePlanner
@@ -82,22 +82,22 @@ class Carving:
 
     @property
     def is_done(self) -> bool:
-        """Whether tokens or experts alone leave, as they have from the parent already."""
+        """Whether only tokens or experts are removed, which the parent has lost already."""
         return self.checkpoint.fewer is not None and not self.size.cuts_layers and not self.has_types
 
     @property
     def has_types(self) -> bool:
-        """Whether weights get types of their own."""
+        """Whether weights get quantisation types."""
         return self.size.weights.are_chosen(str(self.destination.form), self.size.budgets)
 
     @property
     def has_types_alone(self) -> bool:
-        """Whether weights get types with all units kept, because the file holds matrices otherwise."""
+        """Whether weights get types without cuts, because the file stores matrices differently."""
         return self.has_types and is_rearranged(self.checkpoint.family)
 
     @cached_property
     def basis(self) -> Basis:
-        """The basis of the stream: that of the session, without one by the weights."""
+        """The basis of the stream: the session's, else that from weights."""
         if self.session is not None:
             return self.session.basis
         return weights_basis(self.checkpoint, progress=self.progress)
@@ -127,13 +127,13 @@ class Carving:
 
     @property
     def narrows(self) -> bool:
-        """Whether losses choose the width of the stream."""
+        """Whether losses determine the width of the stream."""
         size = self.size
         is_free = bool(size.budgets) and size.space is None and size.keep.get("hidden") != 1
         return self.checkpoint.family.cut.hidden and is_free and self.methods.plan in BY_LOSS
 
     def running(self) -> Carving:
-        """Return the same carving with what runs its parent on tokens, if its methods need any."""
+        """Return the same carving with the session that runs its parent on tokens, if methods need any."""
         typed = self.recipe.types is not None if self.recipe else self.has_types
         types = typed and not is_rearranged(self.checkpoint.family)
         return replace(
@@ -149,11 +149,11 @@ def session_of(
     *,
     types: bool = False,
 ) -> Session | None:
-    """Return what runs the parent on tokens; None where no method needs any.
+    """Return the session that runs the parent on tokens; None where no method needs any.
 
-    ``types``: matrices get types beside cuts.
-    ``ValueError`` for a device that is not here, also where nothing runs, and for a parent that memory does
-    not hold where it has to generate a text.
+    ``types``: matrices get quantisation types together with cuts. Raises ``ValueError`` for an unavailable
+    device, even where nothing is run, and for a parent that does not fit into memory where it has to generate
+    a text.
     """
     if methods.text is None:
         if compute != ANYWHERE:
@@ -172,7 +172,7 @@ def session_of(
 
 
 def whole_costs(checkpoint: Checkpoint, costs: CostModel, space: str | None) -> dict[str, int]:
-    """Return the costs of the parent; the bytes of a quantised one are those of its file."""
+    """Return the costs of the parent; for a quantised one the bytes are those of its file."""
     whole = costs_of(checkpoint, costs, space=space)
     if quantised_types(checkpoint) and checkpoint.source is not None and isinstance(costs, StoredCosts):
         whole["weight_bytes"] = checkpoint.source.bytes
@@ -180,5 +180,5 @@ def whole_costs(checkpoint: Checkpoint, costs: CostModel, space: str | None) -> 
 
 
 def quantised_types(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Return the types of a quantised parent; none of another."""
+    """Return the types of a quantised parent; empty for another."""
     return checkpoint.source.quantised if checkpoint.source else ()

@@ -1,4 +1,4 @@
-"""The parent of a carving: its name as it was given, its checkpoint, and what left of it already."""
+"""The parent of a carving: its given name, its checkpoint, and the units that it has lost already."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class KeptExperts:
-    """The experts that a parent keeps, as plain JSON: ``described`` for a report.
+    """The kept experts of a parent, as plain JSON: ``described`` for a report.
 
     ``recorded`` adds them to a recipe. ``units`` list experts, and neurons of them, ``before`` and ``after``,
-    and the parameters that left with them. ``proof`` compares the parent with the one whose routers cannot
-    choose the others, None where nothing is written. ``optimal``: no other choice is better by its criterion;
-    None where that is not known.
+    and the removed parameters. ``proof`` compares the parent with the one whose routers mask the removed
+    experts, None where nothing is written. ``optimal``: the criterion prefers no other choice; None where
+    that is unknown.
     """
 
     described: dict[str, Any]
@@ -32,12 +32,12 @@ class KeptExperts:
 
 @dataclass(frozen=True, eq=False)
 class ParentModel:
-    """A parent as it is carved, maybe with fewer tokens or experts than its ``checkpoint.whole`` one has.
+    """A parent to be carved, possibly with fewer tokens or experts than its ``checkpoint.whole``.
 
-    ``vocabulary`` is plain JSON: tokens of the ``parent`` and of the ``child``, those ``used`` by the text,
-    the parameters that it ``saves`` to keep these alone, and what a smaller vocabulary costs. None where
-    nothing is known of it. ``lost_by_tokens`` is what fewer tokens lose on held-out text, in nats a token, or
-    1 - cosine. ``experts`` are those that stay, None where all do; ``note`` says how that was decided.
+    ``vocabulary`` is plain JSON: tokens of the ``parent`` and of the ``child``, those ``used`` in the text,
+    the parameters that keeping only these ``saves``, and the loss of smaller vocabularies. None where tokens
+    were not examined. ``lost_by_tokens`` is the loss of fewer tokens on held-out text, in nats per token, or
+    1 - cosine. ``experts`` are the kept ones, None where all are kept; ``note`` explains that decision.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The sizes of a child: refused before any work where there are none, planned, and the best ones measured."""
+"""The sizes of a child: checked before any work, planned, and the best ones measured."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from zerolm.text.tokens import Tokens
 
 FINALISTS: Final = 3
-"""The most plans that are repaired and measured before one of them is chosen."""
+"""Largest number of plans that are repaired and measured before the choice."""
 REQUANTISED: Final = "the parent is quantised already: losses are relative to it as stored"
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedChild:
-    """A cut, what it is expected to lose, and how it was chosen.
+    """A cut, its expected losses, and the way it was chosen.
 
     ``optimal``: whether it is proven to be the best by its criterion, None where nothing was planned.
-    ``rows`` are the spectrum of the stream. ``typed`` says what types its weights have. ``compared`` is the
-    loss on the tokens that plans are compared on, repaired and as read back, None where it was not measured.
+    ``rows`` are the spectrum of the stream. ``typed`` has the types of its weights. ``compared`` is the loss
+    on the tokens that compare plans, repaired and as read back, None where it was not measured.
     """
 
     cut: Cut
@@ -52,7 +52,7 @@ class PlannedChild:
 
 
 def check_possible(carving: Carving) -> None:
-    """Refuse before the long work what could only fail after it."""
+    """Raise ``ValueError`` before the long computation for a request that would fail after it."""
     checkpoint, size, form = carving.checkpoint, carving.size, carving.destination.form
     layout, family, is_written = checkpoint.layout, checkpoint.family, carving.destination.folder is not None
     if family.task == "next" and layout.name("head") is None and not layout.tied:
@@ -67,7 +67,7 @@ def check_possible(carving: Carving) -> None:
         )
     alone = carving.typing is not None and carving.typing.keeps_all
     size.weights.check_parent(quantised_types(checkpoint), types_alone=alone)
-    file_format = carving.format  # one that is not known is refused also where nothing is written
+    file_format = carving.format  # an unknown format is rejected even where nothing is written
     if is_written and form == "hf" and not size.is_uniform and size.budgets:
         raise ValueError(UNEVEN)
     check_sizes(carving)
@@ -76,7 +76,7 @@ def check_possible(carving: Carving) -> None:
 
 
 def check_sizes(carving: Carving) -> None:
-    """Refuse sizes and budgets that no child has."""
+    """Raise ``ValueError`` for sizes and budgets that no child has."""
     checkpoint, size, by_loss = carving.checkpoint, carving.size, carving.methods.plan in BY_LOSS
     if carving.typing is not None:
         carving.typing.check(by_loss and carving.session is not None)
@@ -86,7 +86,7 @@ def check_sizes(carving: Carving) -> None:
 
 
 def in_time(carving: Carving) -> Carving:
-    """Return the carving with as many sequences as its time allows, and say what it takes."""
+    """Return the carving with the number of sequences that its time limit allows; announce its duration."""
     session, methods = carving.session, carving.methods
     if session is None or carving.is_done or (methods.for_ is None and carving.progress is silent):
         return carving
@@ -105,7 +105,7 @@ def in_time(carving: Carving) -> Carving:
 
 
 def announce_weighing(carving: Carving, units: str, times: int = 1) -> None:
-    """Announce the time to weigh units against all else, each of so many times one plan, if it is long."""
+    """Announce the time to compare units with all others, ``times`` plans, if it is long."""
     session = carving.session
     if session is None or carving.progress is silent:
         return
@@ -118,7 +118,7 @@ def announce_weighing(carving: Carving, units: str, times: int = 1) -> None:
 
 
 def work_of(carving: Carving, session: Session) -> CarvingWork:
-    """Return all that a carving does, of which its pace tells the time."""
+    """Return the work of a carving, for an estimate of its duration."""
     from zerolm.carving.pace import CarvingWork
 
     methods = carving.methods
@@ -134,13 +134,13 @@ def work_of(carving: Carving, session: Session) -> CarvingWork:
 
 
 def finalists_of(carving: Carving, session: Session) -> int:
-    """Return how many of the best plans are repaired and measured before one of them is chosen."""
+    """Return the number of best plans that are repaired and measured before the choice."""
     many = carving.methods.plan == "prices" and bool(carving.size.budgets) and session.foretells_repair
     return FINALISTS if carving.narrows or many else 0
 
 
 def planned(carving: Carving) -> PlannedChild:
-    """Return the best child by the plan of the methods."""
+    """Return the best child according to the methods' plan."""
     checkpoint, size, session = carving.checkpoint, carving.size, carving.session
     if carving.typing is not None:
         return _with_types(carving, carving.typing)
@@ -161,10 +161,10 @@ def planned(carving: Carving) -> PlannedChild:
 
 
 def _with_types(carving: Carving, typing: TypePlanner | FileTypePlanner) -> PlannedChild:
-    """Return the outcome of the best plan of types, beside cuts where anything may be cut."""
+    """Return the outcome of the best plan of types, together with cuts where cuts are allowed."""
     session = carving.session
     if typing.keeps_all:
-        ledger_of(carving.checkpoint, progress=carving.progress)  # refuses weights that are not finite
+        ledger_of(carving.checkpoint, progress=carving.progress)  # rejects weights that are not finite
     chosen = typing.best(losses_by(carving))
     plan = chosen.plan
     notes = (
@@ -186,7 +186,7 @@ def _with_types(carving: Carving, typing: TypePlanner | FileTypePlanner) -> Plan
 
 
 def losses_by(carving: Carving) -> Sequence[Criterion]:
-    """Return what plans rank by: tables of losses, those that are shown first; else the criterion."""
+    """Return the rankings of plans: tables of losses, the displayed one first; else the criterion."""
     typing, session = carving.typing, carving.session
     by = Indifferent(None) if typing is not None and typing.keeps_all else _criterion(carving)
     if session is None or (typing is not None and not typing.may_cut) or carving.methods.plan not in BY_LOSS:
@@ -196,22 +196,25 @@ def losses_by(carving: Carving) -> Sequence[Criterion]:
 
 
 def _table(carving: Carving, session: Session, criterion: Criterion) -> LossTable:
-    """Return the losses of cutting one layer alone, and of narrowing the stream where that may be."""
+    """Return the losses of cutting one layer alone, and of narrowing the stream where allowed."""
     return session.table(criterion, _cuttable(carving.checkpoint), with_stream=carving.narrows)
 
 
 def shown(carving: Carving, table: LossTable) -> tuple[str, LossTable]:
-    """Return the losses that are losses, with their name: where layers have sizes of their own, what
-    repair leaves, if that is known; it gives back more in some layers than in others."""
+    """Return the name and the table of the losses to display.
+
+    With separate sizes for each layer it is the table after repair, if there is one: repair recovers some
+    layers better than others.
+    """
     if carving.size.is_uniform or table.repaired is None:
         return "predicted", table
     return "predicted_repaired", table.repaired
 
 
 def _criterion(carving: Carving) -> Criterion:
-    """Return the criterion, with the weights or the tokens that it needs."""
+    """Return the criterion, from the weights or the tokens that it needs."""
     name = carving.methods.criterion
-    ledger = ledger_of(carving.checkpoint, progress=carving.progress)  # refuses weights that are not finite
+    ledger = ledger_of(carving.checkpoint, progress=carving.progress)  # rejects weights that are not finite
     if needs_tokens(name) and carving.session is not None:
         return carving.session.importance()
     return criterion_of(name, carving.checkpoint, ledger, seed=carving.methods.seed)
@@ -220,9 +223,9 @@ def _criterion(carving: Carving) -> Criterion:
 def _best_measured(
     carving: Carving, session: Session, near: Sequence[Planned]
 ) -> tuple[Planned, float | None, str]:
-    """Return the plan that loses least when it is repaired, its loss, and what was measured in words.
+    """Return the plan of least loss after repair, its loss, and a summary of the measurements.
 
-    One alone is not measured.
+    A single plan is not measured.
     """
     if len(near) < 2:
         return near[0], None, ""
@@ -259,22 +262,22 @@ def _with_notes(
 
 
 def _read(methods: Methods, tokens: Tokens) -> Methods:
-    """Return methods with the sequences that a text gives, and their length without padding, in the mean."""
+    """Return methods with the number of sequences in a text, and their mean length without padding."""
     return replace(methods, sequences=len(tokens), length=max(2, tokens.count // len(tokens)))
 
 
 def _cuttable(checkpoint: Checkpoint) -> list[str]:
-    """Return the kinds of units that the stock class can lack."""
+    """Return the kinds of units that the stock class allows to cut."""
     can = checkpoint.family.cut
     return [kind for kind, possible in (("groups", can.heads), ("ffn", can.ffn)) if possible]
 
 
 def _time_note(methods: Methods) -> str:
-    """Return how its time was kept, in words; empty where it was not limited."""
+    """Return a note on the time limit; empty where there was none."""
     return f"{methods.count} sequences, to last about {about(methods.for_)}" if methods.for_ else ""
 
 
 def _width_of(cut: Cut) -> str:
-    """Return the width of the stream in words."""
+    """Return a description of the width of the stream."""
     untied = cut.narrowing and not cut.narrowing.width.tied
     return f"{cut.hidden} with its own head" if untied else str(cut.hidden)

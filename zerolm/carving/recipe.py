@@ -1,4 +1,4 @@
-"""The recipe of a child: plain JSON that says what was kept of the parent, and rebuilds the same bytes."""
+"""The recipe of a child: plain JSON that lists the kept parts of the parent, and rebuilds the same bytes."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ STAGE: Final = {
     **dict.fromkeys(("tokens", "batch", "length", "seed", "held_out"), int),
     **{"teacher": str, "rate": (int, float), "losses": list, "texts": list},
 }
-"""Fields of a stage of healing that a card tells."""
+"""Fields of a stage of healing that a card shows."""
 OF_EXPERTS: Final = ("experts", "criterion_of_experts", "repair_of_experts")
-"""Fields of a recipe that say which experts stay."""
+"""Fields of a recipe about the kept experts."""
 IN_LAYER: Final = ("o", "down", "attention_norm", "ffn_norm")
 
 
@@ -54,12 +54,12 @@ def versions_of(*libraries: str) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """A child's recipe as it was read.
+    """A child's recipe that was read.
 
-    ``calibration`` is None without tokens; ``ridges`` are by (layer, role); ``sha256`` is that of the files
-    with the weights that were written; ``versions`` are those of the software that did it. ``width`` is that
-    of a narrower stream, and ``basis`` how its directions were chosen. ``types`` are those of the weights by
-    layer and role, None where they are as stored. ``document`` is all that the file says.
+    ``calibration`` is None without tokens; ``ridges`` are by (layer, role); ``sha256`` is that of the written
+    weight files; ``versions`` are those of the software that wrote them. ``width`` is that of a narrower
+    stream, and ``basis`` names how its directions were chosen. ``types`` are those of the weights by layer
+    and role, None for stored types. ``document`` is the whole content of the file.
     """
 
     cut: Cut
@@ -75,7 +75,7 @@ class Recipe:
 
     @property
     def kept(self) -> Ints | None:
-        """Return the parent's tokens that stay, ascending; None for all."""
+        """Return the kept tokens of the parent, ascending; None for all."""
         return _kept(self.document, MAX_VOCAB)
 
     @property
@@ -85,31 +85,31 @@ class Recipe:
 
     @property
     def experts(self) -> dict[int, Ints] | None:
-        """Return the experts that stay by layer, ascending; None where all do."""
+        """Return the kept experts by layer, ascending; None where all are kept."""
         return None if self.document.get("experts") is None else _experts(self.document)
 
     @property
     def criterion_of_experts(self) -> str:
-        """Return what experts were chosen by; empty where all stay."""
+        """Return the criterion of the choice of experts; empty where all are kept."""
         return str(self.document.get("criterion_of_experts", ""))
 
     @property
     def repair_of_experts(self) -> str:
-        """Return how the experts that stay were repaired."""
+        """Return the repair of the kept experts."""
         return str(self.document.get("repair_of_experts", "none"))
 
     @property
     def takes_experts_alone(self) -> bool:
-        """Return whether experts leave, and nothing else but tokens."""
+        """Return whether experts are removed, and nothing else but tokens."""
         is_whole = self.cut.is_whole and self.width is None and self.types is None
         return self.experts is not None and is_whole
 
     def neurons(self, whole: int) -> dict[int, Ints]:
-        """Return the neurons (e, n) that stay of experts of ``whole`` ones, by layer; empty where all do."""
+        """Return the kept neurons (e, n) of experts of ``whole`` ones, by layer; empty where all are kept."""
         return _neurons(self.document, whole)
 
     def methods(self, text: str | None) -> Methods:
-        """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
+        """Return the methods to rebuild the child; ``ValueError`` where they need the original text."""
         method, tokens = self.method, self.calibration
         needed = method.repair != "none" or self.basis == "loss" or self.types is not None
         needed = needed or self.repair_of_experts != "none"
@@ -131,18 +131,18 @@ class Recipe:
         )
 
     def check_text(self, sha256: str | None) -> None:
-        """Refuse a text other than that of the recipe."""
+        """Raise ``ValueError`` for a text other than the recipe's."""
         wanted = self.calibration["text"] if self.calibration else None
         if wanted is not None and sha256 != wanted:
             raise ValueError(f"the text has SHA-256 {sha256}, but the recipe was made with {wanted}")
 
     def other_tokens(self, digest: str) -> str:
-        """Return in words that the parent generates other tokens here; empty where they are the same."""
+        """Return a note if the parent generates other tokens here; empty if they are the same."""
         wanted = (self.calibration or {}).get("generated", digest)
         return "" if digest == wanted else "the parent generates another text here than for the recipe"
 
     def difference(self, sha256: Mapping[str, str], versions: Mapping[str, str]) -> str:
-        """Return in what the files written now differ from those of the recipe; empty where in none."""
+        """Return a note on the files that differ from those of the recipe; empty if none does."""
         differing = sorted(
             name for name in {*self.sha256, *sha256} if self.sha256.get(name) != sha256.get(name)
         )
@@ -194,10 +194,10 @@ def document(
     ridges: Mapping[Place, Ridges],
     versions: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the recipe of a child as plain JSON, but for the files that are written with it.
+    """Return the recipe of a child as plain JSON, without the files that are written with it.
 
-    ``weights`` is the SHA-256 of its parent's; ``calibration`` tells of the tokens, ``ridges`` are by (layer,
-    role), ``versions`` those of the software, with the device and the type of products.
+    ``weights`` is the SHA-256 of its parent's; ``calibration`` describes the tokens, ``ridges`` are by
+    (layer, role), ``versions`` those of the software, with the device and the dtype of products.
     """
     method = asdict(carved.method)
     written_as, space = method.pop("format"), method.pop("space")
@@ -225,7 +225,7 @@ def document(
 
 
 def read_recipe(file: Path, checkpoint: Checkpoint, weights: str) -> Recipe:
-    """Read a recipe for a parent with these ``weights``; ``ValueError`` where it is none, or of another."""
+    """Read a recipe for a parent with these ``weights``; ``ValueError`` for another file or parent."""
     try:
         return _recipe(parse_json(read_text(file, MAX_RECIPE_BYTES)), checkpoint, weights)
     except (OSError, ValueError, RecursionError) as error:
@@ -258,9 +258,9 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     _check_healing(document.get("healing", []))
     _check_experts(document.get("experts", []), checkpoint.layout.sizes.get("experts", 0))
     neurons = _neurons(document, checkpoint.layout.sizes.get(NEURONS, 0))
-    _kept(document, checkpoint.layout.vocab)  # refuses tokens that the parent has not
+    _kept(document, checkpoint.layout.vocab)  # rejects tokens that the parent lacks
     whole = dimensions(checkpoint)
-    if neurons:  # layers are of the parent with what stays of its experts
+    if neurons:  # layers are those of the parent with its kept experts
         whole = dimensions(FewerExperts(checkpoint, _experts(document), neurons=neurons).shaped())
     return Recipe(
         from_layers(whole, document.get("layers")),
@@ -282,10 +282,10 @@ def with_experts(
     gaps: Mapping[int, float] | None = None,
     neurons: Mapping[int, list[str]] | None = None,
 ) -> dict[str, Any]:
-    """Return a recipe that keeps these of the experts of each layer, with the ``gaps`` of their choice.
+    """Return a recipe with these kept experts of each layer, and the ``gaps`` of their choice.
 
-    ``by`` says what they were chosen and repaired by, ``neurons`` by layer which stay of each, as ``to_hex``
-    writes them; None where all do.
+    ``by`` has the criterion and the repair. ``neurons`` has, by layer, the kept neurons of each expert in the
+    form of ``to_hex``; None where all are kept.
     """
     rows = [
         {
@@ -300,7 +300,7 @@ def with_experts(
 
 
 def experts_in(recipe: Mapping[str, Any], count: int) -> dict[int, Ints]:
-    """Return the experts of a recipe by layer; ``ValueError`` for those that no layer of ``count`` has."""
+    """Return the experts of a recipe by layer; ``ValueError`` for numbers that a layer of ``count`` lacks."""
     _check_experts(recipe.get("experts"), count)
     return _experts(recipe)
 
@@ -317,7 +317,7 @@ def _neurons(recipe: Mapping[str, Any], whole: int) -> dict[int, Ints]:
 
 
 def _check_experts(rows: Any, count: int) -> None:
-    """Refuse experts that a layer of the parent, with ``count`` of them, does not have."""
+    """Raise ``ValueError`` for experts that a layer of the parent, with ``count`` of them, does not have."""
     for row in rows if isinstance(rows, list) else [None]:
         entry: dict[str, Any] = row if isinstance(row, dict) else {}
         layer, kept = entry.get("layer", -1), entry.get("kept", [])
@@ -327,7 +327,7 @@ def _check_experts(rows: Any, count: int) -> None:
 
 
 def with_kept(recipe: Mapping[str, Any], kept: Ints) -> dict[str, Any]:
-    """Return a recipe that keeps these of the parent's tokens, ascending, as ranges: ``0-256 300``."""
+    """Return a recipe with these kept tokens of the parent, ascending, as ranges: ``0-256 300``."""
     breaks = np.flatnonzero(np.diff(kept) != 1) + 1
     runs = ((int(run[0]), int(run[-1])) for run in np.split(kept, breaks))
     text = " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
@@ -351,7 +351,7 @@ def _kept(document: Mapping[str, Any], rows: int) -> Ints | None:
 
 
 def _types(rows: Any, depth: int) -> dict[tuple[int | None, str], str] | None:
-    """Return the types of weights by layer and role; ``ValueError`` where one is not known."""
+    """Return the types of weights by layer and role; ``ValueError`` for an unknown type."""
     if rows is None:
         return None
     if not isinstance(rows, list):
@@ -370,7 +370,7 @@ def _types(rows: Any, depth: int) -> dict[tuple[int | None, str], str] | None:
 
 
 def _check_healing(stages: Any) -> None:
-    """Refuse what a recipe says of how its child was trained where a card cannot say it."""
+    """Raise ``ValueError`` for a description of healing that a card cannot show."""
     of_text = {"source": str, "trained_on": int, "sha256": str}
     measures = ("before", "after", "parent")
     if not isinstance(stages, list) or len(stages) > MAX_STAGES:

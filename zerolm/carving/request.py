@@ -1,4 +1,4 @@
-"""How units of a child are chosen, planned and repaired, and where it is written.
+"""How units of a child are chosen, planned and repaired, and where the child is written.
 
 The fields of ``MethodRequest`` declare settings of ``zerolm carve``.
 """
@@ -18,18 +18,18 @@ from zerolm.text import defaults
 
 PLANS: Final = ("weights", "prices", "measured", "heuristic")
 BY_LOSS: Final = ("prices", "measured")
-"""Plans by the losses of single cuts: foretold from one backward pass, or measured one by one."""
+"""Plans by the losses of single cuts: predicted from one backward pass, or measured one by one."""
 SUMMED: Final = "hope_moments"
-"""The criterion of experts whose losses are squared lengths summed over tokens, as worths of neurons are."""
+"""The criterion of experts whose losses are squared norms summed over tokens, like the scores of neurons."""
 RANDOM: Final = defaults.RANDOM
 GENERATED: Final = defaults.GENERATED
 MAX_TOKENS: Final = 1 << 26
-"""Calibration tokens, of whose hidden states three are in memory."""
+"""Largest number of calibration tokens; three hidden states of each are in memory."""
 
 
 @dataclass(frozen=True)
 class MethodRequest:
-    """How units are chosen, sizes planned, and the rest repaired; None is what suits the text."""
+    """How units are chosen, sizes planned, and the rest repaired; None: the default for the text."""
 
     criterion: str | None = setting(
         "text",
@@ -91,7 +91,7 @@ class Methods(MethodRequest):
 
     ``text`` is a file, ``generated`` (sampled from the parent), ``random``, or None: by weights alone.
     ``sequences`` of ``length`` tokens are taken from it. ``seed`` is that of generated and random tokens and
-    of the criterion ``random``. ``experts`` is the criterion of experts, empty where all stay.
+    of the criterion ``random``. ``experts`` is the criterion of experts, empty where all are kept.
     """
 
     criterion: str = "capacity"
@@ -101,11 +101,11 @@ class Methods(MethodRequest):
 
     @property
     def count(self) -> int:
-        """Return the number of sequences: that which is named, or the usual one."""
+        """Return the number of sequences: the given one, or the default."""
         return self.sequences or defaults.SEQUENCES
 
     def check(self) -> None:
-        """Raise ``ValueError`` for what is not known, or does not go together."""
+        """Raise ``ValueError`` for unknown methods, or for incompatible ones."""
         from zerolm.repairing.rules import REPAIRS
         from zerolm.units.importance.criteria import needs_tokens
 
@@ -131,7 +131,7 @@ class Methods(MethodRequest):
             )
         if self.plan not in PLANS:
             raise ValueError(f"plan {shown(self.plan)} is not known{nearest(self.plan, PLANS)}")
-        of_experts = self.criterion == self.experts  # whose own criteria are checked with them
+        of_experts = self.criterion == self.experts  # their criteria are checked with the experts
         needing = {
             self.criterion: not of_experts and needs_tokens(self.criterion),
             f"repair {self.repair}": "tokens" in REPAIRS.entry(self.repair).needs,
@@ -145,9 +145,9 @@ class Methods(MethodRequest):
 
 
 def usual_criterion_of_experts(experts: ExpertsRequest, text: str | None) -> str:
-    """Return the criterion of experts where none is named: by pairs on a text, as lost least where measured.
+    """Return the default criterion of experts: on a text by pairs, which lost least in measurements.
 
-    Worths of single experts are compared across domains.
+    Across domains scores of single experts are compared.
     """
     if text is None:
         return "aimer"
@@ -155,10 +155,10 @@ def usual_criterion_of_experts(experts: ExpertsRequest, text: str | None) -> str
 
 
 def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
-    """Return the methods of a request; what it leaves open is as its text allows.
+    """Return the methods of a request; open ones get defaults that depend on its text.
 
-    Without a text the parent generates one, unless a criterion by weights alone is named. Where shares say
-    all sizes, nothing is measured to plan them.
+    Without a text the parent generates one, unless a criterion by weights alone is named. Where shares
+    determine all sizes, nothing is measured to plan them.
     """
     if size.experts.are_cut:
         return _methods_with_experts(size, request)
@@ -171,7 +171,7 @@ def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
 
 
 def _methods_with_experts(size: SizeRequest, request: MethodRequest) -> Methods:
-    """Return the methods of a request for fewer experts: its criterion is of these, or of the other units."""
+    """Return the methods of a request for fewer experts: its criterion is for them, or for other units."""
     from zerolm.units.importance.criteria import CRITERIA
 
     rest, named = size.beside_experts, request.criterion
@@ -199,10 +199,10 @@ def _is_by_weights(request: MethodRequest) -> bool:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a child is written and in which format, a name of ``FORMATS``; ``folder`` None: nowhere.
+    """The folder and the format (a name of ``FORMATS``) of a child; without a ``folder`` none is written.
 
-    ``form`` None is the usual one: of a healed child that of the child, of a recipe's its own, else ``hf``.
-    ``finish(folder, result)`` writes the files of ``REPORT`` beside a child that was verified.
+    ``form`` None is the default: for a healed child that of the child, for a recipe its own, else ``hf``.
+    ``finish(folder, result)`` writes the files of ``REPORT`` next to a verified child.
     """
 
     folder: Path | None = None

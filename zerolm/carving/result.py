@@ -11,12 +11,12 @@ from zerolm.units.kept_units import Cut
 from zerolm.units.stream.narrowing import Basis
 
 SPECTRUM_STEPS: Final = 32
-"""Widths at which the spectrum of the stream is told."""
+"""Number of widths at which the spectrum of the stream is reported."""
 
 
 @dataclass(frozen=True)
 class CarvingMethod:
-    """How a child was carved, and the ``format`` that it is written in."""
+    """The methods of a carving, and the ``format`` of the child."""
 
     criterion: str
     repair: str
@@ -28,22 +28,26 @@ class CarvingMethod:
 
 @dataclass(frozen=True, eq=False)
 class Carved:
-    """The kept part of a parent, its costs, and whether the child on the disk was found to be the same.
+    """The kept part of a parent, its costs, and the proof that the written child is the same.
 
-    ``costs`` are of ``parent`` and ``child`` by name, and of what is ``stored`` where zeros fill it up;
-    weights are counted at ``weight_bits``. ``optimal`` is None where nothing was planned. ``losses`` (KL in
-    nats a token, or 1 - cosine, on held-out tokens) are ``predicted`` from those of single cuts, or
-    ``predicted_repaired`` where repair was foretold too, ``measured`` of the whole plan, and of the
-    ``repaired`` one. ``note`` says what was done other than asked. ``verified``
-    is None where nothing was written. ``spectrum`` lists for widths of the stream (``hidden``) what share of
-    its energy they keep (``kept_energy``) and, where it was measured, the ``loss`` of that width alone; it is
-    empty where the stream was not looked at. ``widths`` are the sizes of each kept layer, ``stream`` the
-    width of a narrower stream and how it came about, ``parent_sizes`` those of the parent. ``types`` are
-    those of the matrices of a child whose weights have types of their own, and ``equal_bytes`` what other
-    ways to spend the same bytes lose. ``experts`` tells which experts stay, None where all do; ``vocabulary``
-    tells of tokens, None where nothing is known of them. ``units`` lists what each kind of unit gave up:
-    ``before``, ``after`` and ``params``; it is empty for a space of sizes. ``kept`` lists all units; a
-    result that was read back has none, for its recipe lists them.
+    ``costs`` are those of ``parent`` and ``child`` by name, and of the ``stored`` child where zeros pad it;
+    weights are counted at ``weight_bits``. ``optimal`` is None where nothing was planned.
+
+    ``losses`` are KL in nats per token, or 1 - cosine, on held-out tokens: ``predicted`` from those of single
+    cuts, or ``predicted_repaired`` where repair was predicted too, ``measured`` for the whole plan, and for
+    the ``repaired`` one. ``note`` states any deviation from the request. ``verified`` is None where nothing
+    was written.
+
+    ``spectrum`` lists for widths of the stream (``hidden``) the share of its energy that they keep
+    (``kept_energy``) and, where it was measured, the ``loss`` of that width alone; it is empty where the
+    stream was not examined. ``widths`` are the sizes of each kept layer, ``stream`` the width of a narrower
+    stream and its basis, ``parent_sizes`` those of the parent.
+
+    ``types`` are those of the matrices of a child with quantisation types, and ``equal_bytes`` the losses of
+    other plans with the same bytes. ``experts`` describes the kept experts, None where all are kept;
+    ``vocabulary`` describes tokens, None where they were not examined. ``units`` lists the removed units of
+    each kind: ``before``, ``after`` and ``params``; it is empty for a space of sizes. ``kept`` lists all
+    units; it is None for a result that was read back, whose recipe lists them.
     """
 
     parent: str
@@ -81,7 +85,7 @@ class Carved:
 
     @classmethod
     def from_json(cls, document: Any) -> Carved:
-        """Return the result that ``to_json`` gave; ``ValueError`` names the first field that is wrong."""
+        """Return the result from the output of ``to_json``; ``ValueError`` names the first wrong field."""
         kinds, of_method = get_type_hints(cls), get_type_hints(CarvingMethod)
         del kinds["kept"], kinds["method"]
         fields = read_fields(kinds | of_method, document)
@@ -90,9 +94,9 @@ class Carved:
 
 
 def read_fields(kinds: Mapping[str, Any], document: Any) -> dict[str, Any]:
-    """Return the fields of a JSON object, which has these and no others, each of its type.
+    """Return the fields of a JSON object, which has exactly these, each of its type.
 
-    ``ValueError`` names the first that is missing, not known or of another type.
+    ``ValueError`` names the first that is missing, unknown or of another type.
     """
     from pydantic import ConfigDict, ValidationError, create_model
 
@@ -104,12 +108,12 @@ def read_fields(kinds: Mapping[str, Any], document: Any) -> dict[str, Any]:
         model.model_validate(document)
     except ValidationError as error:
         raise ValueError(first_problem(error, "it", document)) from None
-    return {name: document[name] for name in kinds}  # as they were read: 1 stays an integer
+    return {name: document[name] for name in kinds}  # as read: 1 remains an integer
 
 
 @dataclass(frozen=True)
 class TypedWeights:
-    """The bytes of weights of a planned child, its types as ``rows``, and other plans of as many bytes."""
+    """The bytes of weights of a planned child, its types as ``rows``, and other plans with equal bytes."""
 
     bytes: int
     rows: list[dict[str, Any]]
@@ -128,7 +132,7 @@ def rows_of(types: Mapping[tuple[int | None, str], str], checkpoint: Checkpoint)
 
 
 def spectrum(basis: Basis, losses: Mapping[int, float] | None = None) -> list[dict[str, Any]]:
-    """Return what widths of the stream keep of its energy, at even steps and where there are ``losses``."""
+    """Return the energy that widths of the stream keep, at even steps and where there are ``losses``."""
     whole, losses = len(basis.energy), losses or {}
     even = {max(1, round(step * whole / SPECTRUM_STEPS)) for step in range(1, SPECTRUM_STEPS + 1)}
     return [
@@ -138,7 +142,7 @@ def spectrum(basis: Basis, losses: Mapping[int, float] | None = None) -> list[di
 
 
 def stream(cut: Cut) -> dict[str, Any] | None:
-    """Return the width of a narrower stream and how it came about as plain JSON; None for the parent's."""
+    """Return the width and the basis of a narrower stream as plain JSON; None for the parent's."""
     narrowing = cut.narrowing
     if narrowing is None:
         return None

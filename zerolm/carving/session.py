@@ -75,20 +75,22 @@ from zerolm.units.stream.narrowing import Basis
 
 BASIS: Final = ("vectors", "energy", "last", "gain")
 TYPED_TOKENS: Final = 4 * FINAL_TOKENS
-"""So many repair a plan with types: beside one that cuts nothing, a poor repair would be taken for a loss."""
+"""Number of tokens that repair a plan with types: a poor repair would look like a loss compared with an uncut
+plan."""
 SINK_TOKENS: Final = 1 << 10
 SINK_BATCH: Final = 4
-"""Tokens, and sequences of a batch, that massive activations are sought on: nearly all windows have them."""
+"""Tokens, and sequences of a batch, that are searched for massive activations: nearly all windows have
+them."""
 PER_COLUMN: Final = 2
-"""Tokens for each column of the widest output matrix that plans are repaired on before one is chosen."""
+"""Tokens for each column of the widest output matrix in the repair of plans before the choice."""
 FEWER: Final = 4
-"""Where a text is short, one in so many of its tokens gives the learning curve its other point."""
+"""For a short text, one in ``FEWER`` of its tokens gives the second point of the learning curve."""
 CACHE_FORMAT: Final = 8
-"""One more where what is cached comes about, or is kept, in another way."""
+"""Increased whenever cached values are computed, or stored, differently."""
 
 
 class Session:
-    """A parent with the tokens of some methods; everything long is cached, so that a killed run goes on."""
+    """A parent with the tokens of some methods; long results are cached for interrupted runs to resume."""
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class Session:
         *,
         types: bool = False,
     ) -> None:
-        """``types``: matrices get types beside cuts, so that what the loss feels of them is wanted, too."""
+        """Open the session; ``types``: matrices get quantisation types, so their moments are needed too."""
         self.checkpoint, self.methods, self.progress = checkpoint, methods, progress
         self._with_types = types
         self.compute = compute(request, checkpoint.layout.hidden)
@@ -143,7 +145,7 @@ class Session:
 
     @property
     def calibration(self) -> dict[str, object] | None:
-        """Return what a recipe says of the tokens, None without."""
+        """Return the description of the tokens in a recipe, None without."""
         methods = self.methods
         if methods.text is None:
             return None
@@ -157,13 +159,13 @@ class Session:
 
     @cached_property
     def model(self) -> PreTrainedModel:
-        """The parent, whose weights stay in their files."""
+        """The parent, with its weights memory-mapped from their files."""
         self.progress("opening the parent")
         return computed(mapped_model(self.checkpoint), self.compute)
 
     @cached_property
     def pace(self) -> Pace:
-        """How long the parent takes here, a token."""
+        """The measured times of the parent on this machine."""
         self.progress("timing a layer")
         tokens = self._paced
         sequences = max(1, PACED_TOKENS // tokens.ids.shape[1])
@@ -180,20 +182,20 @@ class Session:
 
     @cached_property
     def pooling(self) -> TokenPooling:
-        """How an encoder's tokens become one embedding."""
+        """The pooling of an encoder's tokens into one embedding."""
         return TokenPooling.of(self.checkpoint)
 
     @cached_property
     def _measured_on(self) -> tuple[object, ...]:
-        """The parent as it runs, and the tokens: all measured depends on them.
+        """The parent with its compute settings, and the tokens: all measurements depend on them.
 
-        The digest of the tokens stands for the text, its tokenizer, sequences, length and seed.
+        The digest of the tokens represents the text, its tokenizer, sequences, length and seed.
         """
         return *self._parent_as_run, self.tokens.digest()
 
     @cached_property
     def _parent_as_run(self) -> tuple[object, ...]:
-        """The parent, how its family is read, and how networks run."""
+        """The parent, the definition of its family, and the compute settings."""
         parent = self.checkpoint
         config = repr(sorted(parent.config.items()))
         versions = CACHE_FORMAT, zerolm.__version__
@@ -201,7 +203,7 @@ class Session:
         return *versions, running, self.fingerprint, config, repr(parent.family)
 
     def cache(self, kind: str, *options: object) -> ArrayCache:
-        """Return the cache of a part that depends on nothing else but these options of its own."""
+        """Return the cache of a part that depends only on these additional options."""
         return ArrayCache.of(kind, *self._measured_on, *options)
 
     @cached_property
@@ -211,14 +213,14 @@ class Session:
 
     @cached_property
     def felt(self) -> dict[tuple[int | None, str], FeltMatrix]:
-        """Second moments of what every matrix reads, and of what is felt of it; where it gets a type."""
+        """The moments of every matrix, where matrices get types."""
         matrices = self._felt.matrices
         assert matrices is not None
         return matrices
 
     @cached_property
     def _felt(self) -> FeltByLoss:
-        """All that one pass forward and back tells: the sums are kept."""
+        """All results of one forward and backward pass, whose sums are cached."""
         felt = felt_by_loss(
             self.model,
             self.divided.fitted,
@@ -233,12 +235,12 @@ class Session:
 
     @property
     def _weighing(self) -> Fisher | None:
-        """The Fisher information that first tokens weigh by, where the criterion needs it anyway."""
+        """The Fisher information for the weights of first tokens, where the criterion needs it anyway."""
         is_there = needs_gradients(self.methods.criterion) and Blocks(self.model, []).predicts
         return self.fisher if is_there else None
 
     def importance(self) -> Criterion:
-        """Return the criterion by what the tokens make units send."""
+        """Return the criterion from the units' outputs on the tokens."""
         name = self.methods.criterion
         definition, felt = definition_of(name), self.fisher if needs_gradients(name) else None
         options = name, definition, self.pooling if felt else None
@@ -247,9 +249,9 @@ class Session:
         return Additive(self._with_sinks(scores) if felt else scores)
 
     def _with_sinks(self, scores: dict[str, list[Floats]]) -> dict[str, list[Floats]]:
-        """Return scores of units where the neurons that write massive activations rank first.
+        """Return scores of units in which the neurons that write massive activations rank first.
 
-        By their own output few tokens need them, but these are what attention rests on.
+        By their own output few tokens need them, but these are attention sinks.
         """
         cache = self.cache("sinks")
         arrays = cache.get("neurons")
@@ -267,12 +269,12 @@ class Session:
 
     @property
     def _scored(self) -> Tokens:
-        """The tokens that units are scored on: choosing them needs fewer than refitting what is kept."""
+        """The tokens that units are scored on: choosing units needs fewer than refitting the kept ones."""
         return self.divided.fitted.most(tokens_scored(dimensions(self.checkpoint)))
 
     @cached_property
     def basis(self) -> Basis:
-        """The basis of the stream, by what the tokens' loss feels."""
+        """The basis of the stream, from the Fisher information on the tokens."""
         cache = self.cache("basis")
         arrays = cache.get("loss")
         if arrays is None:
@@ -282,9 +284,9 @@ class Session:
         return Basis("loss", **arrays)
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
-        """Return the losses of cutting one layer alone, and of narrowing the stream if wanted.
+        """Return the losses of cutting one layer alone, and on request of narrowing the stream.
 
-        Foretold ones come with those of what repair leaves, if that is known.
+        Predicted ones come with those after repair, if these can be predicted.
         """
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
@@ -327,9 +329,9 @@ class Session:
 
     @property
     def foretells_repair(self) -> bool:
-        """Return whether it is known what least squares leaves.
+        """Return whether losses after least squares can be predicted.
 
-        Not of an encoder: its loss is that of a sequence, whose tokens' errors add up.
+        Not for an encoder: its loss is by sequence, over whose tokens errors add up.
         """
         by_loss = needs_gradients(self.methods.criterion) and self.methods.repair == "least-squares"
         return by_loss and Blocks(self.model, []).predicts
@@ -349,7 +351,7 @@ class Session:
     ) -> Repaired:
         """Return new output matrices for the cut, with these ridges or chosen ones.
 
-        Where weights are to have ``types``, what rounding loses is paid back, too.
+        With quantisation ``types`` the repair corrects rounding errors too.
         """
         rule = self.methods.repair
         if rule == "none" or (types is None and cut.keeps_all):
@@ -376,7 +378,7 @@ class Session:
 
     @property
     def repairs_types(self) -> bool:
-        """Whether repair pays back what rounding loses."""
+        """Whether repair corrects rounding errors."""
         return self.methods.repair == "least-squares"
 
     def _reading_back(self, cut: Cut, types: Types, blocks: Blocks, repaired: Repaired) -> ReadBack:
@@ -385,7 +387,7 @@ class Session:
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         """Return the losses of whole cuts, repaired on some sequences and measured on others.
 
-        All have one ridge: which plan is best hardly depends on it.
+        All have the same ridge, which hardly affects which plan is best.
         """
         fitted = self._few_fitted(cuts)
         rule, loss = self.methods.repair, self._beside_whole(self.divided.compared.most(FINAL_TOKENS))
@@ -405,7 +407,8 @@ class Session:
     def loss_by_fewer(self, cut: Cut, ridges: Mapping[Place, Ridges]) -> float:
         """Return the loss of a cut repaired on one in ``FEWER`` of the tokens to fit to.
 
-        ``ridges`` are those by all of them: noise, and with it the best ridge, is as many times larger.
+        ``ridges`` are those with all of them: noise, and with it the best ridge, is larger by the factor
+        ``FEWER``.
         """
         rule, more = self.methods.repair, sorted(ridges.items())
         cache = self.cache("fewer", rule, self.pooling, self._weighing is None, *_options(cut), more)
@@ -424,7 +427,7 @@ class Session:
 
     @cached_property
     def moments(self) -> dict[str, list[GradientMoments]]:
-        """Second moments of the gradients of every matrix of a file that keeps all units."""
+        """Second moments of the gradients of every matrix in the file of an uncut child."""
         sums, child = self.cache("file moments", self.pooling), self._whole
         tokens, pooling = self.divided.fitted, self.pooling
         moments = file_moments(self.model, child, tokens, pooling=pooling, cache=sums, progress=self.progress)
@@ -436,18 +439,18 @@ class Session:
         return Child(self.checkpoint, Cut.whole(dimensions(self.checkpoint)))
 
     def weighed_file(self) -> WeighedFile:
-        """Return a file that keeps all units with the moments of its matrices, where there are tokens."""
+        """Return an uncut file with the moments of its matrices, where there are tokens."""
         moments = None if self.methods.text is None else self.moments
         return WeighedFile(self._whole, moments, torch.get_num_threads())
 
     def typed(self, cut: Cut, repaired: Repaired, types: Types) -> TypedChild | TypedFile:
-        """Return a child whose matrices have types, by units or as its file holds them."""
+        """Return a child with quantisation types, by units or in the form of its file."""
         if is_rearranged(self.checkpoint.family):
             return TypedFile(self.weighed_file(), types)
         return TypedChild(self.weighed(cut, repaired), types)
 
     def weighed(self, cut: Cut, repaired: Repaired) -> WeighedChild:
-        """Return a child with what the loss feels of its matrices, where there are tokens."""
+        """Return a child with the moments of its matrices, where there are tokens."""
         felt = None if self.methods.text is None else self.felt
         information = self.fisher if felt is not None and cut.narrowing else None
         return WeighedChild(Child(self.checkpoint, cut, repaired), felt, information, torch.get_num_threads())
@@ -455,9 +458,9 @@ class Session:
     def typed_final(
         self, cut: Cut, choose: Callable[[WeighedChild], Types], *, is_repaired: bool = True
     ) -> float:
-        """Return the loss of a cut, repaired on some sequences, as it is read back, measured on others.
+        """Return the loss of a cut as read back, repaired on some sequences and measured on others.
 
-        ``choose`` says the types of the repaired child.
+        ``choose`` returns the types of the repaired child.
         """
         fitted = self._few_fitted([cut], TYPED_TOKENS)
         rule = self.methods.repair
@@ -469,7 +472,7 @@ class Session:
         return self.compared_loss(TypedChild(self.weighed(cut, repaired), types), repaired)
 
     def _repaired_by(self, fitted: Tokens, cut: Cut) -> Repaired:
-        """Return the repair of a cut on few tokens, nothing where all units stay."""
+        """Return the repair of a cut on few tokens, empty where all units are kept."""
         if cut.keeps_all:
             return Repaired()
         repaired = repair(self.model, cut, fitted, self.methods.repair, fisher=self._weighing)
@@ -477,27 +480,27 @@ class Session:
         return repaired
 
     def compared_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:
-        """Return the loss of a child as it is read back, on the tokens that plans are compared on."""
+        """Return the loss of a child as read back, on the tokens that compare plans."""
         loss = typed.loss(self._beside_whole(self.divided.compared.most(FINAL_TOKENS)), repaired)
         give_back()
         return loss
 
     def typed_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:
-        """Return the loss of a child as it is read back, on the tokens of all other losses."""
+        """Return the loss of a child as read back, on the tokens of all other losses."""
         self.progress("measuring the child, quantised")
         return typed.loss(self._loss, repaired)
 
     def _few_fitted(self, cuts: Sequence[Cut], least: int = FINAL_TOKENS) -> Tokens:
-        """Return the tokens that plans are repaired on before one of them is chosen."""
+        """Return the tokens that plans are repaired on before the choice."""
         return self.divided.fitted.most(max(least, *(PER_COLUMN * columns_of(cut) for cut in cuts)))
 
     def done(self) -> None:
-        """Forget what only a run that is not finished needs."""
+        """Delete the caches that only an unfinished run needs."""
         for cache in self._spent:
             cache.forget()
 
     def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
-        """Return the loss of the whole cut on tokens that nothing was fitted to or chosen by."""
+        """Return the loss of the whole cut on tokens that were used for neither fitting nor choosing."""
         self.progress("measuring the plan")
         loss = self._loss.of_cut(cut, repaired)
         give_back()
@@ -513,12 +516,12 @@ class Session:
         return self._beside_whole(self.divided.judged)
 
     def _beside_whole(self, tokens: Tokens) -> Loss:
-        """Return the loss of cuts on these tokens, beside the parent with all its experts.
+        """Return the loss of cuts on these tokens, compared with the parent with all its experts.
 
-        Its predictions of the tokens that stay are compared.
+        Its predictions of the kept tokens are compared.
         """
         whole, kept = self.checkpoint.whole, self.checkpoint.kept_tokens
-        if _experts(whole) == _experts(self.checkpoint):  # fewer tokens alone change no prediction of others
+        if _experts(whole) == _experts(self.checkpoint):  # fewer tokens alone change no other prediction
             return self._loss_on(tokens)
         batches = tokens.filled(LOSS_BATCH)
         blocks, depth = Blocks(self.model, batches), self.checkpoint.layout.depth
@@ -529,15 +532,15 @@ class Session:
         return Loss(blocks, depth, self.pooling, parent=parent, rows=rows)
 
     def _loss_on(self, tokens: Tokens) -> Loss:
-        """Return the loss of cuts on these tokens, beside the parent as it is carved."""
+        """Return the loss of cuts on these tokens, compared with the parent to be carved."""
         blocks = Blocks(self.model, tokens.filled(LOSS_BATCH))
         return Loss(blocks, self.checkpoint.layout.depth, self.pooling)
 
     def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:
-        """Return the carved parent as a function from ids (b, t) to what it sends, a layer at a time.
+        """Return the carved parent as a function from ids (b, t) to its output, one layer at a time.
 
-        That is (b, t, v), without a head (b, t, d). It runs on the CPU in float32; what the session holds of
-        the parent is let go of.
+        The output is (b, t, v), without a head (b, t, d). It runs on the CPU in float32; the session's copy
+        of the parent is released.
         """
         held_of(self.model, self.compute).let_go()
         give_back()
@@ -554,7 +557,7 @@ class Session:
         return sent
 
     def read_back(self, typed: TypedChild | TypedFile, repaired: Repaired) -> Callable[[Tensor], Tensor]:
-        """Return a child as it is read back as a function from ids (1, t) to what it sends, layer by layer.
+        """Return a child as read back, as a function from ids (1, t) to its output, layer by layer.
 
         It runs on the CPU in float32.
         """
@@ -569,7 +572,7 @@ class Session:
 
 
 def _check_room(checkpoint: Checkpoint, memory: int | None) -> None:
-    """Raise ``ValueError`` where memory does not hold the largest part in float32 twice."""
+    """Raise ``ValueError`` where the largest part does not fit into memory in float32 twice."""
     sizes = Counter[object]()
     for name, slot in checkpoint.layout.slots.items():
         sizes[slot.role if slot.layer is None else slot.layer] += 8 * checkpoint.tensors[name].count
@@ -583,11 +586,11 @@ def _check_room(checkpoint: Checkpoint, memory: int | None) -> None:
 
 
 def _experts(checkpoint: Checkpoint) -> tuple[int, int]:
-    """Return the experts of a layer, and the neurons of each."""
+    """Return the number of experts of a layer, and of neurons of each."""
     sizes = checkpoint.layout.sizes
     return sizes.get("experts", 0), sizes.get("expert_ffn", 0)
 
 
 def _options(cut: Cut) -> tuple[object, ...]:
-    """Return what tells a cut of a parent from all others, where tokens say the basis of its stream."""
+    """Return a key that identifies a cut of a parent; the tokens determine the stream's basis."""
     return to_layers(cut), stream(cut)

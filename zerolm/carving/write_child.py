@@ -1,4 +1,4 @@
-"""The child on the disk: its weights in a format, configuration, tokenizer, card and recipe."""
+"""The child on disk: its weights in a format, configuration, tokenizer, card and recipe."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def write(
     typed: Typed | None = None,
     progress: Progress = silent,
 ) -> dict[str, str]:
-    """Write everything of a child into an empty folder; return the SHA-256 of the files with its weights.
+    """Write all files of a child into an empty folder; return the SHA-256 of its weight files.
 
-    The recipe lists ``more`` files that are still to come. ``typed`` says what types its matrices have.
+    The recipe also lists ``more`` files, which are written later. ``typed`` has the types of its matrices.
     """
     checkpoint, form = child.parent, FORMATS[recipe["written_as"]]
     place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
@@ -54,10 +54,10 @@ def complete(
     more: Sequence[str] = (),
     digests: Mapping[Path, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Write what belongs to the weights of a child, which are in a folder; return their SHA-256 by file.
+    """Write the files for a child's weights, which are in a folder; return the weights' SHA-256 by file.
 
-    ``kind`` is the type of the model that was written, ``config`` its configuration, if it has any;
-    ``digests`` the SHA-256 of files that were read already.
+    ``kind`` is the type of the written model, ``config`` its configuration, if it has any; ``digests`` the
+    SHA-256 of files that were read already.
     """
     form = FORMATS[recipe["written_as"]]
     place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
@@ -83,7 +83,7 @@ def _auto_class(checkpoint: Checkpoint) -> str:
 
 
 def _copy(source: Path, name: Path, folder: Path) -> None:
-    """Copy a file of the parent, without the fields of a configuration that name its code."""
+    """Copy a file of the parent, without the configuration fields that name its code."""
     place = folder / name
     place.parent.mkdir(parents=True, exist_ok=True)
     content = (source / name).read_bytes() if name.suffix == ".json" else b""

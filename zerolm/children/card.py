@@ -1,4 +1,4 @@
-"""The model card of a child: front matter for the hub, and what was cut from what, and how."""
+"""The model card of a child: front matter for the hub, its parent, its cuts and the methods used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
     """Return the card of a child from its recipe.
 
     ``kind`` is the model type that it is written as, ``auto`` the class of transformers that opens it (the
-    name of the file of a GGUF), ``hidden`` the parent's hidden size.
+    file's name for a GGUF), ``hidden`` the parent's hidden size.
     """
     parent, tokens = plain(recipe["parent"]), recipe["calibration"]
     healing = recipe.get("healing", [])
@@ -76,7 +76,7 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
 
 
 def _healing(stage: Mapping[str, Any]) -> str:
-    """Return what a child was trained on, how, and what that changed on text that was held out."""
+    """Return a description of a training stage: texts, method, and the change on held-out text."""
     texts = ", ".join(
         f"{plain(text['source'])} ({text['trained_on']:,} tokens, SHA-256 {text['sha256']})"
         for text in stage["texts"]
@@ -102,9 +102,9 @@ def _healing(stage: Mapping[str, Any]) -> str:
 
 
 def front_matter(recipe: Mapping[str, Any], *, embeds: bool = False) -> dict[str, Any]:
-    """Return what the hub reads: the parent, its licence where it names one, library and tags.
+    """Return the front matter for the hub: the parent, its licence where it names one, library and tags.
 
-    A folder that ``embeds`` is one of sentence-transformers.
+    With ``embeds`` the folder is one of sentence-transformers.
     """
     licence = {name: recipe[name] for name in LICENCES if name in recipe}
     library = "sentence-transformers" if embeds else "transformers"
@@ -136,7 +136,7 @@ def _stream(stream: Mapping[str, Any], hidden: int) -> str:
 
 
 def _origin(recipe: Mapping[str, Any]) -> str:
-    """Return where the parent comes from, and what its licence is."""
+    """Return the parent's origin and its licence."""
     if recipe["revision"] is None:
         place = "The parent is a local folder: `base_model` is its name, to be replaced by that on the hub."
     else:
@@ -147,6 +147,6 @@ def _origin(recipe: Mapping[str, Any]) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text in one line, without what Markdown takes for more than text."""
+    """Return a text in one line, with the special characters of Markdown escaped."""
     line = "".join(character if character.isprintable() else " " for character in text)
     return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", " ".join(line.split()))

@@ -1,7 +1,7 @@
-"""The tensors of a child: how each comes about from one of its parent's, some rows at a time.
+"""The tensors of a child: how each is made from one of its parent's, some rows at a time.
 
 It is new (repaired, or trained), or the product of the parent's with a map of a narrower stream, or rows and
-columns of it. ``ChildTensor.blocks`` is the one place that says which; the writers of all formats ask it.
+columns of the parent's. Only ``ChildTensor.blocks`` decides which; the writers of all formats use it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from zerolm.units.stream.maps import StreamMaps, Values, stored_gain
 
 
 class NewWeights(Protocol):
-    """Weights in the place of those that the parent stores, in the shapes that the cut leaves."""
+    """Weights that replace the parent's, in the shapes of the cut."""
 
     @property
     def arrays(self) -> Mapping[tuple[int, str], Values]:
         """Return by layer and norm the fitted maps of a narrower stream, which replace those of its basis."""
 
     def named(self, name: Callable[[str, int], str | None]) -> Mapping[str, Values]:
-        """Return new values by the parent's names of tensors, which ``name(role, layer)`` gives."""
+        """Return new values by the parent's tensor names, which ``name(role, layer)`` returns."""
 
 
 @dataclass(frozen=True, eq=False)
 class Child:
-    """A child as it is written: its parent, what is kept of that, and the weights that are new."""
+    """A child to be written: its parent, the cut, and the new weights."""
 
     parent: Checkpoint
     cut: Cut
@@ -43,7 +43,7 @@ class Child:
 
     @cached_property
     def new(self) -> Mapping[str, Values]:
-        """The new values by the parent's names of tensors."""
+        """The new values by the parent's tensor names."""
         return self.weights.named(self.parent.layout.name) if self.weights else {}
 
     @cached_property
@@ -56,9 +56,9 @@ class Child:
         return StreamMaps(self.cut.narrowing, self.parent.layout.depth, gain, fitted, self.parent.family)
 
     def tensors(self) -> Iterator[ChildTensor]:
-        """Yield the child's tensors in the order of the parent's files, a head that it has anew last.
+        """Yield the child's tensors in the order of the parent's files, a new head last.
 
-        ``ValueError`` where a new weight has another shape than the cut leaves.
+        Raises ``ValueError`` where the shape of a new weight does not match the cut.
         """
         layout, kept = self.parent.layout, {layer.layer: layer for layer in self.cut.layers}
         for name in self.parent.tensors:
@@ -68,7 +68,7 @@ class Child:
             if slot is None or (slot.layer is not None and slot.layer not in kept):
                 continue
             if self.maps and slot.role == "head" and layout.tied:
-                continue  # stored beside the embedding, and not used
+                continue  # stored next to the embedding, and not used
             yield ChildTensor(self, name, slot.role, None if slot.layer is None else kept[slot.layer])
         embedding = layout.name("embedding")
         if self.maps and embedding and layout.tied and not self.maps.narrowing.width.tied:
@@ -77,9 +77,9 @@ class Child:
 
 @dataclass(frozen=True, eq=False)
 class ChildTensor:
-    """A tensor of a child, made of the parent's tensor ``source``; ``kept`` is None outside the layers.
+    """A tensor of a child, made from the parent's tensor ``source``; ``kept`` is None outside the layers.
 
-    ``role`` is that of the source, but for a new head that is made of the embedding.
+    ``role`` is that of the source, except for a new head that is made from the embedding.
     """
 
     child: Child
@@ -99,25 +99,25 @@ class ChildTensor:
 
     @property
     def slot(self) -> Slot:
-        """The place of the parent's tensor."""
+        """The slot of the parent's tensor."""
         carried = Slot(None, "carried", ("",) * len(self.info.shape))
         return self.child.parent.layout.slots.get(self.source, carried)
 
     @property
     def is_made_anew(self) -> bool:
-        """Whether it is a head of the child's own, made of the parent's embedding."""
+        """Whether it is a head of the child's own, made from the parent's embedding."""
         return self.role != self.slot.role
 
     @property
     def is_copied(self) -> bool:
-        """Whether it is stored as the parent's is, byte for byte."""
+        """Whether it is stored byte for byte as the parent's."""
         is_new = self.is_made_anew or self.source in self.child.new
         turns = self.child.maps is not None and "hidden" in self.slot.axes
         return not (is_new or turns or self.indices) and self.padded_shape == self.info.shape
 
     @cached_property
     def indices(self) -> dict[int, Ints]:
-        """The kept indices of the parent's tensor by axis, without those that stay whole."""
+        """The kept indices of the parent's tensor by axis, for axes that are cut."""
         if self.kept is None:
             return {}
         kept = {axis: self.child.cut.kept(self.kept, label) for axis, label in enumerate(self.slot.axes)}
@@ -125,7 +125,7 @@ class ChildTensor:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """The shape that the cut leaves."""
+        """The shape after the cut."""
         return tuple(
             self.child.cut.hidden if label == "hidden" else len(self.indices.get(axis, range(size)))
             for axis, (label, size) in enumerate(zip(self.slot.axes, self.info.shape, strict=True))
@@ -133,14 +133,14 @@ class ChildTensor:
 
     @property
     def padded_shape(self) -> tuple[int, ...]:
-        """The shape with zeros up to the ``largest`` sizes of any layer."""
+        """The shape padded with zeros to the ``largest`` sizes of any layer."""
         if self.kept is None:
             return self.shape
         cut, sizes = self.child.cut, zip(self.slot.axes, self.shape, strict=True)
         return tuple(cut.parent.length(label, *cut.largest) or size for label, size in sizes)
 
     def blocks(self) -> Iterator[Chunk]:
-        """Yield the tensor as it is stored, some rows at a time."""
+        """Yield the tensor as stored, some rows at a time."""
         child, dtype = self.child, self.info.dtype
         if self.source in child.new:
             yield self._narrowed(child.new[self.source])
@@ -152,7 +152,7 @@ class ChildTensor:
             yield from sliced(self.info, self.indices)
 
     def _narrowed(self, values: NDArray[np.floating[Any]]) -> NDArray[Any]:
-        """Return new numbers as the tensor is stored; ``ValueError`` names it where its type ends before."""
+        """Return new values in the stored dtype; ``ValueError`` names the tensor if they exceed its range."""
         remedy = "give --repair none, or save the parent in bfloat16 first"
         if not np.isfinite(values).all():
             raise ValueError(
@@ -164,14 +164,14 @@ class ChildTensor:
             raise ValueError(f"the repaired {self.source!r} cannot be stored: {error}; {remedy}") from None
 
     def _taken(self) -> NDArray[Any]:
-        """Return the kept part of the parent's tensor, raw; mapped where all is kept."""
+        """Return the kept part of the parent's tensor, raw; memory-mapped where all is kept."""
         raw: NDArray[Any] = np.asarray(self.child.parent.raw(self.source))
         for axis, indices in self.indices.items():
             raw = raw.take(indices, axis=axis)
         return raw
 
     def array(self) -> NDArray[Any]:
-        """Return the tensor as it is stored, in memory."""
+        """Return the tensor as stored, in memory."""
         values = np.empty(self.shape, RAW_TYPES[self.info.dtype])
         content, start = values.reshape(-1).view(np.uint8), 0
         for block in self.blocks():
@@ -184,7 +184,7 @@ class ChildTensor:
         return values
 
     def padded_blocks(self) -> Iterator[Chunk]:
-        """Yield the tensor with zeros up to the ``largest`` sizes, part by part where a matrix is fused."""
+        """Yield the tensor padded with zeros to the ``largest`` sizes, by part where a matrix is fused."""
         if self.kept is None or self.padded_shape == self.shape:
             yield from self.blocks()
             return

@@ -1,4 +1,4 @@
-"""The proof of a sentence-transformers child: its ``encode`` gives the embeddings of the carved parent."""
+"""The proof of a sentence-transformers child: its ``encode`` returns the embeddings of the carved parent."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ UNTRIED: Final = "sentence-transformers is not installed, so its encode was not 
 
 
 def with_encoded(proof: Verified, child: Checkpoint, reference: PreTrainedModel) -> Verified:
-    """Return the proof with how far ``encode`` is from the network that was written, pooled here.
+    """Return the proof with the distance of ``encode`` from the written network with its states pooled.
 
-    It stays as it is where the child is no sentence-transformers folder. ``ValueError`` where they differ by
-    more than rounding.
+    The proof is unchanged where the child is no sentence-transformers folder. Raises ``ValueError`` where
+    they differ by more than rounding.
     """
     if child.sentences is None:
         return proof
@@ -51,7 +51,7 @@ def _sentences(child: Checkpoint) -> list[str]:
 
 
 def _encoded(child: Checkpoint, lines: list[str], length: int) -> Tensor:
-    """Return sentence-transformers' embeddings (n, d) of sentences, cut to a number of tokens."""
+    """Return sentence-transformers' embeddings (n, d) of sentences, truncated to a number of tokens."""
     with one_line(f"what sentence-transformers makes of {str(child.root)!r}"):
         from sentence_transformers import SentenceTransformer
 

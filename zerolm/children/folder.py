@@ -15,11 +15,11 @@ from zerolm.families.values import of_all, part_at
 from zerolm.units.kept_units import Cut
 
 REMOTE: Final = ("auto_map", "custom_pipelines", "custom_generate")
-"""Fields that name code of the parent's folder, which no child has."""
+"""Fields that name code in the parent's folder, which children do not have."""
 
 
 def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
-    """Refuse a cut whose ``largest`` sizes the stock class of the family cannot be configured for."""
+    """Raise ``ValueError`` for a cut whose ``largest`` sizes the family's stock class lacks."""
     family, parent = checkpoint.family, cut.parent
     groups, ffn = cut.largest
     cuts = {
@@ -54,7 +54,7 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
 
 
 def divides(cut: Cut) -> bool:
-    """Whether the heads of the largest layer divide the hidden size."""
+    """Return whether the heads of the largest layer divide the hidden size."""
     return cut.hidden % (cut.largest[0] * cut.parent.heads_per_group) == 0
 
 
@@ -65,11 +65,11 @@ def _divisors(cut: Cut) -> str:
 
 
 def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
-    """Return the configuration of a child with the ``largest`` sizes; its head size is spelt out.
+    """Return the configuration of a child with the ``largest`` sizes and an explicit head size.
 
-    Where heads no longer divide the hidden size, it is that of the family that has the same network: a llama
-    becomes a mistral. Raises ``ValueError`` for biases, which are not written so, and where the kinds of the
-    layers that stay cannot be said.
+    Where heads no longer divide the hidden size, it is that of the family with the same network: a llama
+    becomes a mistral. Raises ``ValueError`` for biases, which cannot be written so, and where the kinds of
+    the kept layers cannot be configured.
     """
     family, parent = checkpoint.family, cut.parent
     groups, ffn = cut.largest
@@ -117,9 +117,9 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
 
 
 def with_kinds(checkpoint: Checkpoint, cut: Cut, config: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration with the kinds of the layers that stay, listed where its rules say others.
+    """Return the configuration with the kinds of the kept layers, listed where its rules imply other kinds.
 
-    ``ValueError`` where it can say them in no way.
+    Raises ``ValueError`` where it cannot express them.
     """
     family, layout = checkpoint.family, checkpoint.layout
     wanted = [layout.kinds[kept.layer] for kept in cut.layers]
@@ -141,7 +141,7 @@ def with_kinds(checkpoint: Checkpoint, cut: Cut, config: dict[str, Any]) -> dict
 def _lists(
     family: Family, wanted: Sequence[frozenset[str]], windows: Sequence[int]
 ) -> dict[str, list[str] | list[int] | int]:
-    """Return the fields that say of each layer of what kinds it is, and whether it has a window."""
+    """Return the fields that list the kinds of each layer, and whether it has a window."""
     lists: dict[str, list[str] | list[int] | int] = {}
     window = family.config.window
     if window is not None and window.types is not None:
@@ -155,9 +155,9 @@ def _lists(
 
 
 def lists_by_layer(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[Any]]:
-    """Return what the class tells of each layer by its number, spelt out, where layers have gone.
+    """Return the settings that the class derives from layer numbers, such as the kind of attention, as lists.
 
-    Such as how it attends: what a configuration leaves to a rule would be that of other layers.
+    Only where layers were removed: a rule of the configuration would then apply to the wrong layers.
     """
     from zerolm.networks.opener import text_config
 
@@ -179,9 +179,10 @@ def without_code(value: Any) -> Any:
 
 
 def tensors(child: Child) -> list[Outgoing]:
-    """Return the tensors of a child in the order of the parent's files, cut when their turn comes.
+    """Return the tensors of a child in the order of the parent's files; each is cut when it is written.
 
-    Layers are filled up with zeros to the ``largest`` sizes. ``ValueError`` where a new weight does not fit.
+    Layers are padded with zeros to the ``largest`` sizes. Raises ``ValueError`` where a new weight does not
+    fit.
     """
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
     before = child.parent.layout.prefix.head
@@ -199,7 +200,7 @@ def tensors(child: Child) -> list[Outgoing]:
 
 
 def _name(stored: str, tensor: ChildTensor, places: Mapping[int, int]) -> str:
-    """Return a stored name of a tensor with the number that its layer has in the child."""
+    """Return the stored name of a tensor with the number of its layer in the child."""
     if tensor.kept is None:
         return stored
     return re.sub(r"\.\d+\.", f".{places[tensor.kept.layer]}.", stored, count=1)

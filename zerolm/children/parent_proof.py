@@ -1,8 +1,8 @@
-"""The proof that zerolm's parent is what stock software makes of the parent's files.
+"""The proof that zerolm reads the parent as stock software does.
 
-A child is compared with its parent as zerolm reads it. This compares that reading with transformers, which
-loads the folder by its own rules, or with llama.cpp, which opens a GGUF file. So a misread parent is refused,
-not carved.
+A child is compared with its parent as zerolm reads it. This module compares that reading with transformers,
+which loads the folder by its own rules, or with llama.cpp, which opens a GGUF file. So a misread parent is
+rejected.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from zerolm.progress import Progress
 from zerolm.text.calibration import page_tokens
 
 BYTES_A_WEIGHT: Final = 8
-"""Memory that a model takes which transformers opens as a whole: as stored, and in float32."""
+"""Memory per weight of a model that transformers opens as a whole: as stored, and in float32."""
 
 
 @torch.no_grad()
 def compare_with_stock(parent: Checkpoint, memory: int, progress: Progress) -> Verified:
-    """Compare a parent, on real tokens, with what stock software makes of its files.
+    """Return the distance of a parent's outputs on real tokens from those of stock software.
 
-    ``memory`` is in bytes: a model that also sees or hears, or is stored quantised, is opened as a whole.
-    ``ValueError`` names the layer where the two differ by more than rounding; the ``note`` says why they were
-    not compared, if they were not.
+    ``memory`` is in bytes, for a multimodal or quantised model, which is opened as a whole. ``ValueError``
+    names the layer where the two differ by more than rounding; the ``note`` gives the reason if they were not
+    compared.
     """
     progress("comparing the parent with stock software")
     if parent.source is not None:
@@ -53,7 +53,7 @@ def _untried(why: str) -> Verified:
 
 
 def _step_by_step(ours: Iterator[Any], theirs: Iterator[Any], depth: int) -> Verified:
-    """Compare states in turn; ``ValueError`` names the first that differ."""
+    """Compare states one by one; ``ValueError`` names the first that differ."""
     names = [
         "the output of the embeddings",
         *(f"the output of layer {number}" for number in range(depth)),
@@ -68,7 +68,7 @@ def _step_by_step(ours: Iterator[Any], theirs: Iterator[Any], depth: int) -> Ver
 
 
 def _within(ours: Tensor, theirs: Tensor, name: str) -> Verified:
-    """Return how far outputs are apart; ``ValueError`` where that is more than rounding."""
+    """Return the distance of two outputs; ``ValueError`` where it exceeds rounding."""
     if ours.shape != theirs.shape:
         raise ValueError(_differs(name, f"has shape {list(theirs.shape)}, not {list(ours.shape)}"))
     proof = apart(ours, theirs)
@@ -87,7 +87,7 @@ def _differs(name: str, how: str) -> str:
 
 
 def _as_a_whole(parent: Checkpoint, memory: int) -> Verified:
-    """Compare with a model that transformers opens as a whole: it also sees, or its weights are quantised."""
+    """Compare with a model that transformers opens as a whole: a multimodal or a quantised one."""
     needed = BYTES_A_WEIGHT * sum(tensor.count for tensor in parent.tensors.values())
     if needed > memory:
         return _untried(f"it is opened as a whole, which takes {needed / 1e9:.3g} GB")
@@ -98,14 +98,14 @@ def _as_a_whole(parent: Checkpoint, memory: int) -> Verified:
     with one_line(f"the model in {str(parent.folder)!r}"):
         try:
             model, _ = stored_model(parent.folder, opener, **without(parent.wrapper))
-        except ImportError as error:  # a format that takes a package of its own
+        except ImportError as error:  # a format that needs another package
             return _untried(str(error).splitlines()[0])
         theirs = outputs(nn.Module.float(model).train(False)(input_ids=ids))
     return _within(sent_by(parent, ids), theirs, "the output")
 
 
 def _opener(parent: Checkpoint) -> Any:
-    """The stock class that opens a folder: that of its configuration, if it has parts beside the text.
+    """Return the stock class that opens a folder: for a multimodal parent the one in its configuration.
 
     None where transformers has no such class.
     """

@@ -1,8 +1,8 @@
-"""The proof that weights of a narrower stream are the products that they should be, made another way.
+"""The proof that weights of a narrower stream are the expected products, computed in a different way.
 
-A matrix W' is W M if W' v = W (M v) for random vectors v (Freivalds, 1977): a few products with vectors in
-place of one with a matrix. What rounding W' to its stored type may change in a row is at most that step times
-the lengths of the row and of v.
+A matrix W' is W M if W' v = W (M v) for random vectors v (Freivalds, 1977): a few products with vectors
+instead of one with a matrix. Rounding W' to its stored type changes a row by at most that step times the
+lengths of the row and of v.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zerolm.units.stream.in_memory import maps_of, put, tell_width
 from zerolm.units.stream.maps import PRODUCT_BLOCK, StreamMaps, Values
 
 ROUNDING_STEPS: Final = {"BF16": 2.0**-8, "F16": 2.0**-10, "F32": 2.0**-16}
-"""The rounding of a stored type, relative to a weight; of F32, that of the products."""
+"""The rounding of a stored type, relative to a weight; for F32, that of the products."""
 CANCELLED: Final = 2.0**-19
 """The rounding of rows that are nearly 0 because their sums cancel, relative to the longest row."""
 PROBES: Final = 8
@@ -37,9 +37,9 @@ PROBES: Final = 8
 def is_product(
     ours: Values, maps: StreamMaps, role: str, layer: int | None, values: Values, step: float
 ) -> bool:
-    """Whether a tensor is what the narrower stream makes of the parent's ``values``, to rounding.
+    """Return whether a tensor is the narrower stream's product with the parent's ``values``, up to rounding.
 
-    Matrices are (outputs, inputs), those of experts in one tensor too.
+    Matrices are (outputs, inputs), also those of experts in one tensor.
     """
     if values.ndim == 1 or role.endswith(BIAS):
         wanted = maps.whole(role, layer, values, "F32")
@@ -63,9 +63,9 @@ def checked_layer(
     written: Callable[[str], Tensor],
     step: float,
 ) -> StockLayer:
-    """Return a carved layer with the weights that were ``written``, where they are what they should be.
+    """Return a carved layer with the ``written`` weights where they are the expected products.
 
-    What is not is left as it is in the parent: it differs.
+    Other weights keep the parent's values, so that the layer's output differs.
     """
     model, narrowing = blocks.model, cut.narrowing
     assert narrowing is not None
@@ -97,7 +97,7 @@ def _by_outputs(pattern: Pattern, weight: Tensor) -> Values:
 def check_outside(
     child: Checkpoint, ours: str, parent: Checkpoint, theirs: str, role: str, maps: StreamMaps
 ) -> None:
-    """Raise ``ValueError`` where a tensor outside the layers is not what it should be; rows at a time."""
+    """Raise ``ValueError`` where a tensor outside the layers is not the expected product; rows at a time."""
     raw, dtype = parent.raw(theirs), parent.tensors[theirs].dtype
     shape = (*raw.shape[:-1], maps.narrowing.width.hidden)
     same = ours in child.tensors and child.tensors[ours].shape == shape

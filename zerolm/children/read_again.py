@@ -1,4 +1,4 @@
-"""Files of weights read again behind the writing of them."""
+"""Weight files, read again while they are written."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from zerolm.checkpoints import Outgoing, Span
 from zerolm.checkpoints.headers import read_shard
 
 BLOCK: Final = 1 << 18
-"""Bytes that are compared at a time: so many stay in the cache of a processor."""
+"""Bytes to compare at a time: this number fits into a processor's cache."""
 
 
 class ReadAgain:
-    """Compares each tensor with what was to be written, and sums up the files, in a thread of its own.
+    """Compares each tensor with the intended one, and computes the files' digests, in a separate thread.
 
-    So they are read while the memory of the system still holds them, and writing does not wait for that.
+    So files are read while the system's memory still holds them, and writing does not wait.
     """
 
     def __init__(self) -> None:
@@ -40,20 +40,20 @@ class ReadAgain:
             file.opened.close()
 
     def written(self, file: Path, tensor: Outgoing) -> None:
-        """Take the next tensor of a file, which can be read there."""
+        """Add the next tensor of a file, which has been written."""
         if file not in self._files:
             self._files[file] = FileAgain(file)
         self._done.append(self._thread.submit(self._files[file].next, tensor))
 
     def digests(self) -> dict[Path, str]:
-        """Return the SHA-256 of all files, which are complete; ``ValueError`` names what differs."""
+        """Return the SHA-256 of all files, which are complete; ``ValueError`` names a tensor that differs."""
         for each in self._done:
             each.result()
         return {path: file.digest() for path, file in self._files.items()}
 
 
 class FileAgain:
-    """A safetensors file that is read tensor by tensor beside what was to be written."""
+    """A safetensors file that is compared tensor by tensor with the intended content."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -94,7 +94,7 @@ class FileAgain:
 
 
 def parts_of(tensor: Outgoing) -> Iterator[bytes | bytearray]:
-    """Yield the bytes of a tensor that is to be written, some at a time."""
+    """Yield the bytes of a tensor to be written, some at a time."""
     for chunk in tensor.chunks():
         if isinstance(chunk, Span):
             with chunk.file.open("rb", buffering=0) as file:
@@ -111,7 +111,7 @@ def parts_of(tensor: Outgoing) -> Iterator[bytes | bytearray]:
 
 
 def filled(file: BinaryIO, part: bytearray) -> int:
-    """Return how many bytes of a file were read into a part: fewer than it has where the file ends."""
+    """Return the number of bytes read from a file into a part: fewer than its size at the end of the file."""
     read = 0
     with memoryview(part) as view:
         while read < len(part) and (more := file.readinto(view[read:])):  # type: ignore[attr-defined]

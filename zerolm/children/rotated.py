@@ -1,7 +1,7 @@
-"""The proof that a parent's stream may be rotated: gains, factors and norms are folded as its family says.
+"""The proof that a parent's stream can be rotated: gains, factors and norms are folded correctly.
 
-A narrower child has no parent with the same outputs. But a parent whose stream is reflected, at its whole
-width, has: whatever is folded wrongly shows there.
+A narrower child has no reference with the same outputs. But the parent with its stream reflected, at full
+width, has one: any folding error shows there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zerolm.units.stream.narrowing import Narrowing
 
 
 def reflection(width: int) -> Narrowing:
-    """Return a stream that is reflected at a random plane, with all its directions kept."""
+    """Return a narrowing that reflects the stream at a random plane and keeps all directions."""
     normal = np.random.default_rng(0).standard_normal(width)
     normal /= np.linalg.norm(normal)
     basis = np.eye(width) - 2 * np.outer(normal, normal)
@@ -33,7 +33,7 @@ def reflection(width: int) -> Narrowing:
 
 
 def check_rotation(parent: Checkpoint) -> None:
-    """Raise ``ValueError`` where the first layers of each kind send other outputs when reflected."""
+    """Raise ``ValueError`` where the first layers of each kind have other outputs when reflected."""
     model, ids, kinds = mapped_model(parent), page_tokens(parent), parent.layout.kinds
     firsts = sorted(kinds.index(kind) for kind in set(kinds))
     proof = apart(
@@ -48,7 +48,7 @@ def check_rotation(parent: Checkpoint) -> None:
 
 @torch.no_grad()
 def _sent(model: PreTrainedModel, ids: Tensor, layers: Sequence[int], narrowing: Narrowing | None) -> Tensor:
-    """Run some layers of a model on ids (b, t), in float32, one in memory at a time; return its output."""
+    """Return the output of some layers for ids (b, t), in float32, one layer in memory at a time."""
     blocks = Blocks(model, [{"input_ids": ids}])
     hidden = blocks.embed(0)
     if narrowing is None:

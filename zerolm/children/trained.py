@@ -1,4 +1,4 @@
-"""Weights that were trained, in the place of a checkpoint's own, and the proof that they were written."""
+"""Trained weights that replace a checkpoint's, and the proof that they were written."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from zerolm.units.kept_units import Cut
 
 @dataclass(frozen=True, eq=False)
 class TrainedWeights:
-    """New ``values`` of a checkpoint's tensors by their names, in the shapes that ``cut`` leaves of them.
+    """New ``values`` of a checkpoint's tensors by name, in the shapes of the ``cut``.
 
-    ``model`` is the network that they come from. It has no maps of a narrower stream: ``arrays`` is empty.
+    ``model`` is the network that they come from. There are no maps of a narrower stream: ``arrays`` is empty.
     """
 
     values: Mapping[str, NDArray[np.float32]]
@@ -33,8 +33,8 @@ class TrainedWeights:
 def check_written(child: Checkpoint, source: Checkpoint, cut: Cut, weights: TrainedWeights) -> None:
     """Compare all weights of a written child bit for bit; ``ValueError`` names the first that differs.
 
-    ``cut`` is of ``source``, whose layers the child has all; where layers are filled up, zeros must be around
-    the trained ones.
+    ``cut`` is of ``source``, all of whose layers the child has. Where layers are padded, the padding must be
+    zeros.
     """
     for name, values in weights.values.items():
         slot, dtype = source.layout.slots[name], child.tensors[name].dtype

@@ -1,4 +1,4 @@
-"""The proof: the written child, opened by stock software, does what the carved parent does."""
+"""The proof that the written child, opened by stock software, computes the same as the carved parent."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ from zerolm.units.stream.maps import StreamMaps
 from zerolm.units.stream.narrowing import WRITERS
 
 OUTPUT_TOLERANCE: Final = 1e-4
-"""Largest difference of outputs, relative to their largest magnitude, that rounding may explain."""
+"""Largest difference of outputs that rounding may explain, relative to their largest magnitude."""
 ROUNDED: Final = 1e-3
-"""The same where weights are products, which round to either of two neighbours."""
+"""The same where weights are products, which may round to either of two neighbours."""
 ROUNDINGS: Final = 8
-"""So many roundings of a weight may differ where the ends of a network are products that were not rounded."""
+"""Allowed difference in roundings of a weight where the ends of a network are products that were not
+rounded."""
 BLOCK_TOLERANCE: Final = 1e-5
-"""The same of one layer, all weights being as they are stored."""
+"""The same for one layer, with all weights as stored."""
 COMPARED_BYTES: Final = 16 << 20
-"""Bytes compared at a time."""
+"""Bytes to compare at a time."""
 Axes = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Verified:
-    """How far the outputs of the child lie from those of the carved parent, at most; relative too.
+    """The largest distance of the child's outputs from those of the carved parent, absolute and relative.
 
-    Compared ``by`` their logits or last hidden states (``outputs``), or block by block (``blocks``).
-    ``parent`` is how far zerolm's parent lies from what stock software makes of the parent's files, None
-    where that was not tried. ``embeddings`` tells the same of what sentence-transformers encodes, None where
-    it was not tried; the ``note`` says why where it could have been. Of an encoder's GGUF file both are
-    ``by`` ``llama.cpp``.
+    They were compared ``by`` logits or last hidden states (``outputs``), or block by block (``blocks``); an
+    encoder's GGUF file ``by`` ``llama.cpp``. ``parent`` is the distance of zerolm's parent from that of stock
+    software, None where that was not compared. ``embeddings`` is the distance of sentence-transformers'
+    ``encode``, or of llama.cpp's embeddings, None where that was not compared. The ``note`` gives the reason
+    where a comparison was possible but omitted.
     """
 
     difference: float
@@ -56,7 +57,7 @@ class Verified:
     note: str = ""
 
     def of(self, parent: Verified | None) -> Verified:
-        """Return the proof with that of the parent, which stock software makes of its files."""
+        """Return the proof combined with the comparison of the parent with stock software."""
         if parent is None:
             return self
         note = "; ".join(filter(None, [parent.note, self.note]))
@@ -72,7 +73,7 @@ class Verified:
         return replace(self, **worst)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers and how they came about."""
+        """Return the distances and the method of comparison."""
         return {name: value for name, value in vars(self).items() if name != "note"}
 
 
@@ -90,7 +91,7 @@ def compare(
 
 
 def within_rounding(proof: Verified, tolerance: float = OUTPUT_TOLERANCE) -> Verified:
-    """Return the proof; ``ValueError`` where outputs differ by more than a share of the largest."""
+    """Return the proof; ``ValueError`` where outputs differ by more than ``tolerance`` of the largest."""
     if not proof.relative <= tolerance:
         raise ValueError(
             f"the written child differs from the carved parent by {proof.difference:.3g} "
@@ -109,13 +110,13 @@ def compare_blocks(
     length: int = 64,
     seed: int = 0,
 ) -> Verified:
-    """Compare layer by layer, for models that are too large to be in memory: two layers are at a time.
+    """Compare layer by layer, for models that do not fit into memory: two layers are in memory at a time.
 
-    Each layer of the child, opened in the stock class, has the weights of the parent's, carved in memory, and
-    zeros beyond them; and it sends random hidden states on as the parent's whole layer does whose output
-    matrices do not read what is cut (``masked_layer``). What is outside the layers is compared byte by byte.
-    Of a narrower stream, products are probed (``products``). ``ValueError`` names the layer or the tensor
-    that differs.
+    Each layer of the child, opened in the stock class, must have the weights of the parent's layer, carved in
+    memory, and zeros beyond them. For random hidden states it must have the output of the parent's whole
+    layer whose output matrices ignore the removed units (``masked_layer``). Tensors outside the layers are
+    compared byte by byte. With a narrower stream products are probed (``products``). ``ValueError`` names the
+    layer or the tensor that differs.
     """
     stored = as_stored(child, cut, repaired or Repaired())
     _same_outside(child, parent, Child(parent, cut, stored).maps)
@@ -146,7 +147,7 @@ def compare_blocks(
             if not _within(kept_in_child[name], weight, places):
                 raise ValueError(f"{differs} in {name!r}")
         if not cut.narrowing:
-            del carved  # not three at a time
+            del carved  # at most two at a time
             carved = masked_layer(theirs.model, cut, kept, stored)
         wanted = theirs.call(0, kept.layer, hidden, carved.module)
         proof = apart(ours.call(0, place, hidden), wanted)
@@ -154,7 +155,7 @@ def compare_blocks(
             share = f"{proof.relative:.2g} of the largest output"
             raise ValueError(f"{differs} by {proof.difference:.3g} ({share})")
         worst = max(worst, proof, key=lambda apart: apart.relative)
-        del carved  # not two at a time
+        del carved  # at most one at a time
     return worst
 
 
@@ -168,10 +169,10 @@ def _axes(parent: Checkpoint, layer: int) -> dict[str, Axes]:
 
 
 def compare_outputs(child: Checkpoint, carved: Callable[[Tensor], Tensor], ids: Tensor) -> Verified:
-    """Compare what a child sends with ``carved``, a function of ids (b, t), one layer in memory at a time.
+    """Compare a child's outputs with ``carved``, a function of ids (b, t), one layer in memory at a time.
 
-    The child runs in the stock class. What is compared block by block has the same weights; this tells
-    whether all is wired alike. ``ValueError`` where they differ by more than rounding.
+    The child runs in the stock class. A comparison block by block proves equal weights; this one proves that
+    the blocks are connected alike. Raises ``ValueError`` where outputs differ by more than rounding.
     """
     tolerance = max(ROUNDED, ROUNDINGS * coarseness(child))
     return within_rounding(apart(sent_by(child, ids), carved(ids)), tolerance)
@@ -194,24 +195,30 @@ def states_of(checkpoint: Checkpoint, ids: Tensor) -> Iterator[Any]:
         hidden = blocks.call(0, layer, hidden)
     yield hidden
     out = blocks.finish(0, hidden)
-    blocks.let_go()  # not two heads at a time
+    blocks.let_go()  # at most one head at a time
     yield out
 
 
 def fits(checkpoint: Checkpoint, memory: int) -> bool:
-    """Whether the parent, the carved parent and the child fit into so many bytes of memory in float32."""
+    """Return whether the parent, the carved parent and the child fit into ``memory`` bytes in float32."""
     return 3 * 4 * sum(checkpoint.tensors[name].count for name in checkpoint.layout.slots) <= memory
 
 
 def _same_kinds(child: PreTrainedModel, parent: PreTrainedModel, kept: list[int]) -> None:
-    """That each layer attends as it did, to all or within a window: short sequences do not tell."""
+    """Raise ``ValueError`` where a layer's attention, full or within a window, differs from the parent's.
+
+    Short sequences do not show this.
+    """
     ours, theirs = (getattr(model.config, "layer_types", None) for model in (child, parent))
     if ours is not None and theirs is not None and list(ours) != [theirs[layer] for layer in kept]:
         raise ValueError(f"layers of the written child attend otherwise than the parent's: {', '.join(ours)}")
 
 
 def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None) -> None:
-    """That all that is in no layer has been copied, byte by byte; of a narrower stream, what it became."""
+    """Raise ``ValueError`` where a tensor outside the layers is not a copy of the parent's, byte for byte.
+
+    With a narrower stream, where it is not the expected product.
+    """
     carried = [("carried", name) for name in parent.layout.carried]
     for role, name in [*parent.layout.layer(None).items(), *carried]:
         if maps and role != "carried" and "hidden" in parent.layout.slots[name].axes:
@@ -239,7 +246,7 @@ def _bytes(tensor: TensorInfo, start: int) -> bytes:
 
 
 def as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> Repaired:
-    """Return the repaired matrices, rounded as the child stores them."""
+    """Return the repaired matrices, rounded to the child's stored types."""
     places = {kept.layer: place for place, kept in enumerate(cut.layers)}
     stored = Repaired()
     for (layer, role), values in repaired.arrays.items():
@@ -253,12 +260,12 @@ def as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> Repaired:
 
 
 def _within(ours: Tensor, theirs: Tensor, places: Sequence[Ints | None]) -> bool:
-    """Whether weights are at these places of others along each axis, and zeros are all around them."""
+    """Return whether weights are at these places of others along each axis, and all others are zeros."""
     return torch.equal(_corner(ours, places), theirs) and bool(ours.count_nonzero() == theirs.count_nonzero())
 
 
 def _corner(ours: Tensor, places: Sequence[Ints | None]) -> Tensor:
-    """Return what lies at these places along each axis."""
+    """Return the values at these places along each axis."""
     for axis, index in enumerate(places):
         if index is not None:
             ours = ours.index_select(axis, torch.as_tensor(index))
@@ -266,12 +273,12 @@ def _corner(ours: Tensor, places: Sequence[Ints | None]) -> Tensor:
 
 
 def coarseness(child: Checkpoint) -> float:
-    """Return the rounding of the coarsest type that weights are stored in; quantised ones are copied."""
+    """Return the rounding of the coarsest stored type; quantised weights are copied and do not count."""
     return max(ROUNDING_STEPS.get(child.tensors[name].dtype, 0.0) for name in child.layout.slots)
 
 
 def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:
-    """Return the carved parent with its weights as the child's types have them, in place."""
+    """Return the carved parent with its weights rounded to the child's types, in place."""
     types = {
         name: child.tensors[stored].dtype for stored, names in parameters(child).items() for name in names
     }
@@ -283,7 +290,7 @@ def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:
 
 
 def apart(ours: Tensor, theirs: Tensor) -> Verified:
-    """Return how far outputs lie from others, not judged."""
+    """Return the distance of two outputs, without judging it."""
     difference = float((ours - theirs).abs().max())
     return Verified(difference, difference / max(float(theirs.abs().max()), 1e-12))
 

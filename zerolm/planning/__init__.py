@@ -1,1 +1,1 @@
-"""Planning: the sizes that layers may have, what they cost, and the best of them."""
+"""Planning: the possible sizes of layers, their costs, and the best choice of sizes."""

@@ -1,8 +1,8 @@
-"""Exact plans where every layer has the same sizes at the same prices: costs then depend on two totals only.
+"""Exact plans where every layer has the same sizes at the same costs: costs then depend on two totals only.
 
-What a network keeps in all layers together, G groups and N neurons, fixes all its costs; so the best worth
-for each G and for each N (two small dynamic programmes over the layers) and one look at all pairs answer any
-number of budgets.
+The total numbers of KV groups G and of neurons N over all layers fix all costs. So two small dynamic
+programmes over the layers give the best score for each G and for each N. One pass over all pairs then answers
+any budgets.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
 
 MAX_TOTALS: Final = 1 << 24
-"""Pairs of totals, and steps of a programme, up to which this is worth it."""
+"""Largest number of pairs of totals for which this method is used; programme steps may be 64 times as
+many."""
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One kind of units: ``sizes`` (s,), ascending, cost ``prices`` (s, 5); ``worth`` (layers, s)."""
+    """One kind of units: ``sizes`` (s,), ascending, costs ``prices`` (s, 6), scores ``worth`` (layers, s)."""
 
     sizes: Ints
     prices: Ints
@@ -32,7 +33,7 @@ class Side:
 
     @property
     def step(self) -> int:
-        """Return the step between sizes: they are the least one and steps of this."""
+        """Return the step between sizes: each size is the smallest one plus a multiple of it."""
         return int(np.gcd.reduce(np.diff(self.sizes))) if len(self.sizes) > 1 else 1
 
     @property
@@ -41,21 +42,20 @@ class Side:
 
     @property
     def totals(self) -> int:
-        """Return how many totals of steps there are over all layers."""
+        """Return the number of possible totals of steps over all layers."""
         return int(self.steps[-1]) * len(self.worth) + 1
 
     def price(self) -> Ints | None:
-        """Return the price of a step, (5,); None where steps differ."""
+        """Return the cost of a step, (6,); None where steps differ in cost."""
         rise, steps = self.prices - self.prices[0], self.steps[:, None]
         one = rise[-1] // max(int(self.steps[-1]), 1)
         return one if (rise == one * steps).all() else None
 
 
 def best_pair(groups: Side, ffn: Side, fixed: Ints, budgets: Budgets) -> tuple[Ints, Ints, float] | None:
-    """Return the sizes of each layer, by place in ``sizes``, and their worth; of equals the smallest.
+    """Return the places in ``sizes`` of each layer's groups and neurons, and the score; smallest of equals.
 
-    ``fixed`` (5,) is what the network costs with the least of everything. None where nothing keeps the
-    budgets.
+    ``fixed`` (6,) is the cost of the network with the smallest sizes. None where no sizes keep the budgets.
     """
     one, other = _programme(groups), _programme(ffn)
     worth = one.best[:, None] + other.best[None, :]  # (G, N)
@@ -76,7 +76,7 @@ def best_pair(groups: Side, ffn: Side, fixed: Ints, budgets: Budgets) -> tuple[I
 
 
 def fits(groups: Side, ffn: Side) -> bool:
-    """Whether costs depend on the totals alone, and there are few enough of them."""
+    """Return whether costs depend on the totals alone, and the totals are few enough."""
     work = (side.totals * side.worth.size for side in (groups, ffn))
     small = groups.totals * ffn.totals <= MAX_TOTALS and sum(work) <= 64 * MAX_TOTALS
     return small and groups.price() is not None and ffn.price() is not None
@@ -84,14 +84,14 @@ def fits(groups: Side, ffn: Side) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Programme:
-    """``best`` (totals,): the most worth of each total of steps; ``chosen`` (layers, totals): last sizes."""
+    """``best`` (totals,): the best score for each total of steps; ``chosen`` (layers, totals): last sizes."""
 
     best: Floats
     chosen: Ints
     steps: Ints
 
     def picks(self, total: int) -> Ints:
-        """Return the place of each layer's size for a total."""
+        """Return the place in ``sizes`` of each layer's size for a total."""
         places = np.zeros(len(self.chosen), np.int64)
         for layer in reversed(range(len(self.chosen))):
             places[layer] = self.chosen[layer, total]

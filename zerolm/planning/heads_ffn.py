@@ -12,11 +12,11 @@ from zerolm.spaces.subnetworks import ffn_sizes
 from zerolm.units.kept_units import dimensions
 
 SLICED_HEADS: Final = ("bert", "camembert", "electra", "ernie", "roberta", "xlm-roberta")
-"""Families whose heads no stock class can lack, but a network in memory can."""
+"""Families whose stock classes do not support fewer heads, but a network in memory does."""
 
 
 class HeadsFfn(SizeSpace):
-    """All numbers of KV groups where heads may go, and FFN widths in steps of a 64th where neurons may."""
+    """All numbers of KV groups where heads can be cut, and FFN widths in steps of 1/64 where neurons can."""
 
     def choices(self, checkpoint: Checkpoint) -> Choices:
         parent, family = dimensions(checkpoint), checkpoint.family

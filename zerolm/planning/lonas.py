@@ -1,8 +1,8 @@
 """The LoNAS spaces (LREC-COLING 2024): sizes that the layers of a checkpoint may keep, and LoNAS's own costs.
 
-What LoNAS calls FLOPs are multiply-accumulates of one sequence, with the matmuls of attention and the
-low-rank adapters (at their full rank), without the input embedding; its parameters are the weights of linear
-layers without adapters. The heuristic subnet takes of each list the entry (n - 1) // 2.
+LoNAS's FLOPs are the multiply-accumulates of one sequence, with the matmuls of attention and the low-rank
+adapters (at their full rank), without the input embedding. Its parameters are the weights of linear layers
+without adapters. The heuristic subnet uses entry (n - 1) // 2 of each list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Widths = tuple[int, ...]
 
 @dataclass(frozen=True)
 class LonasSpace(SizeSpace):
-    """The widths of query, key and value, and of the FFN, that each layer may have, largest first.
+    """The possible widths of query, key and value, and of the FFN, in each layer, largest first.
 
     ``length`` is that of the counted sequence, ``rank`` that of the adapters on the roles ``adapted``.
     """
@@ -58,7 +58,7 @@ class LonasSpace(SizeSpace):
         return [(_middle(groups), _middle(ffn)) for groups, ffn in choices.by_layer]
 
     def part_costs(self, checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
-        """Return the costs of the parts: ``params`` and ``macs`` as LoNAS counts, others as everywhere."""
+        """Return the costs of the parts: ``params`` and ``macs`` as LoNAS counts them, others as usual."""
         parent = dimensions(checkpoint)
         usual = part_costs(checkpoint, choices, replace(costs, context=self.length))
         weights = part_costs(checkpoint, choices, replace(costs, context=0))  # its MACs are linear weights
@@ -90,7 +90,7 @@ class LonasSpace(SizeSpace):
         return PartCosts((every,) * parent.depth, self._outside(checkpoint, usual, weights))
 
     def _outside(self, checkpoint: Checkpoint, usual: PartCosts, weights: PartCosts) -> Ints:
-        """Return the costs beside the layers: only a language model's head is linear on every token."""
+        """Return the costs outside the layers: only a language model's head is linear on every token."""
         row = usual.outside.copy()
         head = 0 if checkpoint.family.task == "masked" else weights.outside[MACS]
         row[PARAMS], row[MACS] = head, self.length * head

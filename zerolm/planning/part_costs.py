@@ -1,4 +1,4 @@
-"""Costs of the parts of a checkpoint at each size that they may have."""
+"""Costs of the parts of a checkpoint at each of their possible sizes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ WEIGHT_BYTES: Final = COSTS.index("weight_bytes")
 
 
 class StoredCosts(CostModel):
-    """Costs whose weight bytes are those of the tensors as they are stored; ``bits`` says nothing."""
+    """Costs whose weight bytes are those of the stored tensors; ``bits`` has no effect."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """The numbers of KV groups and of neurons that a layer may keep, ascending; and of layers.
+    """The numbers of KV groups and of neurons that a layer may keep, and of layers, ascending.
 
-    ``by_layer`` lists (groups, neurons) for each layer where they differ; all of them are in the others.
-    ``width`` is that of the residual stream, None for the parent's; the layers ``staying`` cannot go.
+    ``by_layer`` lists (groups, neurons) for each layer where they differ; the other fields contain all of
+    them. ``width`` is that of the residual stream, None for the parent's; the layers ``staying`` cannot be
+    removed.
     """
 
     groups: tuple[int, ...]
@@ -70,16 +71,16 @@ class PartCosts:
 
     @property
     def alike(self) -> LayerCosts | None:
-        """The costs of every layer; None where they differ."""
+        """The costs common to all layers; None where they differ."""
         return self.layers[0] if len({id(layer) for layer in self.layers}) == 1 else None
 
     @property
     def fixed(self) -> Ints:
-        """The costs of all layers beside the units that may go, and of what is outside, (6,)."""
+        """The costs of all layers without removable units, plus those outside the layers, (6,)."""
         return np.asarray(self.outside + sum(layer.rest for layer in self.layers))
 
     def of(self, sizes: Mapping[int, tuple[int, int]]) -> Ints:
-        """Return the costs of a network that has these layers of the parent, with (groups, neurons), (6,)."""
+        """Return the costs of a network with these of the parent's layers, (groups, neurons) each, (6,)."""
         total = self.outside.copy()
         for number, (groups, ffn) in sizes.items():
             layer = self.layers[number]
@@ -88,10 +89,10 @@ class PartCosts:
 
 
 def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
-    """Count tensor by tensor what a cut of each size stores and computes.
+    """Return the costs of the parts of a checkpoint at each size, counted tensor by tensor.
 
-    With ``StoredCosts`` the layers of a kind must be stored alike, else ``ValueError``. Where the windows
-    of layers differ, all are counted as if they had none.
+    With ``StoredCosts`` all layers of a kind must be stored in the same types, else ``ValueError``. Where the
+    attention windows of layers differ, all are counted without a window.
     """
     layout, stored = checkpoint.layout, isinstance(costs, StoredCosts)
     if stored:
@@ -152,7 +153,7 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
 
 
 def _length(parent: Dimensions, label: str, groups: int, ffn: int, width: Width) -> int:
-    """Return the length of an axis with so many units; 0 for one that stays whole."""
+    """Return the length of an axis with these counts of ``groups`` and neurons; 0 for one that is not cut."""
     return width.hidden if label == "hidden" else parent.length(label, groups, ffn)
 
 
@@ -165,7 +166,7 @@ def _outside(checkpoint: Checkpoint, width: Width | None) -> Iterator[tuple[str,
             yield role, info.shape, info.bytes_of(info.count)
             continue
         if role == "head" and layout.tied:
-            continue  # stored beside the embedding, and not used
+            continue  # stored next to the embedding, and not used
         lengths = zip(axes, info.shape, strict=True)
         shape = tuple(width.hidden if label == "hidden" else size for label, size in lengths)
         yield role, shape, info.bytes_of(math.prod(shape))
@@ -178,13 +179,13 @@ def _stored_outside(checkpoint: Checkpoint, width: Width | None) -> int:
 
 
 def common_window(checkpoint: Checkpoint) -> int:
-    """Return how many tokens each layer attends to at most; 0 for all, also where layers differ."""
+    """Return the largest number of tokens that each layer attends to; 0 for all, also where layers differ."""
     windows = set(checkpoint.layout.windows)
     return windows.pop() if len(windows) == 1 else 0
 
 
 def window_note(checkpoint: Checkpoint, costs: CostModel) -> str:
-    """Return what is not counted of the windows of layers that differ; empty where no window is met."""
+    """Return a note on windows that are not counted because layers differ; empty where none is shorter."""
     windows = set(checkpoint.layout.windows)
     met = [window for window in windows if 0 < window < costs.context]
     if not met or len(windows) == 1:
@@ -193,14 +194,14 @@ def window_note(checkpoint: Checkpoint, costs: CostModel) -> str:
 
 
 def stored_bits(checkpoint: Checkpoint, costs: CostModel) -> list[int]:
-    """Return how many bits a weight has: those of the cost model, else all that the tensors are stored in."""
+    """Return the bits per weight: those of the cost model, else all bit widths of the stored tensors."""
     if not isinstance(costs, StoredCosts):
         return [costs.bits]
     return sorted({checkpoint.tensors[name].bits for name in checkpoint.layout.slots})
 
 
 def _with_bytes(costs: Iterable[int], size: int | None) -> Ints:
-    """Return costs (6,) with this size in place of the weight bytes, if any."""
+    """Return costs (6,) with this size as the weight bytes, if any."""
     row = np.array(costs, np.int64)
     if size is not None:
         row[WEIGHT_BYTES] = size
@@ -208,7 +209,7 @@ def _with_bytes(costs: Iterable[int], size: int | None) -> Ints:
 
 
 def _check_alike(checkpoint: Checkpoint) -> None:
-    """Refuse layers of one kind whose tensors of one role are stored in several types."""
+    """Raise ``ValueError`` where layers of one kind store the tensors of one role in several types."""
     types: dict[tuple[frozenset[str], str], str] = {}
     for layer, kinds in enumerate(checkpoint.layout.kinds):
         for role, name in checkpoint.layout.layer(layer).items():

@@ -1,4 +1,4 @@
-"""Planning a cut: which layers, how many KV groups and neurons in each, within budgets, exactly."""
+"""Exact plans of a cut within budgets: which layers, and how many KV groups and neurons in each."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from zerolm.units.stream.narrowing import Width
 
 GONE: Final = (0, 0)
 NEAR: Final = 2.0
-"""A plan that is foretold to lose so many times what the best one loses is not measured."""
+"""Plans with a predicted loss above this multiple of the best one's are not measured."""
 
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """A cut with its costs by name, its worth, and whether no other of its shape is worth more.
+    """A cut with its costs by name, its score, and whether it is proven optimal for its shape.
 
-    ``width`` is that of the residual stream which it stands beside, None for the parent's.
+    ``width`` is the width of the residual stream that it was planned for, None for the parent's.
     """
 
     cut: Cut
@@ -42,12 +42,12 @@ class Planned:
 
     @property
     def sizes(self) -> tuple[object, ...]:
-        """The sizes of what it keeps."""
+        """The sizes of the cut."""
         return sizes_of(self.cut, self.width)
 
 
 class Ranked(Protocol):
-    """A plan that others are ranked with: what it is worth, and the sizes of what it keeps."""
+    """A plan that can be ranked with others: its score, and the sizes that it keeps."""
 
     @property
     def worth(self) -> float: ...
@@ -60,16 +60,16 @@ R = TypeVar("R", bound=Ranked)
 
 
 def sizes_of(cut: Cut, width: Width | None) -> tuple[object, ...]:
-    """Return the width of the stream, and of each layer that stays its KV groups and neurons."""
+    """Return the width of the stream, and of each kept layer its number, KV groups and neurons."""
     return width, *((kept.layer, len(kept.groups), len(kept.ffn)) for kept in cut.layers)
 
 
 def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:
-    """Return so many plans of different sizes at most: the best of each ranking, then the second of each.
+    """Return at most ``most`` plans of different sizes: the best of each ranking, then the second of each.
 
-    Losses as cut, and those that repair leaves, rank plans otherwise: least squares gives back more of units
-    than of the stream, and of deep cuts less than it seems. Neither is right of all models, so that plans by
-    both are measured, and by what lies between. Worth is minus a loss.
+    Losses as cut and losses after repair rank plans differently: least squares recovers units better than the
+    stream, and deep cuts less well than expected. No single ranking is right for all models, so plans of both
+    rankings and of their mean are measured. The score is minus a loss.
     """
     near = [[plan for plan in plans if plan.worth >= NEAR * min(0.0, plans[0].worth)] for plans in ranked]
     in_turn = (plan for row in zip_longest(*near) for plan in row if plan is not None)
@@ -82,10 +82,10 @@ def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:
 def plan_uniform(
     parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, budgets: Budgets
 ) -> Planned:
-    """Return the best cut with the same sizes in all kept layers; of equals the cheapest in parameters.
+    """Return the best cut with the same sizes in all kept layers; ties go to the fewest parameters.
 
-    Every depth, number of groups and number of neurons is tried; of each the layers of most worth stay, which
-    is best where all cost the same. Raises ``ValueError`` where none keeps the budgets.
+    Every depth, number of groups and number of neurons is tried, each with its best-scoring layers. That is
+    optimal where all layers cost the same. Raises ``ValueError`` where no cut keeps the budgets.
     """
     gain, without = _gains(parent, criterion, choices)
     wanted = gain.copy()
@@ -94,7 +94,7 @@ def plan_uniform(
     best_first = np.take_along_axis(gain, order, axis=0).cumsum(axis=0)
     depths = np.array(choices.depth)
     worth = best_first[depths - 1] + without.sum()  # (depths, groups, ffn)
-    layers = np.array([_by_size(layer, choices) for layer in prices.layers])  # (layers, groups, ffn, 5)
+    layers = np.array([_by_size(layer, choices) for layer in prices.layers])  # (layers, groups, ffn, 6)
     costs = np.take_along_axis(layers, order[..., None], axis=0).cumsum(axis=0)[depths - 1] + prices.outside
     allowed = budgets.allow(costs)
     if not allowed.any():
@@ -111,13 +111,13 @@ def plan_uniform(
 
 
 def _by_size(layer: LayerCosts, choices: Choices) -> Ints:
-    """Return what a layer costs at each number of groups and of neurons, (groups, ffn, 5)."""
+    """Return the costs of a layer at each number of groups and of neurons, (groups, ffn, 6)."""
     units = [[layer.groups[g] + layer.ffn[f] for f in choices.ffn] for g in choices.groups]
     return np.asarray(layer.rest + np.array(units))
 
 
 def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[Floats, Floats]:
-    """Return what each layer of each size adds, (layers, groups, ffn), and the worth without it."""
+    """Return the score that each layer adds at each size, (layers, groups, ffn), and the score without it."""
     groups, ffn = (
         np.array([[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)])
         for kind, sizes in (("groups", choices.groups), ("ffn", choices.ffn))
@@ -136,9 +136,9 @@ def _side(parent: Dimensions, criterion: Criterion, choices: Choices, prices: La
 def plan_per_layer(
     parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, budgets: Budgets
 ) -> Planned:
-    """Return the best cut with sizes of its own in every layer, by exact search over all of them.
+    """Return the best cut with separate sizes in every layer, by exact search over all of them.
 
-    Layers may go where the criterion knows what a network without them is worth.
+    Layers may be removed where the criterion scores a network without them.
     """
     all_stay = criterion.without(0) is None or len(choices.depth) == 1
     if all_stay and not choices.by_layer and prices.alike:
@@ -151,7 +151,7 @@ def plan_per_layer(
 def _on_lattice(
     parent: Dimensions, criterion: Criterion, prices: PartCosts, budgets: Budgets, groups: Side, ffn: Side
 ) -> Planned:
-    """Where costs depend on totals alone."""
+    """Return the best cut where costs depend on totals alone."""
     fixed = prices.fixed + parent.depth * (groups.prices[0] + ffn.prices[0])
     pair = best_pair(groups, ffn, fixed, budgets)
     if pair is None:
@@ -166,7 +166,7 @@ def _on_lattice(
 def _by_search(
     parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, budgets: Budgets
 ) -> Planned:
-    """Where layers may go, or their sizes or prices differ."""
+    """Return the best cut where layers may be removed, or where their sizes or costs differ."""
     column = next(iter(bounded_columns(budgets)), PARAMS)
     layers = [_candidates(parent, criterion, choices, prices, layer) for layer in range(parent.depth)]
     problem = Problem(tuple((layer.table, 1) for layer in layers), prices.fixed)
@@ -190,7 +190,7 @@ def _by_search(
 
 @dataclass(frozen=True, eq=False)
 class LayerCandidates:
-    """The possible ``sizes`` (groups, neurons) of a layer, ``GONE`` for none of it, and their table."""
+    """The possible ``sizes`` (groups, neurons) of a layer, ``GONE`` for its removal, and their table."""
 
     sizes: list[tuple[int, int]]
     table: CandidateTable
@@ -199,14 +199,14 @@ class LayerCandidates:
 def _candidates(
     parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, layer: int
 ) -> LayerCandidates:
-    """Return all pairs of sizes of a layer but those that another beats in worth and in every cost."""
+    """Return all pairs of sizes of a layer that no other pair dominates in score and in every cost."""
     groups, ffn = choices.of(layer)
     worth = np.add.outer(
         [criterion.worth(layer, "groups", size) for size in groups],
         [criterion.worth(layer, "ffn", size) for size in ffn],
     ).ravel()  # (pairs,)
     ours = prices.layers[layer]
-    costs = np.array([ours.groups[g] + ours.ffn[f] for g in groups for f in ffn])  # (pairs, 5)
+    costs = np.array([ours.groups[g] + ours.ffn[f] for g in groups for f in ffn])  # (pairs, 6)
     sizes = [(g, f) for g in groups for f in ffn]
     gone = criterion.without(layer)
     if gone is not None and len(choices.depth) > 1 and layer not in choices.staying:
@@ -219,7 +219,7 @@ def _candidates(
 
 
 def _undominated(worth: Floats, costs: Ints) -> Ints:
-    """Return the candidates that none of more worth, or as much, costs as little in everything as."""
+    """Return the undominated candidates."""
     order = np.lexsort((*costs.T, -worth))
     kept: list[int] = []
     for i in order:

@@ -1,16 +1,16 @@
-"""The losses of single cuts, foretold from one backward pass: minutes, where measuring them takes a night.
+"""Predicted losses of single cuts from one backward pass: minutes, where measuring them takes a night.
 
-Of what goes with a cut, d, the loss is 1/2 E[(G . d)^2] to second order (``zerolm.passes.walk``): of a
-decoder token by token, for the products between tokens are mostly noise; of an encoder over a sequence,
-whose tokens become one embedding. So a candidate costs a small product, and not a run of the network. A kind
-of units is a class that says what d is; it is given each layer as the pass comes by.
+For the removed part d of an activation the loss is 1/2 E[(G . d)^2] to second order (``zerolm.passes.walk``).
+It is summed token by token for a decoder, because products between tokens are mostly noise, and over a
+sequence for an encoder, whose tokens become one embedding. So a candidate costs a small product instead of a
+run of the network. Each kind of units is a class that defines d; it gets each layer as the pass reaches it.
 
-Where what is left is solved again by least squares, the loss is what that does not give back: of units as
-the criterion says (``zerolm.units.importance.surgeon``), of the stream by foretelling what goes from what
-stays.
+With a repair by least squares the loss is the part that the repair does not recover. For units the criterion
+estimates it (``zerolm.units.importance.surgeon``); for the stream the removed part is predicted from the kept
+one.
 
-The second order tells too little of cuts that lose much: most of a layer's neurons, or a whole layer. Of
-layers a few are measured, and the others bent by these (``bent``).
+The second order underestimates large cuts: most of a layer's neurons, or a whole layer. A few layers are
+measured, and the others are corrected by these (``bent``).
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ from zerolm.units.pruning import dimensions_of
 from zerolm.units.stream.narrowing import RIDGE, Basis, Width
 
 UNIT_STEPS: Final = 64
-"""Sizes of the FFN, and of KV groups, that are priced at most."""
+"""Largest number of sizes of the FFN, and of KV groups, whose losses are predicted."""
 STREAM_STEPS: Final = 32
-"""Widths of the stream that are priced at most."""
+"""Largest number of widths of the stream whose losses are predicted."""
 PRICE_TOKENS: Final = 1 << 12
-"""So many, of sequences evenly spread, are sent there and back. By more, prices move together."""
+"""Tokens of the forward and backward pass, in evenly spread sequences. With more tokens all prices move
+together."""
 PRICE_BATCH: Final = 2
 
 
 class Priced(Accumulator):
-    """Something that may be cut: ``sums`` of (G . d)^2 over tokens, one of each candidate."""
+    """A kind of cut: ``sums`` of (G . d)^2 over tokens, one for each candidate."""
 
     sums: Floats
 
@@ -75,12 +76,12 @@ class Priced(Accumulator):
 
 
 class UnitPrices(Priced):
-    """Of the KV ``groups`` or ``ffn`` neurons of each layer: ``sums`` (layers, sizes).
+    """Losses of the KV ``groups`` or ``ffn`` neurons of each layer: ``sums`` (layers, sizes).
 
-    ``goes[layer]`` (units, sizes) is 1 where a size lacks a unit. d is what a unit adds to what its output
-    matrix sends. Where a norm that is ``watched`` stands behind that, alone or added to the stream, d is how
-    what the norm sends changes: it makes up for what is smaller, so that to second order nothing would be
-    lost with all units.
+    ``goes[layer]`` (units, sizes) is 1 where a size lacks a unit. d is the unit's contribution to the output
+    of its output matrix. Where a ``watched`` norm stands behind that output, alone or added to the stream, d
+    is the change of the norm's output. Otherwise, because the norm rescales a smaller input, the second order
+    would predict no loss for removing all units.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class UnitPrices(Priced):
         self.sums[felt.layer] += squares(changes, felt.tokens, by_sequence=self.by_sequence)
 
     def _added(self, felt: Felt, blocks: Blocks, role: str) -> Tensor:
-        """Return G . (what goes of an output matrix's output) of each size, (b, t, s)."""
+        """Return G . (removed part of an output matrix's output) for each size, (b, t, s)."""
         columns = matrix(felt.ours.writers[role])  # (d, k)
         each = felt.values.inputs[role] * blocks.compute.product(felt.gradients.outputs[role], columns)
         goes = self.goes[felt.layer].to(each)  # (units, s)
@@ -110,7 +111,7 @@ class UnitPrices(Priced):
         return units @ goes
 
     def _normalised(self, felt: Felt, blocks: Blocks, role: str) -> Tensor:
-        """Return G . (change of what the norm behind an output matrix sends) of each size, (b, t, s)."""
+        """Return G . (change of the output of the norm behind an output matrix) for each size, (b, t, s)."""
         writer, norm = felt.ours.writers[role], felt.ours.behind[f"behind_{role}"]
         sent, upstream = (each.outputs[f"behind_{role}"] for each in (felt.values, felt.gradients))
         inputs, columns, offset = felt.values.inputs[role], matrix(writer), bias(writer)
@@ -132,7 +133,7 @@ class UnitPrices(Priced):
 
 
 class LayerPrices(Priced):
-    """Of whole layers: ``sums`` (layers,). d is all that a layer changes."""
+    """Losses of removing whole layers: ``sums`` (layers,). d is the whole change that a layer makes."""
 
     def __init__(self, depth: int, *, by_sequence: bool) -> None:
         self.by_sequence, self.sums = by_sequence, np.zeros(depth)
@@ -143,14 +144,18 @@ class LayerPrices(Priced):
 
 
 class StreamPrices(Priced):
-    """Of widths of the stream in a basis: ``sums`` (readings, 2, widths), its head its own or tied.
+    """Losses of widths of the stream in a basis: ``sums`` (readings, 2, widths), the head untied or tied.
 
-    d is what the norms no longer read. A token's are summed over all norms before they are squared: they go
-    together. In the coordinates y of the basis, whose second moments are L D L^T, what the head lacks is the
-    part of the dropped y that the kept ones do not foretell. Of k kept ones it is felt as the sum over i >= k
-    of (L^-1 y)_i (L^T G)_i, so that one sum from the end gives all widths. As cut, all that is dropped is
-    missing in what the layers read; after least squares, the second of two readings, the same holds there
-    with second moments of what their norms ``read`` (d, d). A tied head changes the embedding too.
+    d is the removed part of the input of the norms. For each token it is summed over all norms before
+    squaring, because all norms lose it together.
+
+    Let y be the coordinates in the basis, with second moments L D L^T. The head lacks the part of the removed
+    y that the kept ones do not predict. With k kept ones the loss gradient times this part is the sum over i
+    >= k of (L^-1 y)_i (L^T G)_i, so that one cumulative sum from the end gives all widths.
+
+    The first of two readings is as cut: the layers' inputs lack all that is removed. The second is after
+    least squares: there the same formula holds with the second moments of the norms' inputs, ``read`` (d, d).
+    A tied head changes the embedding too.
     """
 
     def __init__(self, basis: Basis, widths: Ints, *, tied: bool, read: Floats | None = None) -> None:
@@ -192,7 +197,7 @@ class StreamPrices(Priced):
                 sums[1] += squares(changes - lost, felt.tokens)
 
     def _lost(self, reading: Reading, stream: Tensor, felt: Tensor) -> Tensor:
-        """Return G . (what goes) of each width, (b, t, widths)."""
+        """Return G . (removed part) for each width, (b, t, widths)."""
         normal = normalised(reading.stream)
         each = (normal @ stream.to(normal)) * (reading.felt @ felt.to(normal))  # (b, t, d)
         after: Tensor = each.sum(-1, keepdim=True) - each.cumsum(-1)
@@ -228,13 +233,13 @@ def priced_losses(
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> LossTable:
-    """Return the foretold losses of cutting one layer alone, its units chosen by ``by``; nothing is repaired.
+    """Return the predicted losses of cutting one layer alone, its units chosen by ``by``, without repair.
 
-    ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. With a ``basis`` also those of a narrower
-    stream, and with a head of its own where it is ``tied``. Where ``repaired`` says what the loss feels, and
-    ``by`` what units lose after least squares, the table has these losses too. Whole layers are priced as
-    cut even then. An encoder's embeddings are pooled by ``pooling``. Sums that are in the
-    ``cache`` are gone on with. Raises ``ValueError`` where a gradient is not finite.
+    ``kinds`` are those of ``groups`` and ``ffn`` that may be cut. With a ``basis`` the table also has the
+    losses of a narrower stream, for a tied parent (``tied``) also with a tied head. With the Fisher
+    information ``repaired``, and a criterion ``by`` that estimates losses after least squares, the table has
+    these losses too; whole layers are always priced as cut. ``pooling`` makes an encoder's embeddings. Sums
+    in the ``cache`` are resumed. Raises ``ValueError`` where a gradient is not finite.
     """
     parent = dimensions_of(model)
     blocks = Blocks(model, tokens.filled(PRICE_BATCH))
@@ -296,10 +301,11 @@ def priced_losses(
 
 
 def bent(foretold: Floats, measure: Callable[[int], float]) -> Floats:
-    """Return the losses without each layer, (layers,), from foretold ones and a few that are measured.
+    """Return the losses without each layer, (layers,), from predicted losses and a few measured ones.
 
-    ``measure(layer)`` is asked of the layers that lose least, most, and as much as the median. The second
-    order ranks layers and tells too little of what they lose; how much too little is interpolated.
+    ``measure(layer)`` is called for the layers of the smallest, the median and the largest predicted loss.
+    The second order ranks layers but underestimates their losses; the factor is interpolated in the
+    logarithm.
     """
     order = np.argsort(foretold)
     few = sorted({*order[[0, len(order) // 2, -1]].tolist()})
@@ -316,18 +322,18 @@ def bent(foretold: Floats, measure: Callable[[int], float]) -> Floats:
 
 
 def steps(whole: int, most: int) -> Ints:
-    """Return so many sizes up to the whole at most, evenly spread, ascending."""
+    """Return at most ``most`` sizes up to the whole, evenly spread, ascending."""
     return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])
 
 
 def _lost(by: Criterion, kind: str, counts: Ints, depth: int) -> Floats:
-    """Return what least squares does not give back, (layers, sizes but the whole)."""
+    """Return the losses after least squares, (layers, sizes except the whole)."""
     sizes = counts[:-1].tolist()
     return np.array([[by.lost(layer, kind, size) for size in sizes] for layer in range(depth)])
 
 
 def _goes(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:
-    """Return 1 where a unit is not among those that are kept, (units, sizes)."""
+    """Return 1 for each unit that is not kept, (units, sizes)."""
     goes = np.ones((whole, len(kept)), np.float32)
     for place, units in enumerate(kept):
         goes[units, place] = 0.0

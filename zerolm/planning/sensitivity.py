@@ -1,7 +1,7 @@
-"""The loss of cutting one layer alone: a small table, measured at the parent's output, that plans add up.
+"""The loss of cutting one layer alone: a small table, measured at the parent's output, that plans sum up.
 
-Weights tell tolerably what to keep in a layer, and hardly where to cut; the measured losses of single cuts,
-interpolated and summed, rank whole plans far better.
+Weights choose units within a layer tolerably, but hardly show which layer to cut. Measured losses of single
+cuts, interpolated and summed, rank whole plans far better.
 """
 
 from __future__ import annotations
@@ -33,32 +33,35 @@ from zerolm.units.pruning import Repaired, carved_layer, dimensions_of, enter, f
 from zerolm.units.stream.narrowing import Basis, Width
 
 CUT_SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
-"""Kept shares of the FFN, and of KV groups where there are many, where a layer is measured: one or more."""
+"""Kept shares at which a layer is measured: of the FFN, and of KV groups where there are many; at least one
+unit."""
 STREAM_SHARES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
-"""Kept shares of the width of the stream where it is measured."""
+"""Kept shares of the width of the stream at which it is measured."""
 MANY: Final = 8
 LOSS_SEQUENCES: Final = 64
 LOSS_BATCH: Final = 4
 FINAL_TOKENS: Final = 1 << 12
-"""So many tokens judge each of the best plans, and as many repair it, or more where they are few for that."""
+"""Tokens that measure each of the best plans, and about the same number to repair it, or more where a repair
+needs them."""
 PREDICTED: Final = 1 << 12
 KEPT_SHARE: Final = 8
-"""One in so many bytes of memory may hold what the parent predicts; else each cut makes it again."""
+"""The parent's predictions are stored if they take at most one in ``KEPT_SHARE`` bytes of memory; else each
+cut recomputes them."""
 
 T = TypeVar("T")
 Finish = Callable[[int, Tensor], Any]
-"""From a batch and states behind the last layer to what a model sends."""
+"""A function of a batch and the states behind the last layer that returns a model's output."""
 
 
 @dataclass(frozen=True, eq=False)
 class LossTable(Criterion):
-    """Chooses units as ``by`` does; a choice is worth what it does not lose.
+    """Chooses units as ``by`` does; the score of a choice is minus its loss.
 
-    ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending and the last whole, where the loss
-    is 0. Between them it is interpolated geometrically, for what the last units lose is a multiple of what
-    the first ones do; linearly towards 0. ``gone`` (depth,) are the losses without a layer at all. ``stream``
-    are those of a narrower stream, if it can be cut. ``repaired`` are what least squares does not give back
-    of the same cuts, where that is known.
+    ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending; the last size is the whole, with
+    loss 0. Between sizes losses are interpolated geometrically, because the loss of the last units is a
+    multiple of that of the first, and linearly towards 0. ``gone`` (depth,) are the losses without a layer.
+    ``stream`` has those of a narrower stream, if it can be cut. ``repaired`` has the losses of the same cuts
+    after least squares, where they are estimated.
     """
 
     by: Criterion
@@ -82,7 +85,7 @@ class LossTable(Criterion):
 
     @property
     def every(self) -> list[LossTable]:
-        """The losses as cut, and where it is known what repair leaves, these, and what lies midway."""
+        """The losses as cut; where losses after repair are known also the means of both, and the latter."""
         return [self] if self.repaired is None else [self, midway(self, self.repaired), self.repaired]
 
     def predicted(self, cut: Cut) -> float:
@@ -101,7 +104,7 @@ class LossTable(Criterion):
 
 
 def midway(table: LossTable, other: LossTable) -> LossTable:
-    """Return the geometric mean of two tables of the same cuts, where both lose; else their mean."""
+    """Return the geometric mean of two tables of the same cuts; the arithmetic mean of losses with a 0."""
     stream = table.stream
     if stream is not None and other.stream is not None:
         losses = {head: _mean_of(row, other.stream.losses[head]) for head, row in stream.losses.items()}
@@ -125,9 +128,9 @@ def _mean_of(losses: Floats, others: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class StreamLosses:
-    """Losses of a narrower stream, everything else whole, (s,) at each of ``sizes`` (s,), ascending.
+    """Losses of a narrower stream with everything else whole, (s,) at each of ``sizes`` (s,), ascending.
 
-    ``losses`` are by whether the head is the embedding; that of the parent's width is 0.
+    ``losses`` are keyed by whether the head is tied; the loss at the parent's width is 0.
     """
 
     sizes: Ints
@@ -160,10 +163,10 @@ def stream_losses(
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> StreamLosses:
-    """Narrow the stream of the whole network to a few sizes, and measure the loss; nothing is repaired.
+    """Return the losses of narrowing the stream of the whole network to a few sizes, measured without repair.
 
-    Of a parent whose head is its embedding (``tied``), children are measured with and without a head of
-    their own. Sizes that are in the ``cache`` are not measured again.
+    For a parent with a tied head (``tied``) children are measured with a tied head and with a head of their
+    own. Sizes in the ``cache`` are not measured again.
     """
     whole = Cut.whole(dimensions_of(model))
     hidden = whole.parent.hidden
@@ -196,11 +199,11 @@ def measured_losses(
     pooling: TokenPooling = MEAN,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> LossTable:
-    """Cut each layer alone to a few sizes, chosen by ``by``, and measure the loss; nothing is repaired.
+    """Return the measured losses of cutting each layer alone to a few sizes by ``by``, without repair.
 
-    ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. Layers below the cut one are not run
-    again: their output is the parent's. An encoder's embeddings are made by ``pooling``. Losses are in the
-    ``cache`` under the units that they are losses of, whoever chose them, and are not measured again.
+    ``kinds`` are those of ``groups`` and ``ffn`` that may be cut. Layers below the cut one are not run again:
+    their output is the parent's. ``pooling`` makes an encoder's embeddings. The ``cache`` stores losses by
+    the units that are kept, whatever the criterion; stored losses are not measured again.
     """
     parent = dimensions_of(model)
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
@@ -224,7 +227,7 @@ def measured_losses(
 
 
 def digest_of(units: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of the units that are kept by kind and size, lists of arrays."""
+    """Return the SHA-256 of the units that are kept, by kind and size, as lists of arrays."""
     content = repr([(kind, _plain(kept)) for kind, kept in units.items()])
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -234,7 +237,7 @@ def _plain(kept: Any) -> Any:
 
 
 def _row(model: PreTrainedModel, loss: Loss, layer: int, units: dict[str, list[Ints]]) -> Arrays:
-    """Return the losses of a layer cut to these units, (s,) of each kind, and of its absence (``gone``)."""
+    """Return the losses of a layer cut to these units, (s,) for each kind, and without it (``gone``)."""
     whole = Cut.whole(dimensions_of(model))
     row: Arrays = {"gone": np.array(loss.of(layer, None))}
     for kind, sizes in units.items():
@@ -244,7 +247,7 @@ def _row(model: PreTrainedModel, loss: Loss, layer: int, units: dict[str, list[I
 
 
 def cuts_of(parent: Dimensions) -> int:
-    """Return how many cuts of each layer are measured."""
+    """Return the number of measured cuts of each layer."""
     return len(_sizes(parent.kv_heads)) + len(_sizes(parent.ffn)) - 1
 
 
@@ -261,12 +264,12 @@ def _alone(model: PreTrainedModel, whole: Cut, layer: int, kind: str, units: Int
 
 
 class Loss:
-    """How far the output moves when one layer is another: KL of predictions in nats a token, or 1 - cosine.
+    """The distance of outputs when a layer is replaced: KL of predictions in nats per token, or 1 - cosine.
 
-    Of a model without a language-model head embeddings are compared, pooled as ``pooling`` says. Of a large
-    vocabulary about ``PREDICTED`` predictions are compared, evenly from all positions. ``parent`` is the one
-    that outputs are compared with, on the same texts; by default that of ``blocks``. Of its predictions the
-    ``rows`` are taken, where it has more tokens.
+    Models without a language-model head are compared by embeddings, made by ``pooling``. With a large
+    vocabulary about ``PREDICTED`` predictions are compared, evenly from all positions. ``parent`` is the
+    reference network, on the same texts; by default that of ``blocks``. If it has more tokens, ``rows``
+    selects those of its predictions that are compared.
     """
 
     def __init__(
@@ -280,7 +283,7 @@ class Loss:
     ) -> None:
         self.blocks, self.depth, self.pooling = blocks, depth, pooling
         self.parent, self.rows = parent or blocks, rows
-        self.stream = Stream(blocks)  # the parent's states before the layer that is another
+        self.stream = Stream(blocks)  # the parent's states before the replaced layer
         self.wanted: dict[tuple[int, int], Any] = {}
         tokens = sum(batch["input_ids"].numel() for batch in blocks.batches)
         shortest = min((batch["input_ids"].shape[1] for batch in blocks.batches), default=1)
@@ -294,7 +297,7 @@ class Loss:
         return Stream(self.parent).before(self.depth)
 
     def of(self, layer: int, module: nn.Module | None) -> float:
-        """Return the mean loss with ``module`` in place of the layer, or with none there."""
+        """Return the mean loss with ``module`` in place of the layer, or without the layer."""
         hidden = self.blocks.states()
         for i, states in enumerate(self.stream.before(layer)):
             hidden.append(states if module is None else self.blocks.call(i, layer, states, module))
@@ -324,7 +327,7 @@ class Loss:
         module: Callable[[LayerCut], nn.Module],
         end: Finish,
     ) -> float:
-        """Return the mean loss of a network of these layers; ``embed`` gives a batch's first states."""
+        """Return the mean loss of a network of these layers; ``embed`` returns a batch's first states."""
         hidden = self.blocks.states()
         for index in range(len(self.blocks.batches)):
             hidden.append(embed(index))
@@ -338,10 +341,10 @@ class Loss:
         apart = self._divergences if self.blocks.predicts else self._distances
         losses = torch.cat([apart(i, states, end) for i, states in enumerate(hidden)])
         mean = float(losses.cpu().double().mean())
-        return 0.0 if mean < 0 else mean  # by rounding, where nothing has moved
+        return 0.0 if mean < 0 else mean  # by rounding, where outputs are equal
 
     def _distances(self, index: int, states: Tensor, end: Finish) -> Tensor:
-        """Return how far the embeddings of a batch are from the parent's, (b,)."""
+        """Return the distances of the embeddings of a batch from the parent's, (b,)."""
         ours = self._embeddings(index, end(index, states))
         theirs = self._once(
             (index, 0), lambda: self._embeddings(index, self.parent.finish(index, self.last[index]))
@@ -352,7 +355,7 @@ class Loss:
         return self.pooling(sent.last_hidden_state, self.blocks.tokens(index))
 
     def _divergences(self, index: int, states: Tensor, end: Finish) -> Tensor:
-        """Return KL(parent || changed) of each token of a batch, (n,), from few logits at a time."""
+        """Return KL(parent || changed) for each token of a batch, (n,), from a few logits at a time."""
         size, places = tokens_at_once(self.blocks, len(states)), slice(self.step // 2, None, self.step)
         both = (torch.split(each[:, places], size, 1) for each in (states, self.last[index]))
         parts = []
@@ -367,7 +370,7 @@ class Loss:
         return logits if self.rows is None else logits[..., self.rows.to(logits.device)]
 
     def _once(self, part: tuple[int, int], make: Callable[[], T]) -> T:
-        """Return what the parent sends of a part of a batch; it is kept where memory has room for all."""
+        """Return the parent's output for a part of a batch; it is stored where memory holds all parts."""
         if part in self.wanted:
             return cast(T, self.wanted[part])
         sent = make()

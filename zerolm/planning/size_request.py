@@ -1,4 +1,4 @@
-"""The sizes that are asked of a child: widths outright, or within budgets, of every kind of unit.
+"""The requested sizes of a child: explicit shares, or budgets, for every kind of unit.
 
 The fields of ``SizeRequest`` declare the settings of ``zerolm carve``.
 """
@@ -25,7 +25,7 @@ Limits: Any = budgets(["max"], "amount", shares=", or 0.8x of the parent's")
 
 @dataclass(frozen=True)
 class KeptShares:
-    """The shares of the parent's sizes that a child keeps; None where it is free, or whole."""
+    """The shares of the parent's sizes that a child keeps; None for sizes chosen by budgets, or not cut."""
 
     ffn: float | None = setting(
         "number", None, "share of FFN neurons to keep", name="keep_ffn", low=0, high=1
@@ -61,7 +61,7 @@ class KeptShares:
 
 @dataclass(frozen=True)
 class ExpertsRequest:
-    """The experts that each layer of a mixture keeps, and the neurons that each of these does; None: all."""
+    """The experts that each layer of a mixture of experts keeps, and the neurons of each; None: all."""
 
     keep: str | None = setting(
         "text",
@@ -96,16 +96,16 @@ class ExpertsRequest:
 
     @property
     def are_cut(self) -> bool:
-        """Return whether experts, or neurons of them, may leave."""
+        """Return whether experts, or neurons of them, may be removed."""
         return self.keep not in (None, ALL) or self.ffn is not None
 
     @property
     def take_budgets(self) -> bool:
-        """Return whether budgets say how many of them stay."""
+        """Return whether budgets determine the numbers of experts or of their neurons."""
         return AUTO in (self.keep, self.ffn)
 
     def check(self) -> None:
-        """Raise ``ValueError`` for what is of experts that are kept where no number of them is given."""
+        """Raise ``ValueError`` for options on kept experts without a number of experts."""
         if self.keep is None and self.domains != MEAN:
             raise ValueError("--domains is of experts that are kept: give --keep-experts N too")
         if self.keep is None and self.parallel != 1:
@@ -114,7 +114,7 @@ class ExpertsRequest:
 
 @dataclass(frozen=True)
 class VocabularyRequest:
-    """The tokens that a child keeps: within budgets on a text ``auto`` where no size is given, else all."""
+    """The tokens that a child keeps: without a size ``auto`` within budgets on a text, else all."""
 
     size: str | None = setting(
         "text",
@@ -130,16 +130,16 @@ class VocabularyRequest:
 
     @property
     def cuts(self) -> bool:
-        """Return whether a size or a list of tokens is given, so that others leave."""
+        """Return whether a size or a list of tokens is given, so that other tokens are removed."""
         return self.size not in (None, ALL) or (self.tokens is not None and self.size is None)
 
     @property
     def is_usual(self) -> bool:
-        """Return whether nothing is given of tokens: a text and budgets choose."""
+        """Return whether neither a size nor a list of tokens is given, so that a text and budgets choose."""
         return self.size is None and self.tokens is None
 
     def check(self, text: str | None, budgets: Mapping[str, Any]) -> None:
-        """Raise ``ValueError`` for a request that needs a text or budgets, and has none."""
+        """Raise ``ValueError`` for a request without the text or the budgets that it needs."""
         if self.size not in (None, ALL) and text in defaults.NO_FILES:
             raise ValueError(
                 "--keep-vocab needs --text FILE, a sample of what the model will serve; to keep named tokens "
@@ -153,7 +153,7 @@ class VocabularyRequest:
 
 @dataclass(frozen=True)
 class WeightsRequest:
-    """The types of weights in a gguf file, each matrix its own, within ``max_weight_bytes``."""
+    """The quantisation types of a gguf file, one for each matrix, within ``max_weight_bytes``."""
 
     types: str | None = setting(
         "text",
@@ -175,18 +175,18 @@ class WeightsRequest:
     )
 
     def limits(self, budgets: Mapping[str, int], params: int) -> dict[str, int]:
-        """Return budgets with that of ``max_bits``, for a parent of so many parameters."""
+        """Return the budgets with that of ``max_bits``, for a parent of ``params`` parameters."""
         if self.max_bits is None:
             return dict(budgets)
         most = int(self.max_bits * params / 8)
         return {**budgets, "max_weight_bytes": min(most, budgets.get("max_weight_bytes", most))}
 
     def are_chosen(self, form: str, budgets: Mapping[str, Any]) -> bool:
-        """Return whether weights get types: in a gguf file within bytes, unless they stay as stored."""
+        """Return whether types are chosen: in a gguf file within bytes, unless the parent's are kept."""
         return form == "gguf" and "max_weight_bytes" in budgets and self.types != STORED
 
     def check(self, form: str, budgets: Mapping[str, Any]) -> None:
-        """Raise ``ValueError`` where what is asked of types cannot be."""
+        """Raise ``ValueError`` for options on types without a gguf file or without a budget of bytes."""
         values = {
             "types": self.types,
             "max-bits": self.max_bits,
@@ -202,7 +202,10 @@ class WeightsRequest:
             raise ValueError(f"{flags[0]} is of types within bytes: give --max-weight-bytes, or --max-bits")
 
     def check_parent(self, quantised: Sequence[str], *, types_alone: bool) -> None:
-        """Raise ``ValueError`` where a parent that is ``quantised`` is to be cut, or its types are unsaid."""
+        """Raise ``ValueError`` where a ``quantised`` parent is to be cut, or requantised without the flag.
+
+        Also where ``requantize`` is set for a parent that is not quantised.
+        """
         if self.requantize and not quantised:
             raise ValueError("--requantize is for a quantised parent, and this one is not: drop it")
         if quantised and not types_alone:
@@ -219,11 +222,11 @@ class WeightsRequest:
 
 @dataclass(frozen=True)
 class SizeRequest:
-    """The sizes of a child: widths outright (shares of the parent's), or within budgets.
+    """The sizes of a child: explicit widths (shares of the parent's), or within budgets.
 
-    What has no share is free within budgets, whole without; tokens leave where that is asked for, and so do
-    experts, alone. ``multiple_of`` holds for FFN widths, the stream's and the vocabulary. ``space`` names one
-    of ``SIZE_SPACES``, whose sizes and whose costs then count.
+    A size without a share is chosen within budgets, and whole without budgets. Tokens and experts are removed
+    only on request. ``multiple_of`` applies to FFN widths, the stream's width and the vocabulary. ``space``
+    names one of ``SIZE_SPACES``, which then defines sizes and costs.
     """
 
     limits: Any = part(Limits, group="How small")
@@ -266,12 +269,12 @@ class SizeRequest:
     def of(
         cls, keep: Mapping[str, float] | None = None, budgets: Mapping[str, Any] | None = None, **others: Any
     ) -> Self:
-        """Return a request by shares (``ffn``, ``heads``, ``layers``, ``hidden``) and ``max_`` of costs."""
+        """Return a request from shares (``ffn``, ``heads``, ``layers``, ``hidden``) and ``max_`` budgets."""
         return cls(Limits(**budgets or {}), shares=KeptShares(**keep or {}), **others)
 
     @property
     def keep(self) -> dict[str, float]:
-        """Return the shares that are kept of ``ffn``, ``heads``, ``layers`` and ``hidden``, if any."""
+        """Return the shares to keep of ``ffn``, ``heads``, ``layers`` and ``hidden``, where given."""
         shares = {name: share for name, share in vars(self.shares).items() if share is not None}
         if shares.pop("all", None) is not None:
             shares = dict.fromkeys(("ffn", "heads", "layers", "hidden"), 1.0) | shares
@@ -286,7 +289,7 @@ class SizeRequest:
 
     @property
     def budgets(self) -> dict[str, Any]:
-        """Return ``max_`` of costs: an integer, or ``"0.8x"`` of the parent's."""
+        """Return the ``max_`` budgets of costs: an integer, or ``"0.8x"`` of the parent's."""
         return limits(self.limits)
 
     @property
@@ -296,17 +299,17 @@ class SizeRequest:
 
     @property
     def is_uniform(self) -> bool:
-        """Return whether all layers have one size."""
+        """Return whether all layers have the same size."""
         return self.layer_shape == "uniform"
 
     @property
     def cuts_layers(self) -> bool:
-        """Return whether anything but tokens may be cut."""
+        """Return whether anything except tokens may be cut."""
         return bool(self.budgets or self.keep or self.space)
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether shares say all sizes, so that nothing has to be planned."""
+        """Return whether shares determine all sizes, so that nothing has to be planned."""
         return not self._is_limited and "layers" not in self.keep
 
     @property
@@ -315,17 +318,17 @@ class SizeRequest:
 
     @property
     def chooses(self) -> bool:
-        """Return whether units are chosen, or types of weights."""
+        """Return whether units or quantisation types are chosen."""
         is_cut = any(share < 1 for share in self.keep.values())
         return is_cut or self._is_limited or self.space is not None
 
     def of_space(self) -> Self:
-        """Return the same request without what a space says itself: sizes, and what they divide by."""
+        """Return the same request without the settings that a space defines: sizes and divisors."""
         return type(self)(self.limits, vocabulary=self.vocabulary, shape=self.shape, space=self.space)
 
     @property
     def beside_experts(self) -> SizeRequest:
-        """Return what is asked of all other units, without the budgets that experts take."""
+        """Return the request for all other units, without the budgets that are used for experts."""
         rest = replace(self, experts=ExpertsRequest())
         if not self.experts.take_budgets:
             return rest
@@ -333,7 +336,7 @@ class SizeRequest:
 
     @property
     def cuts_experts_alone(self) -> bool:
-        """Return whether experts leave, and nothing else but a number of tokens."""
+        """Return whether experts are removed, and nothing else but a number of tokens."""
         rest = self.beside_experts
         others = rest.cuts_layers or rest.weights != WeightsRequest() or rest.vocabulary.size == AUTO
         return self.experts.are_cut and not others

@@ -1,4 +1,4 @@
-"""Spaces by name: the sizes that the layers of a checkpoint may keep, and how costs are counted then.
+"""Spaces by name: the sizes that the layers of a checkpoint may keep, and the way to count their costs.
 
 A plug-in adds its own to ``SIZE_SPACES`` from the entry points ``zerolm.size_spaces``.
 """
@@ -15,15 +15,15 @@ from zerolm.registry import Registry
 
 
 class SizeSpace(ABC):
-    """Sizes that each layer of some checkpoint may keep; its costs are counted as everywhere."""
+    """Sizes that each layer of some checkpoint may keep; costs are counted as usual."""
 
     @abstractmethod
     def choices(self, checkpoint: Checkpoint) -> Choices:
-        """Return the sizes of each layer; ``ValueError`` where the space is not one of this checkpoint."""
+        """Return the sizes of each layer; ``ValueError`` where the space is not for this checkpoint."""
 
     @abstractmethod
     def heuristic(self, choices: Choices) -> list[tuple[int, int]]:
-        """Return the (groups, neurons) of each layer of the network that stands for the space unmeasured."""
+        """Return the (groups, neurons) of each layer of the space's subnet that needs no measurement."""
 
     def part_costs(self, checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
         """Return the costs of the parts of a checkpoint."""

@@ -1,4 +1,4 @@
-"""All spaces of sizes by name: those that come with zerolm register when this is imported."""
+"""All spaces of sizes by name: importing this module registers those of zerolm."""
 
 from zerolm.planning import heads_ffn as heads_ffn
 from zerolm.planning import lonas as lonas

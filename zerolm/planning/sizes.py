@@ -1,4 +1,4 @@
-"""From a request and a criterion to the sizes that a layer may have, and to the best cut."""
+"""From a request and a criterion to the possible sizes of a layer, and to the best cut."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.stream.narrowing import Width
 
 FFN_STEPS: Final = 64
-"""Steps of FFN widths that a plan within budgets tries, where nothing else is asked for."""
+"""Number of steps of FFN widths that a plan within budgets tries by default."""
 HIDDEN_STEP: Final = 128
-"""Steps of the stream's width are powers of two, up to this one and to a sixteenth of the parent's."""
+"""Steps of the stream's width are powers of two, at most this one and a sixteenth of the parent's."""
 EXPERTS_MULTIPLE: Final = 8
-"""Experts that are multiplied all at once read rows of so many numbers, or a multiple: 16 bytes."""
+"""Grouped products of experts need rows of a multiple of this number of values: 16 bytes."""
 FLAT_SPECTRUM: Final = 0.9
-"""A narrower stream that keeps less of the energy is worth a word."""
+"""A narrower stream that keeps less than this share of the energy gets a note."""
 KERNEL_MULTIPLE: Final = 32
-"""Widths that are no multiple of this run slowly."""
+"""Widths that are not a multiple of this run slowly."""
 UNIT_NAMES: Final = {
     "heads": "KV groups",
     "ffn": "FFN neurons",
@@ -41,18 +41,18 @@ UNIT_NAMES: Final = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of one kind of units: that of the parent, and those that are possible, ascending."""
+    """The sizes of one kind of units: the parent's, and the possible ones, ascending."""
 
     whole: int
     possible: tuple[int, ...]
     can_be_cut: bool
 
     def nearest(self, share: float) -> int:
-        """Return the possible size that is nearest to a share, of two the larger."""
+        """Return the possible size nearest to a share; ties go to the larger."""
         return min(self.possible, key=lambda size: (abs(size - share * self.whole), -size))
 
     def sharp(self) -> str:
-        """Return the largest share that cuts, with as few digits as tell it; empty where none does."""
+        """Return the largest share that cuts, in the fewest digits that select it; empty where none does."""
         smaller = [size for size in self.possible if size < self.whole]
         if not smaller:
             return ""
@@ -63,8 +63,8 @@ class Sizes:
 def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = None) -> dict[str, Sizes]:
     """Return the possible sizes of ``heads`` (as KV groups), ``ffn``, ``layers`` and ``hidden``.
 
-    Those of heads are the ones beside a residual stream of this ``width``. ``ValueError`` for floors and
-    steps that are none.
+    Those of heads are possible with a residual stream of this ``width``. Raises ``ValueError`` for floors,
+    divisors and steps below 1.
     """
     steps = (request.tensor_parallel, request.least_groups, request.least_ffn, request.multiple_of)
     least = min(1 if step is None else step for step in steps)
@@ -82,7 +82,7 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
     ffn = sorted(
         width for width in {*range(every, parent.ffn + 1, every), parent.ffn} if _goes(width, request)
     )
-    if parent.ffn == 0:  # a mixture without a shared expert
+    if parent.ffn == 0:  # a mixture of experts without a shared expert
         ffn = [0]
     least_layers = max(1, len(cut.staying(parent.depth)))
     layers = range(least_layers, parent.depth + 1) if cut.layers else [parent.depth]
@@ -95,7 +95,7 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
 
 
 def _hidden_sizes(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[int]:
-    """Yield the widths of the stream that are tried, ascending."""
+    """Yield the widths of the stream to try, ascending."""
     whole, every = checkpoint.layout.hidden, EXPERTS_MULTIPLE if checkpoint.family.has_experts else 1
     usual = min(HIDDEN_STEP, 1 << max(0, (whole // 16).bit_length() - 1))
     step = request.multiple_of or (1 if "hidden" in request.keep else usual)
@@ -104,10 +104,10 @@ def _hidden_sizes(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[int]
 
 
 def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> list[Width | None]:
-    """Return the widths of the stream that a plan may have, the narrowest first; None for the parent's.
+    """Return the possible widths of the stream in a plan, the narrowest first; None for the parent's.
 
-    Where the head is the embedding, a narrower stream may keep that or have a head of its own, if the
-    criterion tells which loses less.
+    For a parent with a tied head a narrower stream may have a tied head or a head of its own, if the
+    criterion can compare their losses.
     """
     sizes, tied = sizes_of(checkpoint, request)["hidden"], checkpoint.layout.tied
     share = request.keep.get("hidden")
@@ -133,7 +133,7 @@ def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -
 
 
 def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = None) -> Choices:
-    """Return the sizes that a layer may have; ``ValueError`` where the request leaves none.
+    """Return the possible sizes of a layer; ``ValueError`` where the request allows none.
 
     ``width`` is that of the residual stream, None for the parent's.
     """
@@ -148,7 +148,7 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
     for kind, sizes in kinds.items():
         is_free = request.budgets and (sizes.can_be_cut or kind == "layers")
         chosen[kind] = sizes.possible
-        if kind not in request.keep and not is_free:  # what is not named stays whole
+        if kind not in request.keep and not is_free:  # sizes that are not named are not cut
             chosen[kind] = tuple(size for size in sizes.possible if size == sizes.whole)
     if not chosen["heads"] or not chosen["ffn"]:
         step = request.multiple_of or max(1, kinds["ffn"].whole // FFN_STEPS)
@@ -166,13 +166,13 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
 
 
 def _goes(width: int, request: SizeRequest) -> bool:
-    """Whether an FFN of this width is asked for."""
+    """Return whether the request allows an FFN of this width."""
     divides = width % request.tensor_parallel == 0 and width % (request.multiple_of or 1) == 0
     return divides and width >= request.least_ffn
 
 
 def _group_count_goes(count: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:
-    """Whether so many KV groups are asked for, and uniform layers with them can be written."""
+    """Return whether the request allows this number of KV groups, and the format uniform layers with them."""
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     biased = any(checkpoint.config.get(flag) for flag in checkpoint.family.config.flags)
     as_parent = count == parent.kv_heads and hidden == parent.hidden
@@ -190,7 +190,7 @@ def _check_share(kind: str, share: float, sizes: Sizes, why: str) -> None:
 
 
 def rounding(checkpoint: Checkpoint, request: SizeRequest, plan: Planned) -> str:
-    """Return what shares came to nothing by rounding; ``ValueError`` where nothing is cut at all for it."""
+    """Return the shares that rounding made ineffective; ``ValueError`` where nothing is cut because of it."""
     lines = list(_rounded(checkpoint, request))
     if lines and plan.cut.is_whole and plan.width is None:
         raise ValueError(f"nothing would be cut: {', '.join(lines)}")
@@ -198,7 +198,7 @@ def rounding(checkpoint: Checkpoint, request: SizeRequest, plan: Planned) -> str
 
 
 def width_note(cut: Cut) -> str:
-    """Return what is to be known of a narrower stream: a flat spectrum, and a width that kernels dislike."""
+    """Return a note on a narrower stream: a flat spectrum, or a width on which kernels are slow."""
     narrowing = cut.narrowing
     if narrowing is None:
         return ""
@@ -227,16 +227,20 @@ def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
 
 
 def plan_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel) -> Planned:
-    """Return the best cut that the request allows; ``ValueError`` where there is none names the nearest."""
+    """Return the best cut that the request allows; ``ValueError`` where there is none.
+
+    The error names the nearest possible cost.
+    """
     return plans_of(checkpoint, criterion, request, costs)[0]
 
 
 def plans_of(
     checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel
 ) -> list[Planned]:
-    """Return the best cut beside each width of the stream that allows one, the best of all first.
+    """Return the best cut for each width of the stream that allows one, the best of all first.
 
-    Of equals the cheapest in parameters is first. ``ValueError`` where there is none names the nearest.
+    Among equal ones that of fewest parameters is first. Raises ``ValueError`` where there is none; the error
+    names the nearest possible cost.
     """
     if request.layer_shape not in SHAPES:
         raise ValueError(f"shape {shown(request.shape)} is not known{nearest(request.layer_shape, SHAPES)}")
@@ -269,7 +273,7 @@ def _plan_beside(
     costs: CostModel,
     width: Width | None,
 ) -> Planned:
-    """Return the best cut beside a stream of this width; ``ValueError`` where there is none."""
+    """Return the best cut for a stream of this width; ``ValueError`` where there is none."""
     parent, sizes = dimensions(checkpoint), choices(checkpoint, request, width)
     if criterion.without(0) is None:
         if sizes.depth[-1] < parent.depth:
@@ -282,7 +286,7 @@ def _plan_beside(
 
 
 def heuristic_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> Cut:
-    """Return the heuristic subnet of the request's space, with the units that the criterion chooses."""
+    """Return the heuristic subnet of the request's space, with units chosen by the criterion."""
     if request.space is None or request.budgets:
         raise ValueError("the heuristic plan is that of a --space, without budgets")
     sizes = SIZE_SPACES[request.space].heuristic(choices(checkpoint, request))
@@ -290,7 +294,7 @@ def heuristic_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequ
 
 
 def prices_of(checkpoint: Checkpoint, sizes: Choices, costs: CostModel, space: str | None) -> PartCosts:
-    """Return the costs of the parts of a checkpoint, as a ``space`` counts where there is one."""
+    """Return the costs of the parts of a checkpoint, counted by the ``space`` where one is given."""
     count = part_costs if space is None else SIZE_SPACES[space].part_costs
     return count(checkpoint, sizes, costs)
 
@@ -298,7 +302,7 @@ def prices_of(checkpoint: Checkpoint, sizes: Choices, costs: CostModel, space: s
 def costs_of(
     checkpoint: Checkpoint, costs: CostModel, cut: Cut | None = None, space: str | None = None
 ) -> dict[str, int]:
-    """Return the costs by name of a cut, without one those of the parent."""
+    """Return the costs of a cut by name; without a cut those of the parent."""
     cut = cut or Cut.whole(dimensions(checkpoint))
     width = cut.narrowing.width if cut.narrowing else None
     sizes = {layer.layer: (len(layer.groups), len(layer.ffn)) for layer in cut.layers}

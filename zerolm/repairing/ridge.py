@@ -67,7 +67,7 @@ class SecondMoments:
         With a ``mix`` (d, m) those of linear combinations of the outputs, (k, m).
         """
         output, lost = self.sums.crossed.tensor_split(2, 1)
-        if mix is not None:  # before the products of k x k, for m is small
+        if mix is not None:  # before the products of k x k, because m is small
             start, output, lost = start @ mix, output @ mix, lost @ mix
         return output - self.inputs @ start, lost
 

@@ -1,1 +1,1 @@
-"""Types of weights: their bytes, what they lose, and plans of types and cuts together within bytes."""
+"""Quantisation types: their bytes, their losses, and joint plans of types and cuts within bytes."""

@@ -1,7 +1,8 @@
-"""A child that keeps all units, whose matrices have types as its file holds them: apart, turned, by expert.
+"""An uncut child whose matrices have types in the form of its file: split, transposed, by expert.
 
-Families whose files hold matrices otherwise than their checkpoints get types alone. All matrices of a layer's
-experts are one tensor of the file, and what is fused in the checkpoint has one type for all its pieces.
+Families whose files store matrices differently from their checkpoints get types without cuts. All matrices of
+a layer's experts are one tensor of the file. All pieces of a tensor that is fused in the checkpoint have one
+type.
 """
 
 from __future__ import annotations
@@ -39,17 +40,18 @@ from zerolm.units.pruning import Repaired
 
 ROWS: Final = 1024
 WEIGHTS: Final = 1 << 18
-"""Rows of a tensor whose errors are measured, evenly spread, and so many weights of long ones."""
+"""Errors are measured on ``ROWS`` rows of a tensor, evenly spread, or on fewer with about ``WEIGHTS``
+weights."""
 FEWEST: Final = 4
-"""Rows of each of many matrices of a tensor that are measured."""
+"""Least number of measured rows of each matrix in a tensor of many."""
 Types = Mapping[Place, str]
 
 
 @dataclass(frozen=True, eq=False)
 class WeighedFile:
-    """A child that keeps all units, with the ``moments`` of the matrices of its file by their names.
+    """An uncut child, with the ``moments`` of the matrices of its file by name.
 
-    Without tokens there are none, and errors count relative to the weights.
+    Without tokens there are no moments, and errors count relative to the weights.
     """
 
     child: Child
@@ -62,7 +64,7 @@ class WeighedFile:
 
     @cached_property
     def matrices(self) -> dict[Place, tuple[FileMatrix, ...]]:
-        """The matrices whose types are chosen, by the parent's layer and the role of what is stored."""
+        """The matrices whose types are chosen, by the parent's layer and the role of the stored tensor."""
         by_place: dict[Place, tuple[FileMatrix, ...]] = {}
         ends = outside_layers(predicts=self.child.parent.family.task == "next")
         for matrix in matrices(self.child):
@@ -73,18 +75,18 @@ class WeighedFile:
 
     @cached_property
     def plain_bytes(self) -> int:
-        """The bytes of all tensors of the file whose types are not chosen."""
+        """The bytes of all tensors of the file that have no chosen type."""
         names = {matrix.name for every in self.matrices.values() for matrix in every}
         return sum(tensor.bytes for tensor in entries(self.child) if tensor.name not in names)
 
     def parts(self, matrix: FileMatrix, number: int) -> list[FeltMatrix]:
-        """Return the moments of one matrix of a tensor: of an embedding that is the head, too, two."""
+        """Return the moments of one matrix of a tensor; a tied embedding has two, its own and the head's."""
         if self.moments is None:
             return [FeltMatrix(np.ones(matrix.columns), np.ones(matrix.rows), 1.0)]
         return [each.of(number) for each in self.moments[matrix.name]]
 
     def importances(self, matrix: FileMatrix, number: int) -> Values | None:
-        """Return what weighs the errors of the columns of one matrix, (k,); None without tokens."""
+        """Return the weights of the squared errors by column of one matrix, (k,); None without tokens."""
         if self.moments is None:
             return None
         parts = self.parts(matrix, number)
@@ -98,7 +100,7 @@ class WeighedFile:
                 yield matrix.name, np.stack([row for row in rows if row is not None])
 
     def losses(self, place: Place, types: tuple[WeightType, ...]) -> Options:
-        """Return the bytes and the loss of what is stored in a place by type."""
+        """Return the bytes and the loss of the stored tensors of a place by type."""
         every = self.matrices[place]
         sizes = [sum(size_of(matrix, kind) for matrix in every) for kind in types]
         losses, whole = np.zeros(len(types)), 0.0
@@ -113,7 +115,7 @@ class WeighedFile:
     def _losses(
         self, matrix: FileMatrix, number: int, values: Values, types: tuple[WeightType, ...]
     ) -> NDArray[np.float64]:
-        """Return the loss of one matrix of a tensor by type, by the errors of some rows."""
+        """Return the loss of one matrix of a tensor by type, from the errors of some rows."""
         most = rows_of_weights(ROWS, matrix.columns, WEIGHTS)
         taken = spread_rows(matrix.rows, max(-(-most // matrix.count), FEWEST))
         parts = [part for part in self.parts(matrix, number) if part.felt.sum() > 0.0]
@@ -144,14 +146,14 @@ def size_of(matrix: FileMatrix, kind: WeightType) -> int:
 
 @dataclass(frozen=True, eq=False)
 class TypedFile:
-    """A child that keeps all units, whose file has these ``types``."""
+    """An uncut child whose file has these ``types``."""
 
     weighed: WeighedFile
     types: Types
 
     @property
     def bytes(self) -> int:
-        """The bytes of all weights, norms and biases among them."""
+        """The bytes of all weights, including norms and biases."""
         return self.weighed.bytes_of(self.types)
 
     def in_file(self, matrix: FileMatrix) -> NDArray[Any]:
@@ -169,13 +171,13 @@ class TypedFile:
         return BY_NAME[self.types[matrix.stack.place]]
 
     def rounded(self, matrix: FileMatrix, expert: int | None = None) -> Iterator[Values]:
-        """Yield each matrix of a tensor, or that of one expert, as it is read back, (n, k)."""
+        """Yield each matrix of a tensor, or that of one expert, as read back, (n, k)."""
         kind = self.kind(matrix)
         return (dequantised(rows, kind) for rows in self.encoded(matrix, expert))
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
-        """The child as a checkpoint whose matrices are those that are read back of the file."""
+        """The child as a checkpoint with the matrices as read back from the file."""
         parent, pieces = self.weighed.child.parent, dict[str, list[tuple[FileMatrix, int | None]]]()
         for place in self.types:
             for matrix in self.weighed.matrices[place]:
@@ -201,7 +203,7 @@ class TypedFile:
         return stored
 
     def blocks(self, like: Blocks) -> Blocks:
-        """Return the network that is read back on the batches of others, computed as they are."""
+        """Return the network as read back, on the batches and with the compute settings of ``like``."""
         model = computed(mapped_model(self.checkpoint), like.compute)
         layers = {id(weight) for weight in layer_list(model).parameters()}
         embedding: nn.Module = model.get_input_embeddings()
@@ -212,12 +214,12 @@ class TypedFile:
         return Blocks(model, like.batches)
 
     def loss(self, loss: Loss, repaired: Repaired) -> float:
-        """Return the loss of the network that is read back; ``repaired`` is nothing where all units stay."""
+        """Return the loss of the network as read back; ``repaired`` is empty because nothing is cut."""
         del repaired
         return loss.of_network(self.blocks(loss.blocks))
 
     def sent(self, blocks: Blocks, repaired: Repaired) -> Tensor:
-        """Return what the network that is read back sends of the first batch."""
+        """Return the output of the network as read back for the first batch."""
         del repaired
         others = self.blocks(blocks)
         hidden = others.embed(0)

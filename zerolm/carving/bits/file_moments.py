@@ -1,10 +1,10 @@
-"""Second moments of the gradients of each matrix of a file, one vector along its rows and one across (torch).
+"""Second moments of the gradients of each matrix of a file, as one vector by row and one by column (torch).
 
-An error e of a matrix W changes the loss to second order by 1/2 E[(sum_rc g_rc e_rc)^2], g the gradient of W
-(``zerolm.passes.walk``). The products of two errors of rounding cancel: 1/2 sum_rc E[g_rc^2] e_rc^2 is
-left. Of E[g_rc^2] the sums over rows and over columns are kept. All tokens of a sequence have the error in
-common, so that g is summed over them; an expert's is summed over the tokens that are routed to it. Nothing is
-asked of the modules that use a matrix: convolutions, recurrences, experts and heads have gradients alike.
+To second order an error e of a matrix W changes the loss by 1/2 E[(sum_rc g_rc e_rc)^2], g the gradient of W
+(``zerolm.passes.walk``). Products of two rounding errors cancel: 1/2 sum_rc E[g_rc^2] e_rc^2 remains.
+E[g_rc^2] is stored as its sums over rows and over columns. All tokens of a sequence share the error, so g is
+summed over them; for an expert it is summed over the tokens that are routed to it. The method does not depend
+on the modules that use a matrix: convolutions, recurrences, experts and heads all have gradients.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from zerolm.text.tokens import Tokens
 
 FELT_TOKENS: Final = 1 << 12
 FELT_OF_SEQUENCES: Final = 1 << 14
-"""Tokens of an encoder, each of whose sequences is one sample."""
+"""Number of tokens for an encoder, whose samples are sequences."""
 KINDS: Final = ("read", "felt", "both")
 LEAST: Final = 1e-300
 LAYER_EMBEDDING: Final = "layer_embedding"
-"""The role of embeddings of tokens that layers get besides hidden states, those of all layers in a row."""
+"""The role of token embeddings that layers get in addition to hidden states, concatenated over layers."""
 
 
 @dataclass(frozen=True, eq=False)
 class GradientMoments:
-    """Of m matrices (n, k) of a tensor: ``read`` (m, k), ``felt`` (m, n), and the ``factor`` (m,).
+    """Moments of the m matrices (n, k) of a tensor: ``read`` (m, k), ``felt`` (m, n), and ``factor`` (m,).
 
-    E[g_rc^2] of a matrix is its factor x felt_r x read_c, as of a ``FeltMatrix``.
+    E[g_rc^2] of a matrix is approximated by its factor x felt_r x read_c, as in a ``FeltMatrix``.
     """
 
     read: NDArray[np.floating]
@@ -59,7 +59,7 @@ class GradientMoments:
     factor: Floats
 
     def of(self, number: int) -> FeltMatrix:
-        """Return those of one matrix."""
+        """Return the moments of one matrix."""
         read, felt = (each[number].astype(np.float64) for each in (self.read, self.felt))
         return FeltMatrix(read, felt, float(self.factor[number]))
 
@@ -73,12 +73,11 @@ def file_moments(
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> dict[str, list[GradientMoments]]:
-    """Return the moments of the matrices of a child that keeps all units, by their names in a file.
+    """Return the moments of the matrices of an uncut child, by their names in a file.
 
-    An embedding that is the head, too, has two; other matrices outside the layers that embed no tokens have
-    none. One layer and its gradients are in memory at a time, sums are float32. An encoder's embeddings are
-    made by ``pooling``. Sums that are in the ``cache`` are gone on with. Raises ``ValueError`` where a
-    gradient is not finite.
+    A tied embedding has two entries. Other matrices outside the layers have none, unless they embed tokens.
+    Memory holds one layer and its gradients; sums are float32. ``pooling`` makes an encoder's embeddings.
+    Sums in the ``cache`` are resumed. Raises ``ValueError`` where a gradient is not finite.
     """
     predicts = Blocks(model, []).predicts
     blocks = Blocks(model, tokens.most(FELT_TOKENS if predicts else FELT_OF_SEQUENCES).filled(1))
@@ -119,7 +118,7 @@ def file_moments(
 
 
 def _empty(every: list[FileMatrix]) -> Arrays:
-    """Return sums of nothing yet, of every matrix: float32, for there may be many thousands of experts."""
+    """Return zero sums for every matrix, in float32 because there may be many thousands of experts."""
     return {
         f"{matrix.name}.{kind}": np.zeros((matrix.count, length), np.float32)
         for matrix in every
@@ -148,7 +147,7 @@ def _add(sums: Arrays, matrix: FileMatrix, stored: Mapping[str, Tensor]) -> None
 
 
 def _add_inputs(blocks: Blocks, index: int, layer: int, gradients: Tensor, sums: Arrays) -> None:
-    """Add the squares of gradients (b, t, p) in what a layer gets of tokens besides hidden states."""
+    """Add the squares of gradients (b, t, p) in a layer's token inputs other than hidden states."""
     tokens, width = blocks.tokens(index), gradients.shape[-1]
     squares = gradients[tokens].float().square().sum(0).cpu().double().numpy()
     sums[f"{LAYER_EMBEDDING}.read"][layer * width : (layer + 1) * width] += squares
@@ -159,14 +158,14 @@ def _add_inputs(blocks: Blocks, index: int, layer: int, gradients: Tensor, sums:
 
 
 def _squares(matrix: FileMatrix, gradient: Tensor) -> NDArray[np.float32]:
-    """Return the squares of gradients in the matrices (m, n, k) of a file, by that in what is stored."""
+    """Return the squared gradients in the matrices (m, n, k) of a file, from that in the stored tensor."""
     return np.square(matrix.of(gradient.float().cpu().numpy()) * matrix.slopes)
 
 
 def _means(
     matrix: FileMatrix, sums: Arrays, count: int, embedded: float, ends: tuple[str, ...]
 ) -> list[GradientMoments]:
-    """Return the moments of a matrix; none where nothing is known of it."""
+    """Return the moments of a matrix; an empty list where none were measured."""
     layer, role = matrix.stack.place
     if layer is not None:
         read, felt = (sums[f"{matrix.name}.{kind}"] / np.float32(count) for kind in ("read", "felt"))
@@ -181,10 +180,10 @@ def _means(
 
 
 def input_factor(matrix: FileMatrix) -> float:
-    """Return how what a layer gets of a token changes with the token's row.
+    """Return the derivative of a layer's token input by the token's row.
 
     Rows are multiplied by the root of the number of components, and averaged with a projection of the
-    embedding: x = (projection + row sqrt(p)) / sqrt(2), as ``Gemma4TextModel`` has it.
+    embedding: x = (projection + row sqrt(p)) / sqrt(2), as in ``Gemma4TextModel``.
     """
     return float((matrix.stack.first.child.parent.layout.sizes["layer_inputs"] / 2) ** 0.5)
 

@@ -1,4 +1,4 @@
-"""Types alone for families whose files hold matrices otherwise than their checkpoints."""
+"""Types without cuts, for families whose files store matrices differently from their checkpoints."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import Repaired
 
 Priced = tuple[tuple[WeightType, ...], Options]
-"""The types that what is stored in a place may have, with their bytes and losses."""
+"""The possible types of the stored tensors of a place, with their bytes and losses."""
 
 
 class FileTypePlanner(TypesRequest):
-    """Plans types of a child that keeps all units; ``session`` is None without tokens."""
+    """Plans the types of an uncut child; ``session`` is None without tokens."""
 
     def __init__(
         self, checkpoint: Checkpoint, size: SizeRequest, session: Session | None, progress: Progress
@@ -45,9 +45,9 @@ class FileTypePlanner(TypesRequest):
         self.cut = Cut.whole(dimensions(checkpoint))
 
     def check(self, by_loss: bool) -> None:
-        """Refuse before the long work what could only fail after it.
+        """Raise ``ValueError`` before the long computation for a request that would fail after it.
 
-        ``ModuleNotFoundError`` without llama-cpp-python.
+        Raises ``ModuleNotFoundError`` without llama-cpp-python.
         """
         del by_loss
         chunk()
@@ -71,11 +71,11 @@ class FileTypePlanner(TypesRequest):
 
     @property
     def keeps_all(self) -> bool:
-        """Whether all units stay: they do beside types alone."""
+        """Whether all units are kept: always, since only types are planned."""
         return True
 
     def best(self, tables: Sequence[Criterion]) -> Chosen:
-        """Return the plan that loses least, and what the best single type loses; measured with tokens."""
+        """Return the plan of least loss, with the loss of the best single type; measured with tokens."""
         del tables
         plan, session = self._plan, self.session
         if session is None:
@@ -91,12 +91,12 @@ class FileTypePlanner(TypesRequest):
         return plan.cut
 
     def types_of(self, session: Session, cut: Cut, repaired: Repaired) -> Types:
-        """Return the types of a child that is written."""
+        """Return the types of a child to be written."""
         del session, cut, repaired
         return self._plan.types
 
     def fit(self, plan: TypedPlan) -> list[str]:
-        """Return which types do not fit which matrices, and that nothing is refitted."""
+        """Return notes on types that do not fit matrices, and on the lack of a repair."""
         del plan
         lengths = {rows.axis: {rows.whole} for rows in self._rows}
         notes = fit_notes(self._rows, lengths, self.types, named=self.names_types)
@@ -129,7 +129,7 @@ class FileTypePlanner(TypesRequest):
 
     @cached_property
     def _candidates(self) -> dict[Place, tuple[WeightType, ...]]:
-        """The types of what is stored in each place: those that all its pieces may have, from the largest."""
+        """The possible types of each place's stored tensors, common to all their pieces, largest first."""
         types = {}
         for place, every in self._unpriced.matrices.items():
             able = [
@@ -141,7 +141,7 @@ class FileTypePlanner(TypesRequest):
 
     @cached_property
     def _sizes(self) -> dict[Place, list[int]]:
-        """The bytes of what is stored in each place by its types."""
+        """The bytes of the stored tensors of each place by type."""
         return {
             place: [sum(size_of(matrix, kind) for matrix in every) for kind in self._candidates[place]]
             for place, every in self._unpriced.matrices.items()
@@ -170,14 +170,15 @@ class FileTypePlanner(TypesRequest):
     def _plan(self) -> TypedPlan:
         plain = self._weighed.plain_bytes
         best = least_loss(All(tuple(self._priced.values())), self.budget - plain)
-        assert best is not None  # some types are small enough
+        assert best is not None  # check() proved that some types are small enough
         types = {place: self._candidates[place][row].name for place, row in best.picks.items()}
         return TypedPlan(self.cut, None, types, plain + best.bytes, best.loss, is_proven=True)
 
     def foretold(self, tokens: int) -> tuple[int, float]:
-        """Return the bytes of the best types at this number of tokens, and their loss in nats a token.
+        """Return the bytes of the best types with this number of tokens, and their loss in nats per token.
 
-        Rows of removed tokens are taken to lose nothing. ``ValueError`` where no types keep the bytes.
+        Rows of removed tokens are assumed to lose nothing. Raises ``ValueError`` where no types keep the
+        bytes.
         """
         plain = self._weighed.plain_bytes
         options = All(tuple(self._beside(each, tokens) for each in self._priced.values()))
@@ -187,7 +188,7 @@ class FileTypePlanner(TypesRequest):
         return plain + best.bytes, best.loss
 
     def _beside(self, options: Options, tokens: int) -> Options:
-        """Return the options of a place at this number of tokens, of which some matrices have a row each."""
+        """Return the options of a place with this number of tokens, if its matrices have a row for each."""
         every = self._unpriced.matrices[options.name]
         stored = [tensor.slot for matrix in every for tensor in matrix.stack.tensors]
         if not any(label in AXES for slot in stored for label in slot.axes):
@@ -195,7 +196,7 @@ class FileTypePlanner(TypesRequest):
         return replace(options, bytes=options.bytes * tokens // self.checkpoint.layout.vocab)
 
     def _single(self, session: Session) -> list[EqualBytes]:
-        """Return what the best single type loses that all matrices fit the bytes with, if any does."""
+        """Return the loss of the best single type with which all matrices keep the bytes, if there is one."""
         rows: list[EqualBytes] = []
         for kind in self.types:
             if kind not in QUANTISED or not all(kind in kinds for kinds in self._candidates.values()):

@@ -1,4 +1,4 @@
-"""The weights of errors of types, as a file that llama.cpp's quantiser reads (``--imatrix``)."""
+"""The weights of quantisation errors in a file for llama.cpp's quantiser (``--imatrix``)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ IMATRIX: Final = "importances.imatrix"
 
 
 def write_imatrix(weighed: WeighedChild | WeighedFile, file: Path, text: str) -> None:
-    """Write the importances of every matrix of a child by llama.cpp's names; ``text`` names their text.
+    """Write the importances of every matrix of a child by llama.cpp's names; ``text`` names their source.
 
-    It holds mean squares of what each column reads: sums over one token, for readers divide by their count.
+    The file holds the importances of columns, scaled to mean 1, as sums over one token: readers divide by the
+    count.
     """
     writer = GGUFWriter(file, "")
     writer.add_key_value("general.type", "imatrix", GGUFValueType.STRING)

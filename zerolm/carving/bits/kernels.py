@@ -1,4 +1,4 @@
-"""llama.cpp's own quantisation of rows of weights, and back: the numbers that its readers see."""
+"""llama.cpp's own quantisation of rows of weights, and back: the numbers that its readers use."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from zerolm.checkpoints.weight_types import WeightType
 
 Values = NDArray[np.float32]
 PIECE: Final = 1 << 18
-"""Weights that a thread quantises at a time, about."""
+"""Approximate number of weights that a thread quantises at a time."""
 
 
 def quantised(values: Values, kind: WeightType, importances: Values | None, threads: int = 1) -> NDArray[Any]:
-    """Return rows (n, k) as a file of this type holds them, (n, bytes of a row) uint8.
+    """Return rows (n, k) encoded in this type, (n, bytes of a row) uint8.
 
-    ``importances`` (k,) weigh the squared errors of each column. Raises ``ValueError`` where a row does not
-    fall into blocks, or where the type needs importances and there are none.
+    ``importances`` (k,) weight the squared errors by column. Raises ``ValueError`` where a row is not a
+    multiple of the block size, or where the type needs importances and there are none.
     """
     values = np.ascontiguousarray(values, np.float32)
     rows, columns = values.shape
@@ -57,12 +57,12 @@ def quantised(values: Values, kind: WeightType, importances: Values | None, thre
 
 
 def rounded(values: Values, kind: WeightType, importances: Values | None, threads: int = 1) -> Values:
-    """Return rows (n, k) as they are read back from a file of this type."""
+    """Return rows (n, k) as read back from a file of this type."""
     return dequantised(quantised(values, kind, importances, threads), kind)
 
 
 def sum_of_squares(values: Values, other: Values | None = None) -> float:
-    """Return the sum of squares of a matrix (n, k), or of its difference to another, some rows at a time."""
+    """Return the sum of squares of a matrix (n, k), or of its difference from another, in row blocks."""
     step = max(1, PIECE // values.shape[1])
     total = 0.0
     for start in range(0, len(values), step):
@@ -75,7 +75,7 @@ def sum_of_squares(values: Values, other: Values | None = None) -> float:
 
 @cache
 def chunk() -> Callable[..., int]:
-    """Return llama.cpp's function that quantises some rows; ``ModuleNotFoundError`` where it is not there."""
+    """Return llama.cpp's function that quantises some rows; ``ModuleNotFoundError`` where it is missing."""
     try:
         from llama_cpp import llama_cpp
     except ModuleNotFoundError:
@@ -85,7 +85,7 @@ def chunk() -> Callable[..., int]:
     try:
         library: Any = llama_cpp._lib
         function: Any = library.ggml_quantize_chunk
-    except AttributeError:  # where a library does not show what it is linked with
+    except AttributeError:  # where a library does not export the functions that it is linked with
         function = ctypes.CDLL(
             str(Path(llama_cpp.__file__).parent / "lib" / "ggml-base.dll")
         ).ggml_quantize_chunk

@@ -1,11 +1,10 @@
 """The least loss within bytes over a tree of choices, exactly: a knapsack of tensors, units and layers.
 
 A tree is a sum of parts (``All``), a choice of one of several (``Either``), or a table of options of which
-one is taken (``Options``), such as the types of a tensor. For a price l of a byte, the least of loss + l x
-bytes falls into the parts; what remains of it below l x the budget is a bound of what is possible (Lagrange).
-A partial choice whose excess over the parts' own least exceeds what lies between the bound and a choice that
-is already there cannot be part of a better one, so that few are left, and these are all tried (dynamic
-programming over bytes and loss).
+one is chosen (``Options``), such as the types of a tensor. For a price l of a byte the minimum of loss + l x
+bytes separates over the parts. That minimum minus l x budget is a lower bound of the loss (Lagrange). A
+partial choice may be excluded if its excess over the parts' own minimum is larger than the gap between the
+bound and a known solution. Few choices remain, and dynamic programming over bytes and loss tries all of them.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ import numpy as np
 from zerolm.architecture import Floats, Ints
 
 STEPS: Final = 60
-"""Halvings of the logarithm of a byte's price."""
+"""Number of bisections of the logarithm of a byte's price."""
 PRICES: Final = (1e-30, 1e6)
 SLACK: Final = 1e-12
-"""Of the loss and of what the bytes are worth, for rounding."""
+"""Tolerance for rounding, relative to the loss and to the price of the budget."""
 
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """A table of which one row is taken: ``bytes`` (n,) int64 and ``loss`` (n,); ``name`` says of what."""
+    """A table of which one row is chosen: ``bytes`` (n,) int64 and ``loss`` (n,); ``name`` identifies it."""
 
     name: Any
     bytes: Ints
@@ -43,7 +42,7 @@ class All:
 
 @dataclass(frozen=True, eq=False)
 class Either:
-    """A choice of one of several parts; ``name`` says of what."""
+    """A choice of one of several parts; ``name`` identifies it."""
 
     name: Any
     parts: tuple[Tree, ...]
@@ -51,7 +50,7 @@ class Either:
 
 Tree = Options | All | Either
 Picks = dict[Any, int]
-"""The row, or the place of the part, that is taken, by the names of ``Options`` and ``Either``."""
+"""The chosen row or part, by the names of ``Options`` and ``Either``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Best:
 
 @dataclass(frozen=True, eq=False)
 class Undominated:
-    """Choices that none beats in bytes and loss: ``bytes`` (n,), ``loss`` (n,), and the picks of each."""
+    """Choices that no other beats in bytes and loss: ``bytes`` (n,), ``loss`` (n,), and the picks of each."""
 
     bytes: Ints
     loss: Floats
@@ -73,9 +72,9 @@ class Undominated:
 
 
 def least_loss(tree: Tree, budget: int, below: float = np.inf) -> Best | None:
-    """Return the choice of least loss within a budget of bytes; None where none is ``below`` a loss.
+    """Return the choice of least loss within a budget of bytes; None where no loss is smaller than ``below``.
 
-    Of equals one with the fewest bytes.
+    Ties go to the fewest bytes.
     """
     if least_bytes(tree) > budget:
         return None
@@ -95,7 +94,7 @@ def least_loss(tree: Tree, budget: int, below: float = np.inf) -> Best | None:
 
 
 def least_bytes(tree: Tree) -> int:
-    """Return the fewest bytes that any choice has."""
+    """Return the fewest bytes of any choice."""
     if isinstance(tree, Options):
         return int(tree.bytes[np.isfinite(tree.loss)].min())
     each = [least_bytes(part) for part in tree.parts]
@@ -103,9 +102,9 @@ def least_bytes(tree: Tree) -> int:
 
 
 def _dual(tree: Tree, budget: int) -> tuple[float, float, float]:
-    """Return the price of a byte with the best bound, that bound, and the loss of a choice that is possible.
+    """Return the price of a byte with the best bound, that bound, and the loss of a feasible choice.
 
-    At a high price the least of loss + price x bytes takes few bytes, at a low one many.
+    At a high price the minimum of loss + price x bytes has few bytes, at a low one many.
     """
     low, high = np.log(PRICES)
     best, at, feasible = -np.inf, PRICES[1], np.inf
@@ -128,7 +127,7 @@ def _dual(tree: Tree, budget: int) -> tuple[float, float, float]:
 
 
 def _at(tree: Tree, price: float) -> tuple[float, int, float]:
-    """Return the least of loss + price x bytes, and the bytes and loss where it is."""
+    """Return the minimum of loss + price x bytes, with its bytes and loss."""
     if isinstance(tree, Options):
         values = tree.loss + price * tree.bytes
         i = int(np.lexsort((tree.bytes, values))[0])
@@ -140,7 +139,7 @@ def _at(tree: Tree, price: float) -> tuple[float, int, float]:
 
 
 def _states(tree: Tree, price: float, slack: float) -> Undominated:
-    """Return the choices whose loss + price x bytes exceeds the least by ``slack`` at most."""
+    """Return the choices whose loss + price x bytes exceeds the minimum by at most ``slack``."""
     if isinstance(tree, Options):
         values = tree.loss + price * tree.bytes
         kept = np.flatnonzero(values <= values.min() + slack)
@@ -178,7 +177,7 @@ def _of_all(tree: All, price: float, slack: float) -> Undominated:
 
 
 def _summed(first: Undominated, more: Undominated, price: float, top: float) -> Undominated:
-    """Return the sums of two choices that are worth no more than ``top``."""
+    """Return the sums of two choices with a loss + price x bytes of at most ``top``."""
     sizes = np.add.outer(first.bytes, more.bytes)
     losses = np.add.outer(first.loss, more.loss)
     rows, columns = np.nonzero(losses + price * sizes <= top)
@@ -190,7 +189,7 @@ def _summed(first: Undominated, more: Undominated, price: float, top: float) -> 
 
 
 def _front(sizes: Ints, losses: Floats, picks: Callable[[int], Picks]) -> Undominated:
-    """Return the choices that no other beats: by ascending bytes, the loss falls strictly."""
+    """Return the undominated choices, by ascending bytes and strictly decreasing loss."""
     order = np.lexsort((losses, sizes))
     lower = np.minimum.accumulate(losses[order])
     best = order[np.concatenate(([True], lower[1:] < lower[:-1]))]

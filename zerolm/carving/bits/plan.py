@@ -1,4 +1,4 @@
-"""Plans of cuts and types of weights together within bytes, exact over all that the prices add up."""
+"""Joint plans of cuts and quantisation types within a budget of bytes, exact for additive losses."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from zerolm.units.kept_units import Cut, Dimensions, dimensions
 from zerolm.units.stream.narrowing import Width
 
 PRICE_STEPS: Final = np.geomspace(1e-16, 1e-2, 85)
-"""Prices of a byte at which all sizes are bounded."""
+"""Prices of a byte for which the losses of all sizes are bounded."""
 Pair = tuple[int, int]
-"""The places of a number of KV groups and of neurons among the choices."""
+"""The places among the choices of a number of KV groups and of neurons."""
 NEAR: Final = 2.0
-"""Plans beside a width that lose more than so many times the least are not looked for."""
+"""Plans for a width with a loss above this multiple of the least one are not searched for."""
 
 
 @dataclass(frozen=True, eq=False)
 class TypedPlan:
-    """A cut, the ``types`` of its matrices by the parent's layer and role, its bytes and foretold loss.
+    """A cut, the ``types`` of its matrices by the parent's layer and role, its bytes and its predicted loss.
 
-    ``is_proven``: no other of its shape loses less.
+    ``is_proven``: no other plan of its shape has a smaller loss.
     """
 
     cut: Cut
@@ -53,17 +53,17 @@ class TypedPlan:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is cut, the stream neither."""
+        """Whether nothing is cut, including the stream."""
         return self.cut.is_whole and self.width is None
 
     @property
     def worth(self) -> float:
-        """Minus the foretold loss, by which plans are ranked."""
+        """Minus the predicted loss, for the ranking of plans."""
         return -self.loss
 
     @property
     def sizes(self) -> tuple[object, ...]:
-        """The sizes of what it keeps, whatever the types."""
+        """The sizes that it keeps, regardless of the types."""
         return sizes_of(self.cut, self.width)
 
 
@@ -71,7 +71,7 @@ class TypedPlan:
 class Losses:
     """Losses of cuts, by sizes: ``groups`` (layers, g), ``ffn`` (layers, f), whole layers ``gone`` (layers,).
 
-    ``stream`` is what a width loses. All are 0 where nothing is cut.
+    ``stream`` is the loss of the width. All are 0 where nothing is cut.
     """
 
     groups: Floats
@@ -81,7 +81,7 @@ class Losses:
 
 
 class Backbones:
-    """The sizes that a child may have beside one width of the stream, their bytes, and what they lose."""
+    """The possible sizes of a child for one width of the stream, with their bytes and losses."""
 
     def __init__(self, prices: TypePrices, choices: Choices, by: Criterion, budget: int) -> None:
         self.prices, self.choices, self.by = prices, choices, by
@@ -96,14 +96,14 @@ class Backbones:
 
     @property
     def may_go(self) -> bool:
-        """Whether layers may go."""
+        """Whether layers may be removed."""
         return len(self.choices.depth) > 1
 
     def bounds(self, *, fixed: bool) -> Floats:
-        """Return what is lost at least at each pair of sizes, the same in all layers, (depths, groups, ffn).
+        """Return lower bounds of the loss for each pair of sizes, equal in all layers, (depths, groups, ffn).
 
-        Where depths are ``fixed`` the layers go that lose least by the cut alone; else any, and there is one
-        depth.
+        With ``fixed`` depths the layers with the smallest loss by the cut alone are removed; otherwise any,
+        and there is one depth.
         """
         best = np.array(-np.inf)
         for price in PRICE_STEPS:
@@ -117,7 +117,7 @@ class Backbones:
         return best + self.lost.stream
 
     def _at_depths(self, layers: Floats) -> Floats:
-        """Return the sums over layers that stay, and what is lost with the others, (depths, groups, ffn)."""
+        """Return the sums over kept layers plus the losses of removed ones, (depths, groups, ffn)."""
         order, depths = self.order, np.array(self.choices.depth)
         stay = np.take_along_axis(layers, order, axis=0).cumsum(axis=0)[depths - 1]
         gone = self.lost.gone[order]
@@ -126,12 +126,12 @@ class Backbones:
 
     @cached_property
     def order(self) -> Ints:
-        """The layers by how much is lost without them, the most first, at each pair of sizes."""
+        """The layers by the loss without them, the largest first, for each pair of sizes."""
         cut = self.lost.groups[:, :, None] + self.lost.ffn[:, None, :]
         return np.argsort(cut - self.lost.gone[:, None, None], axis=0, kind="stable")
 
     def bound(self) -> float:
-        """Return what is lost at least with sizes of its own in every layer."""
+        """Return a lower bound of the loss with separate sizes in every layer."""
         return max(self._bound_at(price) for price in PRICE_STEPS) + self.lost.stream
 
     def _bound_at(self, price: float) -> float:
@@ -141,7 +141,7 @@ class Backbones:
         return float(layers.sum() + self._ends_at(price) - price * self.budget)
 
     def _pairs(self, price: float) -> Floats:
-        """Return the least of loss + price x bytes of each layer at each pair of sizes."""
+        """Return the minimum of loss + price x bytes of each layer for each pair of sizes."""
         attention = sum(_least(self.roles[role], price) for role in self.prices.attention) + self.lost.groups
         ffn = sum(_least(self.roles[role], price) for role in self.prices.ffn) + self.lost.ffn
         attention += price * self.plain.groups
@@ -153,10 +153,10 @@ class Backbones:
         return sum(each) + price * self.plain.ends
 
     def tree(self, pair: Pair | None, kept: frozenset[int] | None = None, staying: int | None = None) -> Tree:
-        """Return all choices: of types beside one pair of sizes (their places), or of sizes, too.
+        """Return the tree of all choices: of types for one pair of sizes (their places), or also of sizes.
 
-        ``kept`` are the layers that stay; any may go where none are named, and some may, but for one
-        ``staying``.
+        ``kept`` are the layers that are kept. Without it any layer may be removed, if depths are free, except
+        for the layer ``staying``.
         """
         layers = [self._layer(layer, pair, kept, staying) for layer in range(self.depth)]
         ends = [_table((None, role), one, 0, 0) for role, one in self.ends.items()]
@@ -188,7 +188,7 @@ class Backbones:
         return Either((layer, kind), tuple(sizes))
 
     def plan(self, best: Best, pair: Pair | None, *, is_proven: bool) -> TypedPlan:
-        """Return the plan of what was picked."""
+        """Return the plan of a choice."""
         picks, choices = best.picks, self.choices
         kept = [layer for layer in range(self.depth) if picks.get((layer, "stays")) == 0]
         sizes: dict[int, tuple[int, int]] = {}
@@ -204,9 +204,9 @@ class Backbones:
     def best(
         self, pair: Pair | None, kept: frozenset[int] | None = None, below: float = np.inf
     ) -> Best | None:
-        """Return the best choice that loses less than ``below``, with one pair of sizes or each its own.
+        """Return the choice of least loss ``below`` a loss, with one pair of sizes or sizes for each layer.
 
-        It has a layer at least.
+        It keeps at least one layer.
         """
         best = least_loss(self.tree(pair, kept), self.budget, below)
         if best is None or any(best.picks.get((layer, "stays")) == 0 for layer in range(self.depth)):
@@ -216,7 +216,7 @@ class Backbones:
 
 
 def _least(role: RolePrices, price: float) -> Floats:
-    """Return the least of loss + price x bytes over types, (layers, sizes)."""
+    """Return the minimum of loss + price x bytes over types, (layers, sizes)."""
     return np.asarray((role.loss + price * role.bytes).min(-1))
 
 
@@ -226,9 +226,9 @@ def _table(name: Place, role: RolePrices, layer: int, size: int) -> Options:
 
 @dataclass(frozen=True, eq=False)
 class PlainBytes:
-    """The bytes of what has no type of its own, and is float32: norms, biases, what is added to embeddings.
+    """The bytes of float32 tensors, which have no type: norms, biases, tensors that are added to embeddings.
 
-    By sizes of ``groups`` (g,) and ``ffn`` (f,), of what else is in each ``layer`` (layers,), and at the
+    By sizes of ``groups`` (g,) and ``ffn`` (f,), of the rest of each ``layer`` (layers,), and at the
     ``ends``.
     """
 
@@ -239,7 +239,7 @@ class PlainBytes:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, parent: Dimensions, choices: Choices) -> PlainBytes:
-        """Return those of a checkpoint at each of the choices."""
+        """Return the float32 bytes of a checkpoint for each of the choices."""
         layout, width = checkpoint.layout, choices.width
         hidden = layout.hidden if width is None else width.hidden
         counts = {"groups": choices.groups, "ffn": choices.ffn}
@@ -266,7 +266,7 @@ class PlainBytes:
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Bytes of weights at most, and what else a plan may cost (``others``), as ``costs`` count it."""
+    """The limits on ``bytes`` of weights and on other costs of a plan (``others``), counted by ``costs``."""
 
     bytes: int
     others: Budgets
@@ -274,7 +274,7 @@ class Within:
 
     @property
     def limited(self) -> tuple[str, ...]:
-        """Return the names of the other budgets that are given."""
+        """Return the names of the other budgets that are set."""
         names = self.others.names
         return tuple(
             f"max_{name}" for name, high in zip(names, self.others.high, strict=True) if high < UNBOUNDED
@@ -282,11 +282,11 @@ class Within:
 
 
 def typed_plans(prices: TypePrices, by: Criterion, request: SizeRequest, within: Within) -> list[TypedPlan]:
-    """Return the best plan beside each width of the stream that allows one, the best of all first.
+    """Return the best plan for each width of the stream that allows one, the best of all first.
 
-    What is cut loses what ``by`` tells, where that is a table of losses; else nothing, and the request has to
-    say what is kept. Plans that lose more than twice the best are left out. ``ValueError`` where there is
-    none names the fewest bytes.
+    Cuts have the losses of ``by``, if that is a table of losses; otherwise 0, and the request must fix the
+    sizes. Plans with more than twice the least loss are omitted. Raises ``ValueError``, with the fewest
+    bytes, where there is no plan.
     """
     checkpoint, parent = prices.checkpoint, prices.parent
     sides = []
@@ -334,7 +334,7 @@ def _per_layer(sides: Sequence[Backbones]) -> list[TypedPlan]:
 def _uniform(
     sides: Sequence[Backbones], request: SizeRequest, within: Within, *, limited: bool
 ) -> list[TypedPlan]:
-    """Return the best plans with one size for all layers beside each width."""
+    """Return the best plans with one size for all layers, for each width."""
     fixed = limited or "layers" in request.keep
     plans: dict[int, TypedPlan] = {}
     rows = []
@@ -359,7 +359,7 @@ def _uniform(
 
 
 def _allowed(each: Backbones, within: Within) -> Bools:
-    """Return which (depths, groups, ffn) keep the other budgets."""
+    """Return a mask of the (depths, groups, ffn) that keep the other budgets."""
     chosen = each.choices
     prices = part_costs(each.prices.checkpoint, chosen, within.costs)
     layers = np.array(
@@ -371,7 +371,7 @@ def _allowed(each: Backbones, within: Within) -> Bools:
 
 
 def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> Losses:
-    """Return what cuts lose by a table of losses; by another criterion nothing, and no layer may go."""
+    """Return the losses of cuts from a table of losses; by another criterion 0, with all layers kept."""
     depth = parent.depth
     if not isinstance(table, LossTable):
         shapes = ((depth, len(chosen.groups)), (depth, len(chosen.ffn)))
@@ -385,13 +385,13 @@ def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> Losses:
 
 
 def smallest(backbones: Backbones) -> int:
-    """Return the fewest bytes that a child beside this width has."""
+    """Return the fewest bytes of a child for this width."""
     pairs = ((g, f) for g in range(len(backbones.choices.groups)) for f in range(len(backbones.choices.ffn)))
     return min(least_bytes(backbones.tree(pair, staying=0)) for pair in pairs)
 
 
 def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
-    """Return the bytes of what is float32 in a child whose matrices have types."""
+    """Return the bytes of the float32 tensors in a child whose matrices have types."""
     groups = tuple(sorted({len(layer.groups) for layer in cut.layers}))
     ffn = tuple(sorted({len(layer.ffn) for layer in cut.layers}))
     width = cut.narrowing.width if cut.narrowing else None
@@ -426,7 +426,7 @@ class Fewest:
 
 
 def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: SizeRequest) -> Fewest:
-    """Return the fewest bytes that any child has that the request allows."""
+    """Return the fewest bytes of any child that the request allows."""
     parent, any_loss = dimensions(checkpoint), Indifferent(-1.0)
     prices = TypePrices(checkpoint, tuple(types), None, ())
     every = []

@@ -1,4 +1,4 @@
-"""From a carving whose weights get types to its plan, measured as it is read back, and to its child."""
+"""From a carving with quantisation types to its plan, measured as read back, and to its child."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import Repaired
 
 FINALISTS: Final = 3
-"""So many plans at most are measured, beside that of types alone."""
+"""Largest number of measured plans, not counting that of types alone."""
 WHOLE: Final = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1})
 ALONE: Final = "types alone"
 SIZES: Final = 64
-"""About so many FFN widths are tried."""
+"""Approximate number of FFN widths to try."""
 
 
 @dataclass(frozen=True)
 class EqualBytes:
-    """A way to spend the bytes: its ``name``, bytes of weights, and what it loses, foretold and measured."""
+    """A way to use the bytes: its ``name``, its bytes of weights, its predicted and its measured loss."""
 
     name: str
     bytes: int
@@ -59,9 +59,9 @@ class EqualBytes:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The plan that is best when it is read back, and what it and others of as many bytes lose.
+    """The plan with the smallest loss as read back, and the losses of it and of others of about equal bytes.
 
-    ``loss`` is measured, None where nothing is.
+    ``loss`` is measured; None where nothing is measured.
     """
 
     plan: TypedPlan
@@ -69,11 +69,11 @@ class Chosen:
     loss: float | None = None
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the other ways as plain JSON, the chosen one among them."""
+        """Return all ways as plain JSON, including the chosen one."""
         return [asdict(each) for each in self.beside]
 
     def sentence(self) -> str:
-        """Return which way is the best at these bytes, in words; empty where nothing was measured."""
+        """Return a sentence on the best way for these bytes; empty where nothing was measured."""
         ours = self.loss
         alone = next((each.measured for each in self.beside if each.name == ALONE), None)
         if ours is None:
@@ -89,13 +89,13 @@ class Chosen:
 
 
 def row_multiple(ffn: int) -> int:
-    """Return the steps of widths where weights have types: powers of two from 32, some 64 of them."""
+    """Return the step of widths with quantisation types: a power of two from 32, for about 64 widths."""
     most = max(1, ffn // (SIZES * ROW_MULTIPLE))
     return ROW_MULTIPLE << (most.bit_length() - 1)
 
 
 class TypesRequest:
-    """A ``size`` with types of weights within a ``budget`` of bytes; ``session`` is None without tokens."""
+    """A ``size`` with quantisation types within a ``budget`` of bytes; ``session`` is None without tokens."""
 
     checkpoint: Checkpoint
     size: SizeRequest
@@ -104,14 +104,14 @@ class TypesRequest:
 
     @property
     def may_cut(self) -> bool:
-        """Whether any size is free."""
+        """Whether any size is chosen by budgets."""
         can, kept = self.checkpoint.family.cut, self.size.keep
         kinds = {"ffn": can.ffn, "heads": can.heads, "layers": can.layers, "hidden": can.hidden}
         return any(possible and kind not in kept for kind, possible in kinds.items())
 
     @property
     def keeps_all(self) -> bool:
-        """Whether all units stay."""
+        """Whether all units are kept."""
         return not self.may_cut and all(share == 1.0 for share in self.size.keep.values())
 
     @property
@@ -120,12 +120,12 @@ class TypesRequest:
         return self.size.weights.types not in (None, ALL)
 
     def check_imatrix(self) -> None:
-        """Refuse importances that nothing is known of."""
+        """Raise ``ValueError`` for an imatrix without tokens."""
         if self.size.weights.imatrix and self.session is None:
             raise ValueError("--imatrix needs the inputs of matrices on a text: give --text FILE")
 
     def too_few(self, least: int, words: str) -> str:
-        """Return the refusal of bytes that no types keep; ``words`` say what has the ``least`` bytes."""
+        """Return the error for bytes that no types keep; ``words`` describe the plan with ``least`` bytes."""
         bits = self.size.weights.max_bits
         as_bits = f", --max-bits {_up(bits * least / self.budget)}" if bits and self.budget else ""
         return (
@@ -135,7 +135,7 @@ class TypesRequest:
 
 
 class TypePlanner(TypesRequest):
-    """Plans types beside cuts, and measures the plans; ``session`` is None without tokens."""
+    """Plans types together with cuts, and measures the plans; ``session`` is None without tokens."""
 
     def __init__(
         self,
@@ -156,14 +156,14 @@ class TypePlanner(TypesRequest):
         self._prices: TypePrices | None = None
 
     def foretold(self, by: Criterion) -> list[TypedPlan]:
-        """Return the best plans beside each width, the best first; ``ValueError`` where there is none."""
+        """Return the best plans for each width, the best first; ``ValueError`` where there is none."""
         return typed_plans(self.prices(by), by, self.size, self.within)
 
     def best(self, tables: Sequence[Criterion]) -> Chosen:
-        """Return the plan that loses least when it is read back, of the best foretold and types alone.
+        """Return the plan of least loss as read back, among the best predicted ones and types alone.
 
-        Each of ``tables`` ranks plans; what they lose is told by the first. Without tokens the first
-        foretold. ``ValueError`` where nothing keeps the budgets.
+        Each of ``tables`` ranks plans; predicted losses are those of the first. Without tokens the plan is
+        the best predicted one. Raises ``ValueError`` where no plan keeps the budgets.
         """
         ranked = [self.foretold(by) for by in tables]
         owner = {id(plan): by for by, plans in zip(tables, ranked, strict=True) for plan in plans}
@@ -185,14 +185,14 @@ class TypePlanner(TypesRequest):
         return Chosen(plans[best], [*rows, *self._single()], losses[best])
 
     def _told(self, plan: TypedPlan, by: Criterion, other: Criterion) -> TypedPlan:
-        """Return a plan by one table with what it loses by another."""
+        """Return a plan of one table with its loss by another."""
         if not isinstance(by, LossTable) or not isinstance(other, LossTable):
             return plan
         cut = self.narrowed(plan)
         return replace(plan, loss=plan.loss - by.predicted(cut) + other.predicted(cut))
 
     def prices(self, by: Criterion) -> TypePrices:
-        """Return what types lose beside all widths that ``by`` can tell of."""
+        """Return the losses of types for all widths that ``by`` can compare."""
         hidden = self.checkpoint.layout.hidden
         wanted = {
             width.hidden if width else hidden for width in widths_in_file(self.checkpoint, by, self.size)
@@ -220,14 +220,14 @@ class TypePlanner(TypesRequest):
 
     @property
     def _ready(self) -> TypePrices:
-        """The prices that plans were made by."""
+        """The losses that plans were made with."""
         assert self._prices is not None
         return self._prices
 
     def check(self, by_loss: bool) -> None:
-        """Refuse before the long work what could only fail after it.
+        """Raise ``ValueError`` before the long computation for a request that would fail after it.
 
-        ``by_loss``: losses of cuts are foretold. ``ModuleNotFoundError`` without llama-cpp-python.
+        ``by_loss``: losses of cuts are predicted. Raises ``ModuleNotFoundError`` without llama-cpp-python.
         """
         chunk()
         self._check_family()
@@ -245,7 +245,7 @@ class TypePlanner(TypesRequest):
             raise ValueError(self.too_few(least.bytes, f"({least.words()}){units}"))
 
     def _check_family(self) -> None:
-        """Refuse a family whose matrices are not those that plans are made of."""
+        """Raise ``ValueError`` for a family with other matrices than plans support."""
         checkpoint, family = self.checkpoint, self.checkpoint.family
         roles = {role for part in (ATTENTION, FFN) for role in roles_of(checkpoint, part)}
         parts = {part for role in roles for part in role.split("+")}
@@ -280,21 +280,21 @@ class TypePlanner(TypesRequest):
         return replace(plan.cut, narrowing=self.session.basis.narrowing(plan.width))
 
     def types_of(self, session: Session, cut: Cut, repaired: Repaired) -> Types:
-        """Return the types of a child that is written."""
+        """Return the types of a child to be written."""
         return self.typed(session.weighed(cut, repaired)).types
 
     def typed(self, weighed: WeighedChild) -> TypedChild:
-        """Return a child with the types that lose least by its own weights, within the bytes."""
+        """Return a child with the types of least loss for its own weights, within the bytes."""
         plain = plain_bytes(weighed.cut, self.checkpoint)
         types, _ = weighed.types_within(self.budget - plain, self.candidates)
         return TypedChild(weighed, types)
 
     def candidates(self, name: str, row: int) -> tuple[WeightType, ...]:
-        """Return the types that a tensor of the parent may take where its rows have this length."""
+        """Return the possible types of a tensor of the parent with rows of this length."""
         return self._ready.of_rows(name, row)
 
     def fit(self, plan: TypedPlan) -> list[str]:
-        """Return which types do not fit which matrices of a plan, and what was cut so that some do."""
+        """Return notes on types that do not fit matrices of a plan, and on cuts that make some fit."""
         parent, layers = plan.cut.parent, plan.cut.layers
         unit = parent.head_size * parent.heads_per_group
         lengths = {
@@ -308,7 +308,7 @@ class TypePlanner(TypesRequest):
         return [*self.rounded_shares, *notes]
 
     def _single(self) -> list[EqualBytes]:
-        """Return what the best single type loses that the whole parent fits the bytes with, if any does."""
+        """Return the loss of the best single type with which the whole parent keeps the bytes, if any."""
         session = self.session
         assert session is not None
         whole = Cut.whole(dimensions(self.checkpoint))
@@ -326,12 +326,12 @@ class TypePlanner(TypesRequest):
 
 
 def _up(bits: float) -> float:
-    """Return bits that are no fewer, with two digits behind the point."""
+    """Return bits rounded up to two decimals."""
     return math.ceil(100 * bits) / 100
 
 
 def _name(plan: TypedPlan) -> str:
-    """Return what a plan keeps, in words."""
+    """Return a description of the sizes that a plan keeps."""
     if plan.is_whole:
         return ALONE
     layers, hidden = plan.cut.layers, plan.width.hidden if plan.width else plan.cut.parent.hidden

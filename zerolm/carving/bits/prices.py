@@ -1,10 +1,9 @@
-"""The loss of every type that a matrix may take, at every size that a cut may leave it.
+"""The loss of every possible type of a matrix, at every size that a cut allows.
 
-Of a matrix W that reads x and whose outputs feel G, rounding loses 1/2 f sum_rc E[G_r^2] e_rc^2 E[x_c^2]
-(``zerolm.passes.matrix_moments``). The errors of a type are a share of the weights, nearly the same
-everywhere in a matrix: the ratio of the two sums, with e and with w, is measured once, on some rows. The sum
-with w falls into what each unit has in it, and along the directions of a narrower stream, so that a matrix of
-any size is priced by adding.
+For a matrix W with inputs x and output gradients G, rounding costs 1/2 f sum_rc E[G_r^2] e_rc^2 E[x_c^2]
+(``zerolm.passes.matrix_moments``). The errors of a type are a share of the weights, nearly constant within a
+matrix. So the ratio of the sum with e to that with w is measured once, on some rows. The sum with w splits
+over units, and over the directions of a narrower stream, so that a matrix of any size is priced by adding.
 """
 
 from __future__ import annotations
@@ -40,19 +39,21 @@ from zerolm.units.stream.maps import stored_gain
 from zerolm.units.stream.narrowing import Basis, Width, energies, norm_before
 
 SAMPLED: Final = 128
-"""Rows of a matrix whose errors are measured; of the embedding and the head those felt most."""
+"""Rows of a matrix whose errors are measured; of the embedding and the head those with the largest
+gradients."""
 SAMPLED_WEIGHTS: Final = 1 << 17
 FEWEST_ROWS: Final = 64
-"""Of long rows fewer are measured: so many weights, but no fewer rows than these."""
+"""Fewer long rows are measured, with about ``SAMPLED_WEIGHTS`` weights, but at least this number of rows."""
 ROWS_AT_ONCE: Final = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """A basis of the stream, as columns of ``vectors`` (d, d), and what is read and felt of each, (d,).
+    """A basis of the stream, as columns of ``vectors`` (d, d), with second moments along each, (d,).
 
-    ``read`` is of the normalised stream in the layers, ``last`` before the head; ``felt`` is of what is added
-    to the stream, of a trace of 1, and ``shares`` (layers, 2) what ``o`` and ``down`` of a layer feel in all.
+    ``read`` are those of the normalised stream in the layers, ``last`` those before the head. ``felt`` are
+    those of the gradients in the outputs that are added to the stream, scaled to a trace of 1; ``shares``
+    (layers, 2) are the total squared gradients of ``o`` and ``down`` of a layer.
     """
 
     vectors: Floats
@@ -63,34 +64,34 @@ class Directions:
 
     @classmethod
     def of(cls, basis: Basis, fisher: Fisher) -> Directions:
-        """Return what the loss feels along a basis."""
+        """Return the moments along a basis, from the Fisher information."""
         vectors, whole = basis.vectors, len(basis.vectors)
         read, last = (shares_along(vectors, each) * whole for each in (fisher.stream["energy"], basis.last))
         return cls(vectors, read, last, shares_along(vectors, fisher.outputs), felt_in_all(fisher))
 
 
 def _kind(role: str) -> str:
-    """Return what a role's units are."""
+    """Return the kind of a role's units."""
     return "groups" if first_part(role) in ATTENTION else "ffn"
 
 
 def shares_along(vectors: Floats, moments: Floats) -> Floats:
-    """Return the share of each direction in second ``moments``, (k,), none below 0 by rounding."""
+    """Return the share of each direction in second ``moments``, (k,), clamped to at least 0."""
     return np.maximum(energies(vectors, moments), 0.0)
 
 
 def felt_in_all(fisher: Fisher) -> Floats:
-    """Return what is felt of the outputs of ``o`` and ``down`` in all, (layers, 2)."""
+    """Return the total squared gradients of the outputs of ``o`` and ``down``, (layers, 2)."""
     return np.asarray(fisher.shares * float(np.trace(fisher.outputs)))
 
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """Of a matrix: ``energy`` (units, widths), weighed squares of its weights, and the ``ratio`` (types,).
+    """A matrix's ``energy`` (units, widths), its weighted squared weights, and error ``ratio`` (types,).
 
-    The widths are those of the stream, the whole last; that has a ratio of its own, ``ratio_whole``. Where
-    the head is to stay the embedding, the kept directions are turned among themselves, which spreads what is
-    read and felt evenly over them: ``turned`` (units, widths) are the energies then.
+    The widths are those of the stream, the whole last; the whole has a separate ratio, ``ratio_whole``. With
+    a tied head the kept directions are rotated among themselves, which spreads inputs and gradients evenly
+    over them: ``turned`` (units, widths) are the energies then.
     """
 
     energy: Floats
@@ -99,7 +100,7 @@ class Weighed:
     ratio_whole: Floats
 
     def beside(self, width: Width | None, at: int) -> tuple[Floats, Floats]:
-        """Return the energies (units,) and ratios beside a width, which has the place ``at``."""
+        """Return the energies (units,) and ratios for a width with the place ``at``."""
         if width is None:
             return self.energy[:, at], self.ratio_whole
         return (self.turned if width.tied else self.energy)[:, at], self.ratio
@@ -107,10 +108,10 @@ class Weighed:
 
 @dataclass(frozen=True, eq=False)
 class TypePrices:
-    """Bytes and losses of the matrices of a checkpoint by type, beside each of the ``hidden`` widths.
+    """Bytes and losses of the matrices of a checkpoint by type, for each of the ``hidden`` widths.
 
-    ``felt`` has what the loss feels of each matrix; without it the errors of a matrix count relative to its
-    weights. ``hidden`` ascend, the parent's last; ``directions`` are needed where there are others.
+    ``felt`` has the moments of each matrix; without it errors of a matrix count relative to its weights.
+    ``hidden`` ascend, the parent's last; ``directions`` are needed where there are others.
     """
 
     checkpoint: Checkpoint
@@ -127,7 +128,7 @@ class TypePrices:
 
     @cached_property
     def attention(self) -> tuple[str, ...]:
-        """The roles of the matrices of attention, ``q+k+v`` where they are one."""
+        """The roles of the matrices of attention, ``q+k+v`` where they are fused."""
         return roles_of(self.checkpoint, ATTENTION)
 
     @cached_property
@@ -137,20 +138,20 @@ class TypePrices:
 
     @property
     def _ends(self) -> tuple[str, ...]:
-        """The roles outside the layers that something is felt of."""
+        """The roles outside the layers that have moments."""
         return outside_layers(predicts=self.checkpoint.family.task == "next")
 
     def candidates(self, name: str) -> tuple[WeightType, ...]:
-        """Return the types that a tensor of the parent may take at some length of its rows."""
+        """Return the types that a tensor of the parent may have for some length of its rows."""
         smaller = {BY_NAME[IN_SMALLER_BLOCKS.get(kind.name, kind.name)] for kind in self.types}
         return from_largest({*self.types, *smaller, *as_stored(self.checkpoint, name)})
 
     def of_rows(self, name: str, row: int) -> tuple[WeightType, ...]:
-        """Return the types that a tensor of the parent may take where its rows have this length."""
+        """Return the types that a tensor of the parent may have with rows of this length."""
         return types_of_rows(self.checkpoint, self.types, name, row)
 
     def of_layers(self, width: Width | None, role: str, counts: Ints, by: Criterion) -> RolePrices:
-        """Return the prices of a role in all layers at numbers of units (s,) that ``by`` chooses."""
+        """Return the prices of a role in all layers, for numbers of units (s,) chosen by ``by``."""
         parent, hidden = self.parent, self._hidden(width)
         types, sizes, possible = self._sizes(width, role, counts)
         at = self.hidden.index(hidden)
@@ -163,7 +164,7 @@ class TypePrices:
         return RolePrices(types, sizes, np.where(possible, losses, np.inf))
 
     def fewest(self, width: Width | None, role: str, counts: Ints) -> Smallest:
-        """Return the fewest bytes that a role has at numbers of units (s,), and in which types."""
+        """Return the fewest bytes of a role for numbers of units (s,), and their types."""
         types, sizes, possible = self._sizes(width, role, counts)
         able = np.where(possible, sizes, np.iinfo(np.int64).max)
         return Smallest(able.min(1), [types[at].name for at in able.argmin(1)])
@@ -171,7 +172,7 @@ class TypePrices:
     def _sizes(
         self, width: Width | None, role: str, counts: Ints
     ) -> tuple[tuple[WeightType, ...], Ints, NDArray[np.bool_]]:
-        """Return the types of a role, its bytes (s, types) at numbers of units, and which are possible."""
+        """Return the types of a role, its bytes (s, types) by number of units, and which are possible."""
         layout, hidden = self.checkpoint.layout, self._hidden(width)
         in_layer = role not in UNTIED
         name = layout.name(role, 0 if in_layer else None) or layout.name("embedding")
@@ -183,16 +184,16 @@ class TypePrices:
         return types, *self._bytes(name, across[0], across[1])
 
     def _bytes(self, name: str, rows: Ints, columns: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-        """Return the bytes (s, types) of a tensor cut to these sizes (s,), and which types it may have."""
+        """Return the bytes (s, types) of a tensor cut to these sizes (s,), and a mask of possible types."""
         types, pairs = self.candidates(name), list(zip(rows.tolist(), columns.tolist(), strict=True))
         sizes = np.array([[one.size(column) * row for one in types] for row, column in pairs])
         able = [self.of_rows(name, column) for _, column in pairs]
         return sizes.astype(np.int64), np.array([[one in each for one in types] for each in able])
 
     def outside(self, width: Width | None) -> dict[str, RolePrices]:
-        """Return the prices of the embedding and of a head of its own, in one layer of one size each.
+        """Return the prices of the embedding and of an untied head, as one layer with one size each.
 
-        A tied embedding is felt as both.
+        A tied embedding has the losses of both.
         """
         tied = self.checkpoint.layout.tied if width is None else width.tied
         at, prices = self.hidden.index(self._hidden(width)), {}
@@ -209,18 +210,18 @@ class TypePrices:
         return self.parent.hidden if width is None else width.hidden
 
     def _unit(self, role: str) -> int:
-        """Return how many elements of its axis belong to a unit."""
+        """Return the number of elements of a unit along the role's axis."""
         return sum(self._parts(role))
 
     def _parts(self, role: str) -> list[int]:
-        """Return how many elements of a unit each of its parts has, as they are fused."""
+        """Return the number of elements of each part of a unit, in the order in which they are fused."""
         parent, parts = self.parent, role.split("+")
         if _kind(role) == "ffn":
             return [1] * len(parts)
         return [parent.head_size * (parent.heads_per_group if part in ("q", "o") else 1) for part in parts]
 
     def _by_unit(self, role: str, rows: int) -> Ints:
-        """Return the rows of a fused matrix unit by unit, where they are stored part by part."""
+        """Return the row order of a fused matrix by unit, where rows are stored by part."""
         parts = self._parts(role)
         units, starts = rows // sum(parts), np.cumsum([0, *parts[:-1]]) * (rows // sum(parts))
         places = [np.arange(units * size).reshape(units, size) + start
@@ -282,7 +283,7 @@ class TypePrices:
         return self.felt[place]
 
     def _turned(self, place: Place, values: Values, felt: FeltMatrix) -> tuple[Values, Floats, Floats]:
-        """Return a matrix along the directions of the stream, and what it reads and what is felt there."""
+        """Return a matrix along the directions of the stream, with its input and gradient moments there."""
         layer, role = place
         directions = self.directions
         assert directions is not None
@@ -305,7 +306,7 @@ class TypePrices:
 
 @dataclass(frozen=True, eq=False)
 class RolePrices:
-    """Of a role: ``bytes`` (sizes, types), and ``loss`` (layers, sizes, types), infinite where none is."""
+    """A role's ``bytes`` (sizes, types), and ``loss`` (layers, sizes, types), infinite where impossible."""
 
     types: tuple[WeightType, ...]
     bytes: Ints
@@ -314,7 +315,7 @@ class RolePrices:
 
 @dataclass(frozen=True, eq=False)
 class Smallest:
-    """Of a role: the fewest ``bytes`` at each size (s,), and the ``types`` that they are of."""
+    """The fewest ``bytes`` of a role for each size (s,), and the ``types`` with these bytes."""
 
     bytes: Ints
     types: list[str]
@@ -325,7 +326,7 @@ def _energies(
 ) -> Floats:
     """Return felt_r read_c w_rc^2 summed within each unit and the first components of the stream, (units, w).
 
-    Of a matrix (n, k) units are rows and the stream its columns; ``across``: the other way round.
+    Units of a matrix (n, k) are its rows and the stream its columns; with ``across`` the opposite.
     """
     along, weights = (felt, read) if across else (read, felt)
     turned = values.T if across else values
@@ -340,7 +341,7 @@ def _energies(
 
 
 def _kept(by: Criterion, layer: int, kind: str, counts: Ints, whole: int) -> Floats:
-    """Return 1 where a number of units keeps one, (sizes, units)."""
+    """Return 1 for each unit that a number of units keeps, (sizes, units)."""
     kept = np.ones((len(counts), whole))
     for place, count in enumerate(counts.tolist()):
         if count < whole:
@@ -352,7 +353,7 @@ def _kept(by: Criterion, layer: int, kind: str, counts: Ints, whole: int) -> Flo
 def _ratios(
     values: Values, read: Floats, felt: Floats, types: Sequence[WeightType], *, most_felt: bool
 ) -> Floats:
-    """Return the weighed squares of the errors of each type over those of the weights, (types,)."""
+    """Return the weighted squared errors of each type divided by the weighted squared weights, (types,)."""
     most = rows_of_weights(SAMPLED, values.shape[1], SAMPLED_WEIGHTS)
     first = np.argsort(-felt, kind="stable")[:most] if most_felt else spread_rows(len(values), most)
     taken = np.sort(first)
@@ -361,12 +362,12 @@ def _ratios(
 
 
 def rows_of_weights(most: int, columns: int, weights: int) -> int:
-    """Return how many rows hold about so many weights: ``most`` at most, and some at least."""
+    """Return the number of rows with about ``weights`` weights, between ``FEWEST_ROWS`` and ``most``."""
     return min(most, max(FEWEST_ROWS, weights // columns))
 
 
 def spread_rows(rows: int, most: int) -> Ints:
-    """Return so many rows at most, evenly spread."""
+    """Return at most ``most`` rows, evenly spread."""
     return np.unique(np.linspace(0, rows - 1, min(rows, most)).round().astype(np.int64))
 
 
@@ -381,7 +382,7 @@ def _ratio(values: Values, read: Floats, felt: Floats, kind: WeightType) -> floa
 
 
 def as_importances(read: Floats) -> Values:
-    """Return importances (k,) for the quantiser: positive, of mean 1; all 1 where nothing is read."""
+    """Return importances (k,) for the quantiser: positive, of mean 1; all 1 where all inputs are 0."""
     mean = float(read.mean())
     if not mean > 0.0:
         return np.ones(len(read), np.float32)

@@ -1,4 +1,4 @@
-"""Which types of weights fit which matrices: the blocks of a type have to divide the rows."""
+"""Which types fit which matrices: the block size of a type has to divide the rows."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from zerolm.units.stream.narrowing import Width
 ATTENTION: Final = ("q", "k", "v", "o")
 FFN: Final = ("gate", "up", "down")
 WRITTEN: Final = ("o", "down")
-"""What writes to the stream; the others read it, and have rows of its width."""
+"""Matrices that write to the stream; the others read it, and have rows of its width."""
 ROW_MULTIPLE: Final = 32
-"""Rows of weights fall into blocks of as many at least."""
+"""The smallest block size of types."""
 SIZES: Final = {"stream": "hidden", "heads": "heads x head size", "ffn": "ffn"}
 KEPT_BY: Final = {"stream": " (--keep-hidden 1 keeps it)", "heads": "", "ffn": ""}
 
 
 def roles_of(checkpoint: Checkpoint, parts: Sequence[str]) -> tuple[str, ...]:
-    """Return the roles of a layer's matrices that are some of these parts, or fused ones of them."""
+    """Return the roles of a layer's matrices that begin with one of these parts, fused ones included."""
     layout = checkpoint.layout
     slots = (layout.slots[name] for name in layout.layer(0).values())
     roles = {slot.role for slot in slots if slot.is_matrix and first_part(slot.role) in parts}
@@ -49,9 +49,9 @@ def first_part(role: str) -> str:
 def types_of_rows(
     checkpoint: Checkpoint, types: Sequence[WeightType], name: str, row: int
 ) -> tuple[WeightType, ...]:
-    """Return those of these types that a tensor may take with rows of this length, and that it is stored in.
+    """Return those of ``types`` that a tensor may have with rows of this length, and its stored type.
 
-    What is quantised already takes the types that are asked for alone, if its rows fall into blocks of any.
+    A tensor that is quantised already may only have the requested types, if the blocks of any fit its rows.
     """
     stored, able = as_stored(checkpoint, name), for_rows(types, row)
     if _is_quantised(checkpoint, name):
@@ -60,7 +60,7 @@ def types_of_rows(
 
 
 def as_stored(checkpoint: Checkpoint, name: str) -> set[WeightType]:
-    """Return the type that a tensor is stored in, or F16 where that is quantised; of F32 both."""
+    """Return the stored type of a tensor; F16 for a quantised one, both F32 and F16 for F32."""
     stored, half = BY_NAME[checkpoint.tensors[name].dtype], BY_NAME["F16"]
     if _is_quantised(checkpoint, name):
         return {half}
@@ -73,9 +73,9 @@ def _is_quantised(checkpoint: Checkpoint, name: str) -> bool:
 
 
 def widths_in_file(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> list[Width | None]:
-    """Return the widths of the stream that a plan may have, None for the parent's.
+    """Return the possible widths of the stream in a plan, None for the parent's.
 
-    The head is the embedding where llama.cpp's architecture has no other.
+    The head is tied where llama.cpp's architecture has no other.
     """
     family, tied = checkpoint.family, checkpoint.layout.tied
     only_tied = tied and family.task == "next" and "head" not in roles_in(family)
@@ -85,9 +85,9 @@ def widths_in_file(checkpoint: Checkpoint, criterion: Criterion, request: SizeRe
 
 @dataclass(frozen=True)
 class Rows:
-    """The matrices of some ``roles``, whose rows have one length: that of ``whole`` in the parent.
+    """The matrices of some ``roles`` with rows of one length: ``whole`` in the parent.
 
-    ``axis`` is ``stream``, ``heads`` or ``ffn``; a cut may leave any length of ``possible``.
+    ``axis`` is ``stream``, ``heads`` or ``ffn``; after a cut the length is one of ``possible``.
     """
 
     axis: str
@@ -97,7 +97,7 @@ class Rows:
 
 
 def rows_by_axis(checkpoint: Checkpoint, request: SizeRequest) -> list[Rows]:
-    """Return the lengths that rows may have within a request, by the axis that is along them."""
+    """Return the possible lengths of rows within a request, by the axis along them."""
     parent, layout = dimensions(checkpoint), checkpoint.layout
     outside = ["embedding", *(["head"] if layout.name("head") and not layout.tied else [])]
     readers = roles_of(checkpoint, [part for part in (*ATTENTION, *FFN) if part not in WRITTEN])
@@ -118,14 +118,14 @@ def rows_by_axis(checkpoint: Checkpoint, request: SizeRequest) -> list[Rows]:
 
 
 def check_fit(checkpoint: Checkpoint, request: SizeRequest) -> None:
-    """Refuse named types that fit no matrix at any size of a request; ``ValueError`` says which do."""
+    """Raise ``ValueError`` for named types that fit no matrix at any size of a request; it names others."""
     names = request.weights.types
     if names is not None and names != ALL:
         check_rows(rows_by_axis(checkpoint, request), names)
 
 
 def check_rows(axes: Sequence[Rows], names: str) -> None:
-    """Refuse types of these names that fit no matrix of any of these rows."""
+    """Raise ``ValueError`` for types of these names that fit no matrix with any of these rows."""
     whole = _by_length(axes, {rows.axis: {rows.whole} for rows in axes})
     for kind in types_named(names, with_importances=True):
         if any(kind.holds(length) for rows in axes for length in rows.possible):
@@ -141,7 +141,7 @@ def check_rows(axes: Sequence[Rows], names: str) -> None:
 def fit_notes(
     axes: Sequence[Rows], lengths: Mapping[str, set[int]], types: Sequence[WeightType], *, named: bool
 ) -> list[str]:
-    """Return which types do not fit which matrices of a child, and which sizes they fit that were cut.
+    """Return notes on types that do not fit matrices of a child, and on cut sizes that they do fit.
 
     ``lengths`` are those of the child's rows by axis; ``named`` where the user named the ``types``.
     """
@@ -174,9 +174,9 @@ def fit_notes(
 
 
 def in_blocks(checkpoint: Checkpoint, request: SizeRequest) -> tuple[list[str], SizeRequest]:
-    """Return a request whose shares of the FFN and of the stream leave multiples of 32, and what was rounded.
+    """Return notes on rounded shares, and the request with FFN and stream shares rounded to multiples of 32.
 
-    ``multiple_of`` of the request stands as it is.
+    A request with ``multiple_of`` is not changed.
     """
     notes, shares = [], {}
     for kind, sizes in sizes_of(checkpoint, request).items():
@@ -194,7 +194,7 @@ def in_blocks(checkpoint: Checkpoint, request: SizeRequest) -> tuple[list[str], 
 
 
 def _by_length(axes: Iterable[Rows], lengths: Mapping[str, set[int]]) -> dict[int, list[str]]:
-    """Return the roles whose rows have each length, the shortest first."""
+    """Return the roles with rows of each length, the shortest first."""
     of_length: dict[int, list[str]] = {}
     for rows in axes:
         for length in lengths[rows.axis]:

@@ -1,4 +1,4 @@
-"""A parent all of whose matrices have one type: what quantising without a plan gives at as many bytes."""
+"""A parent with one type for all matrices: the result of quantising without a plan at equal bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zerolm.units.kept_units import Cut, dimensions
 
 @dataclass(frozen=True)
 class OneType:
-    """A type for all matrices of a parent; no importances weigh its errors."""
+    """A type for all matrices of a parent, without importances."""
 
     kind: WeightType
 
@@ -31,7 +31,7 @@ class OneType:
         return f"parent in {self.kind.name}"
 
     def applied(self, parent: PreTrainedModel) -> PreTrainedModel:
-        """Return a copy of the parent with its matrices as they are read back."""
+        """Return a copy of the parent with its matrices as read back."""
         model = copy.deepcopy(parent)
         for parameter in model.parameters():
             if parameter.dim() == 2:
@@ -41,9 +41,10 @@ class OneType:
 
 
 def of_one_type(file: Path, parent: Checkpoint) -> OneType | None:
-    """Return the type with which all of the parent's weights are no more bytes than those of a file.
+    """Return the type with which the parent's weights have at most the bytes of a file.
 
-    Of several the one that errs least. None where none is small enough, or rows fall into no blocks.
+    Of several the one with the smallest error. None where none is small enough, or no block size fits the
+    rows.
     """
     header = read_gguf_header(file)
     room = sum(
@@ -59,12 +60,12 @@ def of_one_type(file: Path, parent: Checkpoint) -> OneType | None:
 
 
 def fitting(types: Sequence[WeightType], whole: WeighedChild, room: int) -> list[WeightType]:
-    """Return the types that all matrices of a parent may have, where it then has ``room`` bytes at most."""
+    """Return the types that fit all matrices of a parent and keep it within ``room`` bytes."""
     shapes = [tensor.shape for tensor in whole.tensors.values()]
     able = [kind for kind in types if all(kind.holds(shape[1]) for shape in shapes)]
     return [kind for kind in able if everywhere(kind, whole).bytes <= room]
 
 
 def everywhere(kind: WeightType, whole: WeighedChild) -> TypedChild:
-    """Return a parent all of whose matrices have one type."""
+    """Return a parent with one type for all matrices."""
     return TypedChild(whole, dict.fromkeys(whole.tensors, kind.name))

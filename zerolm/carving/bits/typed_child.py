@@ -1,4 +1,4 @@
-"""A child whose matrices have types: what each of its own weights loses, and the network that it is."""
+"""A child with quantisation types: the losses of its own weights, and its network."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ from zerolm.units.stream.in_memory import put
 
 ROWS: Final = 1024
 WEIGHTS: Final = 1 << 18
-"""Rows of a matrix whose errors are measured, evenly spread, and so many weights of long ones."""
+"""Errors are measured on ``ROWS`` rows of a matrix, evenly spread, or on fewer with about ``WEIGHTS``
+weights."""
 Types = Mapping[Place, str]
 """The names of types by the parent's layer and the role; None outside the layers."""
 
 
 @dataclass(frozen=True, eq=False)
 class WeighedChild:
-    """A child with what the loss feels of its parent's matrices.
+    """A child with the moments of its parent's matrices.
 
     ``felt`` is None without tokens; ``fisher`` is needed where the stream is narrower.
     """
@@ -83,7 +84,7 @@ class WeighedChild:
         return widened(tensor.array(), tensor.info.dtype)
 
     def parts(self, place: Place) -> list[FeltMatrix]:
-        """Return what is read and felt of a matrix: twice of an embedding that is the head, too."""
+        """Return the moments of a matrix; a tied embedding has two, its own and the head's."""
         layer, role = place
         predicts = self.child.parent.family.task == "next"
         if layer is None and role == "embedding" and predicts and (None, "head") not in self.tensors:
@@ -113,7 +114,7 @@ class WeighedChild:
         return FeltMatrix(self._along("last") * gain / narrowing.scale**2, felt.felt, felt.factor)
 
     def _of_parent(self, place: Place, shape: tuple[int, ...]) -> FeltMatrix:
-        """Return what is felt of the parent's matrix (n, k); without tokens everything alike."""
+        """Return the moments of the parent's matrix (n, k); without tokens all ones."""
         if self.felt is None:
             return FeltMatrix(np.ones(shape[1]), np.ones(shape[0]), 1.0)
         return self.felt[place]
@@ -125,7 +126,7 @@ class WeighedChild:
 
     @cached_property
     def _moments(self) -> dict[str, Floats]:
-        """The shares of the directions of the child's stream, (k,), by what has second moments."""
+        """The shares of the directions of the child's stream, (k,), by the kind of second moments."""
         assert self.fisher is not None
         assert self.cut.narrowing is not None
         basis, fisher = self.cut.narrowing.basis, self.fisher
@@ -137,11 +138,11 @@ class WeighedChild:
         return {name: shares_along(basis, each) for name, each in moments.items()}
 
     def _along(self, name: str, total: float | None = None) -> Floats:
-        """Return second moments along the child's stream, (k,); ``total`` is that of the parent's."""
+        """Return second moments along the child's stream, (k,); ``total`` is the trace in the parent's."""
         return self._moments[name] * (self.cut.parent.hidden if total is None else total)
 
     def importances(self, place: Place) -> Values | None:
-        """Return what weighs the errors of the columns of a matrix, (k,); None without tokens."""
+        """Return the weights of the squared errors by column of a matrix, (k,); None without tokens."""
         if self.felt is None:
             return None
         parts = self.parts(place)
@@ -156,7 +157,7 @@ class WeighedChild:
             yield names[place], values[None]
 
     def losses(self, place: Place, types: tuple[WeightType, ...]) -> Options:
-        """Return the bytes and the loss of a matrix of the child by type, those alone that it can take."""
+        """Return the bytes and the loss of a matrix of the child by type, for types that fit it."""
         values, importances = self.values(place), self.importances(place)
         rows, columns = values.shape
         parts, taken = self.parts(place), spread_rows(rows, rows_of_weights(ROWS, columns, WEIGHTS))
@@ -179,10 +180,10 @@ class WeighedChild:
     def types_within(
         self, budget: int, candidates: Callable[[str, int], tuple[WeightType, ...]]
     ) -> tuple[dict[Place, str], float]:
-        """Return the types of least loss within these bytes of matrices, by the child's own weights, and it.
+        """Return the types of least loss for the child's weights within bytes of matrices, and that loss.
 
-        ``candidates`` are the types of the parent's tensor of a name with rows of a length. ``ValueError``
-        where none fit.
+        ``candidates`` returns the types of the parent's tensor with a name and rows of a length. Raises
+        ``ValueError`` where none fit.
         """
         types = {place: candidates(tensor.source, tensor.shape[1]) for place, tensor in self.tensors.items()}
         best = least_loss(All(tuple(self.losses(place, kinds) for place, kinds in types.items())), budget)
@@ -191,7 +192,7 @@ class WeighedChild:
         return {place: types[place][row].name for place, row in best.picks.items()}, best.loss
 
     def bytes_of(self, types: Types) -> int:
-        """Return the bytes of all matrices of these types."""
+        """Return the bytes of all matrices with these types."""
         return sum(
             BY_NAME[kind].size(self.tensors[place].shape[1]) * self.tensors[place].shape[0]
             for place, kind in types.items()
@@ -200,14 +201,14 @@ class WeighedChild:
 
 @dataclass(frozen=True, eq=False)
 class TypedChild:
-    """A child whose matrices have these ``types``, rounded with what the loss feels of them."""
+    """A child whose matrices have these ``types``, rounded with the importances of their columns."""
 
     weighed: WeighedChild
     types: Types
 
     @property
     def bytes(self) -> int:
-        """The bytes of all weights, norms and biases among them."""
+        """The bytes of all weights, including norms and biases."""
         weighed = self.weighed
         return weighed.bytes_of(self.types) + plain_bytes(weighed.cut, weighed.child.parent)
 
@@ -223,21 +224,21 @@ class TypedChild:
         return rows[matrix.piece.rows]
 
     def rounded(self, place: Place) -> Values:
-        """Return a matrix as it is read back, (n, k)."""
+        """Return a matrix as read back, (n, k)."""
         return dequantised(self.encoded(place), BY_NAME[self.types[place]])
 
     def loss(self, loss: Loss, repaired: Repaired) -> float:
-        """Return the loss of the network that is read back."""
+        """Return the loss of the network as read back."""
         network = ReadBack(loss.blocks, self, repaired)
         return loss.of_parts(network.cut, network.embed, network.layer, network.finish)
 
     def sent(self, blocks: Blocks, repaired: Repaired) -> Tensor:
-        """Return what the network that is read back sends of the first batch."""
+        """Return the output of the network as read back for the first batch."""
         return ReadBack(blocks, self, repaired)(0)
 
 
 class ReadBack:
-    """The network of a typed child on the batches of some blocks, a layer in memory at a time."""
+    """The network of a typed child on the batches of some blocks, one layer in memory at a time."""
 
     def __init__(self, blocks: Blocks, typed: TypedChild, repaired: Repaired) -> None:
         self.blocks, self.typed, self.repaired = blocks, typed, repaired
@@ -264,17 +265,17 @@ class ReadBack:
         return norm
 
     def embed(self, index: int) -> Tensor:
-        """Return what the first layer gets of a batch, (b, t, k)."""
+        """Return the input of the first layer for a batch, (b, t, k)."""
         ids, module = self.blocks.batches[index]["input_ids"].cpu(), self.blocks.model.get_input_embeddings()
         vectors = embedded(module, ids, self.embedding).to(self.blocks.device)
         narrowing = self.cut.narrowing
         if narrowing is not None and self.typed.weighed.child.parent.family.tensors.factors.rooted:
-            # the parent multiplies by the root of its own width, the child by that of a smaller one
+            # the parent multiplies by the root of its width, the child by that of the smaller one
             vectors = vectors * (narrowing.width.hidden / self.cut.parent.hidden) ** 0.5
         return self.blocks.embed(index, vectors)
 
     def layer(self, kept: LayerCut) -> nn.Module:
-        """Return a layer."""
+        """Return a kept layer with its matrices as read back."""
         model = self.blocks.model
         module = carved_layer(model, self.cut, kept, self.repaired).module
         for role, path in places_of(model).modules.projections.items():
@@ -283,7 +284,7 @@ class ReadBack:
         return module
 
     def finish(self, index: int, states: Tensor) -> Any:
-        """Return what is sent of states (b, t, k) behind the last layer: with ``logits``, or states."""
+        """Return the output for the states (b, t, k) behind the last layer: with ``logits``, or states."""
         if not self.blocks.predicts:
             return self.blocks.finish(index, states)
         head = self.head.to(states.device)
@@ -294,7 +295,7 @@ class ReadBack:
         )
 
     def __call__(self, index: int) -> Tensor:
-        """Return the logits (b, t, v) of a batch, of an encoder the states (b, t, d) of its tokens."""
+        """Return the logits (b, t, v) of a batch; for an encoder the states (b, t, d) of its tokens."""
         hidden = self.embed(index)
         for kept in self.cut.layers:
             hidden = self.blocks.call(index, kept.layer, hidden, self.layer(kept))

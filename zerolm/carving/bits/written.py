@@ -1,4 +1,4 @@
-"""A written file with types, read back: tensor by tensor beside the child, and as a network."""
+"""A written file with types, read back: tensor by tensor against the child, and as a network."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from zerolm.children.gguf.file_tensors import FileMatrix, names_in
 from zerolm.passes.matrix_moments import Place
 
 LARGEST_ERROR: Final = 0.5
-"""Share of the squares of a matrix that rounding to the coarsest type may lose; another matrix loses 2."""
+"""Largest relative squared error of a matrix from rounding to the coarsest type; a different matrix has 2."""
 
 
 @dataclass(frozen=True, eq=False)
 class WrittenChild(TypedChild):
-    """A typed child whose matrices are those of a ``file``, under the names of llama.cpp."""
+    """A typed child with the matrices of a ``file``, under the names of llama.cpp."""
 
     file: Path
 
@@ -46,16 +46,16 @@ class WrittenChild(TypedChild):
 
     @cached_property
     def names(self) -> dict[Place, str]:
-        """The names of llama.cpp for each matrix."""
+        """llama.cpp's name of each matrix."""
         return names_in(self.weighed.child)
 
     def stored(self) -> dict[Place, str]:
-        """Return the types that the file has."""
+        """Return the types in the file."""
         tensors = self.weighed.tensors
         return {place: BY_NUMBER[int(self._tensors[self.names[place]].tensor_type)].name for place in tensors}
 
     def check(self) -> None:
-        """Raise ``ValueError`` where a matrix has another type than it was to have, or other numbers."""
+        """Raise ``ValueError`` where a matrix has another type than planned, or other numbers."""
         for place, kind in self.types.items():
             name = self.names[place]
             _check_type(self.file, self._tensors.get(name), name, kind)
@@ -66,7 +66,7 @@ class WrittenChild(TypedChild):
 
 @dataclass(frozen=True, eq=False)
 class WrittenFile(TypedFile):
-    """A child that keeps all units, whose matrices are those of a ``file`` of its own."""
+    """An uncut child with the matrices of its own ``file``."""
 
     file: Path
 
@@ -80,7 +80,7 @@ class WrittenFile(TypedFile):
         yield from each if expert is None else each[expert : expert + 1]
 
     def check(self) -> None:
-        """Raise ``ValueError`` where a matrix has another type than it was to have, or other numbers."""
+        """Raise ``ValueError`` where a matrix has another type than planned, or other numbers."""
         for place, kind in self.types.items():
             for matrix in self.weighed.matrices[place]:
                 _check_type(self.file, self._tensors.get(matrix.name), matrix.name, kind)
@@ -89,7 +89,7 @@ class WrittenFile(TypedFile):
 
 
 def written_of(typed: TypedChild | TypedFile, file: Path) -> WrittenChild | WrittenFile:
-    """Return a child with types as it was written."""
+    """Return a child with types as written."""
     if isinstance(typed, TypedFile):
         return WrittenFile(typed.weighed, typed.types, file)
     return WrittenChild(typed.weighed, typed.types, file)
@@ -97,7 +97,7 @@ def written_of(typed: TypedChild | TypedFile, file: Path) -> WrittenChild | Writ
 
 def tensors_in(file: Path) -> dict[str, Any]:
     """Return the tensors of a file by their names."""
-    read_gguf_header(file)  # checked before any library is given the file
+    read_gguf_header(file)  # checked before any library opens the file
     return {str(tensor.name): tensor for tensor in GGUFReader(file).tensors}
 
 

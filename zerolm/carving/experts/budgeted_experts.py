@@ -1,4 +1,4 @@
-"""Experts among the units of a budget: how many stay beside all else that is cut, or why all do."""
+"""Experts as units of a budget: how many are kept together with all other cuts, or why all are kept."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 NO_TEXT: Final = "no text is given"
 SHARES: Final = (0.75, 0.5, 0.25)
-"""The shares of experts, and of the neurons of each, that are tried beside the most that keep the budgets."""
+"""The tried shares of experts, and of the neurons of each, besides the largest number within the budgets."""
 Costs = Mapping[str, int]
 
 
 def with_fewer_experts(request: Carving, folder: Path) -> Carving:
-    """Return the request for all else that is cut of a mixture, which has the experts alone that stay.
+    """Return the request for all other cuts of a mixture of experts, whose parent has only the kept experts.
 
-    ``folder`` is for its files. Where nothing is given of experts, a text and budgets choose as many as pay.
-    What cannot be asked is refused before any work.
+    ``folder`` is for the parent's files. Without a number of experts, a text and budgets choose it.
+    Impossible requests are rejected before any work.
     """
     size, methods = request.size, request.methods
     if size.experts.are_cut:
@@ -38,7 +38,7 @@ def with_fewer_experts(request: Carving, folder: Path) -> Carving:
         methods = replace(methods, repair=experts.repair) if experts.is_alone else methods
         rest = replace(request, size=size.beside_experts, methods=methods)
         shaped = replace(rest, parent=experts.shaped())
-        if not may_leave(shaped):  # else their number is chosen with all else
+        if not may_leave(shaped):  # else their number is chosen together with all other units
             check_possible(shaped.running())
         return replace(rest, parent=experts.as_parent(folder / "experts"))
     reason = experts_stay(request)
@@ -53,7 +53,7 @@ def with_fewer_experts(request: Carving, folder: Path) -> Carving:
 
 
 def of_experts(request: Carving) -> ExpertCarving:
-    """Return the part of the request that removes experts, with their own criterion."""
+    """Return the part of the request that removes experts, with its own criterion."""
     from zerolm.carving.experts.carve_experts import ExpertCarving
 
     methods = replace(request.methods, criterion=request.methods.experts)
@@ -61,8 +61,8 @@ def of_experts(request: Carving) -> ExpertCarving:
 
 
 def ready(request: Carving, folder: Path) -> Carving:
-    """Return the carving with the tokens that are kept and what runs it; refused where no child can be."""
-    if request.has_types_alone:  # chosen as the file holds matrices, which are not refitted
+    """Return the carving with its kept tokens and its session; ``ValueError`` where no child is possible."""
+    if request.has_types_alone:  # types are chosen for the file's matrices, which are not refitted
         request = replace(request, methods=replace(request.methods, repair="none"))
     carving = with_fewer_tokens(request, folder).running()
     check_possible(carving)
@@ -70,7 +70,7 @@ def ready(request: Carving, folder: Path) -> Carving:
 
 
 def experts_stay(request: Carving) -> str:
-    """Return why experts are not weighed against other units within the budgets; empty where they are."""
+    """Return why experts are not compared with other units within the budgets; empty where they are."""
     size, methods = request.size, request.methods
     if not request.checkpoint.family.has_experts or not request.checkpoint.layout.sizes.get("experts"):
         return "there are none"
@@ -86,10 +86,10 @@ def experts_stay(request: Carving) -> str:
 
 
 def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
-    """Return the request with the experts, or neurons of each, that lose least, and what was tried in words.
+    """Return the request with the experts, or neurons of each, of least loss, and a summary of the trials.
 
-    All of them, then fewer neurons and fewer experts, are each tried as the whole child within the budgets:
-    repaired, and measured on the tokens that plans are compared on. ``ValueError`` where none keeps the
+    All experts, then fewer neurons and fewer experts, are each tried as the whole child within the budgets:
+    repaired, and measured on the tokens that compare plans. Raises ``ValueError`` where none keeps the
     budgets.
     """
     ways = _ways(request)
@@ -117,9 +117,9 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
 
 
 def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
-    """Return by name what is tried in addition to all experts: fewer neurons of each, and fewer experts.
+    """Return by name the trials in addition to all experts: fewer neurons of each, and fewer experts.
 
-    Each way begins with the most. It ends where nothing else has to be cut.
+    Each way starts with the largest number, and ends where nothing else has to be cut.
     """
     from zerolm.carving.experts.expert_count import limits_of
     from zerolm.carving.experts.expert_width import ExpertWidth
@@ -135,7 +135,7 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
     fewer = {f"{count} of {experts}": ExpertsRequest(keep=str(count)) for count in counts}
     try:
         width = ExpertWidth.of(request.checkpoint, request.size)
-    except ValueError:  # neurons of experts stay
+    except ValueError:  # neurons of experts cannot be removed
         return [fewer]
     sizes = _tried(width.possible, limits, lambda count: costs(experts, count))
     narrower = {f"{n} of {width.whole} neurons of each": ExpertsRequest(ffn=str(n)) for n in sizes}
@@ -143,7 +143,7 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
 
 
 def _tried(possible: Sequence[int], limits: Costs, costs: Callable[[int], Costs]) -> list[int]:
-    """Return the numbers that are tried of those ``possible`` (ascending), the largest first, without all."""
+    """Return the numbers to try of those ``possible`` (ascending), the largest first, without the whole."""
     from zerolm.carving.experts.expert_count import largest_within
 
     whole = possible[-1]
@@ -154,23 +154,23 @@ def _tried(possible: Sequence[int], limits: Costs, costs: Callable[[int], Costs]
 
 
 def _with_experts(request: Carving, experts: ExpertsRequest) -> Carving:
-    """Return the request with these experts, chosen by their usual criterion."""
+    """Return the request with these experts, chosen by their default criterion."""
     by = usual_criterion_of_experts(experts, request.methods.text) if experts.are_cut else ""
     size, methods = replace(request.size, experts=experts), replace(request.methods, experts=by)
     return replace(request, size=size, methods=methods)
 
 
 def _loss(request: Carving, folder: Path, trials: int) -> float:
-    """Return the loss of the best child of a request, in nats a token, or 1 - cosine.
+    """Return the loss of the best child of a request, in nats per token, or 1 - cosine.
 
-    Where ``trials`` is not 0, the time that so many take is announced.
+    Unless ``trials`` is 0, the time for that number of trials is announced.
     """
     if request.size.experts.are_cut:
         rest, experts = replace(request, size=request.size.beside_experts), of_experts(request)
         request = replace(rest, parent=experts.as_parent(folder / "experts", is_tried=True))
     carving = ready(request, folder)
     session = carving.session
-    if session is None:  # tokens alone leave
+    if session is None:  # only tokens are removed
         return carving.parent.lost_by_tokens
     if trials:
         announce_weighing(carving, "experts", trials)

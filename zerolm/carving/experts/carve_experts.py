@@ -1,4 +1,4 @@
-"""From a mixture and the number of experts to keep to a child that was compared with its parent."""
+"""From a mixture of experts and a number of experts to a child that was compared with its parent."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ BY_WEIGHTS: Final = (
 
 @dataclass(frozen=True, eq=False)
 class ExpertCarving:
-    """A mixture, and what is to be done with its experts."""
+    """A mixture of experts, and the request for its experts."""
 
     carving: Carving
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The mixture as it is carved, with the tokens that are kept."""
+        """The mixture of experts to be carved, with the kept tokens."""
         return self.carving.checkpoint
 
     @property
@@ -63,18 +63,18 @@ class ExpertCarving:
 
     @property
     def criterion(self) -> str:
-        """The criterion that experts are chosen by, or were by a recipe."""
+        """The criterion of the choice of experts, from the request or the recipe."""
         return self.methods.criterion if self.recipe is None else self.recipe.criterion_of_experts
 
     @property
     def repair(self) -> str:
-        """How experts are repaired, or were by a recipe; those that are stored quantised are not."""
+        """The repair of experts, from the request or the recipe; quantised experts are not repaired."""
         repair = self.methods.repair if self.recipe is None else self.recipe.repair_of_experts
         return "none" if self.checkpoint.packed else repair
 
     @cached_property
     def staying(self) -> StayingExperts:
-        """The experts and neurons that the request lets stay."""
+        """The experts and neurons that the request keeps."""
         carving = self.carving
         return StayingExperts(
             self.checkpoint, self.size, self.methods, carving.costs, carving.compute, carving.progress
@@ -85,15 +85,15 @@ class ExpertCarving:
         return self.staying.session
 
     def shaped(self) -> ParentModel:
-        """Return the mixture with as many experts as stay, to be counted; refused if that cannot be."""
+        """Return the mixture with its number of kept experts, for counting; ``ValueError`` if impossible."""
         self._check()
         smaller = replace(self.staying.shaped(), fewer=Fewer(self.checkpoint))
         return replace(self.carving.parent, checkpoint=smaller)
 
     def as_parent(self, folder: Path, *, is_tried: bool = False) -> ParentModel:
-        """Return the mixture with the experts that stay; its files are in a folder, which is new.
+        """Return the mixture with the kept experts; its files are in a folder, which is new.
 
-        One that ``is_tried`` is not compared with the parent. ``ValueError`` for what cannot be asked.
+        With ``is_tried`` it is not compared with the parent. Raises ``ValueError`` for an impossible request.
         """
         is_written = self.carving.destination.folder is not None and not is_tried
         fewer, left = self._made(proves=is_written)
@@ -110,11 +110,11 @@ class ExpertCarving:
         return replace(self.carving.parent, checkpoint=smaller, proof=proof, experts=experts)
 
     def _made(self, *, proves: bool) -> tuple[FewerExperts, dict[int, float]]:
-        """Return what stays, and what repair leaves of the errors by layer.
+        """Return the kept experts, and by layer the remaining share of their error after repair.
 
-        Where experts alone leave, the others are repaired if a child is written; beside other units always,
-        for all else is measured on what they become. If a child is proven, the parent is first compared with
-        stock software's.
+        Where only experts are removed, the kept ones are repaired if a child is written. Together with other
+        cuts they are always repaired, because all else is measured on the result. If a child is proven, the
+        parent is first compared with that of stock software.
         """
         self._check()
         if proves:
@@ -127,18 +127,18 @@ class ExpertCarving:
 
     @cached_property
     def proof(self) -> Verified:
-        """How far the parent lies from what stock software makes of its files."""
+        """The distance of the parent's outputs from those of stock software."""
         return compare_with_stock(self.checkpoint.whole, self.session.compute.limit, self.carving.progress)
 
     @property
     def is_alone(self) -> bool:
-        """Whether nothing else is cut; tokens may leave."""
+        """Whether nothing else is cut; tokens may be removed."""
         if self.recipe is not None:
             return self.recipe.takes_experts_alone
         return self.size.cuts_experts_alone
 
     def _check(self) -> None:
-        """Refuse before any work what cannot be."""
+        """Raise ``ValueError`` for an impossible request before any work."""
         methods, family = self.methods, self.checkpoint.family
         if self.checkpoint.packed and not (self.is_alone and self.carving.destination.form == FOLDER):
             raise ValueError(f"{COPIED}, alone and in --format {FOLDER}: give nothing else to cut")
@@ -165,7 +165,7 @@ class ExpertCarving:
             self.staying.check()
 
     def _fewer(self) -> FewerExperts:
-        """Return the child with the best experts of each layer, or with those of the recipe."""
+        """Return the child with the best experts of each layer, or with the recipe's."""
         recipe = self.recipe
         if recipe is None or recipe.experts is None:
             return self.staying.fewer
@@ -176,7 +176,7 @@ class ExpertCarving:
         return FewerExperts(self.checkpoint, kept, neurons=neurons)
 
     def _repaired(self, fewer: FewerExperts) -> tuple[FewerExperts, dict[int, float]]:
-        """Return the child, repaired where that is wanted, and the shares of error left."""
+        """Return the child, repaired if requested, and the remaining shares of error."""
         if self.repair == "none":
             return fewer, {}
         session = self.session
@@ -190,7 +190,7 @@ class ExpertCarving:
         return replace(fewer, changed=changed), left
 
     def _note(self) -> str:
-        """Return what is to be said of the choice in words."""
+        """Return notes on the choice."""
         copied = COPIED if self.checkpoint.packed and self.methods.repair != "none" else ""
         is_chosen = self.recipe is None and self.size.experts.keep is not None
         by_weights = BY_WEIGHTS if is_chosen and self.methods.criterion == "aimer" else ""
@@ -198,11 +198,11 @@ class ExpertCarving:
 
     @property
     def _is_optimal(self) -> bool | None:
-        """Whether no choice of as many is better by the criterion; None where a recipe names the experts."""
+        """Whether the criterion prefers no choice of the same size; None where a recipe names the experts."""
         return None if self.recipe else not any(self._gaps.values())
 
     def _units(self, fewer: FewerExperts) -> list[dict[str, Any]]:
-        """Return experts, and neurons of each, before and after, and the parameters that leave with them."""
+        """Return rows of experts, and of neurons of each, before and after, with the removed parameters."""
         sizes, costs, layers = self.checkpoint.layout.sizes, self.carving.costs, len(fewer.by_layer)
         whole, few, narrow = (
             costs_of(each, costs)["params"]
@@ -216,13 +216,13 @@ class ExpertCarving:
         return rows
 
     def _recorded(self, fewer: FewerExperts, recipe: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a recipe that keeps these experts, and these neurons of each."""
+        """Return a recipe with these experts, and these neurons of each."""
         by = {"criterion_of_experts": self.criterion, "repair_of_experts": self.repair}
         return with_experts(recipe, fewer.by_layer, by, self._gaps, _in_hex(fewer))
 
     @property
     def _gaps(self) -> dict[int, float]:
-        """The gap of the choice of each layer, where pairs told it."""
+        """The gap of the choice of each layer, for choices by pairs."""
         gaps = {layer: each.gap for layer, each in self._chosen.items()}
         return {layer: gap for layer, gap in gaps.items() if gap is not None}
 
@@ -232,7 +232,7 @@ class ExpertCarving:
         return {} if self.recipe is not None else self.staying.chosen
 
     def _described(self, fewer: FewerExperts, left: Mapping[int, float]) -> dict[str, Any]:
-        """Return what is to be said of the experts as plain JSON."""
+        """Return the description of the experts as plain JSON."""
         staying, chosen, is_chosen = self.staying, self._chosen, self.recipe is None
         routing, neurons = staying.routing, _in_hex(fewer)
         lost = {layer: staying.neuron_loss(layer) for layer in neurons} if is_chosen else {}
@@ -258,7 +258,7 @@ class ExpertCarving:
         }
 
     def _verified(self, child: Checkpoint, fewer: FewerExperts) -> Verified:
-        """Return the proof: all bytes are the parent's, and so are outputs, where memory holds its layers."""
+        """Return the proof that all bytes are the parent's, and outputs too, if memory holds its layers."""
         if fits(fewer.parent, self.session.compute.limit):
             return compare_with_masked(child, fewer)
         mapped_model(child)  # the stock class has a place for each weight, and no other
@@ -266,6 +266,6 @@ class ExpertCarving:
 
 
 def _in_hex(fewer: FewerExperts) -> dict[int, list[str]]:
-    """Return the neurons that stay of each expert by layer, as hexadecimal digits; empty where all do."""
+    """Return the kept neurons of each expert by layer, as hexadecimal digits; empty where all are kept."""
     whole = fewer.parent.layout.sizes.get(NEURONS, 0)
     return {layer: [to_hex(kept, whole) for kept in rows] for layer, rows in fewer.neurons.items()}

@@ -1,4 +1,4 @@
-"""From a GGUF file with experts to one with fewer, compared with it byte for byte."""
+"""From a GGUF file with experts to one with fewer experts, compared with it byte for byte."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ SIZES: Final = {
 
 @dataclass(frozen=True, eq=False)
 class GgufExpertCarving:
-    """A file and what is to be done with it; ``document`` is the recipe of a child that is built again.
+    """A file and the request for its experts; ``document`` is the recipe of a child to rebuild.
 
-    Where a text tells which experts stay, the file is run as the stock class has it.
+    Where the criterion needs a text, the file is run in the stock class.
     """
 
     file: Path
@@ -65,12 +65,12 @@ class GgufExpertCarving:
 
     @cached_property
     def recipe(self) -> GgufRecipe | None:
-        """The recipe of the document, which fits the file."""
+        """The recipe of the document, checked against the file."""
         return None if self.document is None else GgufRecipe.of(self.document, self.mixture)
 
     @cached_property
     def staying(self) -> StayingExperts | None:
-        """The experts as tokens tell of them; None where none are read."""
+        """The experts chosen from tokens; None where no tokens are used."""
         if self.document is not None or not expert_worth.needs_tokens(self.methods.criterion):
             return None
         from zerolm.carving.experts.staying_experts import StayingExperts
@@ -86,7 +86,7 @@ class GgufExpertCarving:
         return self.mixture.routing
 
     def carved(self) -> Carved:
-        """Return the outcome, with the child on the disk where one is wanted."""
+        """Return the outcome, with the child written if a folder is given."""
         self._check()
         fewer = self._fewer()
         outcome = self._outcome(fewer)
@@ -94,7 +94,7 @@ class GgufExpertCarving:
         return outcome if folder is None else self._written(outcome, fewer, folder)
 
     def _fewer(self) -> FewerGgufExperts:
-        """Return the child with the best experts of each layer, or with those of the recipe."""
+        """Return the child with the best experts of each layer, or with the recipe's."""
         return FewerGgufExperts(self.mixture, {layer: each.kept for layer, each in self._chosen.items()})
 
     @cached_property
@@ -111,7 +111,7 @@ class GgufExpertCarving:
         }
 
     def _check(self) -> None:
-        """Refuse before any work what cannot be."""
+        """Raise ``ValueError`` for an impossible request before any work."""
         criterion = self.methods.criterion
         out = self.destination.folder
         if out is not None:
@@ -149,17 +149,17 @@ class GgufExpertCarving:
 
     @property
     def _calibration(self) -> Mapping[str, Any] | None:
-        """The tokens that told which experts stay, as a recipe has them; None without."""
+        """The tokens that experts were chosen from, in the form of a recipe; None without."""
         if self.document is not None:
             return self.document.get("calibration")
         return None if self.staying is None else self.staying.session.calibration
 
     def _said_of(self, layer: int) -> dict[str, Any]:
-        """Return what tokens tell of the choice of a layer."""
+        """Return the description of a layer's choice from tokens."""
         return UNTOLD if self.staying is None else self.staying.said_of(layer, self._chosen[layer])
 
     def _costs(self, count: int) -> dict[str, int]:
-        """Return the costs that the tensors of a file tell, with so many experts a layer."""
+        """Return the costs that a file's tensors determine, with ``count`` experts in each layer."""
         mixture, routing = self.mixture, self.routing
         params = active = size = 0
         for name, (start, end) in mixture.header.places.items():
@@ -173,7 +173,7 @@ class GgufExpertCarving:
         return {"params": params, "active_params": active, "weight_bytes": size}
 
     def _sizes(self) -> dict[str, list[int]]:
-        """Return the sizes of the layers as the metadata have them; 0 where they tell none."""
+        """Return the sizes of the layers from the metadata; 0 where missing."""
         header = self.mixture.header
         depth = header.metadata.get(f"{header.architecture}.block_count")
         layers = depth if type(depth) is int and 0 < depth <= 4096 else self.mixture.layers[-1] + 1
@@ -210,7 +210,7 @@ class GgufExpertCarving:
         )
 
     def _written(self, carved: Carved, fewer: FewerGgufExperts, out: Path) -> Carved:
-        """Write the child into a new folder, compared with its parent before the folder gets its name."""
+        """Write the child into a new folder, and compare it with its parent before the folder is renamed."""
         finish, files = self.destination.finish, self.mixture.model.files
         states = [each.stat() for each in files]
         with new_folder(out, self.destination.force) as folder:
@@ -240,9 +240,10 @@ class GgufExpertCarving:
         return carved
 
     def _opened(self, file: Path) -> str:
-        """Run a token through the child in llama.cpp, where it is there and memory holds the file.
+        """Return why llama.cpp did not open the child; empty after it ran a token through it.
 
-        Return what was not done; ``ValueError`` where it does not open, or sends what is no number.
+        It is skipped without llama-cpp-python, or where memory does not hold the file. Raises ``ValueError``
+        where the file does not open, or its outputs are not finite.
         """
         from zerolm.checkpoints.gguf.same_tokens import has_llama_cpp, opened_by_llama_cpp
 
@@ -261,7 +262,7 @@ class GgufExpertCarving:
 
 
 def rebuilt_file(file: Path, recipe: Path, destination: Destination, progress: Progress) -> Carved | None:
-    """Return the outcome of a recipe that took experts out of a file; None for a recipe of another kind."""
+    """Return the outcome of a recipe that removed experts from a file; None for a recipe of another kind."""
     document = gguf_document(recipe)
     if document is None:
         return None

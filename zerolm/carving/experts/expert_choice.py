@@ -1,4 +1,4 @@
-"""The choice of the experts that a layer keeps: the best there is, or one with a proof of how near it is."""
+"""The choice of the experts that a layer keeps: optimal, or with a proven bound of its gap to the optimum."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from zerolm.solvers.maximin import best_at_worst
 from zerolm.solvers.quadratic import least_pairs
 
 UNTOLD: Final[dict[str, Any]] = {**dict.fromkeys(("tokens", "gates", "loss", "gap")), "domains": {}}
-"""What is said of experts that no choice was made of here."""
+"""The description of experts that were not chosen here."""
 
 
 @dataclass(frozen=True, eq=False)
 class ChosenExperts:
-    """The experts that a layer keeps, ascending; by pairs also what those that leave lose, and the gap.
+    """The experts that a layer keeps, ascending; for choices by pairs also the loss and the gap.
 
-    ``loss`` is p' F p of the experts that leave, None by the worth of single experts. Another choice would
-    be better by a share of ``gap`` at most, which is None where the best is plain.
+    ``loss`` is p' F p of the removed experts, None where single experts are scored. Another choice would be
+    better by at most a share of ``gap``, which is None where the choice is optimal by construction.
     """
 
     kept: Ints
@@ -29,10 +29,10 @@ class ChosenExperts:
 
 
 def best_experts(worth: Floats, count: int, groups: int = 1) -> Ints:
-    """Return the ``count`` experts (ascending) of the largest sum of worth (e,), as many of each group.
+    """Return the ``count`` experts, ascending, with the largest sum of scores (e,), equally many per group.
 
-    Experts of a group follow one another. The sum is separable, so that the best of each group are the best
-    choice; of equal ones the first stay. ``ValueError`` for a worth that is no number.
+    Experts of a group are consecutive. The sum is separable, so the best of each group are the best choice;
+    ties go to the first. Raises ``ValueError`` for a score that is not finite.
     """
     if not np.isfinite(worth).all():
         raise ValueError("an expert's score is NaN or infinite: the model's activations are not finite")
@@ -43,9 +43,9 @@ def best_experts(worth: Floats, count: int, groups: int = 1) -> Ints:
 
 
 def best_by_domains(worths: Floats, count: int, groups: int = 1) -> ChosenExperts:
-    """Return ``count`` experts, as many of each group, that keep the most where they keep the least.
+    """Return ``count`` experts, equal numbers from each group, with the best worst domain.
 
-    ``worths`` are (domains, e); what counts of each domain is the share of its sum that stays.
+    ``worths`` are (domains, e); a domain counts by the share of its sum that is kept.
     """
     totals = worths.sum(1, keepdims=True)
     used = (totals > 0)[:, 0]
@@ -56,9 +56,9 @@ def best_by_domains(worths: Floats, count: int, groups: int = 1) -> ChosenExpert
 
 
 def best_by_pairs(pairs: Floats, count: int, groups: int = 1) -> ChosenExperts:
-    """Return ``count`` experts, as many of each group, without which p' F p of the others is least.
+    """Return ``count`` experts, equal numbers from each group, with the least p' F p of the removed ones.
 
-    ``pairs`` F is (e, e). ``ValueError`` for a pair that is no number.
+    ``pairs`` F is (e, e). Raises ``ValueError`` for a pair that is not finite.
     """
     gone = least_pairs(pairs, len(pairs) - count, groups)
     kept = np.setdiff1d(np.arange(len(pairs)), gone.chosen)

@@ -1,4 +1,4 @@
-"""How many experts of a layer stay, by a request, and what cannot stand beside it."""
+"""The number of experts that a request keeps in a layer, and the options that it excludes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from zerolm.settings.domains import domains_of
 
 Costs = Mapping[str, int]
 TRIED: Final = 16
-"""So many numbers of experts at most are tried beside numbers of neurons."""
+"""Largest number of expert counts that are tried together with numbers of neurons."""
 LEAST_SQUARES: Final = "least-squares"
 
 
 def check_request(size: SizeRequest, methods: Methods, *, alone: bool) -> None:
-    """Refuse what cannot be asked of experts; ``alone``: nothing else leaves."""
+    """Raise ``ValueError`` for impossible requests for experts; ``alone``: nothing else is removed."""
     flag = "--keep-experts" if size.experts.keep == AUTO else "--keep-expert-ffn"
     if not size.budgets and size.experts.take_budgets:
         raise ValueError(f"{flag} auto chooses within budgets: give one such as --max-params 0.7x")
@@ -44,7 +44,7 @@ def check_request(size: SizeRequest, methods: Methods, *, alone: bool) -> None:
 
 
 def check_joint(size: SizeRequest, methods: Methods) -> None:
-    """Refuse to plan experts and neurons together by what does not foretell what both lose in one unit."""
+    """Raise ``ValueError`` for a joint plan of experts and neurons by a criterion without loss estimates."""
     if size.experts.keep == size.experts.ffn == AUTO and methods.criterion != SUMMED:
         raise ValueError(
             f"experts and their neurons are planned together by estimated losses, which {methods.criterion} "
@@ -53,7 +53,7 @@ def check_joint(size: SizeRequest, methods: Methods) -> None:
 
 
 def check_text(methods: Methods) -> None:
-    """Refuse a criterion that needs tokens where there is no text."""
+    """Raise ``ValueError`` for a criterion that needs tokens where there is no text."""
     if needs_tokens(methods.criterion) and methods.text is None:
         raise ValueError(
             f"criterion {methods.criterion} needs tokens: give --text FILE, or --criterion aimer, which "
@@ -62,7 +62,7 @@ def check_text(methods: Methods) -> None:
 
 
 def check_domains(size: SizeRequest, methods: Methods) -> None:
-    """Refuse a choice by the worst of several domains, where there are none, or nothing tells it."""
+    """Raise ``ValueError`` for a choice by the worst domain without several domains, or their scores."""
     if size.experts.domains != WORST:
         return
     name = methods.criterion
@@ -73,19 +73,19 @@ def check_domains(size: SizeRequest, methods: Methods) -> None:
 
 
 def count_of(size: SizeRequest, routing: Routing, parent: Costs, costs: Callable[[int], Costs]) -> int:
-    """Return how many experts a layer keeps: as many as asked, or the most within the budgets.
+    """Return the number of experts that a layer keeps: the requested one, or the most within the budgets.
 
-    ``costs`` are those of a child with so many. ``ValueError`` where none can be.
+    ``costs`` returns those of a child with a number of experts. Raises ``ValueError`` where none is possible.
     """
     counts = counts_of(size, routing)
     return counts[0] if size.experts.keep != AUTO else most_within(limits_of(size, parent), counts, costs)
 
 
 def counts_of(size: SizeRequest, routing: Routing) -> list[int]:
-    """Return the numbers of experts, ascending, that a request lets a layer keep; one where it says it.
+    """Return the possible numbers of experts of a layer, ascending; only one where the request sets it.
 
-    All stay where it is of neurons alone. So they do by the share 1 beside neurons, where a token is sent to
-    more than one, so that it cannot be a number.
+    A request for neurons alone keeps all experts. So does ``1`` together with neurons where a token uses
+    several experts: it is then the share 1, because it cannot be a number.
     """
     request, parallel = size.experts, size.experts.parallel
     if routing.experts % parallel:
@@ -98,16 +98,16 @@ def counts_of(size: SizeRequest, routing: Routing) -> list[int]:
 
 
 def tried_of(counts: Sequence[int]) -> list[int]:
-    """Return the numbers of experts that a joint plan tries, ascending: ``TRIED`` at most, evenly.
+    """Return the numbers of experts that a joint plan tries, ascending: at most ``TRIED``, evenly spread.
 
-    Both ends are among them. Choosing experts by pairs takes seconds a layer and number.
+    Both ends are included. Choosing experts by pairs takes seconds for each layer and number.
     """
     places = np.unique(np.linspace(0, len(counts) - 1, TRIED).round().astype(int))
     return [counts[place] for place in places]
 
 
 def limits_of(size: SizeRequest, parent: Costs) -> dict[str, int]:
-    """Return budgets by the names of costs; ``ValueError`` for one that is not known of this parent."""
+    """Return budgets by the names of costs; ``ValueError`` for a cost that this parent does not have."""
     limits = budgets_of(size.budgets, parent)
     named = {name.removeprefix("max_"): limit for name, limit in limits.items()}
     unknown = next((name for name in named if name not in parent), None)
@@ -117,7 +117,7 @@ def limits_of(size: SizeRequest, parent: Costs) -> dict[str, int]:
 
 
 def largest_within(limits: Costs, counts: Sequence[int], costs: Callable[[int], Costs]) -> int | None:
-    """Return the largest of ``counts`` (ascending) within limits, None without one; costs do not fall."""
+    """Return the largest of ``counts`` (ascending) within limits, None without one; costs are monotone."""
 
     def is_over(count: int) -> bool:
         child = costs(count)
@@ -130,7 +130,7 @@ def largest_within(limits: Costs, counts: Sequence[int], costs: Callable[[int], 
 def most_within(
     limits: Costs, counts: Sequence[int], costs: Callable[[int], Costs], units: str = "experts a layer"
 ) -> int:
-    """Return the largest of ``counts`` of ``units`` within limits; ``ValueError`` tells the least costs."""
+    """Return the largest of ``counts`` of ``units`` within limits; ``ValueError`` names the least costs."""
     most = largest_within(limits, counts, costs)
     if most is not None:
         return most

@@ -1,4 +1,4 @@
-"""The neurons of the experts of a stock class: what they read, and what they send."""
+"""The neurons of the experts of a stock class: their activations and their outputs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 from zerolm.architecture import Floats
 
 AT_ONCE: Final = 1 << 24
-"""Numbers that experts send, within or without, at a time (64 MiB)."""
+"""Activations or outputs of experts to compute at a time (64 MiB)."""
 APART: Final = 1e-3
-"""How far, as a share, what an expert sends may be from what it is said to do inside."""
+"""Largest relative difference between an expert's output and that computed from its weights here."""
 
 
 def inside(experts: Any, expert: int, hidden: Tensor) -> Tensor:
-    """Return what the down projection of an expert reads (n, k) for hidden states (n, d)."""
+    """Return the input (n, k) of an expert's down projection for hidden states (n, d)."""
     weight = (experts.gate_up_proj if experts.has_gate else experts.up_proj)[expert]
     read = hidden @ (weight if experts.is_transposed else weight.T)
     if experts.has_bias:
@@ -36,9 +36,10 @@ def check_inside(
     expert: int,
     cure: str = "give --repair none",
 ) -> None:
-    """Refuse experts that are not known inside: what ``inside`` says an expert reads is not what it sends.
+    """Raise ``ValueError`` for experts whose output differs from that computed from ``inside``.
 
-    ``alone`` is what the experts' module does, ``hidden`` (1, d) a token; ``cure`` is what the user may do.
+    ``alone`` is the forward function of the experts' module, ``hidden`` (1, d) a token; ``cure`` is the
+    advice in the error.
     """
     is_usual = all(hasattr(experts, name) for name in ("is_transposed", "has_bias", "has_gate", "down_proj"))
     if is_usual:
@@ -55,8 +56,8 @@ def check_inside(
 class NeuronSums:
     """For each neuron of each expert (e, m), the sum over its tokens of g^2 h^2 |down|^2.
 
-    With the gate g that the model applies, h what goes into the down projection, down its column there: the
-    squared length of what the neuron adds to the stream.
+    g is the gate that the model applies, h the input of the down projection, down the neuron's column there:
+    this is the squared norm of the neuron's contribution to the stream.
     """
 
     def __init__(self, experts: Any, family: str) -> None:
@@ -75,7 +76,7 @@ class NeuronSums:
 
     @torch.no_grad()
     def add(self, hidden: Tensor, numbers: Tensor, gates: Tensor) -> None:
-        """Take in tokens (t, d) by the numbers (t, k) of their experts, and their gates (t, k)."""
+        """Add tokens (t, d) with the numbers (t, k) of their experts, and their gates (t, k)."""
         if not len(hidden):
             return
         if self.sums is None:

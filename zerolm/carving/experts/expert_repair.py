@@ -1,12 +1,14 @@
-"""Repair: the down projections of the experts that stay, solved again by least squares, layer after layer.
+"""Repair: the down projections of the kept experts, refitted by least squares, layer after layer.
 
-The parent and the parent whose routers cannot choose what has gone run side by side, one layer in memory.
-What the second lacks behind a layer, r (t, d), is what its experts are to send besides. One after another
-takes its share: with h what its down projection W reads for a token and g its gate, W becomes the least
-squares of r + g W h on g h over its tokens, and r what is left. So each solves what those before it left, and
-earlier layers' losses are paid back, too. Where a norm stands between the experts and the stream, r is what
-the experts themselves lack. Errors are shares of the parent's stream, which the next norm divides by, so that
-a few tokens of great length do not decide. A matrix that is no better on held-out sequences stays as it is.
+The parent and the masked parent, whose routers cannot choose removed experts, run in parallel, one layer in
+memory. r (t, d) is the error of the second behind a layer, which its experts are to correct. The experts are
+refitted one after another: with h the input of the down projection W for a token and g its gate, W becomes
+the least-squares fit of r + g W h on g h over the expert's tokens, and r the remaining error. So each expert
+corrects the error that the earlier ones left, and earlier layers' errors too. Where a norm stands between the
+experts and the stream, r is the error of the experts' own output.
+
+Errors are relative to the parent's stream, which the next norm divides by, so that a few tokens with large
+norms do not dominate. A matrix that is no better on held-out sequences is not changed.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ from zerolm.repairing.ridge import Fit
 from zerolm.text.tokens import Tokens
 
 SWEEPS: Final = 2
-"""How often each expert is solved."""
+"""Number of times that each expert is refitted."""
 EVERY: Final = 5
-"""One sequence in so many is held out."""
+"""One sequence in ``EVERY`` is held out."""
 ALONE: Final = 1e-3
-"""How far, as a share, what a layer adds may be off what its experts send, for no norm to be between."""
+"""Largest relative difference between a layer's update and its experts' output where no norm is between."""
 
 Kept = Tensor | slice
-"""The neurons of an expert that stay, or all."""
+"""The kept neurons of an expert, or all."""
 
 
 def repaired_experts(
@@ -54,10 +56,10 @@ def repaired_experts(
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     progress: Progress = silent,
 ) -> tuple[dict[int, Matrices], dict[int, float]]:
-    """Return the new down projections by layer, and what share of each layer's squared error they leave.
+    """Return the new down projections by layer, and the remaining share of each layer's squared error.
 
-    The share is that of held-out sequences. What a killed run has solved is in the ``cache``. ``ValueError``
-    for experts whose inside is not known.
+    The share is that of held-out sequences. The ``cache`` has the results of an interrupted run. Raises
+    ``ValueError`` for experts with unknown activations.
     """
     walk, changed, left = _Walk(fewer, model, tokens, batch), dict[int, Matrices](), dict[int, float]()
     layers = list(fewer.by_layer)
@@ -86,19 +88,19 @@ class _Walk:
         self.firsts = np.cumsum([0, *sizes])[:-1].tolist()
 
     def go_on(self, layer: int, matrices: Matrices) -> None:
-        """Send what the child has so far through a layer with these matrices, and the parent's too."""
+        """Pass the child's states through a layer with these matrices, and the parent's through its own."""
         send_on(self.child, replace(self.fewer, changed={layer: matrices}), layer)
         self.parent.before(layer + 1)
 
     def solved(self, layer: int) -> tuple[Matrices, float]:
-        """Return the new down projections of a layer, and the share of the held-out error that is left."""
+        """Return the new down projections of a layer, and the remaining share of the held-out error."""
         self.parent.before(layer), self.child.before(layer)
         module = self.blocks.layer(layer).module
         experts: Any = experts_of(self.fewer.parent, module, layer)
         return self._swept(layer, experts, self._use(layer, module, experts))
 
     def _swept(self, layer: int, experts: Any, use: _Use) -> tuple[Matrices, float]:
-        """Return the new down projections of a layer by how it is used, expert after expert."""
+        """Return the new down projections of a layer from its inputs and errors, expert after expert."""
         before, matrices = use.error(), Matrices()
         for _ in range(SWEEPS):
             for expert in self.fewer.by_layer[layer].tolist():
@@ -123,7 +125,7 @@ class _Walk:
         return matrices, after / before if before else 1.0
 
     def _use(self, layer: int, module: nn.Module, experts: nn.Module) -> _Use:
-        """Return how the child uses a layer's experts, and what it lacks behind it."""
+        """Return the inputs of a layer's experts in the child, and the error behind the layer."""
         seen, use = _Seen(experts), _Use(self)
         theirs, ours = self.parent.before(layer), self.child.before(layer)
         is_alone = self._is_alone(layer, module, experts)
@@ -141,7 +143,7 @@ class _Walk:
         return use
 
     def _is_alone(self, layer: int, module: nn.Module, experts: nn.Module) -> bool:
-        """Return whether what experts send is added to the stream as it is, without a norm between."""
+        """Return whether the experts' output is added to the stream without a norm between."""
         hidden, seen = self.parent.before(layer)[0], _Seen(experts)
         with stand_ins([experts], [seen.forward]):
             out = self.blocks.call(0, layer, hidden, module)
@@ -152,7 +154,7 @@ class _Walk:
 
 
 class _Seen:
-    """The last call of a module of experts: hidden states (t, d), numbers and gates (t, k), what was sent."""
+    """The last call of an experts module: hidden states (t, d), numbers and gates (t, k), and the output."""
 
     def __init__(self, experts: nn.Module) -> None:
         self.alone: Callable[..., Tensor] = experts.forward
@@ -165,10 +167,10 @@ class _Seen:
 
 
 class _Use:
-    """Batch by batch, the input of experts of one layer, and what is lacking behind it.
+    """The inputs of one layer's experts, and the errors behind the layer, batch by batch.
 
-    ``routed`` are the numbers and gates (t, k) of each token, ``held`` tells which tokens (t,) are held out,
-    ``used`` which are no padding.
+    ``routed`` are the numbers and gates (t, k) of each token; ``held`` is the mask (t,) of held-out tokens,
+    ``used`` that of tokens that are not padding.
     """
 
     def __init__(self, walk: _Walk) -> None:
@@ -181,7 +183,7 @@ class _Use:
         self.used: list[Tensor] = []
 
     def add(self, index: int, seen: _Seen, lacking: Tensor, stream: Tensor) -> None:
-        """Take in a batch, and the parent's ``stream`` (t, d) behind the layer."""
+        """Add a batch, and the parent's ``stream`` (t, d) behind the layer."""
         self.weights.append(1.0 / stream.float().square().mean(-1, keepdim=True).sqrt().clamp(min=1e-6))
         mask = self.walk.blocks.tokens(index)  # (b, t)
         numbers = self.walk.firsts[index] + torch.arange(len(mask), device=mask.device)
@@ -193,16 +195,16 @@ class _Use:
         self.used.append(mask.reshape(-1))
 
     def _rows(self, index: int, expert: int) -> tuple[Tensor, Tensor]:
-        """Return the tokens (n,) of a batch that are sent to an expert, and their gates (n, 1)."""
+        """Return the tokens (n,) of a batch that are routed to an expert, and their gates (n, 1)."""
         numbers, gates = self.routed[index]
         sent = (numbers == expert) & self.used[index][:, None]
         rows = sent.any(1).nonzero()[:, 0]
         return rows, (gates * sent)[rows].sum(1, keepdim=True).float()
 
     def fit(self, experts: Any, expert: int, columns: Tensor, neurons: Kept) -> tuple[Fit, list[Tensor]]:
-        """Return the moments of an expert of these columns (k, d), and the tokens of each batch.
+        """Return the moments of an expert with these columns (k, d), and its tokens of each batch.
 
-        The columns are those of the ``neurons`` (k,) that stay.
+        The columns are those of the kept ``neurons`` (k,).
         """
         fit = Fit.empty(*columns.shape, bias=False, device=self.walk.blocks.compute.sums)
         taken = []
@@ -221,7 +223,7 @@ class _Use:
         return fit, taken
 
     def take(self, experts: Any, expert: int, taken: list[Tensor], change: Tensor, neurons: Kept) -> None:
-        """Take what an expert sends more, by a change (k, d) of some of its columns, from what is lacking."""
+        """Subtract from the errors the effect of a change (k, d) of some columns of an expert."""
         for index, rows in enumerate(taken):
             if len(rows):
                 _, gates = self._rows(index, expert)
@@ -231,7 +233,7 @@ class _Use:
                 self.lacking[index] = lacking
 
     def error(self) -> float:
-        """Return the sum of squares of what is lacking in held-out sequences; of all where none are."""
+        """Return the sum of squared errors of held-out sequences; of all where none are held out."""
         masks = [held & used for held, used in zip(self.held, self.used, strict=True)]
         if not any(mask.any() for mask in masks):
             masks = self.used
@@ -242,7 +244,7 @@ class _Use:
 
 
 def _better(fit: Fit, start: Tensor) -> Tensor | None:
-    """Return columns (k, d) that are better than ``start`` on held-out tokens; None where none are."""
+    """Return columns (k, d) with a lower loss than ``start`` on held-out tokens; None without any."""
     if not fit.held.count or not fit.fitted.count:
         return None
     start = start.to(fit.fitted.inputs)

@@ -1,4 +1,4 @@
-"""One pass of the tokens through a mixture, layer after layer: how its experts are used."""
+"""One pass of the tokens through a mixture of experts, layer after layer: statistics of its experts."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from zerolm.text.tokens import Tokens
 SINGLE: Final = ("count", "gate", "share", "norm", "square", "gate_norm", "share_norm", "gate_square")
 PAIRS: Final = ("together", "product")
 OF_NEURONS: Final = "neurons"
-"""The sums of each neuron of each expert (``NeuronSums``), beside those of experts."""
+"""The sums of each neuron of each expert (``NeuronSums``), in addition to those of experts."""
 STATES: Final = "states"
 ARGUMENTS: Final = 3
-"""What modules of experts are called with: hidden states, the numbers of experts, their gates."""
+"""The number of arguments of an experts module: hidden states, the numbers of experts, their gates."""
 
 
 class ExpertSums:
-    """Sums over the tokens of a layer that are sent to expert i, or to both i and j.
+    """Sums over the tokens of a layer that are routed to expert i, or to both i and j.
 
-    With the gate g that the model applies, its ``share`` s of the gates of the token, and the output f:
-    ``count`` 1, ``gate`` g, ``share`` s, ``norm`` |f|, ``square`` |f|^2, ``gate_norm`` g|f|, ``share_norm``
-    s|f|, ``gate_square`` (g|f|)^2, all (e,); of pairs (e, e) ``together`` 1 and ``product`` g_i|f_i| times
-    g_j|f_j|.
+    g is the gate that the model applies, ``share`` s its share of the token's gates, and f the output. All
+    (e,): ``count`` 1, ``gate`` g, ``share`` s, ``norm`` |f|, ``square`` |f|^2, ``gate_norm`` g|f|,
+    ``share_norm`` s|f|, ``gate_square`` (g|f|)^2. Of pairs (e, e): ``together`` 1, and ``product`` g_i|f_i|
+    times g_j|f_j|.
     """
 
     def __init__(self, experts: int) -> None:
@@ -45,7 +45,7 @@ class ExpertSums:
         self.arrays |= {name: np.zeros((experts, experts)) for name in PAIRS}
 
     def add(self, numbers: Tensor, gates: Tensor, sent: Tensor) -> None:
-        """Take in tokens by the numbers of their experts, gates (t, k) and outputs (t, k, d)."""
+        """Add tokens with the numbers of their experts, gates (t, k) and outputs (t, k, d)."""
         norms = sent.float().norm(dim=-1)
         index, gate, norm = numbers.cpu().numpy(), *(x.double().cpu().numpy() for x in (gates, norms))
         total = gate.sum(1, keepdims=True)
@@ -71,11 +71,11 @@ def expert_use(
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     progress: Progress = silent,
 ) -> dict[int, Arrays]:
-    """Return the sums (``ExpertSums``) of each layer with experts, and of their ``neurons`` where wanted.
+    """Return the sums (``ExpertSums``) of each layer with experts, and with ``neurons`` those of neurons.
 
-    One layer is in memory at a time. What a killed run has done is in the cache, the hidden states behind
-    its last layer among them; what it has without neurons is done again for them. ``ValueError`` for experts
-    that are not called with their gates.
+    One layer is in memory at a time. The cache has the results of an interrupted run, including the hidden
+    states behind its last layer; results without neurons are recomputed for them. Raises ``ValueError`` for
+    experts that are not called with their gates.
     """
     layers, use = expert_layers(checkpoint), dict[int, Arrays]()
     for layer in layers:
@@ -98,7 +98,7 @@ def expert_use(
 
 
 def _sums(checkpoint: Checkpoint, stream: Stream, layer: int, neurons: bool) -> Arrays:
-    """Return the sums of a layer, through which the stream is sent; nothing holds the layer then."""
+    """Return the sums of a layer, and pass the stream through it; the layer is released afterwards."""
     stream.before(layer)
     sums, blocks = ExpertSums(checkpoint.layout.sizes[AXIS]), stream.blocks
     experts = experts_of(checkpoint, blocks.layer(layer).module, layer)
@@ -129,10 +129,10 @@ def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Modu
 
 
 def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Callable[..., Tensor]:
-    """Return what experts send, as a function that adds to ``sums``.
+    """Return a forward function of experts that also adds to ``sums``.
 
-    Each expert's output is computed once, as for a token that is sent to it alone with gate 1, and put
-    together with the gates after it. ``masks`` say which tokens (t,) of each call count.
+    Each expert's output is computed once, as for a token with gate 1 that is routed to it alone; then outputs
+    are combined with the gates. ``masks`` are the tokens (t,) of each call that count.
     """
     alone = experts.forward
 
@@ -156,13 +156,13 @@ def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Ca
 
 
 def _keep(stream: Stream, cache: ArrayCache) -> None:
-    """Keep the hidden states behind a layer, so that a killed run goes on from there."""
+    """Store the hidden states behind a layer, so that an interrupted run can resume there."""
     states = {str(index): x.float().cpu().numpy() for index, x in enumerate(stream.hidden)}
     cache.put(STATES, {"layer": np.array(stream.layer), **states})
 
 
 def _resume(stream: Stream, cache: ArrayCache, layer: int) -> None:
-    """Put hidden states that were kept in place of those of the first layer, where none is beyond a layer."""
+    """Restore stored hidden states as the stream's, unless they are beyond ``layer``."""
     row, batches = cache.get(STATES), stream.blocks.batches
     if not row or int(row["layer"]) > layer or len(row) != len(batches) + 1:
         return

@@ -1,4 +1,4 @@
-"""How many neurons each expert has, and may keep: one number for all, in a field of the configuration."""
+"""The number of neurons of each expert, and the possible ones: one for all experts, in the configuration."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ HEX: Final = "0123456789abcdef"
 
 @dataclass(frozen=True)
 class ExpertWidth:
-    """The neurons of an expert of the parent (``whole``), and the numbers ``possible``, ascending.
+    """The number of neurons of an expert of the parent (``whole``), and the numbers ``possible``, ascending.
 
-    Stock classes multiply all experts at once, by rows of a multiple of eight numbers.
+    Stock classes multiply all experts at once, with rows of a multiple of eight numbers.
     """
 
     whole: int
@@ -35,7 +35,7 @@ class ExpertWidth:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, request: SizeRequest) -> ExpertWidth:
-        """Return the width of a checkpoint's experts; ``ValueError`` where that alone cannot be another."""
+        """Return the width of a checkpoint's experts; ``ValueError`` where it cannot be changed alone."""
         family, whole = checkpoint.family, checkpoint.layout.sizes.get(NEURONS, 0)
         if not family.has_experts or not whole or not expert_layers(checkpoint):
             raise ValueError(f"a {family.name} like this one has no experts whose neurons can be pruned")
@@ -66,10 +66,10 @@ class ExpertWidth:
         return neurons
 
     def size(self, text: str) -> tuple[int, str]:
-        """Return how many neurons ``512``, ``0.75`` or ``0.75x`` keep, and what is to be said of rounding.
+        """Return the number of neurons for ``512``, ``0.75`` or ``0.75x``, and a note on rounding.
 
-        A share is rounded to the nearest number that can be, of two the larger; ``ValueError`` for a number
-        that cannot be.
+        A share is rounded to the nearest possible number; ties go to the larger. Raises ``ValueError`` for an
+        impossible number.
         """
         exact, is_share = KEPT.wanted(text, self.whole)
         near = min(self.possible, key=lambda count: (abs(count - exact), -count))
@@ -87,9 +87,9 @@ class ExpertWidth:
 
 
 def _fault(checkpoint: Checkpoint, count: int, others: Mapping[str, str]) -> str:
-    """Return why experts cannot have so many neurons and all else stay as wide; empty where they can.
+    """Return why experts cannot have ``count`` neurons with all other widths unchanged; empty where they can.
 
-    ``others`` are the axes of what is of no expert, each with the name of a tensor.
+    ``others`` are the axes of tensors that belong to no expert, each with the name of a tensor.
     """
     family, layout, config = checkpoint.family, checkpoint.layout, checkpoint.config
     at = part_at(family, config)
@@ -108,14 +108,14 @@ def _fault(checkpoint: Checkpoint, count: int, others: Mapping[str, str]) -> str
 
 
 def to_hex(kept: Ints, whole: int) -> str:
-    """Return the neurons that stay (n,) of ``whole`` as hexadecimal digits, the first the highest bit."""
+    """Return the kept neurons (n,) of ``whole`` as hexadecimal digits, the first as the highest bit."""
     mask = np.zeros(whole, bool)
     mask[kept] = True
     return np.packbits(mask).tobytes().hex()
 
 
 def from_hex(text: Any, whole: int) -> Ints:
-    """Return the neurons, ascending, that ``to_hex`` wrote; ``ValueError`` where it did not."""
+    """Return the neurons, ascending, that ``to_hex`` wrote; ``ValueError`` for other text."""
     digits = 2 * -(-whole // 8)
     sound = isinstance(text, str) and len(text) == digits and not set(text) - set(HEX)
     bits = np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8)) if sound else np.zeros(0, np.uint8)
@@ -125,7 +125,7 @@ def from_hex(text: Any, whole: int) -> Ints:
 
 
 def layer_from_hex(row: Mapping[str, Any], whole: int) -> Ints:
-    """Return the neurons (e, n) of the experts of a layer of a recipe; ``ValueError`` for what is none."""
+    """Return the neurons (e, n) of the experts of a recipe's layer; ``ValueError`` for invalid ones."""
     texts = row.get("neurons")
     if not isinstance(texts, list) or len(texts) != len(row["kept"]):
         raise ValueError(f"its neurons are {str(texts)[:40]!r}, not those of each expert that stays")

@@ -1,4 +1,4 @@
-"""The worth of a layer's experts, by sums of one pass of tokens or by their weights alone."""
+"""The scores of a layer's experts, from the sums of one pass of tokens or from their weights alone."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TOKENS: Final = "tokens"
 PAIRS: Final = "pairs"
 
 EXPERT_CRITERIA: Final[Registry[Worth | None]] = Registry("criterion of experts")
-"""From the sums of a layer (``ExpertSums``) to the worth of its experts, (e,), or to what pairs of them lose
-where both leave, (e, e); None where no sums tell it."""
+"""From the sums of a layer (``ExpertSums``) to the scores of its experts, (e,), or to the losses of removing
+pairs of them, (e, e); None for criteria without sums."""
 
 
 def _mean(name: str) -> Worth:
-    """Return the mean of a sum over the tokens of an expert; 0 for one that has none."""
+    """Return the mean of a sum over the tokens of an expert; 0 for an expert without tokens."""
     return lambda sums: sums[name] / np.maximum(sums["count"], 1)
 
 
@@ -39,7 +39,7 @@ def _total(name: str) -> Worth:
 
 
 def _together(sums: Arrays) -> Floats:
-    """Return F (e, e) of https://arxiv.org/abs/2609.18916: means over the tokens that meet both, else 0."""
+    """Return F (e, e) of https://arxiv.org/abs/2609.18916: means over tokens routed to both, else 0."""
     return np.asarray(sums["product"] / np.maximum(sums["together"], 1), np.float64)
 
 
@@ -63,21 +63,21 @@ EXPERT_CRITERIA.add(Entry(RANDOM, None, "drawn by --seed"))
 
 
 def needs_tokens(name: str) -> bool:
-    """Return whether a criterion of experts is told by tokens; ``ValueError`` for one that is not known."""
+    """Return whether a criterion of experts needs tokens; ``ValueError`` for an unknown one."""
     return TOKENS in EXPERT_CRITERIA.entry(name).needs
 
 
 def is_of_pairs(name: str) -> bool:
-    """Return whether a criterion of experts is of pairs that leave, whose sum is to be least."""
+    """Return whether a criterion of experts scores pairs of removed experts, whose sum is minimised."""
     return PAIRS in EXPERT_CRITERIA.entry(name).needs
 
 
 def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
-    """Return the worth (e,) by weights alone: minus mean absolute value by root mean square (AIMER).
+    """Return scores (e,) from weights alone: minus the mean absolute value over the root mean square (AIMER).
 
-    Over gate, up and down projections together, as https://arxiv.org/abs/2603.18492 has it: of the
-    highest ratio goes first. The ``ledger`` has the sums of matrices that are tensors of their own; those
-    of packed ones are summed here, one at a time.
+    The ratio is over gate, up and down projections together, as in https://arxiv.org/abs/2603.18492: experts
+    with the highest ratio are removed first. The ``ledger`` has the sums of matrices that are separate
+    tensors; those of packed ones are summed here, one at a time.
     """
     ratios = []
     for matrices in expert_matrices(checkpoint, layer):
@@ -100,5 +100,5 @@ def _sums(checkpoint: Checkpoint, matrix: TensorInfo, ledger: Ledger) -> tuple[f
 
 
 def drawn(seed: int, layer: int, experts: int) -> Floats:
-    """Return a random worth (e,) of the experts of a layer."""
+    """Return random scores (e,) of the experts of a layer."""
     return np.random.default_rng((seed, layer)).random(experts)

@@ -1,4 +1,4 @@
-"""A checkpoint with fewer experts, byte for byte: what is left of each tensor, and the configuration."""
+"""A checkpoint with fewer experts, byte for byte: the kept part of each tensor, and the configuration."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ from zerolm.progress import Progress, silent
 from zerolm.units.kept_units import Cut, dimensions
 
 AXIS: Final = "experts"
-"""The label of an axis with one row for each expert: of routers, their biases, scales, matrices of all."""
+"""The label of an axis with one row for each expert: of routers, their biases, scales, matrices of all
+experts."""
 NEURONS: Final = "expert_ffn"
 """The label of an axis with one row, or one for each part of its units, for each neuron of an expert."""
 SHARED: Final = "shared"
 OF_SHARED: Final = "shared*expert_ffn"
-"""How wide shared experts are where the configuration counts them by the width of the others."""
+"""The width of shared experts where the configuration counts them in widths of the others."""
 ROUTER: Final = "router"
 DOWN: Final = "experts_down"
 Matrices = dict[int, NDArray[np.float32]]
-"""Down projections of a layer by the number of the expert in the parent, each as the stock class has it."""
+"""Down projections of a layer by the number of the expert in the parent, each in the layout of the stock
+class."""
 
 
 @dataclass(frozen=True, eq=False)
 class FewerExperts:
-    """A checkpoint, and the numbers of the experts that stay in each layer that has any, ascending.
+    """A checkpoint, and the numbers of the kept experts of each layer with experts, ascending.
 
-    All layers keep as many: stock classes have one number for all. ``changed`` are by layer the down
-    projections that were solved again and take the place of the parent's. ``neurons`` are by layer those
-    (e, n) that stay of each such expert, ascending; all where it is empty. What has changed has all neurons
-    of the parent.
+    All layers keep the same number: stock classes have one number for all. ``changed`` are by layer the
+    refitted down projections, which replace the parent's. ``neurons`` are by layer the kept ones (e, n) of
+    each kept expert, ascending; all where it is empty. Changed projections have all neurons of the parent.
     """
 
     parent: Checkpoint
@@ -54,24 +55,24 @@ class FewerExperts:
 
     @property
     def count(self) -> int:
-        """How many experts a layer keeps."""
+        """The number of experts that a layer keeps."""
         return len(next(iter(self.by_layer.values())))
 
     @property
     def width(self) -> int:
-        """How many neurons an expert keeps."""
+        """The number of neurons that an expert keeps."""
         kept = next(iter(self.neurons.values()), None)
         return self.parent.layout.sizes.get(NEURONS, 0) if kept is None else kept.shape[1]
 
     def neurons_of(self, layer: int, expert: int) -> Ints | None:
-        """Return the neurons (n,) that stay of an expert that stays; None where all do."""
+        """Return the kept neurons (n,) of a kept expert; None where all are kept."""
         kept = self.neurons.get(layer)
         return None if kept is None else kept[int(self.by_layer[layer].searchsorted(expert))]
 
     def outgoing(self) -> list[Outgoing]:
-        """Return the child's tensors in the order of the parent's files, read when their turn comes.
+        """Return the child's tensors in the order of the parent's files; each is read when it is written.
 
-        Rows of a tensor that stay are copied; one tensor of an expert is copied, or left out, as a whole.
+        Kept rows of a tensor are copied; a tensor of a single expert is copied, or omitted, as a whole.
         """
         layout, tensors = self.parent.layout, list[Outgoing]()
         for name, info in self.parent.tensors.items():
@@ -81,7 +82,7 @@ class FewerExperts:
         return tensors
 
     def _left_of(self, info: TensorInfo, slot: Slot | None) -> list[Outgoing]:
-        """Return what is left of a tensor, or of those that hold it; ``ValueError`` where it is not cut."""
+        """Return the kept part of a tensor, or of those that hold it; ``ValueError`` if it cannot be cut."""
         kept = None if slot is None or slot.layer is None else self.by_layer.get(slot.layer)
         if slot is None or kept is None:
             return [Outgoing.copied(part) for part in info.stored]
@@ -108,9 +109,10 @@ class FewerExperts:
         return [_rows(part, axis, kept) for part in info.stored]
 
     def _narrow(self, slot: Slot) -> tuple[int, Ints] | None:
-        """Return the axis along which an expert's tensor gets shorter, and where neurons lie on it, (p, m).
+        """Return the axis along which an expert's tensor is cut, and the places of neurons on it, (p, m).
 
-        Each neuron has p places: two where gates and up projections are fused. None where nothing leaves.
+        Each neuron has p places: two where gate and up projections are fused. None where no neurons are
+        removed.
         """
         if not self.neurons or not slot.of_experts:
             return None
@@ -119,16 +121,16 @@ class FewerExperts:
         return next(((axis, places) for axis, places in enumerate(every) if places is not None), None)
 
     def _changed(self, slot: Slot) -> Matrices:
-        """Return the new values of a tensor by expert, none where it is as it was."""
+        """Return the new values of a tensor by expert; empty where it is unchanged."""
         return {} if slot.layer is None or slot.role != DOWN else self.changed.get(slot.layer, {})
 
     def _experts(self, info: TensorInfo, slot: Slot, kept: Ints) -> Iterable[Chunk]:
-        """Yield what stays of a tensor of all experts, the new ones among them."""
+        """Yield the kept part of a tensor of all experts, with new values."""
         for expert in kept.tolist():
             yield from self._expert(info.one(expert), slot, expert)
 
     def _expert(self, one: TensorInfo, slot: Slot, expert: int) -> Iterable[Chunk]:
-        """Yield what stays of the tensor of one expert, new or as it was."""
+        """Yield the kept part of the tensor of one expert, new or unchanged."""
         matrix, narrow = self._changed(slot).get(expert), self._narrow(slot)
         if narrow is None:
             yield Span(one.file, one.start, one.end) if matrix is None else _stored(matrix, one)
@@ -143,7 +145,7 @@ class FewerExperts:
             yield narrowed(turned.take(rows, axis), one.dtype)
 
     def as_stored(self, layer: int, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return a down projection of a layer as its stored type rounds it."""
+        """Return a down projection of a layer, rounded to its stored type."""
         slots = self.parent.layout.slots.items()
         tensor = next(name for name, slot in slots if slot.layer == layer and slot.role == DOWN)
         kind = self.parent.tensors[tensor].dtype
@@ -164,7 +166,7 @@ class FewerExperts:
         return renumbered(part if at is None else config | {at: part}, self.by_layer)
 
     def checkpoint(self, folder: Path, *, progress: Progress = silent) -> Checkpoint:
-        """Return the child as a checkpoint, what is new of it in an empty folder."""
+        """Return the child as a checkpoint, with its new files in an empty folder."""
         parent, config = self.parent, self.configuration()
         place = folder / parent.folder.relative_to(parent.root)
         place.mkdir(parents=True, exist_ok=True)
@@ -172,9 +174,9 @@ class FewerExperts:
         return smaller(parent, self.outgoing(), config, folder, progress=progress)
 
     def shaped(self) -> Checkpoint:
-        """Return the child as a checkpoint that can be counted: its tensors have shapes and no bytes.
+        """Return the child as a checkpoint for counting: its tensors have shapes and no bytes.
 
-        ``ValueError`` where what is left does not fit its configuration.
+        Raises ``ValueError`` where the kept part does not fit its configuration.
         """
         parent, config = self.parent, self.configuration()
         somewhere = next(iter(parent.tensors.values())).file
@@ -188,10 +190,10 @@ class FewerExperts:
 
 
 def with_neurons(checkpoint: Checkpoint, config: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Return a configuration whose experts have so many neurons, and whose shared ones are as wide as before.
+    """Return a configuration whose experts have ``count`` neurons, and whose shared experts keep their width.
 
-    Where shared experts are counted by the width of the others there are more of them then, in one matrix as
-    before. ``ValueError`` where that is no whole number, or no field says the width.
+    Where shared experts are counted in widths of the others, their number grows; they are one matrix as
+    before. Raises ``ValueError`` where that is not a whole number, or no field sets the width.
     """
     layout, sizes = checkpoint.layout, checkpoint.family.config.sizes
     described = sizes[NEURONS]
@@ -214,7 +216,7 @@ def with_neurons(checkpoint: Checkpoint, config: Mapping[str, Any], count: int) 
 
 
 def neuron_places(checkpoint: Checkpoint, label: str) -> Ints | None:
-    """Return where the neurons of an expert lie along an axis, (p, m), p 2 with gates in it; else None."""
+    """Return the places of an expert's neurons along an axis, (p, m), p 2 with fused gates; else None."""
     size = checkpoint.layout.sizes.get(NEURONS, 0)
     labels, axis = label.split("+"), checkpoint.family.config.axes.get(label)
     if all(one == NEURONS for one in labels):  # one after the other
@@ -225,13 +227,13 @@ def neuron_places(checkpoint: Checkpoint, label: str) -> Ints | None:
 
 
 def expert_layers(checkpoint: Checkpoint) -> list[int]:
-    """Return the layers that have experts, ascending."""
+    """Return the layers with experts, ascending."""
     layout = checkpoint.layout
     return [layer for layer in range(layout.depth) if layout.name(ROUTER, layer) is not None]
 
 
 def expert_matrices(checkpoint: Checkpoint, layer: int) -> list[list[TensorInfo]]:
-    """Return the matrices of each expert of a layer, where they lie: (rows, columns) each, no bytes read."""
+    """Return the matrices of each expert of a layer as places in files, (rows, columns), unread."""
     layout = checkpoint.layout
     matrices: list[list[TensorInfo]] = [[] for _ in range(layout.sizes[AXIS])]
     for key, name in layout.layer(layer).items():
@@ -247,7 +249,7 @@ def expert_matrices(checkpoint: Checkpoint, layer: int) -> list[list[TensorInfo]
 
 
 def _stored(matrix: NDArray[np.float32], info: TensorInfo) -> Chunk:
-    """Return a matrix as a stored one is: of its type, and turned where that is."""
+    """Return a matrix in the stored form: in its type, and transposed where that is."""
     shape = info.shape[-2:]
     return narrowed(matrix if matrix.shape == shape else matrix.T, info.dtype)
 
@@ -271,6 +273,6 @@ def _reading(flat: TensorInfo, axis: int, kept: Ints) -> Callable[[], Iterable[C
 
 
 def _renamed(name: str, expert: int, place: int) -> str:
-    """Return the name of an expert's tensor with another number of the expert; that of its layer stays."""
+    """Return the name of an expert's tensor with another number of the expert; the layer's is unchanged."""
     before, _, after = name.rpartition(f".{expert}.")
     return f"{before}.{place}.{after}"

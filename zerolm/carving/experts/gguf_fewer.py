@@ -1,4 +1,4 @@
-"""A GGUF file with fewer experts, byte for byte: a new header, and what is left of each tensor."""
+"""A GGUF file with fewer experts, byte for byte: a new header, and the kept part of each tensor."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from zerolm.io.full_disk import check_room
 from zerolm.progress import Progress, silent
 
 BLOCK: Final = 1 << 20
-"""Bytes compared at a time."""
+"""Bytes to compare at a time."""
 TENSORS_AT: Final = 8
-"""The place of the number of tensors in a header, behind the magic bytes and the version."""
+"""The position of the number of tensors in a header, behind the magic bytes and the version."""
 
 
 @dataclass(frozen=True, eq=False)
 class FewerGgufExperts:
-    """A file, and the numbers of the experts that stay in each layer that has any, ascending."""
+    """A file, and the numbers of the kept experts of each layer with experts, ascending."""
 
     parent: GgufMixture
     by_layer: Mapping[int, Ints]
 
     @property
     def count(self) -> int:
-        """How many experts a layer keeps."""
+        """The number of experts that a layer keeps."""
         return len(next(iter(self.by_layer.values())))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of what is left of a tensor, the fastest axis first."""
+        """Return the shape of the kept part of a tensor, the fastest axis first."""
         shape = self.parent.header.tensors[name]
         return (*shape[:-1], self.count) if name in self.parent.of_experts else shape
 
     def spans(self, name: str) -> list[Span]:
-        """Return where what is left of a tensor lies in the parent's file."""
+        """Return the spans of the kept part of a tensor in the parent's file."""
         (start, end), file = self.parent.header.places[name], self.parent.model.file_of[name]
         if name not in self.parent.of_experts:
             return [Span(file, start, end)]
@@ -54,7 +54,7 @@ class FewerGgufExperts:
         return [Span(file, start + int(r[0]) * size, start + (int(r[-1]) + 1) * size) for r in runs]
 
     def write(self, file: Path, progress: Progress = silent) -> None:
-        """Write the file, new, and leave it on the disk; ``DiskFull`` before where it does not fit."""
+        """Write the new file, flushed to disk; ``DiskFull`` before writing where it does not fit."""
         header, spans = self._header(), {name: self.spans(name) for name in self._in_order()}
         total = len(header) + sum(map(self._padded, map(_size, spans.values())))
         check_room(file.parent, total)
@@ -69,7 +69,7 @@ class FewerGgufExperts:
             os.fsync(opened.fileno())
 
     def compare(self, file: Path) -> None:
-        """Read the written file again, and its parent; ``ValueError`` names what differs."""
+        """Read the written file and its parent again; ``ValueError`` names what differs."""
         child, parent = read_gguf_header(file), self.parent.header
         metadata = parent.metadata | self._changes
         if child.metadata != metadata or list(child.tensors) != list(parent.tensors):
@@ -91,7 +91,7 @@ class FewerGgufExperts:
                     raise ValueError(f"{name!r} of the written child differs from what its parent has")
 
     def _in_order(self) -> list[str]:
-        """Return the tensors as they lie in the file, or in its parts."""
+        """Return the tensors in the order of the file, or of its parts."""
         model = self.parent.model
         order = {file: number for number, file in enumerate(model.files)}
         places = model.header.places
@@ -99,7 +99,7 @@ class FewerGgufExperts:
 
     @property
     def _changes(self) -> dict[str, int]:
-        """Metadata that are not the parent's: the number of experts, and that of parts, which is none."""
+        """Metadata that differ from the parent's: the number of experts, and that of parts, which is 0."""
         of_parts = {COUNT: 0} if COUNT in self.parent.header.metadata else {}
         return {self.parent.count_key: self.count, **of_parts}
 
@@ -108,7 +108,7 @@ class FewerGgufExperts:
         return -(-size // alignment) * alignment
 
     def _header(self) -> bytes:
-        """Return all before the tensors: the parent's metadata but for ``_changes``, and new places."""
+        """Return all before the tensors: the parent's metadata with ``_changes``, and new offsets."""
         header = self.parent.header
         end = max(last for _, last in header.entries.values())
         with self.parent.file.open("rb") as opened:

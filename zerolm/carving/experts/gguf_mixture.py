@@ -1,4 +1,4 @@
-"""A GGUF file of any architecture with experts: which of its tensors have a part for each, and its router."""
+"""A GGUF file of any architecture with experts: the tensors with a part for each expert, and its router."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ OF_EXPERTS: Final = re.compile(
     r"blk\.(\d+)\.(ffn_(?:gate|up|down|gate_up)_exps\.(?:weight|bias|scale|input_scale)"
     r"|ffn_gate_inp\.(?:weight|bias)|exp_probs_b(?:\.bias|\.weight)?)"
 )
-"""Tensors whose slowest axis has a part for each expert: matrices, biases and scales, routers, what they add.
+"""Tensors whose slowest axis has a part for each expert: matrices, biases, scales, routers and their biases.
 
 Source: the names of ``gguf`` (``TENSOR_NAMES``) and of llama.cpp's ``llama-arch.cpp``.
 """
 OF_ALL: Final = re.compile(r"blk\.\d+\.(.*_shexp\..*|ffn_norm_exps\..*|ffn_gate_inp\.scale)")
-"""Tensors of the same kind of name that have none."""
+"""Tensors with similar names that have no such axis."""
 LIKE_THEM: Final = re.compile(r"blk\.\d+\..*(exp|gate_inp)")
 ROUTER: Final = "ffn_gate_inp.weight"
 MATRICES: Final = re.compile(r"ffn_\w+_exps\.weight")
 WEIGHTS: Final = 1 << 22
-"""Weights that are dequantised at a time, about."""
+"""Approximate number of weights to dequantise at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class GgufMixture:
     """A model, and its tensors with a part for each expert: layer, and the rest of the name.
 
-    ``file`` is its only one, or that of its first part.
+    ``file`` is its only file, or the first of its parts.
     """
 
     file: Path
@@ -48,7 +48,7 @@ class GgufMixture:
 
     @classmethod
     def open(cls, file: Path) -> GgufMixture:
-        """Read the headers; ``ValueError``, in one line, for a file that is not sound or has no experts."""
+        """Read the headers; ``ValueError``, in one line, for a file that is invalid or has no experts."""
         try:
             model = read_gguf(file)
             matches = {name: OF_EXPERTS.fullmatch(name) for name in model.header.tensors}
@@ -61,7 +61,7 @@ class GgufMixture:
 
     @property
     def header(self) -> GgufHeader:
-        """The header of all parts as one."""
+        """The combined header of all parts."""
         return self.model.header
 
     @property
@@ -71,7 +71,7 @@ class GgufMixture:
 
     @cached_property
     def routing(self) -> Routing:
-        """The experts of a layer and how the router chooses; ``ValueError`` for what is no number."""
+        """The experts of a layer and the choice by its router; ``ValueError`` for invalid numbers."""
         experts, active = self._size("expert_count"), self._size("expert_used_count")
         groups, chosen = self._size("expert_group_count", 1), self._size("expert_group_used_count", 1)
         if experts % groups or active > experts or chosen > groups:
@@ -80,18 +80,18 @@ class GgufMixture:
 
     @cached_property
     def layers(self) -> list[int]:
-        """The layers that have experts, ascending."""
+        """The layers with experts, ascending."""
         return sorted({layer for layer, _ in self.of_experts.values()})
 
     def count_of(self, name: str) -> int:
-        """Return how many numbers a tensor has."""
+        """Return the number of elements of a tensor."""
         return int(np.prod(self.header.tensors[name], dtype=object))
 
     def worth(self, layer: int) -> Floats:
-        """Return the worth (e,) of a layer's experts by their weights alone, as ``by_weights`` has it.
+        """Return the scores (e,) of a layer's experts from their weights alone, as in ``by_weights``.
 
-        Some rows are dequantised at a time. ``ValueError`` for weights that are not finite, or of a type that
-        is not dequantised.
+        Some rows are dequantised at a time. Raises ``ValueError`` for weights that are not finite, or of a
+        type that cannot be dequantised.
         """
         count, absolute, squares = (np.zeros(self.routing.experts) for _ in range(3))
         for name, (number, rest) in self.of_experts.items():
@@ -106,7 +106,7 @@ class GgufMixture:
         return -np.divide(absolute / count, means, out=np.ones_like(means), where=means > 0)
 
     def _rows(self, name: str) -> Iterator[tuple[int, Floats]]:
-        """Yield some rows after the other of a stack of matrices, each with the number of its expert."""
+        """Yield the rows of a stack of matrices, some at a time, each with the number of its expert."""
         kind = self._readable(name)
         columns, rows, experts = self.header.tensors[name]
         start, _ = self.header.places[name]
@@ -118,7 +118,7 @@ class GgufMixture:
                 yield expert, dequantised(np.asarray(raw[expert, first : first + step]), kind).astype(float)
 
     def _readable(self, name: str) -> WeightType:
-        """Return a type that is dequantised; ``ValueError`` names one that is not."""
+        """Return a type that can be dequantised; ``ValueError`` names one that cannot."""
         kind = readable(self.header.types[name])
         if kind is None:
             raise ValueError(
@@ -134,7 +134,7 @@ class GgufMixture:
         return value
 
     def _check(self) -> None:
-        """Refuse what would not be cut as it has to be."""
+        """Raise ``ValueError`` for files that would be cut incorrectly."""
         header = self.header
         if self.count_key not in header.metadata or not self.of_experts:
             raise ValueError(f"a {header.architecture} like this one has no experts to take out (ffn_*_exps)")

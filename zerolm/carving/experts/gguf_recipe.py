@@ -1,4 +1,4 @@
-"""The recipe of a GGUF child with fewer experts: written beside it, and read to build it again."""
+"""The recipe of a GGUF child with fewer experts: written next to it, and read to build it again."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from zerolm.carving.result import Carved
 from zerolm.io.files import parse_json, read_text, sha256_of
 
 HEADER: Final = "parent_header"
-"""The SHA-256 of all of the parent's file that is before its tensors."""
+"""The SHA-256 of the parent's file before its tensors."""
 
 
 @dataclass(frozen=True, eq=False)
 class GgufRecipe:
-    """A recipe as it was read: what chose, the experts that stay by layer, and the SHA-256 of the child."""
+    """A recipe that was read: the criterion, the kept experts by layer, and the SHA-256 of the child."""
 
     criterion: str
     experts: Mapping[int, Ints]
@@ -37,7 +37,7 @@ class GgufRecipe:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], mixture: GgufMixture) -> GgufRecipe:
-        """Return a recipe for a file; ``ValueError`` where it is of another."""
+        """Return a recipe for a file; ``ValueError`` where it was made for another."""
         if document[HEADER] != mixture.header.digest:
             raise ValueError(f"it was made for another file: {str(document.get('parent'))[:60]!r}")
         criterion, sha256 = document.get("criterion"), document.get("sha256")
@@ -48,7 +48,7 @@ class GgufRecipe:
         return cls(str(criterion), experts, sha256)
 
     def difference(self, file: Path) -> str:
-        """Return that a child differs from what was written first; empty where it does not."""
+        """Return a message if a child differs from the one first written; empty if it does not."""
         same = self.sha256.get(file.name) == sha256_of(file)
         return "" if same else f"{file.name!r} differs from what the recipe says was written"
 
@@ -58,7 +58,7 @@ def gguf_document(recipe: Path) -> dict[str, Any] | None:
     try:
         document = parse_json(read_text(recipe, MAX_RECIPE_BYTES))
     except (OSError, ValueError, RecursionError):
-        return None  # read again, and refused, as a recipe of another kind
+        return None  # read again, and rejected, as a recipe of another kind
     is_one = isinstance(document, dict) and document.get("format") == RECIPE_FORMAT and HEADER in document
     return document if is_one else None
 
@@ -71,7 +71,7 @@ def gguf_recipe(
     file: Path,
     more: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the recipe of a written child as plain JSON; ``more`` files are still to come."""
+    """Return the recipe of a written child as plain JSON; ``more`` are files that are still to be written."""
     method, mixture = carved.method, fewer.parent
     recipe = {
         "format": RECIPE_FORMAT, "version": RECIPE_VERSION,

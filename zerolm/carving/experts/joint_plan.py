@@ -1,4 +1,4 @@
-"""How many experts, and how many neurons of each, stay within budgets: what loses least of both together."""
+"""The numbers of experts, and of neurons of each, to keep within budgets: those of least total loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerolm.statistics import TOLERANCE
 
 @dataclass(frozen=True)
 class ExpertPlan:
-    """Experts of a layer that stay and neurons of each, with what those that leave are foretold to lose."""
+    """The kept experts of a layer and neurons of each, with the predicted losses of the removed ones."""
 
     experts: int
     neurons: int
@@ -26,10 +26,11 @@ class ExpertPlan:
 
 @dataclass(frozen=True)
 class CornerCosts:
-    """The costs of children with so many experts and neurons of each, from those with the least and most.
+    """The costs of children by numbers of experts and of neurons, interpolated between the extreme ones.
 
-    ``corners`` are by (experts, neurons). All costs are linear in each of both: tensors of an expert have a
-    row or a column for each neuron, routers a row for each expert, and a token meets as many as before.
+    ``corners`` are by (experts, neurons). All costs are linear in each number: tensors of an expert have a
+    row or a column for each neuron, routers a row for each expert, and a token uses the same number of
+    experts as before.
     """
 
     experts: tuple[int, int]
@@ -40,7 +41,7 @@ class CornerCosts:
     def of(
         cls, counts: Sequence[int], widths: Sequence[int], costs: Callable[[int, int], Mapping[str, int]]
     ) -> CornerCosts:
-        """Return the costs within these numbers, ascending, of which four are computed."""
+        """Return the costs within these numbers, ascending, from four computed ones."""
         experts, neurons = (counts[0], counts[-1]), (widths[0], widths[-1])
         return cls(experts, neurons, {(e, n): costs(e, n) for e in set(experts) for n in set(neurons)})
 
@@ -59,7 +60,7 @@ class CornerCosts:
 
 
 def _between(place: int, ends: tuple[int, int], first: int, last: int) -> int:
-    """Return the value at a place of a line through whole numbers at its ends, where it is whole."""
+    """Return the value at a place of a line through integers at its ends, where the value is an integer."""
     start, stop = ends
     return first if start == stop else first + (last - first) * (place - start) // (stop - start)
 
@@ -70,12 +71,12 @@ def least_lost(
     by_experts: Callable[[int], float],
     by_neurons: Callable[[int, int], float],
 ) -> ExpertPlan:
-    """Return the plan that loses least; of equals that with the most experts.
+    """Return the plan of least loss; ties go to the most experts.
 
-    ``counts`` are the numbers of experts that may stay, ascending; ``most`` tells the most neurons of so many
-    experts within the budgets, None where there are none. More neurons lose no more, so that no other number
-    has to be tried; fewer experts lose no less, so that none are tried once these alone lose as much as the
-    best plan. ``ValueError`` where no plan is within the budgets.
+    ``counts`` are the possible numbers of experts, ascending; ``most`` returns the largest number of neurons
+    within the budgets for a number of experts, None where there is none. More neurons never lose more, so no
+    other number has to be tried. Fewer experts never lose less, so the search ends once their loss alone
+    reaches that of the best plan. Raises ``ValueError`` where no plan is within the budgets.
     """
     best: ExpertPlan | None = None
     for count in reversed(counts):

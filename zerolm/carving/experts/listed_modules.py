@@ -1,4 +1,4 @@
-"""The modules that a ``quantization_config`` lists by name, for a child whose experts have other numbers."""
+"""The modules that a ``quantization_config`` lists by name, for a child with renumbered experts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from zerolm.architecture import Ints
 
 FIELD: Final = "quantization_config"
 EXPERT: Final = re.compile(r"(.*\blayers\.(\d+)\..*\bexperts\.)(\d+)(\b.*)")
-"""The name of what belongs to one expert, or begins with it: before, layer, expert, behind."""
+"""The name of a module of one expert, or a prefix of it: before, layer, expert, behind."""
 PATTERN: Final = "re:"
 NUMBERED: Final = re.compile(r"experts\\?\.[\[(]?\d")
-"""A regular expression that tells experts by their numbers."""
+"""A regular expression that selects experts by their numbers."""
 
 
 def renumbered(config: Mapping[str, Any], by_layer: Mapping[int, Ints]) -> dict[str, Any]:
-    """Return a configuration whose listed modules are those of the experts that stay, by their new numbers.
+    """Return a configuration whose listed modules are those of the kept experts, by their new numbers.
 
-    ``ValueError`` for a regular expression that tells experts by their numbers.
+    Raises ``ValueError`` for a regular expression that selects experts by their numbers.
     """
     return {
         name: _listed(value, by_layer)
@@ -42,7 +42,7 @@ def _listed(value: Any, by_layer: Mapping[int, Ints]) -> Any:
 
 
 def _named(name: str, by_layer: Mapping[int, Ints]) -> str | None:
-    """Return a name with the new number of its expert; None where that has gone."""
+    """Return a name with the new number of its expert; None for a removed expert."""
     if name.startswith(PATTERN):
         if NUMBERED.search(name):
             raise ValueError(

@@ -1,5 +1,4 @@
-"""The proof: a child sends what its parent does that can neither choose experts that have gone, nor send what
-neurons that have gone would."""
+"""The proof: a child has the outputs of its parent with the removed experts and neurons masked."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ DOWN_NAME: Final = "down_proj"
 
 
 class MaskedLogits(TorchFunctionMode):
-    """Within, products with these weights (experts, d) are minus infinity for the experts that have gone."""
+    """A mode in which products with these weights (experts, d) are minus infinity for the removed experts."""
 
     def __init__(self, gone: Sequence[tuple[Tensor, Ints]]) -> None:
         super().__init__()
@@ -47,9 +46,10 @@ class MaskedLogits(TorchFunctionMode):
 
 @contextmanager
 def masked(module: nn.Module, fewer: FewerExperts, layer: int, prefix: str = "") -> Iterator[None]:
-    """Within, the router of a layer cannot choose the experts that have gone.
+    """Mask the removed experts in the router of a layer, within the context.
 
-    ``module`` holds the layer's parameters below ``prefix``. ``ValueError`` where no such product is met.
+    ``module`` has the layer's parameters below ``prefix``. Raises ``ValueError`` where no such product
+    occurs.
     """
     with routers_masked({layer: module}, fewer, prefix) as mode:
         yield
@@ -62,9 +62,10 @@ def masked(module: nn.Module, fewer: FewerExperts, layer: int, prefix: str = "")
 def routers_masked(
     modules: Mapping[int, nn.Module], fewer: FewerExperts, prefix: str = ""
 ) -> Iterator[MaskedLogits]:
-    """Within, routers of these layers cannot choose the experts that have gone; it tells which were met.
+    """Mask the removed experts in the routers of these layers, within the context; yield the mode.
 
-    Logits are minus infinity, and so are biases, which a router may add to what it chooses by alone.
+    The mode records which routers were used. Logits are set to minus infinity, and so are biases, which a
+    router may add only for its choice.
     """
     layout, routers, biases = fewer.parent.layout, list[tuple[Tensor, Ints]](), list[tuple[Tensor, Tensor]]()
     try:
@@ -104,8 +105,8 @@ def parameter_of(
 def compare_with_masked(child: Checkpoint, fewer: FewerExperts) -> Verified:
     """Run the child and the masked parent on the same real tokens, one layer of either in memory.
 
-    Down projections that the child has solved again the masked parent has too. ``ValueError`` where the two
-    differ by more than rounding.
+    The masked parent has the child's refitted down projections. Raises ``ValueError`` where the two differ by
+    more than rounding.
     """
     parent = fewer.parent
     ids = page_tokens(parent)
@@ -127,7 +128,7 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts) -> Verified:
 
 @contextmanager
 def as_child(module: nn.Module, fewer: FewerExperts, layer: int) -> Iterator[None]:
-    """Within, a layer of the parent sends what the child's does: experts gone, others changed or narrower."""
+    """Make a layer of the parent compute as the child's, with masked, changed and narrower experts."""
     matrices = fewer.changed.get(layer, {})
     with ExitStack() as stack:
         if matrices:
@@ -140,8 +141,8 @@ def as_child(module: nn.Module, fewer: FewerExperts, layer: int) -> Iterator[Non
 
 
 def send_on(stream: Stream, fewer: FewerExperts, layer: int) -> None:
-    """Send what the child has before a layer through the parent's layer as the child has it."""
-    stream.before(layer)  # first: embedding lets go of the layer that is held
+    """Pass the child's states before a layer through the parent's layer in the child's form."""
+    stream.before(layer)  # first: embedding releases the layer in memory
     with as_child(stream.module(layer), fewer, layer):
         for _ in stream.through(layer):
             pass
@@ -149,7 +150,7 @@ def send_on(stream: Stream, fewer: FewerExperts, layer: int) -> None:
 
 @contextmanager
 def replaced(experts: nn.Module, matrices: Matrices) -> Iterator[None]:
-    """Within, a module of experts has other down projections of some experts."""
+    """Replace the down projections of some experts of a module, within the context."""
     before = experts.get_parameter(DOWN_NAME)
     whole = before.detach().clone()
     for expert, matrix in matrices.items():
@@ -162,7 +163,7 @@ def replaced(experts: nn.Module, matrices: Matrices) -> Iterator[None]:
 
 
 def silent(experts: nn.Module, fewer: FewerExperts, layer: int) -> Matrices:
-    """Return the down projections of the experts that stay whose neurons that have gone send nothing."""
+    """Return the down projections of the kept experts with zeros for the removed neurons."""
     whole, silenced = experts.get_parameter(DOWN_NAME).detach(), Matrices()
     axis = 0 if getattr(experts, "is_transposed", False) else 1
     for expert, kept in zip(fewer.by_layer[layer].tolist(), fewer.neurons[layer], strict=True):

@@ -1,4 +1,4 @@
-"""The worth of the neurons of a layer's experts without tokens, and which of them stay."""
+"""Scores of the neurons of a layer's experts without tokens, and the choice of those to keep."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from zerolm.checkpoints.matrix_sums import sums_of
 
 
 def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
-    """Return the worth (e, m) by weights alone: the length of a neuron's gate times its up times its column.
+    """Return scores (e, m) from weights alone: products of the norms of a neuron's gate, up and down vectors.
 
-    It bounds what a neuron of a gated expert adds for a token of length one. Unlike a sum of squares, as the
-    capacity of dense neurons is, it stays when up is multiplied and down divided by a number, which changes
-    nothing of the network. Biases do not count. Matrices are read one at a time; the ``ledger`` has the sums
-    of those that are tensors of their own.
+    It bounds the contribution of a gated expert's neuron for a token of norm one. Unlike a sum of squares,
+    the capacity of dense neurons, it does not change when up is multiplied and down divided by a number,
+    which does not change the network. Biases are ignored. Matrices are read one at a time; the ``ledger`` has
+    the sums of those that are separate tensors.
     """
     layout = checkpoint.layout
     worth = np.ones((layout.sizes[AXIS], layout.sizes[NEURONS]))
@@ -41,14 +41,14 @@ def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
 
 
 def drawn(seed: int, layer: int, experts: int, neurons: int) -> Floats:
-    """Return a random worth (e, m) of the neurons of the experts of a layer."""
+    """Return random scores (e, m) of the neurons of the experts of a layer."""
     return np.random.default_rng((seed, layer, neurons)).random((experts, neurons))
 
 
 def best_neurons(worth: Floats, count: int) -> Ints:
-    """Return the ``count`` neurons (e, count), ascending, of the largest worth (e, m) of each expert.
+    """Return the ``count`` neurons (e, count), ascending, with the largest scores (e, m) of each expert.
 
-    Of equal ones the first stay. ``ValueError`` for a worth that is no number.
+    Ties go to the first. Raises ``ValueError`` for a score that is not finite.
     """
     if not np.isfinite(worth).all():
         raise ValueError("a neuron's score is NaN or infinite: the model's activations are not finite")
@@ -58,7 +58,7 @@ def best_neurons(worth: Floats, count: int) -> Ints:
 
 
 def lost(worth: Floats) -> Floats:
-    """Return what each expert loses (e, m + 1) with so many neurons: the sum of the least worths."""
+    """Return the loss of each expert by number of kept neurons, (e, m + 1): a sum of smallest scores."""
     least = np.cumsum(np.sort(worth, axis=1), axis=1)
     sums = np.concatenate([np.zeros((len(worth), 1)), least], axis=1)
     return sums[:, ::-1]

@@ -1,4 +1,4 @@
-"""How many experts a layer may keep: what its router needs of them."""
+"""The possible numbers of experts in a layer: the requirements of its router."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zerolm.networks.opener import text_config
 from zerolm.settings.shares import KeptUnits
 
 GROUP_LEAST: Final = 2
-"""Routers with groups judge one by its two best experts, or by its best."""
+"""Routers with groups score a group by its two best experts, or by its best."""
 LIMITED: Final = "group_limited_greedy"
 
 
@@ -20,9 +20,9 @@ EXPERTS: Final = KeptUnits("--keep-experts", "experts", "0.5")
 
 @dataclass(frozen=True)
 class Routing:
-    """Experts of a layer, those that a token is sent to, and the router's groups, of which some are chosen.
+    """The numbers of experts of a layer, of active ones for a token, of router groups, and of chosen groups.
 
-    Experts of a group follow one another. Without groups there is one, which is chosen.
+    Experts of a group are consecutive. Without groups there is one group, which is always chosen.
     """
 
     experts: int
@@ -46,11 +46,11 @@ class Routing:
         return cls(experts, active, groups, chosen)
 
     def possible(self, multiple_of: int = 1) -> list[int]:
-        """Return the numbers of experts that a layer may keep, ascending."""
+        """Return the possible numbers of kept experts of a layer, ascending."""
         return [count for count in range(1, self.experts + 1) if not self._fault(count, multiple_of)]
 
     def size(self, text: str, multiple_of: int = 1) -> int:
-        """Return how many experts ``8``, ``0.5`` or ``0.5x`` keep; ``ValueError`` for what cannot be."""
+        """Return the number of experts for ``8``, ``0.5`` or ``0.5x``; ``ValueError`` if impossible."""
         exact, _ = EXPERTS.wanted(text, self.experts)
         count = int(exact)
         fault = self._fault(count, multiple_of)
@@ -62,7 +62,7 @@ class Routing:
         return count
 
     def _fault(self, count: int, multiple_of: int) -> str:
-        """Return why a layer cannot keep so many; empty where it can."""
+        """Return why a layer cannot keep ``count`` experts; empty where it can."""
         each = count // self.groups
         if count > self.experts:
             return f"a layer has {self.experts} experts"

@@ -1,4 +1,4 @@
-"""The experts of a mixture that stay, and the neurons of each: how many, and which."""
+"""The kept experts of a mixture of experts, and the kept neurons of each: how many, and which."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from zerolm.settings.domains import domains_of
 from zerolm.units.importance.criterion import Indifferent
 
 CHOICE_FORMAT: Final = 1
-"""One more where the choice by pairs comes about in another way."""
+"""Increased whenever the choice by pairs is computed differently."""
 
 
 @dataclass(frozen=True, eq=False)
 class StayingExperts:
-    """A mixture, and what a request lets stay of it: planned and chosen when it is asked for."""
+    """A mixture of experts, and the part that a request keeps: planned and chosen lazily."""
 
     checkpoint: Checkpoint
     size: SizeRequest
@@ -61,7 +61,7 @@ class StayingExperts:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The sums of all weights, which are finite."""
+        """The per-unit sums of all weights, which are checked to be finite."""
         return ledger_of(self.checkpoint, progress=self.progress)
 
     @cached_property
@@ -70,17 +70,17 @@ class StayingExperts:
 
     @property
     def _running(self) -> ComputeRequest:
-        """How networks run: in float32, in which what experts read is multiplied with their weights apart."""
+        """The compute settings, in float32: expert inputs are multiplied with their weights separately."""
         return replace(self.compute, dtype="float32")
 
     @property
     def are_told_by_tokens(self) -> bool:
-        """Whether tokens tell which experts stay."""
+        """Whether experts are chosen from tokens."""
         return expert_worth.needs_tokens(self.methods.criterion)
 
     @cached_property
     def use(self) -> dict[int, Arrays]:
-        """The sums of the pass over all texts by layer; empty where no tokens are read."""
+        """The sums of the pass over all texts by layer; empty where no tokens are used."""
         return {
             layer: {
                 name: sum((use[layer][name] for use in self.uses.values()), np.zeros(())) for name in sums
@@ -90,7 +90,7 @@ class StayingExperts:
 
     @cached_property
     def uses(self) -> dict[str, dict[int, Arrays]]:
-        """The sums of the pass over each text, by its domain, by layer; empty where no tokens are read."""
+        """The sums of the pass over each text, by domain and layer; empty where no tokens are used."""
         text = self.methods.text
         if text is None or not expert_worth.needs_tokens(self.methods.criterion):
             return {}
@@ -119,11 +119,11 @@ class StayingExperts:
 
     @cached_property
     def width(self) -> ExpertWidth | None:
-        """The neurons that experts may keep; None where all of them stay."""
+        """The possible numbers of neurons of an expert; None where all are kept."""
         return None if self.size.experts.ffn is None else ExpertWidth.of(self.checkpoint, self.size)
 
     def check(self) -> None:
-        """Refuse before any work sizes that cannot be."""
+        """Raise ``ValueError`` for impossible sizes before any work."""
         if self.size.experts.keep == self.size.experts.ffn == AUTO and self.width is not None:
             counts, limits = counts_of(self.size, self.routing), limits_of(self.size, self._whole)
             least = self.width.possible[0]
@@ -138,13 +138,13 @@ class StayingExperts:
 
     @cached_property
     def _corners(self) -> CornerCosts:
-        """The costs of all numbers of experts and neurons that may stay."""
+        """The costs of all possible numbers of experts and neurons."""
         assert self.width is not None
         return CornerCosts.of(counts_of(self.size, self.routing), self.width.possible, self._costs)
 
     @cached_property
     def plan(self) -> tuple[int, int | None]:
-        """How many experts a layer keeps, and neurons each (None: all): as asked, or within budgets."""
+        """The kept experts of a layer, and neurons of each (None: all): as requested, or within budgets."""
         experts, width = self.size.experts, self.width
         if width is None:
             return self._count(None), None
@@ -170,26 +170,26 @@ class StayingExperts:
         return planned.experts, planned.neurons
 
     def _count(self, neurons: int | None) -> int:
-        """Return how many experts a layer keeps with so many neurons each: as asked, or the most."""
+        """Return the number of kept experts of a layer with ``neurons`` each: as requested, or the most."""
         return count_of(self.size, self.routing, self._whole, lambda count: self._costs(count, neurons))
 
     @cached_property
     def _lost(self) -> dict[int, Floats]:
-        """The loss of each expert (e, m + 1) of a layer with so many neurons, as tokens foretell it."""
+        """The predicted loss of each expert of a layer by number of kept neurons (e, m + 1), from tokens."""
         return {layer: lost(sums[OF_NEURONS]) for layer, sums in self.use.items()}
 
     def neuron_loss(self, layer: int) -> float | None:
-        """Return what neurons that leave of experts that stay are foretold to lose; None without tokens."""
+        """Return the predicted loss of the removed neurons of kept experts; None without tokens."""
         if not self.are_told_by_tokens or self.width is None:
             return None
         neurons = self.plan[1] or self.width.whole
         return float(self._lost[layer][self.chosen[layer].kept, neurons].sum())
 
     def shaped(self, count: int | None = None, neurons: int | None = None) -> Checkpoint:
-        """Return a child with so many experts a layer, and neurons of each, to be counted.
+        """Return a child with these numbers of experts in a layer, and of neurons of each, for counting.
 
-        They are as many as stay, if no number is given. Where experts and neurons are planned together by
-        what they lose, which takes a pass, they are the fewest that may stay.
+        By default they are the planned ones. Where experts and neurons are planned together by losses, which
+        takes a pass, they are the smallest possible ones.
         """
         if count is None and self.size.experts.keep == self.size.experts.ffn == AUTO and self.width:
             count, neurons = counts_of(self.size, self.routing)[0], self.width.possible[0]
@@ -201,9 +201,9 @@ class StayingExperts:
         return FewerExperts(self.checkpoint, first, neurons=narrow).shaped()
 
     def _costs(self, count: int, neurons: int | None) -> dict[str, int]:
-        """Return the costs of a child with so many experts a layer, and neurons of each.
+        """Return the costs of a child with these numbers of experts in a layer, and of neurons of each.
 
-        Its other units have the shares that they are to have.
+        Its other units have their requested shares.
         """
         rest, child = self.size.beside_experts, self.shaped(count, neurons)
         if not rest.keep:
@@ -212,12 +212,12 @@ class StayingExperts:
 
     @cached_property
     def fewer(self) -> FewerExperts:
-        """The child with the best experts of each layer, and the best neurons of each of them."""
+        """The child with the best experts of each layer, and the best neurons of each."""
         best = {layer: each.kept for layer, each in self.chosen.items()}
         return FewerExperts(self.checkpoint, best, neurons=self._neurons())
 
     def _neurons(self) -> dict[int, Ints]:
-        """Return the best neurons of each expert that stays, by layer; empty where all stay."""
+        """Return the best neurons of each kept expert, by layer; empty where all are kept."""
         count = self.plan[1]
         if self.width is None or count in (None, self.width.whole):
             return {}
@@ -233,11 +233,11 @@ class StayingExperts:
 
     @cached_property
     def _choices(self) -> dict[int, dict[int, ChosenExperts]]:
-        """The choices made so far, by the number of experts that stay."""
+        """The choices made so far, by the number of kept experts."""
         return {}
 
     def chosen_of(self, count: int) -> dict[int, ChosenExperts]:
-        """Return so many experts of each layer, chosen by the criterion."""
+        """Return ``count`` experts of each layer, chosen by the criterion."""
         if count in self._choices:
             return self._choices[count]
         groups, depth = self.routing.groups, self.checkpoint.layout.depth
@@ -254,7 +254,7 @@ class StayingExperts:
         return chosen
 
     def _neuron_worth(self, layer: int) -> Floats:
-        """Return the worth (e, m) of the neurons of the experts of a layer."""
+        """Return the scores (e, m) of the neurons of the experts of a layer."""
         name = self.methods.criterion
         if expert_worth.needs_tokens(name):
             return self.use[layer][OF_NEURONS]
@@ -274,13 +274,13 @@ class StayingExperts:
         return expert_worth.by_weights(self.checkpoint, layer, self.ledger)
 
     def _by_sums(self, sums: Arrays) -> Floats:
-        """Return the worth of experts, or what their pairs lose, by the sums of a layer."""
+        """Return the scores of experts, or the losses of their pairs, from the sums of a layer."""
         by_sums = expert_worth.EXPERT_CRITERIA[self.methods.criterion]
         assert by_sums is not None
         return by_sums(sums)
 
     def stays(self, layer: int, kept: Ints) -> dict[str, float]:
-        """Return by domain what share of the worth of all experts stays; by pairs what leaves is not lost."""
+        """Return by domain the kept share of all experts' scores; by pairs 1 minus the lost share."""
         if len(domains_of(self.methods.text)) < 2:
             return {}
         shares = {}
@@ -293,7 +293,7 @@ class StayingExperts:
         return shares
 
     def said_of(self, layer: int, chosen: ChosenExperts) -> dict[str, Any]:
-        """Return what is said of a choice of experts: shares of tokens, gates and worth, loss and gap."""
+        """Return the description of a choice of experts: shares of tokens, gates and scores, loss and gap."""
         return {
             "tokens": self._share(layer, "count", chosen.kept),
             "gates": self._share(layer, "gate", chosen.kept),
@@ -303,13 +303,13 @@ class StayingExperts:
         }
 
     def _share(self, layer: int, name: str, kept: Ints) -> float | None:
-        """Return the share that kept experts have of a sum; None without one."""
+        """Return the share of the kept experts in a sum; None without one."""
         sums = self.use.get(layer)
         total = 0.0 if sums is None else float(sums[name].sum())
         return float(sums[name][kept].sum()) / total if sums is not None and total else None
 
     def rounding(self) -> str:
-        """Return what is to be said of a share of neurons that was rounded; empty where none was."""
+        """Return a note on a rounded share of neurons; empty where none was rounded."""
         text = self.size.experts.ffn
         return "" if self.width is None or text in (None, AUTO) else self.width.size(str(text))[1]
 

@@ -1,1 +1,1 @@
-"""Sub-networks of one trained parent: drawn, cut in memory, judged, and kept as a benchmark."""
+"""Sub-networks of one trained parent: sampled, cut in memory, evaluated, and stored as a benchmark."""

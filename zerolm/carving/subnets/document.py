@@ -27,7 +27,7 @@ from zerolm.units.kept_units import dimensions
 
 SPACE_OF: Final = {"next": "sliced-decoder", "masked": "sliced-encoder"}
 RIVALS: Final = ("body_params", "geo")
-"""Scores that saw no results, whose agreement with each is told."""
+"""Scores computed without results, whose rank agreement with each result is reported."""
 
 
 def slices_document(
@@ -35,8 +35,8 @@ def slices_document(
 ) -> dict[str, Any]:
     """Return plain JSON: ``benchmark`` is the file, ``rows`` are its networks with sizes.
 
-    ``agreement`` is by result the tau-b of scores that saw none; ``left_out`` are networks with a result that
-    is no number. ``ValueError`` where fewer than two are left.
+    ``agreement`` is, by result, the tau-b of scores computed without results. ``left_out`` are networks with
+    a result that is not finite. Raises ``ValueError`` where fewer than two remain.
     """
     checkpoint, depth = sliced.checkpoint, dimensions(sliced.checkpoint).depth
     options = [sliced.choices.of(layer) for layer in range(depth)]

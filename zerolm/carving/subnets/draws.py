@@ -1,4 +1,4 @@
-"""Sizes of sub-networks, each of a space equally likely, within budgets."""
+"""Sizes of sub-networks, sampled uniformly from a space within budgets."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from zerolm.planning.part_costs import Choices, PartCosts
 from zerolm.solvers.problem import Budgets
 
 LISTED: Final = 1 << 16
-"""Spaces of so many sub-networks at most are listed, and shuffled."""
+"""Spaces of at most this number of sub-networks are enumerated and shuffled."""
 DRAWN_AT_ONCE: Final = 1 << 14
 USELESS_ROUNDS: Final = 512
-"""Rounds of draws in a row that may give nothing new."""
+"""Largest number of consecutive rounds of sampling without a new sub-network."""
 
 Sizes = tuple[tuple[int, int], ...]
-"""The KV groups and neurons that each layer keeps."""
+"""The KV groups and neurons of each layer."""
 
 
 def space_size(choices: Choices, depth: int) -> int:
-    """Return the number of sub-networks of a space, exactly."""
+    """Return the exact number of sub-networks in a space."""
     return math.prod(len(kind) for layer in range(depth) for kind in choices.of(layer))
 
 
 def drawn_sizes(
     choices: Choices, costs: PartCosts, depth: int, count: int, seed: int, budgets: Mapping[str, int]
 ) -> list[Sizes]:
-    """Return ``count`` different sub-networks, each within the budgets equally likely, of all layers.
+    """Return ``count`` different sub-networks of all layers, sampled uniformly from those within the budgets.
 
-    ``budgets`` are ``max_`` and ``min_`` of costs. ``ValueError`` where there are not so many, or those
-    within budgets are too rare to be drawn; it names the nearest.
+    ``budgets`` are ``max_`` and ``min_`` of costs. Raises ``ValueError`` where there are fewer, or those
+    within budgets are too rare to be sampled; it names the nearest.
     """
     total = space_size(choices, depth)
     if count > total:
@@ -77,7 +77,7 @@ def drawn_sizes(
 
 
 def _note(nearest: dict[str, int], sums: Ints, budgets: Mapping[str, int]) -> None:
-    """Note down the draw that comes nearest to each budget."""
+    """Record the nearest sampled cost to each budget."""
     for name in budgets:
         side, _, cost = name.partition("_")
         column = sums[:, COSTS.index(cost)]
@@ -86,7 +86,7 @@ def _note(nearest: dict[str, int], sums: Ints, budgets: Mapping[str, int]) -> No
 
 
 def _rare(budgets: Mapping[str, int], nearest: Mapping[str, int], count: int, wanted: int) -> str:
-    """Return why no more sub-networks come, and what would let them."""
+    """Return why no more sub-networks are found, and a remedy."""
     for name, limit in budgets.items():
         side, _, cost = name.partition("_")
         if nearest[name] > limit if side == "max" else nearest[name] < limit:

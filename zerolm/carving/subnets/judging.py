@@ -1,4 +1,4 @@
-"""Results of several sub-networks at a time: on a text, and on texts with classes (torch)."""
+"""Results of several sub-networks at a time: on a text, and on classified texts (torch)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Results = dict[str, float]
 
 
 class Judge(Protocol):
-    """Judges networks cut out of the model of ``blocks``."""
+    """Evaluates networks cut from the model of ``blocks``."""
 
     @property
     def blocks(self) -> Blocks: ...
@@ -46,17 +46,17 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class JudgedText:
-    """Tokens of a text, and how many ``bytes`` of it are predicted (0 of an encoder, which predicts none)."""
+    """Tokens of a text, and the number of predicted ``bytes`` (0 for an encoder, which does not predict)."""
 
     tokens: Tokens
     bytes: int
 
     def digest(self) -> str:
-        """Return what tells these tokens from others."""
+        """Return an identifier of these tokens."""
         return f"{self.tokens.digest()} {self.bytes}"
 
     def judge(self, checkpoint: Checkpoint, compute: Compute) -> Judge:
-        """Return what judges by them, with its network open."""
+        """Return the judge of these tokens, with its network open."""
         model = computed(mapped_model(checkpoint), compute)
         if self.bytes:
             return PredictionJudge(Blocks(model, self.tokens.batches(TEXT_BATCH)), self.bytes)
@@ -66,10 +66,10 @@ class JudgedText:
 
 @dataclass(frozen=True, eq=False)
 class JudgedClasses:
-    """Texts with classes as a model reads them: each text once, ``tokens`` (n, t) in order of their length.
+    """Classified texts in tokens: each text once, ``tokens`` (n, t) in order of their length.
 
     ``clean`` are the rows of the clean table and ``attacked`` those of the attacked one, if any; ``places``
-    says where a text is among the tokens.
+    maps a text to its row in the tokens.
     """
 
     tokens: Tokens
@@ -78,18 +78,18 @@ class JudgedClasses:
     attacked: AttackedTexts | None
 
     def digest(self) -> str:
-        """Return what tells these tokens and rows from others."""
+        """Return an identifier of these tokens and rows."""
         rows = [vars(each) for each in (self.clean, self.attacked) if each is not None]
         return f"{self.tokens.digest()} {hashlib.sha256(repr(rows).encode()).hexdigest()}"
 
     def judge(self, checkpoint: Checkpoint, compute: Compute) -> Judge:
-        """Return what judges by them; ``ValueError`` where the parent does not classify."""
+        """Return the judge of these texts; ``ValueError`` where the parent is not a classifier."""
         model = put_on(classifier(checkpoint), compute)
         return ClassJudge(Blocks(model, self.tokens.batches(LINES_BATCH)), self)
 
 
 def classifier(checkpoint: Checkpoint) -> PreTrainedModel:
-    """Return the parent with its head of classes, in memory; ``ValueError`` where it has none."""
+    """Return the parent with its classification head, in memory; ``ValueError`` where it has none."""
     with one_line(f"the model in {str(checkpoint.folder)!r}"):
         options = without(checkpoint.wrapper)
         model, report = stored_model(checkpoint.folder, AutoModelForSequenceClassification, **options)
@@ -104,7 +104,7 @@ def classifier(checkpoint: Checkpoint) -> PreTrainedModel:
 
 @dataclass(frozen=True, eq=False)
 class PredictionJudge:
-    """Perplexity, bits a byte and KL(parent || network) of predictions of the next token."""
+    """Perplexity, bits per byte and KL(parent || network) of next-token predictions."""
 
     blocks: Blocks
     bytes: int
@@ -128,7 +128,7 @@ class PredictionJudge:
     def _sums(self, index: int, states: Sequence[Tensor]) -> tuple[Floats, int]:
         """Return nats of surprise and of divergence of a batch for each of the states, the parent's first.
 
-        The parent's predictions are made once for all, few at a time.
+        The parent's predictions are computed once for all, a few at a time.
         """
         ids = self.blocks.batches[index]["input_ids"]
         size, last = tokens_at_once(self.blocks, len(ids)), ids.shape[1] - 1
@@ -146,7 +146,7 @@ class PredictionJudge:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingJudge:
-    """The distance of embeddings to the parent's: 1 - cosine, where they are compared by it."""
+    """The distance of embeddings from the parent's: 1 - cosine, where they are compared by cosine."""
 
     blocks: Blocks
     pooling: TokenPooling
@@ -193,7 +193,7 @@ class ClassJudge:
 
 @dataclass(frozen=True, eq=False)
 class Judging:
-    """Judges networks cut out of a parent on all that is ``judged``, repaired by a ``rule`` on ``tokens``.
+    """Evaluates networks cut from a parent on all of ``judged``, repaired by a ``rule`` on ``tokens``.
 
     It can be sent to another process, which opens the parent itself.
     """
@@ -228,7 +228,7 @@ class Judging:
 
     @property
     def _at_a_time(self) -> int:
-        """How many networks pass a layer before any passes the next: memory has their states twice."""
+        """The number of networks that pass each layer together: memory has their states twice."""
         state = max(sum(judge.blocks.state_bytes) for judge in self.judges)
         return max(1, self.compute.limit // (2 * state) - 1)
 

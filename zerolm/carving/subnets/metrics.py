@@ -1,4 +1,4 @@
-"""Results of a classifier on texts and on attacked ones, by TextAttack's definitions (arXiv 2005.05909)."""
+"""Results of a classifier on clean and on attacked texts, as defined by TextAttack (arXiv 2005.05909)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ HIGHER_IS_BETTER: Final = {
     **{ACCURACY: True, UNDER_ATTACK: True, SUCCESS: False, DROP: False},
     **{PERPLEXITY: False, BITS: False, KL: False, DISTANCE: False},
 }
-"""All results by name, and which way is better."""
+"""All results by name, and whether higher is better."""
 
 
 def share_right(predicted: Sequence[int], labels: Sequence[int]) -> float:
-    """Return the share of texts whose class is right."""
+    """Return the share of correctly classified texts."""
     return sum(one == label for one, label in zip(predicted, labels, strict=True)) / len(labels)
 
 
 def under_attack(
     before: Sequence[int], after: Sequence[int], labels: Sequence[int], attacked: Sequence[bool]
 ) -> dict[str, float]:
-    """Return the accuracy under attack, the share of attacks that succeed, and the drop of accuracy.
+    """Return the accuracy under attack, the attack success rate, and the drop of accuracy.
 
-    ``before`` and ``after`` (n,) are the classes of each text as it was and as the attack left it. A network
-    that is wrong before is not attacked, and wrong under attack. Of a text that is not ``attacked`` both are
-    one, and no attack of it fails or succeeds. For the network that was attacked these are TextAttack's
-    figures; without any attack the rate is 0, as there.
+    ``before`` and ``after`` (n,) are the predicted classes of each original text and of its attacked version.
+    A network that misclassifies the original is not attacked, and counts as wrong under attack. For a text
+    that is not ``attacked`` both are equal, and it counts as neither a failed nor a successful attack. For
+    the network that was attacked these are TextAttack's figures; without any attack the rate is 0, as there.
     """
     rows = list(zip(before, after, labels, attacked, strict=True))
     right_before = [row for row in rows if row[0] == row[2]]

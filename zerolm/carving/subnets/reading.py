@@ -1,4 +1,4 @@
-"""Texts and tables as the judges of sub-networks read them."""
+"""Texts and tables in the form that the judges of sub-networks use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zerolm.text.tokens import Tokens
 def judged_by(
     checkpoint: Checkpoint, request: JudgingRequest
 ) -> tuple[list[JudgedText | JudgedClasses], dict[str, str]]:
-    """Return what judges sub-networks of a parent, and the SHA-256 of each of its files by name."""
+    """Return the evaluation data for sub-networks of a parent, and the SHA-256 of each file by name."""
     judged: list[JudgedText | JudgedClasses] = []
     files: dict[str, str] = {}
     if request.data is not None or request.attacked is not None:
@@ -31,13 +31,13 @@ def judged_by(
 
 
 def judged_text(checkpoint: Checkpoint, text: str, sequences: int, length: int) -> JudgedText:
-    """Return a text as a parent reads it."""
+    """Return a text tokenized for a parent."""
     tokens = tokens_of(checkpoint, text, sequences=sequences, length=length)
     return JudgedText(tokens, _bytes(checkpoint, tokens) if is_decoder(checkpoint) else 0)
 
 
 def _bytes(checkpoint: Checkpoint, tokens: Tokens) -> int:
-    """Return the bytes of text that stand behind the first token of each sequence."""
+    """Return the bytes of text after the first token of each sequence."""
     tokenizer = stock_tokenizer(checkpoint.folder)
 
     def length(ids: Tensor) -> int:

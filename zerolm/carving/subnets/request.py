@@ -1,4 +1,4 @@
-"""A request for sub-networks of one parent: which, how they are cut, and what they are judged on.
+"""A request for sub-networks of one parent: which, how they are cut, and what they are evaluated on.
 
 The fields declare the settings of ``zerolm bench slice``.
 """
@@ -18,7 +18,7 @@ Limits: Any = budgets(("max", "min"), "amount", costs=("macs", "params"), shares
 
 @dataclass(frozen=True)
 class DrawRequest:
-    """The space of sub-networks, how many are drawn of it, and within what budgets."""
+    """The space of sub-networks, the number of samples, and their budgets."""
 
     space: str = setting(
         "text",
@@ -32,13 +32,13 @@ class DrawRequest:
 
     @property
     def budgets(self) -> dict[str, Any]:
-        """Return ``max_`` and ``min_`` of costs: an integer, or ``"0.8x"`` of the parent's."""
+        """Return the ``max_`` and ``min_`` budgets of costs: an integer, or ``"0.8x"`` of the parent's."""
         return limits(self.limits)
 
 
 @dataclass(frozen=True)
 class CutRequest:
-    """How sub-networks are cut: who stays, and whether output matrices are solved again."""
+    """How sub-networks are cut: the criterion for units, and the repair of output matrices."""
 
     criterion: str = setting(
         "text", "prefix",
@@ -56,7 +56,7 @@ class CutRequest:
 
 @dataclass(frozen=True)
 class JudgingRequest:
-    """The text and the tables that sub-networks are judged on; at least one."""
+    """The text and the tables that sub-networks are evaluated on; at least one."""
 
     text: str | None = setting(
         "path", None,
@@ -76,7 +76,7 @@ class JudgingRequest:
     length: int = defaults.length()
 
     def check(self) -> None:
-        """Raise ``ValueError`` where nothing judges, or what does cannot."""
+        """Raise ``ValueError`` without evaluation data, or for data that cannot evaluate."""
         if self.text is None and self.data is None and self.attacked is None:
             raise ValueError("nothing judges the sub-networks: give --text, --data or --attacked")
         if self.text == defaults.RANDOM:

@@ -1,4 +1,4 @@
-"""Sub-networks of a parent, each with what it reached: drawn, cut in memory, judged, kept as they come."""
+"""Sub-networks of a parent with their results: sampled, cut in memory, evaluated, and stored one by one."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, dimensions
 
 ROWS_VERSION: Final = 1
-"""Counts changes of how sub-networks are judged: what an earlier version kept is not used."""
+"""Increased whenever the evaluation of sub-networks changes: results of earlier versions are not used."""
 AT_A_TIME: Final = 16
-"""Sub-networks that pass a layer before any passes the next."""
+"""Number of sub-networks that pass each layer together."""
 ROWS: Final = "rows.jsonl"
 
 
@@ -53,8 +53,8 @@ ROWS: Final = "rows.jsonl"
 class Sliced:
     """Sub-networks of ``checkpoint`` by their sizes, with the results of each; those of the whole ``parent``.
 
-    ``seconds`` are what one took, those in the cache left out (None where all were); ``tokens`` say by what
-    digests they were judged and calibrated.
+    ``seconds`` is the time per network, without cached ones (None where all were cached). ``judged`` has the
+    digests of the evaluation and calibration data.
     """
 
     checkpoint: Checkpoint
@@ -79,10 +79,10 @@ def slice_parent(
     backend: Backend = "loky",
     progress: Progress = silent,
 ) -> Sliced:
-    """Return sub-networks of a parent with what each reached.
+    """Return sub-networks of a parent with their results.
 
-    Results are kept in the cache as they come, so that a killed run goes on, and a larger count judges only
-    the others. ``ValueError``, in one line, for what cannot be.
+    Results are cached one by one, so that an interrupted run can resume, and a larger count evaluates only
+    the others. Raises ``ValueError``, in one line, for an impossible request.
     """
     judging.check()
     check_workers(jobs, backend)
@@ -93,7 +93,7 @@ def slice_parent(
     sizes = draws_of(checkpoint, name, choices, draw)
     judged, texts = judged_by(checkpoint, judging)
     progress("reading the weights")
-    ledger = ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
+    ledger = ledger_of(checkpoint, progress=progress)  # rejects weights that are not finite
     weights = fingerprint(checkpoint, progress=progress)
     session = _session(checkpoint, cutting, judging, running, progress)
     if session is not None:
@@ -129,7 +129,7 @@ def _session(
     running: RunningRequest,
     progress: Progress,
 ) -> Session | None:
-    """Return what runs the parent on the calibration text; None where there is none."""
+    """Return the session that runs the parent on the calibration text; None where there is none."""
     if cutting.calibration is None:
         return None
     methods = Methods(
@@ -140,9 +140,9 @@ def _session(
 
 
 def space_of(checkpoint: Checkpoint, name: str) -> tuple[str, Choices]:
-    """Return the name of a space and its sizes; ``lonas-llama`` is that of its parents which fits.
+    """Return the name of a space and its sizes; ``lonas-llama`` selects the one that fits the parent.
 
-    ``ValueError`` where there is none of the name, or none that fits the parent.
+    Raises ``ValueError`` where no space has the name, or none of them fits the parent.
     """
     sized = re.compile(rf"{re.escape(name)}(-[0-9]+b)?")
     names = [each for each in SIZE_SPACES.names() if sized.fullmatch(each)]
@@ -158,7 +158,7 @@ def space_of(checkpoint: Checkpoint, name: str) -> tuple[str, Choices]:
 
 
 def draws_of(checkpoint: Checkpoint, space: str, choices: Choices, draw: DrawRequest) -> list[Sizes]:
-    """Return the sizes of the sub-networks that a request asks for."""
+    """Return the sizes of the sub-networks of a request."""
     costs, depth = CostModel(), dimensions(checkpoint).depth
     limits = budgets_of(draw.budgets, costs_of(checkpoint, costs, space=space))
     prices = prices_of(checkpoint, choices, costs, space)
@@ -166,7 +166,7 @@ def draws_of(checkpoint: Checkpoint, space: str, choices: Choices, draw: DrawReq
 
 
 def cuts_of(checkpoint: Checkpoint, criterion: Criterion, sizes: Sequence[Sizes]) -> list[Cut]:
-    """Return cuts to these sizes, of the units that the criterion chooses."""
+    """Return cuts to these sizes, with units chosen by the criterion."""
     parent, chosen = dimensions(checkpoint), dict[tuple[int, str, int], Any]()
 
     def choose(layer: int, kind: str, count: int) -> Any:
@@ -179,13 +179,13 @@ def cuts_of(checkpoint: Checkpoint, criterion: Criterion, sizes: Sequence[Sizes]
 
 
 def digest_of(cut: Cut) -> str:
-    """Return what tells a cut of a parent from all others."""
+    """Return an identifier of a cut of a parent."""
     units = [part.tobytes() for kept in cut.layers for part in (kept.groups, kept.ffn)]
     return hashlib.sha256(repr(units).encode()).hexdigest()[:32]
 
 
 class KeptRows:
-    """Results of cuts by their digests, in a file that grows by a line for each; a torn last line is none."""
+    """Results of cuts by their digests, in a file with one line each; an incomplete last line is ignored."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.results = file, dict[str, Results]()
@@ -199,7 +199,7 @@ class KeptRows:
                 more.write("\n")
 
     def add(self, rows: Mapping[str, Results]) -> None:
-        """Append results, on the disk when this returns."""
+        """Append results, flushed to disk on return."""
         self.results.update(rows)
         with self.file.open("a", encoding="utf-8") as file:
             for digest, results in rows.items():
@@ -209,7 +209,7 @@ class KeptRows:
 
 
 def _row(line: str) -> tuple[str, Results] | None:
-    """Return what a line holds; None where it is damaged."""
+    """Return the content of a line; None where it is damaged."""
     try:
         row = parse_json(line)
         return str(row["cut"]), {str(name): float(value) for name, value in row["results"].items()}
@@ -225,7 +225,7 @@ def _judged(
     backend: Backend,
     progress: Progress,
 ) -> float | None:
-    """Judge the cuts that no row is of; return the seconds of one."""
+    """Evaluate the cuts without a row; return the seconds per cut."""
     waiting = {digest: cut for cut in cuts if (digest := digest_of(cut)) not in rows.results}
     names = sorted(waiting, key=lambda digest: _order(waiting[digest]))  # neighbours share first layers
     groups = [names[start : start + AT_A_TIME] for start in range(0, len(names), AT_A_TIME)]
@@ -246,7 +246,7 @@ def _order(cut: Cut) -> tuple[tuple[int, int], ...]:
 
 
 def _check_cutting(cutting: CutRequest) -> None:
-    """Raise ``ValueError`` for a criterion or a repair that is not known, or lacks its text."""
+    """Raise ``ValueError`` for a criterion or a repair that is unknown, or lacks its text."""
     needing = {
         f"criterion {cutting.criterion}": needs_tokens(cutting.criterion),
         f"repair {cutting.repair}": "tokens" in REPAIRS.entry(cutting.repair).needs,

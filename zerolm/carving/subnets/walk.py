@@ -1,4 +1,4 @@
-"""Several sub-networks on their way through the layers of their parent, side by side (torch)."""
+"""Several sub-networks that pass the layers of their parent together (torch)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import Repaired, carved_layer, dimensions_of, masked_layer
 
 PROVEN: Final = 1e-3
-"""Outputs may differ by this share of the largest in the proof of a cut; rounding is far below."""
+"""Largest difference of outputs in the proof of a cut, as a share of the largest output; rounding is far
+below."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +28,9 @@ class SubNetwork:
 def last_states(blocks: Blocks, networks: Sequence[SubNetwork]) -> list[HiddenStates]:
     """Return the states behind the last layer of each network, for all batches, (b, t, d) each.
 
-    All pass a layer before any passes the next. Networks that kept the same of all layers so far are one:
-    what the parent's own first layers send is computed once. Nothing else is shared, so this is exact.
+    All networks pass a layer before any passes the next. Networks with equal cuts of all layers so far share
+    their states: the output of the parent's uncut first layers is computed once. Nothing else is shared, so
+    this is exact.
     """
     at = [0] * len(networks)
     nodes = {0: blocks.states()}
@@ -52,7 +54,7 @@ def last_states(blocks: Blocks, networks: Sequence[SubNetwork]) -> list[HiddenSt
 
 
 def _way(node: int, place: int, network: SubNetwork, number: int) -> tuple[int, object]:
-    """Return what tells the states behind a layer of one network from those of the others."""
+    """Return a key that distinguishes the states behind a layer of one network from those of others."""
     kept = network.cut.layers[number]
     is_repaired = network.repaired is not None and bool(network.repaired.arrays)
     return node, place if is_repaired else (kept.groups.tobytes(), kept.ffn.tobytes())
@@ -67,9 +69,9 @@ def _through(blocks: Blocks, network: SubNetwork, number: int, source: HiddenSta
 
 
 def check_cut(blocks: Blocks, cuts: Sequence[Cut]) -> None:
-    """Refuse a parent that cannot be cut in memory: a sliced layer has to do what a masked one does.
+    """Raise ``ValueError`` for a parent that cannot be cut in memory: a sliced layer must equal a masked one.
 
-    The first layer of which something goes is looked at, on the first batch.
+    The first cut layer is tested, on the first batch.
     """
     parent = dimensions_of(blocks.model)
     smaller = [

@@ -1,4 +1,4 @@
-"""Tokens among the units of a budget: how many stay beside all else that is cut, or why all do."""
+"""Tokens as units of a budget: how many are kept together with all other cuts, or why all are kept."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from zerolm.carving.vocabulary.planned_size import Beside
 
 WORTHWHILE: Final = 0.01
-"""The share of the parameters that fewer tokens have to save to be named where they stay."""
+"""Smallest saving by fewer tokens, as a share of the parameters, that is mentioned when all tokens are
+kept."""
 
 
 def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
-    """Return the carving of the parent with the tokens that are kept, its files in an empty folder.
+    """Return the carving with the kept tokens in its parent, whose files are in an empty folder.
 
-    The parent is whole, with what fewer tokens would save, if none leave. Where nothing is given of tokens, a
-    text and budgets choose as many as pay, if they can.
+    If no tokens are removed, the parent is whole, with the possible saving by fewer tokens. Without a size or
+    a list of tokens, a text and budgets choose the number if they can.
     """
     size, methods, parent, progress = carving.size, carving.methods, carving.parent, carving.progress
     if not size.vocabulary.cuts and methods.text in NO_FILES:
@@ -47,7 +48,7 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
     is_usual = may_leave(carving) and not size.vocabulary.cuts and can_lose_tokens(parent.checkpoint)
     if not size.vocabulary.cuts and not is_usual:
         return whole()
-    ledger_of(parent.checkpoint, progress=progress)  # refuses weights that are not finite
+    ledger_of(parent.checkpoint, progress=progress)  # rejects weights that are not finite
     request = replace(size, vocabulary=VocabularyRequest(AUTO)) if is_usual else size
     model, kept = chosen(parent, request, methods, carving.costs, beside(carving), progress)
     if len(kept) == parent.checkpoint.layout.vocab:
@@ -72,14 +73,14 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
 
 
 def may_leave(carving: Carving) -> bool:
-    """Return whether tokens leave by the request, or where a text and budgets choose as many as pay."""
+    """Return whether tokens may be removed: by request, or because a text and budgets choose their number."""
     size, text = carving.size, carving.methods.text
     is_usual = size.vocabulary.is_usual and bool(size.budgets) and not usual_tokens_stay(carving)
     return size.vocabulary.cuts or (is_usual and text not in NO_FILES and not domains_of(text))
 
 
 def tokens_stay(carving: Carving) -> str:
-    """Return why tokens are not weighed against other units within the budgets; empty where they are."""
+    """Return why tokens are not compared with other units within the budgets; empty where they are."""
     if carving.size.space is not None:
         return f"the space {carving.size.space}"
     if carving.methods.plan not in BY_LOSS:
@@ -88,19 +89,19 @@ def tokens_stay(carving: Carving) -> str:
 
 
 def usual_tokens_stay(carving: Carving) -> str:
-    """Return why all tokens stay within the budgets where nothing is given of them; empty if they do not.
+    """Return why all tokens are kept within the budgets without a request for tokens; empty if they are not.
 
-    Time that is limited is not spent on passes that weigh tokens.
+    Limited time (``--for``) is not spent on passes that compare tokens.
     """
     keeps_all = "--keep 1" if carving.size.shares.all is not None else ""
     return tokens_stay(carving) or keeps_all or ("--for" if carving.methods.for_ is not None else "")
 
 
 def beside(carving: Carving) -> Beside:
-    """Return the best child within the budgets as a function of its tokens.
+    """Return the best child within the budgets as a function of its number of tokens.
 
-    Its loss is that of all other cuts, and of types, in nats a token; of an encoder 1 - cosine.
-    ``ValueError`` where it is not known.
+    Its loss is that of all other cuts, and of types, in nats per token; for an encoder 1 - cosine. Raises
+    ``ValueError`` where it cannot be estimated.
     """
     from zerolm.carving.vocabulary.fewer_tokens import shaped
     from zerolm.carving.vocabulary.planned_size import Beside, Rest
@@ -122,7 +123,7 @@ def beside(carving: Carving) -> Beside:
         announce_weighing(parent, "tokens")
         by = losses_by(parent)[0]
         if parent.typing_of_cuts is not None:
-            parent.typing_of_cuts.prices(by)  # of the parent's rows, and kept for all numbers of tokens
+            parent.typing_of_cuts.prices(by)  # for the parent's rows, and reused for all numbers of tokens
         return by
 
     def sized(of: Carving, tokens: int) -> Carving:
@@ -153,7 +154,7 @@ def beside(carving: Carving) -> Beside:
 
 
 def _two_steps(carving: Carving) -> str:
-    """Return the commands that cut tokens first, and then what this request does."""
+    """Return the commands that prune tokens first, and then do the rest of this request."""
     size, form, text = carving.size, carving.destination.form, carving.methods.text
     named = {
         "format": None if form == "hf" else form,
@@ -170,7 +171,7 @@ def _two_steps(carving: Carving) -> str:
 
 
 def tokens_note(carving: Carving) -> str:
-    """Return how tokens could leave, too, where they are not among the units of the budgets."""
+    """Return a note on how to prune tokens too, where they are not among the units of the budgets."""
     vocabulary, kept = carving.parent.vocabulary or {}, carving.checkpoint.kept_tokens
     saves, reason = vocabulary.get("saves") or 0, usual_tokens_stay(carving)
     if not (reason and carving.size.budgets and carving.size.vocabulary.is_usual and kept is None):
@@ -181,7 +182,7 @@ def tokens_note(carving: Carving) -> str:
 
 
 def keeps_budgets(carving: Carving) -> bool:
-    """Return whether a parent keeps the budgets as it is, with no share of other units to leave."""
+    """Return whether a parent keeps the budgets uncut, and no share requests a cut of other units."""
     size = carving.size
     if size.space is not None or any(share < 1 for share in size.keep.values()):
         return False

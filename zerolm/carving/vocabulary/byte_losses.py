@@ -1,8 +1,8 @@
-"""The loss of fewer tokens, by the parent's own weights: bits a byte of a decoder, 1 - cosine of an encoder.
+"""The loss of fewer tokens with the parent's weights: bits per byte for decoders, 1 - cosine for encoders.
 
-The network with fewer tokens is the parent whose text is read otherwise and whose softmax has fewer terms, so
-that no weight has to be cut to measure it. Windows hold as many tokens as before: a text of more tokens has
-shorter contexts, which is part of what it costs.
+The network with fewer tokens is the parent with another tokenization of the text and with fewer terms in its
+softmax, so no weight has to be cut to measure it. Windows have the same number of tokens as before: a text of
+more tokens has shorter contexts, which is part of the loss.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from zerolm.text.records import holds_records
 from zerolm.text.unpacked_files import PACKED
 
 LOSS_TOKENS: Final = 1 << 14
-"""About so many tokens of a text tell what a vocabulary loses."""
+"""Approximate number of tokens of a text that measure the loss of a vocabulary."""
 CHARACTERS: Final = 4
-"""Characters that a token has, about."""
+"""Approximate number of characters in a token."""
 BATCH_TOKENS: Final = 1 << 10
-"""Tokens that are run at a time, about."""
+"""Approximate number of tokens to run at a time."""
 LOSSES_VERSION: Final = 2
 Ids = TypeVar("Ids", Ints, Tensor)
 
@@ -57,7 +57,7 @@ Ids = TypeVar("Ids", Ints, Tensor)
 class TokenLosses:
     """The losses of vocabularies of a parent, whose ``model`` runs by layers, on ``stretches`` of a text.
 
-    Windows have ``length`` tokens at most.
+    Windows have at most ``length`` tokens.
     """
 
     checkpoint: Checkpoint
@@ -67,7 +67,7 @@ class TokenLosses:
 
     @classmethod
     def on(cls, checkpoint: Checkpoint, model: PreTrainedModel, text: str, length: int) -> TokenLosses:
-        """Return losses on some of a text, evenly from all of it."""
+        """Return losses on stretches of a text, evenly spread."""
         length = _longest(checkpoint, length)
         count, size = _stretches(length, LOSS_TOKENS)
         render = chat_renderer(stock_tokenizer(checkpoint.folder))
@@ -77,7 +77,7 @@ class TokenLosses:
     def of_pieces(
         cls, checkpoint: Checkpoint, model: PreTrainedModel, pieces: Sequence[str], length: int
     ) -> TokenLosses:
-        """Return losses on some of the pieces of a text, half as many tokens as of a whole text."""
+        """Return losses on stretches of a text's pieces, with half the tokens of a whole text."""
         length, tokens = _longest(checkpoint, length), LOSS_TOKENS // 2
         count, size = _stretches(length, tokens)
         each = -(-count // max(1, len(pieces)))
@@ -96,7 +96,7 @@ class TokenLosses:
 
     @property
     def bits_a_nat(self) -> float:
-        """Bits a byte of the text that one nat a token is; of an encoder 1, whose loss is a distance."""
+        """Bits per byte of the text for one nat per token; 1 for an encoder, whose loss is a distance."""
         return self.tokens / self.bytes / math.log(2) if is_decoder(self.checkpoint) else 1.0
 
     @property
@@ -106,11 +106,11 @@ class TokenLosses:
 
     @cached_property
     def tokens(self) -> int:
-        """The tokens of the stretches by the parent's own tokenizer."""
+        """The number of tokens of the stretches with the parent's own tokenizer."""
         return sum(len(row) for row in self._read(None))
 
     def loss(self, kept: Ints | None) -> float:
-        """Return bits a byte with the kept tokens alone, None for all; of an encoder 1 - cosine."""
+        """Return bits per byte with only the kept tokens, None for all; for an encoder 1 - cosine."""
         if kept is None and not is_decoder(self.checkpoint):
             return 0.0
         digest = "" if kept is None else hashlib.sha256(kept.astype(np.int64).tobytes()).hexdigest()
@@ -137,12 +137,12 @@ class TokenLosses:
 
     @cached_property
     def _start(self) -> Ints:
-        """The token that a text is read after, (1,), or none, (0,)."""
+        """The token before a text, (1,), or none, (0,)."""
         stock = stock_tokenizer(self.checkpoint.folder)
         return np.array(separator(stock, self.checkpoint.layout.vocab)[:1], np.int64)
 
     def _read(self, kept: Ints | None, *, around: bool = False) -> list[Ints]:
-        """Return the stretches as ids of the parent's, by a tokenizer that has the kept ones alone."""
+        """Return the stretches as ids of the parent's, tokenized with only the kept tokens."""
         document = self._document if kept is None else cut_document(self._document, kept)
         tokenizer = Tokenizer.from_str(json.dumps(document))
         texts = [self.checkpoint.prompt + part for part in self.stretches] if around else list(self.stretches)
@@ -151,7 +151,7 @@ class TokenLosses:
         return ids if kept is None else [kept[row] for row in ids]
 
     def bits(self, kept: Ints | None) -> float:
-        """Return bits a byte with the kept tokens alone, None for all."""
+        """Return bits per byte with only the kept tokens, None for all."""
         rows = self.checkpoint.layout.vocab
         new = torch.full((rows,), -1)
         new[torch.arange(rows) if kept is None else torch.from_numpy(kept)] = torch.arange(
@@ -165,7 +165,7 @@ class TokenLosses:
         return nats / math.log(2) / self.bytes
 
     def likely(self) -> Floats:
-        """Return the probability that the model gives each row, on average over all tokens, (rows,)."""
+        """Return the model's mean probability of each row over all tokens, (rows,)."""
         content = hashlib.sha256("\0".join(self.stretches).encode()).hexdigest()
         cache = ArrayCache.of("likely tokens", *self._key, content)
         stored = cache.get("likely")
@@ -181,9 +181,9 @@ class TokenLosses:
 
     @torch.no_grad()
     def _predictions(self, kept: Ints | None, head: Head | None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield logits (n, v) of some tokens, and the ids (n,) of the parent's that follow.
+        """Yield logits (n, v) of some tokens, and the parent's ids (n,) of the tokens that follow.
 
-        The text is read with the ``kept`` tokens; ``head`` takes the place of the model's.
+        The text is tokenized with the ``kept`` tokens; ``head`` replaces the model's.
         """
         rows = self.checkpoint.layout.vocab
         windows = [
@@ -222,11 +222,11 @@ class TokenLosses:
 
     @property
     def _batch(self) -> int:
-        """How many windows are run at a time."""
+        """The number of windows to run at a time."""
         return max(1, BATCH_TOKENS // self.length)
 
     def _padded(self, rows: Sequence[Ints]) -> tuple[Blocks, Tensor, Tensor]:
-        """Return a model for rows of ids, these as one tensor (b, t), and where it has tokens."""
+        """Return a model for rows of ids, the ids as one tensor (b, t), and the mask of its tokens."""
         longest = max(map(len, rows))
         ids, mask = torch.zeros(len(rows), longest, dtype=torch.long), torch.zeros(len(rows), longest)
         for place, row in enumerate(rows):
@@ -239,24 +239,24 @@ class TokenLosses:
 
 
 def tokenizer_document(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the tokenizer of a folder as transformers has it, without padding and truncation."""
+    """Return the tokenizer of a folder in transformers' form, without padding and truncation."""
     stock = stock_tokenizer(checkpoint.folder).backend_tokenizer
     return {**json.loads(stock.to_str()), "truncation": None, "padding": None}
 
 
 def _longest(checkpoint: Checkpoint, length: int) -> int:
-    """Return the tokens of a window at most: some classes leave positions to padding."""
+    """Return the largest number of tokens of a window: some classes reserve positions for padding."""
     positions = checkpoint.layout.sizes.get("positions", length + PADDING)
     return min(longest_line(checkpoint, length), max(1, positions - PADDING))
 
 
 def _stretches(length: int, tokens: int) -> tuple[int, int]:
-    """Return how many stretches of how many characters have about so many tokens."""
+    """Return the number of stretches, and of characters in each, that have about this number of tokens."""
     return max(8, tokens // length), length * CHARACTERS
 
 
 def _within(piece: str, count: int, size: int) -> list[str]:
-    """Return at most so many stretches of a piece, of about ``size`` characters, evenly from all of it."""
+    """Return at most ``count`` stretches of a piece, of about ``size`` characters each, evenly spread."""
     starts = [step * max(0, len(piece) - size) // max(1, count - 1) for step in range(count)]
     parts, end = list[str](), 0
     for start in starts:
@@ -270,7 +270,7 @@ def _within(piece: str, count: int, size: int) -> list[str]:
 
 
 def _head_of(kept: Tensor) -> Head:
-    """Return a head that computes the logits of kept rows alone."""
+    """Return a head that computes the logits of the kept rows only."""
     rows: list[tuple[Tensor, Tensor | None]] = []
 
     def head(module: nn.Module, read: Tensor) -> Tensor:
@@ -284,16 +284,16 @@ def _head_of(kept: Tensor) -> Head:
 
 
 def windows_of(ids: Ids, length: int) -> Iterator[Ids]:
-    """Yield windows of at most so many ids; each begins with the last of the one before."""
+    """Yield windows of at most ``length`` ids; each begins with the last of the one before."""
     for first in range(0, len(ids) - 1, length - 1):
         yield ids[first : first + length]
 
 
 def stretches_of(text: str, count: int, size: int, render: Render | None = None) -> list[str]:
-    """Return at most so many stretches of a text, of about ``size`` characters, evenly from all of it.
+    """Return at most ``count`` stretches of a text, of about ``size`` characters each, evenly spread.
 
     Each begins with a line and ends with one, or with a word. ``text`` is a file of any size, or a folder;
-    ``render`` gives the text of messages.
+    ``render`` returns the text of messages.
     """
     file = Path(text)
     is_unpacked = holds_records(file) or file.suffix.lower() == PACKED
@@ -314,7 +314,7 @@ def stretches_of(text: str, count: int, size: int, render: Render | None = None)
 
 
 def _beginning(text: str, size: int) -> str:
-    """Return the beginning of a text up to the end of a line, or else of a word, within a size."""
+    """Return the beginning of a text up to the end of a line, else of a word, within ``size`` characters."""
     if len(text) <= size:
         return text
     for end in ("\n", " "):

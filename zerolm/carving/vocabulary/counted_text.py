@@ -1,4 +1,4 @@
-"""How often each token is met in all of a text, which streams; what was counted once is kept in the cache."""
+"""Counts of each token in a whole text, which is streamed; counts are cached."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from zerolm.text.unpacked_files import blocks
 COUNTS_VERSION: Final = 2
 COUNTING: Final = "counting tokens"
 HELD: Final = 10
-"""One piece of a text in so many is held out."""
+"""One in ``HELD`` pieces of a text is held out."""
 PIECES: Final = 64
-"""So many pieces of a text at most are kept to be read again."""
+"""Largest number of pieces of a text that are stored to be read again."""
 LEAST_PIECE: Final = 1 << 9
 PIECE: Final = 1 << 16
-"""Characters at most, about, that are encoded as one text."""
+"""Approximate largest number of characters to encode as one text."""
 AT_ONCE: Final = 32
 PAUSE: Final = re.compile(r"\n(?=\S)")
-"""Where a text is parted: no run of spaces or of empty lines is."""
+"""Where a text may be split: never within spaces or empty lines."""
 
 
 @dataclass(frozen=True, eq=False)
 class CountedText:
-    """How often each row of an embedding is met in a text, (rows,): in its ``fitted`` part, and ``held`` out.
+    """Counts of each row of an embedding in a text, (rows,): in its ``fitted`` and its ``held``-out part.
 
-    Tokens are chosen by the fitted part where their loss is measured on the other one. Of both some pieces
-    are there. Nothing of a short text is held out.
+    Tokens are chosen on the fitted part where their loss is measured on the other one. Some pieces of both
+    are stored. Nothing is held out of a short text.
     """
 
     fitted: Ints
@@ -54,12 +54,12 @@ class CountedText:
 
     @property
     def whole(self) -> Ints:
-        """Return how often each row is met in all of the text."""
+        """Return the counts of each row in the whole text."""
         return self.fitted + self.held
 
 
 class _SomePieces:
-    """Some of many pieces of a text, evenly from all of it."""
+    """Some of a text's pieces, evenly spread."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
@@ -74,11 +74,11 @@ class _SomePieces:
 
 
 def token_counts_of(files: TokenizerFiles, source: str, progress: Progress = silent) -> CountedText:
-    """Return how often each row of the embedding is met in a text; tokens around a text are not.
+    """Return the counts of each row of the embedding in a text; tokens around a text are not counted.
 
-    ``source`` is a file of any size, a folder, or a data set of the hub. A decoder reads it as it runs, an
-    encoder line by line. What chats and prompts of the folder begin with is counted once, too. One piece in
-    ``HELD`` is held out. ``ValueError`` where there is nothing to read, or it is no text in UTF-8.
+    ``source`` is a file of any size, a folder, or a data set of the hub. A decoder reads it as one stream, an
+    encoder line by line. The folder's chat templates and prompts are counted once, too. One piece in ``HELD``
+    is held out. Raises ``ValueError`` where there is nothing to read, or the text is not UTF-8.
     """
     rows, tokenizer = files.checkpoint.layout.vocab, plain(files)
     by_line = not is_decoder(files.checkpoint)
@@ -111,7 +111,7 @@ def _counted(
     by_line: bool,
     progress: Callable[[int], None] = lambda done: None,
 ) -> CountedText:
-    """Return the counts of a text that comes in pieces, the last of every ``HELD`` held out."""
+    """Return the counts of a text in pieces; the last of every ``HELD`` is held out."""
     counts, some = np.zeros((2, rows), np.int64), (_SomePieces(), _SomePieces())
     waiting: tuple[list[str], list[str]] = [], []
     done = 0
@@ -130,7 +130,7 @@ def _counted(
 
 
 def _packed(text: CountedText) -> Arrays:
-    """Return a text as arrays: pieces have no zero bytes."""
+    """Return a text as arrays: pieces contain no zero bytes."""
     parts = ("\0".join(each) for each in (text.fitted_pieces, text.held_pieces))
     joined = "\0\0".join(parts).encode("utf-8", "surrogatepass")
     return {"fitted": text.fitted, "held": text.held, "pieces": np.frombuffer(joined, np.uint8)}
@@ -147,7 +147,7 @@ def _lines(text: str) -> list[str]:
 
 
 def plain(files: TokenizerFiles) -> Any:
-    """Return the tokenizer as transformers has it, without padding and truncation."""
+    """Return the tokenizer in transformers' form, without padding and truncation."""
     tokenizer = Tokenizer.from_str(stock_tokenizer(files.folder).backend_tokenizer.to_str())
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -155,7 +155,7 @@ def plain(files: TokenizerFiles) -> Any:
 
 
 def add(counts: Ints, tokenizer: Any, pieces: list[str]) -> None:
-    """Add the tokens of texts to counts; ``ValueError`` for one beyond them."""
+    """Add the tokens of texts to counts; ``ValueError`` for an id beyond them."""
     with one_line("the text with its tokenizer"):
         encoded = tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
     for one in encoded:
@@ -168,7 +168,7 @@ def add(counts: Ints, tokenizer: Any, pieces: list[str]) -> None:
 def streamed(file: Path, length: int = PIECE) -> Iterator[str]:
     """Yield a file of UTF-8 in pieces of about ``length`` characters.
 
-    ``ValueError`` where it is none, by the byte that is wrong.
+    Raises ``ValueError``, with the position of the wrong byte, for another encoding.
     """
     decoder, left, start, size = codecs.getincrementaldecoder("utf-8")(), "", 0, 0
     for block in blocks(file):
@@ -190,7 +190,7 @@ def streamed(file: Path, length: int = PIECE) -> Iterator[str]:
 
 
 def _parted(text: str, length: int = PIECE) -> Iterator[str]:
-    """Yield a text in parts of about ``length`` characters, each ending where a line does."""
+    """Yield a text in parts of about ``length`` characters, each ending with a line."""
     start = 0
     while len(text) - start > length:
         pause = PAUSE.search(text, start + length)
@@ -207,7 +207,7 @@ def _texts(source: str, render: Render) -> Iterator[str]:
 
 
 def _around(files: TokenizerFiles) -> Iterator[str]:
-    """Yield what a folder puts around texts: its templates of chats, and the prompts of sentences."""
+    """Yield the texts that a folder adds to others: its chat templates, and prompts of sentences."""
     template = stock_tokenizer(files.folder).chat_template
     templates = template.values() if isinstance(template, dict) else [template]
     yield from (text for text in templates if isinstance(text, str))

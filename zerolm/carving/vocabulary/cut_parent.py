@@ -1,4 +1,4 @@
-"""The parent of a carving with the tokens that its request keeps, and what is to be said of them."""
+"""The parent of a carving with the tokens that its request keeps, and their description."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def can_lose_tokens(checkpoint: Checkpoint) -> bool:
 
 
 def suggested(parent: ParentModel, text: str | None, costs: CostModel, progress: Progress) -> ParentModel:
-    """Return a parent whole, with what it would save to keep the text's tokens alone, if it can lose any."""
+    """Return a whole parent with the saving of keeping only the text's tokens, if it can lose any."""
     checkpoint = parent.checkpoint
     if not can_lose_tokens(checkpoint):
         return parent
@@ -52,10 +52,10 @@ def chosen(
     beside: Beside,
     progress: Progress,
 ) -> tuple[ParentModel, Ints]:
-    """Return the parent with what is to be said of its tokens, and those that a request keeps.
+    """Return the parent with the description of its tokens, and the tokens that a request keeps.
 
-    ``beside`` tells of the best child within the budgets with so many tokens. Losses are measured on the part
-    of the text that is held out, with tokens chosen by the rest; the child's are chosen by all of it.
+    ``beside`` returns the best child within the budgets for a number of tokens. Losses are measured on the
+    held-out part of the text, with tokens chosen on the rest; the child's are chosen on all of it.
     """
     checkpoint, request = parent.checkpoint, size.vocabulary
     if request.size == AUTO:  # before the text is read
@@ -96,7 +96,7 @@ def chosen(
 def cut_parent(
     parent: ParentModel, kept: Ints, folder: Path, text: str | None, is_written: bool, *, progress: Progress
 ) -> ParentModel:
-    """Return a parent with the kept tokens alone, its files below a folder; proven, if a child is written."""
+    """Return a parent with only the kept tokens, with files below a folder; proven if a child is written."""
     checkpoint = parent.checkpoint
     progress(f"cutting the vocabulary to {len(kept):,} of {checkpoint.layout.vocab:,} tokens")
     child = with_tokens(checkpoint, kept, folder / "tokens", progress=progress)
@@ -108,10 +108,10 @@ def cut_parent(
 
 
 def described(checkpoint: Checkpoint, use: TokenUse, size: int, costs: CostModel) -> dict[str, Any]:
-    """Return what is to be said of a vocabulary of so many tokens as plain JSON.
+    """Return the description of a vocabulary of ``size`` tokens as plain JSON.
 
-    ``used`` are the tokens that the text needs, ``saves`` the parameters less with those alone, ``grows`` by
-    how many tokens of ``tokens`` the text grows at this size.
+    ``used`` is the number of tokens used in the text, ``saves`` the parameters saved with only those.
+    ``grows`` is the growth in tokens, at this size, of the text's ``tokens``.
     """
     whole, of_used = (costs_of(one, costs)["params"] for one in (checkpoint, shaped(checkpoint, use.used)))
     return {
@@ -125,7 +125,7 @@ def described(checkpoint: Checkpoint, use: TokenUse, size: int, costs: CostModel
 
 
 def size_of(request: VocabularyRequest, use: TokenUse, multiple_of: int | None) -> int:
-    """Return how many rows a request keeps, rounded up to a multiple; ``ValueError`` for what cannot be."""
+    """Return the number of kept rows in a request, rounded up to a multiple; ``ValueError`` if impossible."""
     rows, value = use.table.rows, request.size
     if value is None:
         size = use.least
@@ -145,7 +145,7 @@ def size_of(request: VocabularyRequest, use: TokenUse, multiple_of: int | None) 
 
 
 def _size(value: str, rows: int) -> int:
-    """Return a size of 64k, 0.5 or 0.5x."""
+    """Return the size for 64k, 0.5 or 0.5x."""
     share = parse_share(value) or parse_share(f"{value}x" if "." in value else None)
     if share is not None:
         if not 0 < Decimal(share[:-1]) <= 1:

@@ -1,7 +1,7 @@
-"""A parent with fewer tokens: tokenizer, embedding and head are cut, all other weights lie where they lay.
+"""A parent with fewer tokens: tokenizer, embedding and head are cut, other weights remain in its files.
 
-Such a checkpoint is the parent of all that is carved further; its new files are those of a tokenizer and one
-of rows.
+Such a checkpoint is the parent of all further carving; its new files are those of a tokenizer and one with
+the kept rows.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from zerolm.checkpoints.smaller import smaller
 from zerolm.progress import Progress, silent
 
 AXES: Final = ("vocab", "layer_vocab")
-"""Labels of axes along which there is a row for each token."""
+"""Labels of axes with a row for each token."""
 
 
 def with_tokens(
     checkpoint: Checkpoint, kept: Ints, folder: Path, *, progress: Progress = silent
 ) -> Checkpoint:
-    """Return a checkpoint that has the kept tokens alone; its files are written into an empty folder.
+    """Return a checkpoint with only the kept tokens; its files are written into an empty folder.
 
-    ``kept`` ascends. Weights without a row for each token stay in the parent's files. ``ValueError`` where
-    tokenizer and embedding disagree, or a table of another size depends on tokens.
+    ``kept`` ascends. Weights without a row for each token remain in the parent's files. Raises ``ValueError``
+    where tokenizer and embedding disagree, or a table of another size depends on tokens.
     """
     files, rows = TokenizerFiles(checkpoint), checkpoint.layout.vocab
     place = folder / checkpoint.folder.relative_to(checkpoint.root)
@@ -46,7 +46,7 @@ def with_tokens(
 
 
 def shaped(checkpoint: Checkpoint, size: int) -> Checkpoint:
-    """Return a checkpoint as it would be with so many tokens, to be counted: its rows are not there."""
+    """Return a checkpoint with the shapes for ``size`` tokens, for counting: its rows do not exist."""
     tensors = dict(checkpoint.tensors)
     for name, axis in _tables(checkpoint):
         info = tensors[name]
@@ -59,7 +59,7 @@ def shaped(checkpoint: Checkpoint, size: int) -> Checkpoint:
 
 
 def _tables(checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
-    """Yield the tensors that have a row for each token, each with its axis."""
+    """Yield the tensors with a row for each token, each with its axis."""
     layout = checkpoint.layout
     for name, slot in layout.slots.items():
         for axis, label in enumerate(slot.axes):
@@ -74,7 +74,7 @@ def _tables(checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
 
 
 def _outgoing(info: TensorInfo, axis: int | None, kept: Ints) -> list[Outgoing]:
-    """Return what is left of a tensor whose axis, if any, has a row for each token."""
+    """Return the kept part of a tensor whose axis, if any, has a row for each token."""
     if axis is None:
         return [Outgoing.copied(part) for part in info.stored]
     shape = tuple(len(kept) if place == axis else size for place, size in enumerate(info.shape))

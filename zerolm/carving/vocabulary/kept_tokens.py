@@ -1,4 +1,4 @@
-"""Which tokens stay: those that a text uses, or as many as wanted, the least used ones leaving first."""
+"""The choice of tokens to keep: those used in a text, or a given number, the least used removed first."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from zerolm.architecture import Floats, Ints
 from zerolm.carving.vocabulary.token_table import TokenTable
 
 PREDICTED: Final = 0.3
-"""The weight of a token that the parent predicts beside one that is met.
+"""The weight of a token that the parent predicts, relative to one in the text.
 
-Of Gemma 3 270M on English manuals weights of .01 to 1 need equal numbers of tokens for the same share of a
-held-out text; fewer than the text needs are chosen a little better by larger weights (docs/vocabulary.md).
+For Gemma 3 270M on English manuals weights of .01 to 1 need equal numbers of tokens for the same share of a
+held-out text. Larger weights choose a little better among vocabularies smaller than the text needs
+(docs/vocabulary.md).
 """
 
 
 @dataclass(frozen=True, eq=False)
 class TokenUse:
-    """How often each row of an embedding is met in a text: ``counts`` (rows,), by the tokens of ``table``.
+    """Counts of each row of an embedding in a text: ``counts`` (rows,), for the tokens of ``table``.
 
-    ``wanted`` ids stay whatever their counts. ``likely`` (rows,) are the probabilities that the parent
-    gives each row on the text, on average: other text of its kind needs tokens that this one has not.
+    ``wanted`` ids are kept whatever their counts. ``likely`` (rows,) are the parent's mean probabilities of
+    each row on the text: similar texts need tokens that do not occur in it.
     """
 
     table: TokenTable
@@ -36,10 +37,10 @@ class TokenUse:
 
     @cached_property
     def leaving(self) -> list[tuple[int, int]]:
-        """The tokens that may leave, in their order, each with how many tokens a text grows by.
+        """The tokens that may be removed, in their order, each with the growth of the text in tokens.
 
-        The one of fewest expected uses goes first, of those that no other is merged from; its uses become
-        uses of its parts. Rows without a token go before all.
+        The token with the fewest expected uses is removed first, of those that no other is merged from; its
+        uses become uses of its parts. Rows without a token are removed before all others.
         """
         table, counts = self.table, self.counts.astype(np.int64).copy()
         expected = self.expected.copy()
@@ -69,26 +70,26 @@ class TokenUse:
 
     @property
     def least(self) -> int:
-        """The fewest rows that can be kept."""
+        """The smallest possible number of kept rows."""
         return self.table.rows - len(self.leaving)
 
     @property
     def expected(self) -> Floats:
-        """The uses of each row in other text of the kind, as long as this one, (rows,).
+        """The expected uses of each row in a similar text of the same length, (rows,).
 
-        Those that were counted, and ``PREDICTED`` of those that the parent predicts: it ranks tokens that
-        were never met, where a count ranks none.
+        These are the counts, plus ``PREDICTED`` times the parent's predictions, which rank tokens that do not
+        occur in the text.
         """
         counts = self.counts.astype(np.float64)
         return counts if self.likely is None else counts + PREDICTED * counts.sum() * self.likely
 
     @cached_property
     def used(self) -> int:
-        """How many rows are kept where all leave that the text never needs."""
+        """The number of kept rows when all tokens that the text never needs are removed."""
         return len(self.table.needed(self._met))
 
     def without_unused(self) -> TokenUse:
-        """Return the same use, where all that the text needs stays in any case."""
+        """Return the same use, with all tokens that the text needs kept in any case."""
         return replace(self, wanted=self._met)
 
     @property
@@ -96,18 +97,18 @@ class TokenUse:
         return self.wanted | frozenset(np.flatnonzero(self.counts).tolist())
 
     def kept(self, size: int) -> Ints:
-        """Return the ids of so many rows that stay, ascending; ``ValueError`` where more have to."""
+        """Return the ids of ``size`` kept rows, ascending; ``ValueError`` where more have to be kept."""
         if not self.least <= size <= self.table.rows:
             raise ValueError(f"{size} tokens cannot be kept: {self.least} of {self.table.rows} must be")
         gone = [row for row, _ in self.leaving[: self.table.rows - size]]
         return np.setdiff1d(np.arange(self.table.rows), np.array(gone, np.int64))
 
     def growth(self, size: int) -> int:
-        """Return by how many tokens the text grows where so many rows stay, each parted once at a time."""
+        """Return the growth of the text in tokens with ``size`` kept rows; each is split once."""
         return sum(count for _, count in self.leaving[: self.table.rows - size])
 
     def growths(self, counts: Ints, sizes: Sequence[int]) -> list[int]:
-        """Return by how many tokens another text of these ``counts`` (rows,) grows at each size."""
+        """Return the growth in tokens at each size of another text with these ``counts`` (rows,)."""
         uses, grown = counts.astype(np.int64).copy(), [0]
         for row, _ in self.leaving:
             grown.append(grown[-1] + int(uses[row]))
@@ -117,7 +118,7 @@ class TokenUse:
 
 
 def listed(table: TokenTable, tokens: Sequence[int]) -> Ints:
-    """Return the ids of a list with all they need, ascending; ``ValueError`` for one that is not known."""
+    """Return the ids of a list with all that they need, ascending; ``ValueError`` for an unknown id."""
     names = set(table.ids.values())
     unknown = next((token for token in tokens if token not in names), None)
     if unknown is not None:

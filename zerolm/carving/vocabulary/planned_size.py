@@ -1,4 +1,4 @@
-"""The size of the vocabulary within budgets: what fewer tokens lose beside what all other cuts then lose."""
+"""The size of the vocabulary within budgets: the loss of fewer tokens against that of all other cuts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from zerolm.networks.opener import is_decoder
 from zerolm.progress import Progress
 
 SHARES: Final = (3.0, 2.0, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""The shares of the used tokens that are tried, in addition to all tokens of the parent."""
+"""The tried sizes as shares of the used tokens, in addition to all tokens of the parent."""
 SMALL: Final = 0.01
-"""A loss of fewer tokens, of the parent's bits a byte, below which no other unit is weighed against them."""
+"""A loss by fewer tokens, as a share of the parent's bits per byte, below which they are not compared with
+other units."""
 SMALL_DISTANCE: Final = 1e-3
-"""The same of an encoder, 1 - cosine."""
+"""The same for an encoder, as 1 - cosine."""
 
 
 class Rest(NamedTuple):
-    """The best child beside a number of tokens: its parameters, and the loss of all but its fewer tokens.
+    """The best child for a number of tokens: its parameters, and its loss without that of fewer tokens.
 
-    That is in nats a token, or 1 - cosine. ``bytes`` are those of its weights where they have types.
+    The loss is in nats per token, or 1 - cosine. ``bytes`` are those of its weights where they have types.
     """
 
     params: int
@@ -36,10 +37,10 @@ class Rest(NamedTuple):
 class Beside:
     """The best child within the budgets as functions of its number of tokens.
 
-    ``check`` raises ``ValueError`` where no child can be, before any long work. ``fits``: the parent with so
-    many tokens, of ``params`` parameters, keeps the budgets with nothing else cut. ``best`` gives the best
-    child; ``ValueError`` where there is none. ``has_types``: weights get types, of which eight bits lose next
-    to nothing, so that no loss of fewer tokens is too small to be weighed.
+    ``check`` raises ``ValueError`` where no child is possible, before any long computation. ``fits`` returns
+    whether the parent with a number of tokens, of ``params`` parameters, keeps the budgets with nothing else
+    cut. ``best`` returns the best child, or raises ``ValueError``. ``has_types``: weights get quantisation
+    types. Eight bits lose almost nothing, so even a small loss by fewer tokens has to be compared.
     """
 
     check: Callable[[int], None]
@@ -51,10 +52,10 @@ class Beside:
 
 @dataclass(frozen=True)
 class TriedSize:
-    """A vocabulary of ``size`` tokens: the ``params`` of the child, and its losses in bits a byte.
+    """A vocabulary of ``size`` tokens: the ``params`` of the child, and its losses in bits per byte.
 
-    ``tokens`` is what fewer of them lose, ``rest`` what all else does that is cut or rounded; of an encoder
-    1 - cosine. ``bytes`` are those of its weights where they have types.
+    ``tokens`` is the loss of fewer tokens, ``rest`` that of all else that is cut or rounded; for an encoder 1
+    - cosine. ``bytes`` are those of its weights where they have types.
     """
 
     size: int
@@ -65,7 +66,7 @@ class TriedSize:
 
     @property
     def loss(self) -> float:
-        """Return both losses together."""
+        """Return the sum of both losses."""
         return self.tokens + self.rest
 
     def to_json(self) -> dict[str, Any]:
@@ -75,10 +76,11 @@ class TriedSize:
 def tried_sizes(
     use: TextUse, losses: TokenLosses, beside: Beside, step: int, progress: Progress
 ) -> list[TriedSize]:
-    """Return the sizes of the vocabulary that were tried, the largest first; ``ValueError`` if none goes.
+    """Return the tried sizes of the vocabulary, the largest first; ``ValueError`` if none is possible.
 
-    The first is the most tokens with which nothing else has to be cut. Where these lose little, no other is
-    tried; else larger ones, until other cuts or fewer tokens alone lose more than the best in all.
+    The first is the largest number of tokens with which nothing else has to be cut. If its loss is small, no
+    other is tried. Otherwise larger ones are, until the loss of other cuts or of fewer tokens alone exceeds
+    the best total.
     """
     before, scale = losses.loss(None), losses.bits_a_nat
     small = SMALL * before if is_decoder(losses.checkpoint) else SMALL_DISTANCE
@@ -112,12 +114,12 @@ def tried_sizes(
 
 
 def best_size(tried: list[TriedSize]) -> int:
-    """Return the size of least loss, of equals the larger one."""
+    """Return the size of least loss; ties go to the larger one."""
     return min(tried, key=lambda one: (one.loss, -one.size)).size
 
 
 def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int | None:
-    """Return the most tokens that fit, a multiple of a step; None where none do."""
+    """Return the largest number of tokens that fits, a multiple of a step; None where none does."""
     if fits(rows):
         return rows
     low, high = -(-least // step), rows // step  # in steps
@@ -130,7 +132,7 @@ def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int 
 
 
 def usual_sizes(use: TokenUse, step: int) -> list[int]:
-    """Return sizes from all tokens of the parent to a tenth of those used, the largest first."""
+    """Return sizes from all tokens of the parent to a tenth of the used ones, the largest first."""
     rows = use.table.rows
     each = (max(use.least, round(share * use.used)) for share in SHARES)
     return list(dict.fromkeys([rows, *(min(rows, -(-size // step) * step) for size in each)]))

@@ -28,9 +28,9 @@ LENGTH: Final = 32
 
 @dataclass(frozen=True)
 class SameStrings:
-    """Strings that both read, of which so many as the ``same`` pieces, and how far kept logits are apart.
+    """The number of compared strings, of those with the ``same`` tokens, and the distance of kept logits.
 
-    ``difference`` is the largest, ``relative`` to the largest output of the parent's.
+    ``difference`` is the largest one, ``relative`` is relative to the largest output of the parent.
     """
 
     strings: int
@@ -43,10 +43,10 @@ class SameStrings:
 
 
 def proven(child: Checkpoint, text: str | None) -> SameStrings:
-    """Return how a parent with fewer tokens compares with the whole one; ``ValueError`` where it differs.
+    """Return the comparison of a parent with fewer tokens and the whole one; ``ValueError`` if they differ.
 
-    Every string is written back as the whole one writes it, strings of kept tokens are the same tokens, and
-    on those the outputs for kept tokens are the same to 1e-5.
+    Every string is decoded as by the whole one, strings of kept tokens have the same tokens, and on those the
+    outputs for kept tokens agree to 1e-5.
     """
     assert child.fewer is not None
     whole, kept = child.fewer.of, child.fewer.tokens
@@ -68,7 +68,7 @@ def check_rows(theirs: Mapping[str, int], ours: Mapping[str, int], kept: Ints) -
 
 
 def some_strings(text: str | None) -> list[str]:
-    """Return a page in many scripts, its lines, and lines of the beginning of a text where there is one."""
+    """Return a page in many scripts, its lines, and lines from the beginning of a text where there is one."""
     strings = [PAGE, *PAGE.splitlines()]
     if text is not None and Path(text).is_file():
         with Path(text).open("rb") as opened:
@@ -81,9 +81,9 @@ def some_strings(text: str | None) -> list[str]:
 def same_strings(
     theirs: PreTrainedTokenizerBase, ours: PreTrainedTokenizerBase, kept: Ints, strings: Iterable[str]
 ) -> int:
-    """Return how many strings two tokenizers read as the same tokens; ``ValueError`` where one is lost.
+    """Return the number of strings that two tokenizers encode alike; ``ValueError`` where one is lost.
 
-    Each has to be written back alike, and one of kept tokens alone read alike.
+    Each has to be decoded alike, and one that has only kept tokens has to be encoded alike.
     """
     new, same = numbers(kept), 0
     for string in strings:
@@ -98,7 +98,7 @@ def same_strings(
 
 
 def written(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
-    """Return what tokens are written back as; pieces are joined where a tokenizer has no decoder for it."""
+    """Return the decoded text of tokens; pieces are joined where a tokenizer has no decoder."""
     if tokenizer.backend_tokenizer.decoder is None:
         text = " ".join(tokenizer.convert_ids_to_tokens(list(ids)))
         return text.replace(" ##", "")
@@ -111,7 +111,7 @@ def _ids(tokenizer: PreTrainedTokenizerBase, string: str) -> list[int]:
 
 
 def _rows(tokenizer: PreTrainedTokenizerBase, kept: Ints, strings: Iterable[str]) -> Tensor:
-    """Return two sequences of kept tokens, (2, t): of strings as far as there are any, and at random."""
+    """Return two sequences of kept tokens, (2, t): one from the strings if possible, one random."""
     stays, ids = set(kept.tolist()), list[int]()
     for string in strings:
         ids += [token for token in _ids(tokenizer, string) if token in stays]
@@ -122,7 +122,7 @@ def _rows(tokenizer: PreTrainedTokenizerBase, kept: Ints, strings: Iterable[str]
 
 @torch.no_grad()
 def _compared(whole: Checkpoint, child: Checkpoint, rows: Tensor, kept: Ints) -> tuple[float, float]:
-    """Return how far the outputs for kept tokens are apart at most, and relative to the largest."""
+    """Return the largest difference of the outputs for kept tokens, absolute and relative to the largest."""
     longest = whole.layout.sizes.get("positions", rows.shape[1] + 2)
     rows = rows[:, : max(1, longest - 2)]  # some classes count positions from behind padding
     new = torch.from_numpy(np.searchsorted(kept, rows.numpy()))

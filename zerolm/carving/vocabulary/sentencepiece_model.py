@@ -11,11 +11,11 @@ SPECIAL: Final = ("unk_id", "bos_id", "eos_id", "pad_id")
 
 
 def write_cut(source: Path, target: Path, before: Mapping[str, int], after: Mapping[str, int]) -> None:
-    """Write the model of ``source`` without the usual pieces that are not in ``after``, in their order.
+    """Write the model of ``source`` without the normal pieces that are missing in ``after``, in their order.
 
     Both maps are ids by token, of the parent's tokenizer and of that with fewer tokens. Pieces of any other
-    type (unknown, control, bytes, those that users defined) stay. ``ValueError`` where what is written would
-    number pieces otherwise beside the ids than the source does. ``ModuleNotFoundError`` without
+    type (unknown, control, bytes, user-defined) are kept. Raises ``ValueError`` where the written pieces
+    would be numbered differently relative to the ids than in the source; ``ModuleNotFoundError`` without
     sentencepiece and protobuf.
     """
     proto = opened(source)
@@ -38,7 +38,7 @@ def write_cut(source: Path, target: Path, before: Mapping[str, int], after: Mapp
 
 
 def opened(source: Path) -> Any:
-    """Return the parsed message of a model; ``ValueError`` where it is none."""
+    """Return the parsed message of a model; ``ValueError`` where it is not one."""
     require()
     from sentencepiece import sentencepiece_model_pb2
 
@@ -54,7 +54,7 @@ def opened(source: Path) -> Any:
 
 
 def require() -> None:
-    """Raise ``ModuleNotFoundError`` where what reads such a model is not installed."""
+    """Raise ``ModuleNotFoundError`` where the packages for such a model are not installed."""
     try:
         from sentencepiece import sentencepiece_model_pb2  # noqa: F401
     except ImportError:

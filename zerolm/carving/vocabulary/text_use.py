@@ -1,4 +1,4 @@
-"""The tokens that a text uses, in all of it and in the part that is not held out."""
+"""The tokens used in a text, in all of it and in the part that is not held out."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ MAX_LIST: Final = 64 << 20
 
 @dataclass(frozen=True, eq=False)
 class TextUse:
-    """The tokens that a text uses: all of it, and its ``fitted`` part, beside which the rest is held out."""
+    """The tokens used in a text: in all of it, and in its ``fitted`` part, without the held-out rest."""
 
     whole: TokenUse
     fitted: TokenUse
     text: CountedText
 
     def predicted(self, likely: Floats) -> TextUse:
-        """Return the same use, where tokens rank by what the parent predicts, too."""
+        """Return the same use, with tokens ranked also by the parent's predictions."""
         whole, fitted = (replace(part, likely=likely) for part in (self.whole, self.fitted))
         return TextUse(whole, fitted, self.text)
 
     @property
     def is_held_out(self) -> bool:
-        """Whether the text is long enough that some of it is held out."""
+        """Whether the text is long enough for a held-out part."""
         return bool(self.text.held_pieces)
 
     def chosen(self, size: int, *, used: bool = False, whole: bool = True) -> Ints:
-        """Return the ids of so many rows, those chosen by all of the text or by its fitted part alone.
+        """Return the ids of ``size`` rows, chosen on all of the text or on its fitted part alone.
 
-        ``used``: all that the text needs stays, and no fewer than that.
+        ``used``: all tokens that the text needs are kept, and at least these.
         """
         use = self.whole if whole else self.fitted
         if used:
@@ -50,7 +50,7 @@ class TextUse:
         return use.kept(size)
 
     def curve(self, sizes: Sequence[int]) -> list[float]:
-        """Return by what share the held-out text grows at each size, its tokens chosen by the rest."""
+        """Return the relative growth of the held-out text at each size, with tokens chosen on the rest."""
         held = self.text.held
         total = max(1, int(held.sum()))
         return [grown / total for grown in self.fitted.growths(held, sizes)]
@@ -59,9 +59,9 @@ class TextUse:
 def use_of(
     checkpoint: Checkpoint, text: str | None, tokens: str | None = None, *, progress: Progress
 ) -> TokenUse:
-    """Return how often the tokens of a checkpoint are met in a text; without one all are met as often.
+    """Return the counts of a checkpoint's tokens in a text; without a text all are 0.
 
-    Those of a file with a list stay. ``ValueError`` for a tokenizer that cannot be cut.
+    Tokens in a file with a list are kept. Raises ``ValueError`` for a tokenizer that cannot be cut.
     """
     return text_use_of(checkpoint, text, tokens, progress=progress).whole
 
@@ -69,7 +69,7 @@ def use_of(
 def text_use_of(
     checkpoint: Checkpoint, text: str | None, tokens: str | None = None, *, progress: Progress
 ) -> TextUse:
-    """Return how often the tokens of a checkpoint are met in a text, and in a part of it."""
+    """Return the counts of a checkpoint's tokens in a text, and in its fitted part."""
     files = TokenizerFiles(checkpoint)
     table, rows = files.table, checkpoint.layout.vocab
     wanted = set(files.named)
@@ -84,7 +84,7 @@ def text_use_of(
 
 
 def read_list(file: Path) -> list[int]:
-    """Return the ids of a file: a list in JSON, or one a line; ``ValueError`` for anything else in it."""
+    """Return the ids in a file: a JSON list, or one per line; ``ValueError`` for any other content."""
     try:
         text = read_text(file, MAX_LIST)
         ids = parse_json(text) if text.lstrip().startswith("[") else [int(line) for line in text.split()]

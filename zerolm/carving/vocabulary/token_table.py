@@ -1,8 +1,8 @@
-"""The tokens of a ``tokenizer.json``: those that have to stay, and what each of the others is merged from.
+"""The tokens of a ``tokenizer.json``: those that must be kept, and the parts that others are merged from.
 
-A text that is encoded to kept tokens alone is encoded to the same ones when others leave, if every kept
-token keeps what it is merged from: the parent's merges then are all there, in their order. No string is lost
-if what remains can write every character that the parent can: bytes, or each character by itself.
+A text whose tokens are all kept is encoded to the same tokens after others are removed, if every kept token
+keeps the parts that it is merged from: then all its merges remain, in their order. No string is lost if the
+remaining tokens can express every character that the parent can: by bytes, or each character by itself.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ Pair = tuple[str, str]
 class TokenTable:
     """The tokens of a tokenizer of a ``kind``, for an embedding of ``rows``; rows may have no token.
 
-    ``ids`` are by token. ``staying`` have to stay: added tokens, bytes or characters, and what a rule of the
-    tokenizer names. ``parts`` are by the ids that are merged from two others, when they are written alone.
+    ``ids`` are by token. ``staying`` must be kept: added tokens, bytes or characters, and tokens that a rule
+    of the tokenizer names. ``parts`` are, by id, the two tokens that a token is merged from when it is
+    encoded alone.
     """
 
     kind: str
@@ -36,9 +37,9 @@ class TokenTable:
 
     @classmethod
     def of(cls, document: Any, rows: int) -> TokenTable:
-        """Return the table of a ``tokenizer.json``; ``ValueError`` for a kind that is not known.
+        """Return the table of a ``tokenizer.json``; ``ValueError`` for an unknown kind.
 
-        And for one that disagrees with the embedding, or names a token twice.
+        Also for one that disagrees with the embedding, or has two tokens of one id.
         """
         model, added = model_of(document), added_of(document)
         vocab = pieces_of(model)
@@ -56,7 +57,7 @@ class TokenTable:
         return cls(model["type"], rows, ids, frozenset(staying), parts)
 
     def needed(self, tokens: Iterable[int]) -> set[int]:
-        """Return these ids, those that have to stay, and all that they are merged from."""
+        """Return these ids, those that must be kept, and all that they are merged from."""
         needed: set[int] = set()
         waiting = [*tokens, *self.staying]
         while waiting:
@@ -84,7 +85,7 @@ def model_of(document: Any) -> dict[str, Any]:
 
 
 def pieces_of(model: Mapping[str, Any]) -> dict[str, int]:
-    """Return the ids of a model's tokens; ``ValueError`` where they are none."""
+    """Return the ids of a model's tokens; ``ValueError`` where they are invalid."""
     vocab: Any = model.get("vocab")
     if model["type"] == "Unigram":
         rows: Any = vocab if isinstance(vocab, list) and len(vocab) <= MAX_TOKENS else [None]
@@ -105,7 +106,7 @@ def pieces_of(model: Mapping[str, Any]) -> dict[str, int]:
 
 
 def added_of(document: Mapping[str, Any]) -> dict[str, int]:
-    """Return the ids of added tokens, special ones among them; ``ValueError`` where they are none."""
+    """Return the ids of added tokens, including special ones; ``ValueError`` where they are invalid."""
     rows = document.get("added_tokens") or []
     ids: dict[str, int] = {}
     for row in rows if isinstance(rows, list) else [None]:
@@ -117,7 +118,7 @@ def added_of(document: Mapping[str, Any]) -> dict[str, int]:
 
 
 def merges_of(model: Mapping[str, Any]) -> list[Pair]:
-    """Return the merges of a BPE in their order, as pairs; ``ValueError`` where one is none."""
+    """Return the merges of a BPE in their order, as pairs; ``ValueError`` where one is invalid."""
     pairs: list[Pair] = []
     merges = model.get("merges")
     for merge in merges if isinstance(merges, list) else [None]:
@@ -129,7 +130,7 @@ def merges_of(model: Mapping[str, Any]) -> list[Pair]:
 
 
 def named_ids(document: Mapping[str, Any]) -> set[int]:
-    """Return the ids that rules of the tokenizer name: what is put around a text, and padding."""
+    """Return the ids that rules of the tokenizer name: tokens around a text, and padding."""
     ids: set[int] = set()
 
     def noted(number: int) -> int:
@@ -144,7 +145,7 @@ def named_ids(document: Mapping[str, Any]) -> set[int]:
 
 
 def with_ids(processor: Any, renumbered: Any) -> Any:
-    """Return a post-processor with other ids: ``renumbered`` gives the new one of each."""
+    """Return a post-processor with other ids: ``renumbered`` returns the new one of each."""
     if not isinstance(processor, dict):
         return processor
     changed = dict(processor)
@@ -170,11 +171,10 @@ def with_ids(processor: Any, renumbered: Any) -> Any:
 
 
 def _parts(merges: list[Pair], ids: Mapping[str, int]) -> dict[int, tuple[int, int]]:
-    """Return by id the two tokens that each merged token is made of, when it is written alone.
+    """Return by id the two tokens that each merged token is made of when it is encoded alone.
 
-    A token that several merges make is made by one of them: the last of those by which its own characters
-    are merged. Within a text its characters are merged in the same order, for none of them is merged with a
-    neighbour.
+    A token that several merges produce is made by one of them: the last merge of its own characters. Within a
+    text its characters are merged in the same order, because none of them is merged with a neighbour.
     """
     for left, right in merges:
         lacking = next((token for token in (left, right, left + right) if token not in ids), None)
@@ -192,7 +192,7 @@ def _parts(merges: list[Pair], ids: Mapping[str, int]) -> dict[int, tuple[int, i
 
 
 def last_merge(token: str, ranks: Mapping[Pair, int]) -> Pair | None:
-    """Return the pair that a token is merged from last when it is written alone; None if it is not whole.
+    """Return the last pair that a token is merged from when it is encoded alone; None if it stays split.
 
     ``ranks`` are the places of pairs among the merges: the first is merged first, of equals the leftmost.
     """
@@ -208,7 +208,7 @@ def last_merge(token: str, ranks: Mapping[Pair, int]) -> Pair | None:
 
 
 def _staying(model: Mapping[str, Any], vocab: Mapping[str, int], added: set[str]) -> set[str]:
-    """Return the tokens of a model without which a string would be lost, or read otherwise."""
+    """Return the tokens of a model without which a string would be lost, or encoded differently."""
     staying = {token for token in (SPACE, " ") if token in vocab}
     bytewise = bool(model.get("byte_fallback")) and all(byte in vocab for byte in BYTES)
     if bytewise:
@@ -221,7 +221,7 @@ def _staying(model: Mapping[str, Any], vocab: Mapping[str, int], added: set[str]
                 if type(unknown) is not int or not 0 <= unknown < len(pieces):
                     raise ValueError(f"its unk_id is {str(unknown)[:40]}, and it has {len(pieces)} pieces")
                 staying.add(pieces[unknown][0])
-            if pieces:  # what a character without a piece is worth depends on the least score
+            if pieces:  # the score of a character without a piece depends on the lowest score
                 staying.add(min(pieces, key=lambda piece: piece[1])[0])
             return staying if bytewise else staying | _written(vocab, added, "")
         case "WordPiece":
@@ -234,9 +234,9 @@ def _staying(model: Mapping[str, Any], vocab: Mapping[str, int], added: set[str]
 
 
 def _written(vocab: Mapping[str, int], added: set[str], prefix: str) -> set[str]:
-    """Return the pieces that are one character, and those with a character that has no such piece.
+    """Return the pieces of one character, and those with a character that has no such piece.
 
-    Behind the first of a word pieces begin with ``prefix``.
+    Pieces after the first of a word begin with ``prefix``.
     """
     staying: set[str] = set()
     for piece in vocab.keys() - added:

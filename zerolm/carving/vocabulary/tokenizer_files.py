@@ -1,4 +1,4 @@
-"""The files of a checkpoint's tokenizer: read, and written again with fewer tokens."""
+"""The files of a checkpoint's tokenizer: read, and written with fewer tokens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIGURATIONS: Final = ("config.json", "generation_config.json")
 
 @dataclass(frozen=True, eq=False)
 class TokenizerFiles:
-    """The tokenizer in the folder of a checkpoint, of one of the kinds of ``TokenTable``."""
+    """The tokenizer in a checkpoint's folder, of one of the kinds of ``TokenTable``."""
 
     checkpoint: Checkpoint
 
@@ -40,9 +40,9 @@ class TokenizerFiles:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The ``tokenizer.json``, that of the folder or as transformers makes it of older files.
+        """The ``tokenizer.json``: the folder's, or transformers' conversion of older files.
 
-        ``ValueError`` for a tokenizer that runs as Python code.
+        Raises ``ValueError`` for a tokenizer that runs as Python code.
         """
         folder = self.folder
         settings = read_object(folder, SETTINGS) if inside(folder, SETTINGS) else {}
@@ -60,7 +60,7 @@ class TokenizerFiles:
 
     @cached_property
     def table(self) -> TokenTable:
-        """The tokens; ``ValueError`` in one line for a tokenizer that cannot be cut."""
+        """The tokens; ``ValueError``, in one line, for a tokenizer that cannot be cut."""
         try:
             return TokenTable.of(self.document, self.checkpoint.layout.vocab)
         except (ValueError, KeyError, TypeError) as error:
@@ -69,10 +69,10 @@ class TokenizerFiles:
 
     @cached_property
     def named(self) -> frozenset[int]:
-        """The ids that configurations name, and those of the special tokens that transformers reads.
+        """The ids in configurations, and those of the special tokens in transformers.
 
-        These begin, end or pad a text, and their like. The class of a tokenizer may name some that no file
-        does, and would add them behind the last row.
+        These are tokens that begin, end or pad a text, and the like. A tokenizer class may name some that no
+        file has, and would add them behind the last row.
         """
         rows = self.checkpoint.layout.vocab
         of_class = stock_tokenizer(self.folder).all_special_ids
@@ -81,7 +81,7 @@ class TokenizerFiles:
 
     @cached_property
     def configurations(self) -> dict[str, dict[str, Any]]:
-        """The configurations that name tokens by their ids, by the names of their files."""
+        """The configurations that contain token ids, by file name."""
         names = [name for name in CONFIGURATIONS if inside(self.folder, name)]
         return {name: read_object(self.folder, name) for name in names}
 
@@ -96,9 +96,9 @@ class TokenizerFiles:
         return tuple(text for text in texts if isinstance(text, str))
 
     def write(self, kept: Ints, place: Path) -> None:
-        """Write the files of a tokenizer that has the kept ids alone, and the configurations, into a folder.
+        """Write the files of a tokenizer with only the kept ids, and the configurations, into a folder.
 
-        ``ValueError`` where what is written cannot be read again.
+        Raises ``ValueError`` where the written files cannot be read again.
         """
         rows, new = self.checkpoint.layout.vocab, numbers(kept)
         document = cut_document(self.document, kept)
@@ -121,7 +121,7 @@ class TokenizerFiles:
                     write_cut(self.folder / name, place / name, _ids(self.document), _ids(document))
 
     def _write_lists(self, model: Mapping[str, Any], place: Path) -> None:
-        """Write the older files that the folder has beside the ``tokenizer.json``."""
+        """Write the older files that the folder has in addition to the ``tokenizer.json``."""
         for name in LISTS:
             if not inside(self.folder, name):
                 continue
@@ -139,7 +139,7 @@ class TokenizerFiles:
 
 
 def write_compact(path: Path, value: Any) -> None:
-    """Write JSON with one line for each token, as large lists are."""
+    """Write JSON with one line for each token, as usual for large lists."""
     path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 

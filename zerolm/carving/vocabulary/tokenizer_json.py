@@ -1,4 +1,4 @@
-"""A ``tokenizer.json`` with fewer tokens, and the ids in files beside it."""
+"""A ``tokenizer.json`` with fewer tokens, and the ids in other files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def numbers(kept: Ints) -> dict[int, int]:
 
 
 def cut_document(document: Mapping[str, Any], kept: Ints) -> dict[str, Any]:
-    """Return a ``tokenizer.json`` that has the kept ids alone, renumbered; all its rules stay as they are.
+    """Return a ``tokenizer.json`` with only the kept ids, renumbered; all its rules are unchanged.
 
-    The ``kept`` rows ascend, and hold all that ``TokenTable`` says they need. Merges stay whose two parts and
-    whose token are kept.
+    The ``kept`` rows ascend, and contain all that they need according to ``TokenTable``. Merges are kept if
+    both parts and the merged token are.
     """
     new, model = numbers(kept), model_of(document)
     ids = pieces_of(model)
@@ -52,10 +52,10 @@ def cut_document(document: Mapping[str, Any], kept: Ints) -> dict[str, Any]:
 
 
 def renumbered(value: Any, new: Mapping[int, int], rows: int) -> Any:
-    """Return JSON of a configuration with the new ids wherever its fields name tokens, at any depth.
+    """Return a configuration's JSON with the new ids in all fields that name tokens, at any depth.
 
-    ``rows`` are those of the parent's embedding: sizes of a vocabulary that are as many become as many as
-    there are new ids. ``ValueError`` names a field whose token has left.
+    ``rows`` is the size of the parent's embedding: vocabulary sizes equal to it become the number of new ids.
+    ``ValueError`` names a field whose token was removed.
     """
     if isinstance(value, list):
         return [renumbered(part, new, rows) for part in value]
@@ -73,7 +73,7 @@ def renumbered(value: Any, new: Mapping[int, int], rows: int) -> Any:
 
 
 def resized(value: Any, rows: int, size: int) -> Any:
-    """Return JSON of a configuration where sizes of a vocabulary of so many ``rows`` are another ``size``."""
+    """Return a configuration's JSON with vocabulary sizes equal to ``rows`` replaced by ``size``."""
     if isinstance(value, list):
         return [resized(part, rows, size) for part in value]
     if not isinstance(value, dict):
@@ -85,7 +85,7 @@ def resized(value: Any, rows: int, size: int) -> Any:
 
 
 def ids_in(value: Any, rows: int) -> set[int]:
-    """Return the ids of tokens that the fields of a configuration name, at any depth."""
+    """Return the token ids in the fields of a configuration, at any depth."""
     ids: set[int] = set()
     if isinstance(value, list):
         return ids.union(*(ids_in(part, rows) for part in value))

@@ -1,1 +1,1 @@
-"""Children as GGUF files, which llama.cpp and what is built on it open."""
+"""Children as GGUF files, for llama.cpp and software based on it."""

@@ -1,4 +1,4 @@
-"""The proof of a GGUF file: llama.cpp opens it and does what torch and the tokenizer do."""
+"""The proof of a GGUF file: llama.cpp opens it and agrees with torch and with the tokenizer."""
 
 from __future__ import annotations
 
@@ -25,20 +25,23 @@ from zerolm.networks.pooling import MEAN, TokenPooling
 
 CHECKED_LENGTH: Final = 32
 ROUNDING: Final = {"F32": 0.0, "F16": 4e-3, "BF16": 3e-2}
-"""The error, of the largest output, of readers that multiply in the type of a matrix, by that type."""
+"""By the type of a matrix, the error of readers that multiply in that type, as a share of the largest
+output."""
 TOLERANCE: Final = 5e-3
 CARVED: Final = "the carved parent's"
 READ: Final = "those of the parent as zerolm reads it"
 OF_THE_FILE: Final = -1
-"""The pooling that a file names."""
+"""The pooling type that selects the file's own."""
 COARSELY: Final = 6e-2
-"""The same of readers that round to blocks of 8 bits, beside quantised weights: .034 in Qwen2.5-0.5B."""
+"""The same error of readers that round activations to blocks of 8 bits with quantised weights: .034 in
+Qwen2.5-0.5B."""
 NOISE: Final = 2.0
-"""So many times what rounding activations to 8 bits changes in the reference may be between the two."""
+"""Allowed difference as a multiple of the change when activations of the reference are rounded to 8 bits."""
 NOISIEST: Final = 0.3
-"""The share of the largest output that such rounding explains at most."""
+"""Largest share of the largest output that such rounding may explain."""
 REROUTED: Final = 8
-"""One in so many tokens of a mixture at most is sent to other experts by rounding: two are nearly equal."""
+"""Of a mixture of experts rounding may route at most one in ``REROUTED`` tokens to other experts: two are
+nearly equal."""
 
 
 def check(
@@ -51,11 +54,11 @@ def check(
 ) -> Verified:
     """Open a file with llama.cpp; ``ValueError`` where its outputs or token ids differ from the reference's.
 
-    ``reference`` gives logits (1, t, v) of token ids (1, t), of an encoder its tokens' states (1, t, d).
-    Those of some thirty tokens, real ones where there is a tokenizer, may differ by ``tolerance``; with
-    weights of 16 bits or fewer also by what rounding explains. Token ids are those of a page in many scripts,
-    and of each added token by itself. An encoder's embedding is made by ``pooling``. ``ModuleNotFoundError``
-    without llama-cpp-python.
+    ``reference`` returns logits (1, t, v) for token ids (1, t); for an encoder the states of its tokens (1,
+    t, d). About thirty tokens are compared, real ones where there is a tokenizer. Outputs may differ by
+    ``tolerance``, and with weights of 16 bits or fewer also by what rounding explains. Token ids are compared
+    on a page in many scripts, and for each added token by itself. ``pooling`` makes an encoder's embedding.
+    Raises ``ModuleNotFoundError`` without llama-cpp-python.
     """
     require()
     encodes = is_encoder(file)
@@ -75,7 +78,7 @@ def compare_file(
 ) -> Verified:
     """Open a file with llama.cpp; ``ValueError`` where its outputs for ids (b, t) are not the reference's.
 
-    Those of the first sequence are compared.
+    Only the first sequence is compared.
     """
     opened = open_encoder(file) if is_encoder(file) else _open(file)
     try:
@@ -86,22 +89,22 @@ def compare_file(
 
 
 def is_encoder(file: Path) -> bool:
-    """Return whether the tokens of a file's model all see each other."""
+    """Return whether a file's model attends in both directions."""
     header = read_gguf_header(file)
     return header.metadata.get(f"{header.architecture}.attention.causal") is False
 
 
 def open_encoder(file: Path, tokens: int = CHECKED_LENGTH, **settings: Any) -> Any:
-    """Return an encoder as llama.cpp opens it, on one thread, for so many tokens at most.
+    """Return an encoder opened by llama.cpp, on one thread, for at most ``tokens`` tokens.
 
-    It sends the states of tokens, or what ``pooling_type`` makes of them.
+    It returns the states of tokens, or their pooled embedding by ``pooling_type``.
     """
     sizes = {"n_ctx": tokens, "n_batch": tokens, "n_ubatch": tokens, "n_threads": 1, "n_threads_batch": 1}
     return opened_by_llama_cpp(file, **{"embedding": True, "pooling_type": 0, **sizes, **settings})
 
 
 def states_of(opened: Any, ids: Sequence[int]) -> Tensor:
-    """Return the states (t, d) of a text's tokens that an encoder sends, as ``open_encoder`` opens it."""
+    """Return the states (t, d) of a text's tokens from an encoder that ``open_encoder`` opened."""
     from llama_cpp import llama_cpp as lib
 
     _encode(opened, ids)
@@ -110,7 +113,7 @@ def states_of(opened: Any, ids: Sequence[int]) -> Tensor:
 
 
 def embedding_of(opened: Any, ids: Sequence[int]) -> Tensor:
-    """Return the embedding (d,) of a text that an encoder sends which is opened with a pooling."""
+    """Return the embedding (d,) of a text from an encoder that was opened with a pooling."""
     from llama_cpp import llama_cpp as lib
 
     _encode(opened, ids)
@@ -141,7 +144,7 @@ def _open(file: Path) -> Any:
 
 
 def rounding_beside(file: Path) -> float:
-    """Return the error, of the largest output, that rounding explains beside the coarsest type of a file."""
+    """Return the rounding error with the coarsest type of a file, as a share of the largest output."""
     types = {BY_NUMBER[number].name for number in read_gguf_header(file).types.values()}
     return max(ROUNDING.get(kind, COARSELY) for kind in types)
 
@@ -153,7 +156,7 @@ def _compare_outputs(
     tolerance: float,
     whose: str = CARVED,
 ) -> Verified:
-    """Return how far logits, or states, are from the reference's on tokens; ``whose`` that is, in words."""
+    """Return the distance of logits, or states, from the reference's; ``whose`` names the reference."""
     sent = "states" if opened.context_params.embeddings else "logits"
     if sent == "states":
         ours = states_of(opened, ids)  # (length, d)
@@ -177,7 +180,7 @@ def _with_embedding(
     ids: Sequence[int],
     tolerance: float,
 ) -> Verified:
-    """Return the proof with how far an encoder's embedding of tokens is, made one of length 1."""
+    """Return the proof with the distance of an encoder's embedding of tokens, normalised to length 1."""
     opened = open_encoder(file, pooling_type=OF_THE_FILE)
     try:
         ours = functional.normalize(embedding_of(opened, ids), dim=0)
@@ -239,7 +242,7 @@ def _within(
 
 
 def _all_but(spare: int, differences: Tensor) -> float:
-    """Return the largest of differences (t, v) of all tokens but the ``spare`` with the largest ones."""
+    """Return the largest of differences (t, v), without the ``spare`` tokens that differ most."""
     if not spare:
         return float(differences.abs().max())
     return float(differences.abs().flatten(1).max(1).values.sort().values[-1 - spare])

@@ -1,4 +1,4 @@
-"""The configuration of a child as its stock class completes it, and what a file takes of it."""
+"""The configuration of a child as completed by its stock class, and its use in a GGUF file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MISSING: Final = object()
 
 
 def child_config(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
-    """Return the configuration of a child's text part as transformers completes it."""
+    """Return the configuration of a child's text part as completed by transformers."""
     config, at = configuration(checkpoint, cut), checkpoint.family.config.at
     lists = lists_by_layer(checkpoint, cut)
     names = checkpoint.family.module_names
@@ -34,7 +34,7 @@ def child_config(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
 
 
 def _decoded(stored: Any) -> Any:
-    """Return what a ``config.json`` holds, with numbers that JSON has not: ``{"__float__": "Infinity"}``."""
+    """Return the content of a ``config.json`` with numbers that JSON lacks: ``{"__float__": "Infinity"}``."""
     if isinstance(stored, Mapping):
         if stored.keys() == {NOT_IN_JSON}:
             return float(stored[NOT_IN_JSON])
@@ -56,7 +56,7 @@ def attribute(config: PreTrainedConfig, path: str) -> Any:
 
 
 def factors_by_row(checkpoint: Checkpoint, cut: Cut, role: str) -> Floats:
-    """Return what a file multiplies the rows of a tensor by, (rows,), or (1,) where it is one for all."""
+    """Return the factors of the rows of a tensor in a file, (rows,), or (1,) for a common factor."""
     form = form_in(checkpoint.family, role)
     config, factor = child_config(checkpoint, cut), np.ones(1)
     for path in form.times:

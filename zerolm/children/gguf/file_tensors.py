@@ -1,4 +1,4 @@
-"""The tensors of a GGUF file: the parent's, cut, under the names and in the order of llama.cpp."""
+"""The tensors of a GGUF file: the child's, under the names and in the order of llama.cpp."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ Values = NDArray[np.float32]
 
 
 class Typed(Protocol):
-    """Matrices of a child whose types are chosen, by the parent's layer and the role."""
+    """Matrices of a child with chosen quantisation types, by the parent's layer and the role."""
 
     @property
     def types(self) -> Mapping[Place, str]:
         """Return the names of the types."""
 
     def in_file(self, matrix: FileMatrix) -> NDArray[Any]:
-        """Return the rows of a matrix in its type in the order of a file, (n, bytes of a row)."""
+        """Return the rows of a matrix in its type, in the order of a file, (n, bytes of a row)."""
 
 
 @dataclass(frozen=True)
 class GgufTensor:
-    """A tensor of the file; ``values`` reads its numbers as the file holds them (16 bits as raw integers)."""
+    """A tensor of the file; ``values`` returns its numbers as stored there (16 bits as raw integers)."""
 
     name: str
     dtype: str
@@ -62,7 +62,7 @@ class GgufTensor:
 class StoredStack:
     """A stored tensor of a child, or those of all experts of a layer, that become tensors of a file.
 
-    ``name`` is what the file calls it; names of pieces that are apart there are joined by ``+``.
+    ``name`` is the file's name for it; where the file splits it, the names of the pieces are joined by ``+``.
     """
 
     tensors: tuple[ChildTensor, ...]
@@ -79,14 +79,14 @@ class StoredStack:
         return None if self.first.kept is None else self.first.kept.layer, self.first.role
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the tensors of the file that it becomes."""
+        """Yield the file's tensors that it becomes."""
         experts = None if self.first.slot.expert is None else len(self.tensors)
         return pieces(self.first, experts, self.name, _order(self.first, self.first.shape[0]))
 
 
 @dataclass(frozen=True, eq=False)
 class FileMatrix:
-    """A matrix of a file (n, k), or one for each expert or head (m, n, k): a ``piece`` of what is stored."""
+    """A matrix of a file (n, k), or one for each expert or head (m, n, k): a ``piece`` of a stored tensor."""
 
     stack: StoredStack
     piece: Piece
@@ -102,7 +102,7 @@ class FileMatrix:
 
     @property
     def rows(self) -> int:
-        """The rows of one matrix."""
+        """The number of rows of one matrix."""
         return self.piece.shape[-2]
 
     @property
@@ -111,7 +111,7 @@ class FileMatrix:
 
     @property
     def is_by_expert(self) -> bool:
-        """Whether each matrix is made of what is stored of one expert."""
+        """Whether each matrix is made from the stored tensor of one expert."""
         return self.stack.first.slot.of_experts
 
     @cached_property
@@ -128,7 +128,7 @@ class FileMatrix:
         return slopes
 
     def values(self, expert: int | None = None) -> Iterator[Values]:
-        """Yield the matrices (n, k) of a child that keeps all units, in turn, or that of one expert."""
+        """Yield the matrices (n, k) of a child that keeps all units, one by one, or that of one expert."""
         if not self.is_by_expert:
             first = self.stack.first
             yield from self.factors * self.of(widened(first.array(), first.info.dtype))
@@ -137,24 +137,24 @@ class FileMatrix:
             yield self.factors * self.of(self._stored(number))[0]
 
     def of(self, stored: NDArray[Any]) -> NDArray[Any]:
-        """Return the matrices (m, n, k) of what is stored, which may be that of one expert."""
+        """Return the matrices (m, n, k) in a stored tensor, which may be that of one expert."""
         return self.piece.of(stored).reshape(-1, self.rows, self.columns)
 
     def _stored(self, expert: int) -> Values:
-        """Return what is stored of one expert, (1, ...)."""
+        """Return the stored numbers of one expert, (1, ...)."""
         one = self.stack.tensors[expert if self.stack.first.slot.expert is not None else 0]
         raw = one.array() if one.slot.expert is not None else one.child.parent.raw(one.source)[expert]
         return widened(np.asarray(raw), one.info.dtype)[None]
 
     def put(self, stored: Values, values: Values) -> None:
-        """Put matrices (m, n, k) of a file into what is stored, in place: the inverse of ``of``."""
+        """Put matrices (m, n, k) of a file into a stored tensor, in place: the inverse of ``of``."""
         self.piece.put(stored, values * self.slopes)
 
 
 def stacks(child: Child) -> Iterator[StoredStack]:
-    """Yield what a file holds of a child, what is outside the layers first; a tied head is left out.
+    """Yield the stored tensors of a child's file, those outside the layers first; a tied head is omitted.
 
-    Readers then take the embedding. Experts that are stored one by one are together.
+    Readers then use the embedding. Experts that are stored one by one are in one stack.
     """
     layout, names = child.parent.layout, roles_in(child.parent.family, child.parent.config)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
@@ -180,8 +180,8 @@ def stacks(child: Child) -> Iterator[StoredStack]:
 def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     """Yield the tensors of a child's file.
 
-    Matrices keep their types, or have those of ``typed``; norms, biases, routers and what is added to the
-    embeddings of tokens become float32. Experts that are stored one by one become one tensor.
+    Matrices keep their types, or get those of ``typed``. Norms, biases, routers and the tensors that are
+    added to token embeddings become float32. Experts that are stored one by one become one tensor.
     """
     for stack in stacks(child):
         kind = None if typed is None else typed.types.get(stack.place)
@@ -195,7 +195,7 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
 
 
 def matrices(child: Child) -> Iterator[FileMatrix]:
-    """Yield the matrices of a child's file that may have any type: those that tokens are multiplied by."""
+    """Yield the matrices of a child's file that may have any type: those multiplied with activations."""
     for stack in stacks(child):
         if _keeps_type(stack.first):
             for piece in stack.pieces():
@@ -204,19 +204,19 @@ def matrices(child: Child) -> Iterator[FileMatrix]:
 
 
 def has_type(tensor: ChildTensor) -> bool:
-    """Return whether a file may have a tensor in any type: it is a matrix that tokens are multiplied by."""
+    """Return whether a tensor may have any type in a file: a matrix that is multiplied with activations."""
     return len(tensor.shape) == 2 and tensor.role not in ADDED
 
 
 def _keeps_type(tensor: ChildTensor) -> bool:
-    """Return whether a tensor has its type in the file, if none is chosen: matrices as they are stored."""
+    """Return whether a tensor keeps its stored type in the file when none is chosen: most matrices do."""
     is_computed = bool(form_in(tensor.child.parent.family, tensor.role).values)
     is_matrix = tensor.slot.is_matrix and tensor.role not in ADDED
     return is_matrix and not tensor.role.startswith(ROUTER) and not is_computed
 
 
 def check_names(checkpoint: Checkpoint, layers: Iterable[int]) -> None:
-    """Refuse tensors of these layers that llama.cpp has no name for, with ``ValueError``."""
+    """Raise ``ValueError`` for tensors of these layers that llama.cpp has no name for."""
     family, kept = checkpoint.family, set(layers)
     names = roles_in(family, checkpoint.config)
     for slot in checkpoint.layout.slots.values():
@@ -226,7 +226,7 @@ def check_names(checkpoint: Checkpoint, layers: Iterable[int]) -> None:
 
 
 def names_in(child: Child) -> dict[Place, str]:
-    """Return what a file calls the matrices of a child, by the parent's layer and the role."""
+    """Return a file's names for the matrices of a child, by the parent's layer and the role."""
     names = roles_in(child.parent.family, child.parent.config)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
     return {
@@ -244,7 +244,7 @@ def _place(tensor: ChildTensor, places: Mapping[int, int]) -> int:
 
 
 def _values(stack: StoredStack, piece: Piece, dtype: str) -> NDArray[Any]:
-    """Return the numbers of a piece as a file with this ``dtype`` holds them."""
+    """Return the numbers of a piece as stored in a file with this ``dtype``."""
     first = stack.first
     stored = first.info.dtype
     raw = first.array() if first.slot.expert is None else np.stack([each.array() for each in stack.tensors])
@@ -253,7 +253,7 @@ def _values(stack: StoredStack, piece: Piece, dtype: str) -> NDArray[Any]:
     form = form_in(family, first.role)
     values = form.values
     if not values and first.role.endswith("norm"):
-        values = family.tensors.factors.gain  # readers multiply by what is stored
+        values = family.tensors.factors.gain  # readers multiply by the stored values
     if form.times:
         factors = factors_by_row(first.child.parent, first.child.cut, first.role)
         scaled = widened(raw, stored) * factors.reshape(-1, *[1] * (raw.ndim - 1)).astype(np.float32)
@@ -266,7 +266,7 @@ def _values(stack: StoredStack, piece: Piece, dtype: str) -> NDArray[Any]:
 
 
 def _order(tensor: ChildTensor, rows: int) -> Ints | slice:
-    """Return the order in which a file has the rows of a tensor."""
+    """Return the order of a tensor's rows in a file."""
     if not changes_places(tensor.child.parent.family, tensor.role):
         return slice(None)
     return neighbouring(rows, tensor.child.cut.parent.head_size)

@@ -1,7 +1,8 @@
-"""The keys of a GGUF file beside its usual sizes: scales, windows, experts, rotations, pooling.
+"""The keys of a GGUF file besides its usual sizes: scales, windows, experts, rotations, pooling.
 
-A document says which attribute of the stock configuration each is; the methods of the gguf package's writer
-give it its key and its type. The configuration is that of the child, whose layers may be others.
+The family's document maps each key to an attribute of the stock configuration. The methods of the gguf
+package's writer determine the key's full name and its type. The configuration is that of the child, which may
+have other layers than the parent.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from zerolm.units.kept_units import Cut
 RMS: Final = "layer_norm_rms_eps"
 EPS: Final = "layer_norm_eps"
 MIXTURE: Final = {key: label for label, key in SIZES_OF_EXPERTS.items()}
-"""Keys of a mixture of experts, and the sizes that they are."""
+"""Keys of a mixture of experts, and the sizes that they contain."""
 USUAL: Final = {"feed_forward_length": "ffn", "head_count": "heads", "head_count_kv": "kv_heads"}
-"""Keys that layers may have of their own, and the sizes that they are."""
+"""Keys that may differ between layers, and the sizes that they contain."""
 SECTIONS: Final = "rope_dimension_sections"
 POOLED: Final = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "lasttoken": PoolingType.LAST}
-"""The ways of pooling that readers have."""
+"""The poolings that readers support."""
 DENSE: Final = "dense"
 OF_EXPERTS: Final = "expert_"
 LEADING: Final = "leading_dense_block_count"
 
 
 def check_needs(family: Family, config: PreTrainedConfig) -> None:
-    """Refuse a child that readers of its architecture would take for another, with ``ValueError``."""
+    """Raise ``ValueError`` for a child that readers of its architecture would compute differently."""
     assert family.gguf is not None
     for path, wanted in family.gguf.needs.items():
         present = attribute(config, path)
@@ -58,9 +59,9 @@ def check_needs(family: Family, config: PreTrainedConfig) -> None:
 
 
 def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTrainedConfig) -> None:
-    """Add what the document of a family names, and the eps of its norms where that names none.
+    """Add the keys of a family's document, and the eps of its norms where the document has none.
 
-    ``ValueError`` for an attribute that the configuration has not.
+    Raises ``ValueError`` for an attribute that the configuration lacks.
     """
     family, layout = checkpoint.family, checkpoint.layout
     assert family.gguf is not None
@@ -94,9 +95,9 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
 
 
 def _sections(config: PreTrainedConfig, default: Sequence[int], head_size: int) -> list[int]:
-    """Return how many of the rotated pairs are turned by each of four positions of a token.
+    """Return the numbers of rotated pairs for each of the four positions of a token.
 
-    Of a text all positions are alike. ``ValueError`` where readers would not take them.
+    In text all four positions are equal. Raises ``ValueError`` where readers would not accept the sections.
     """
     sections = attribute(config, "rope_parameters.mrope_section")
     sections = default if sections is MISSING or sections is None else sections
@@ -110,14 +111,17 @@ def _sections(config: PreTrainedConfig, default: Sequence[int], head_size: int) 
 
 
 def _has_experts(checkpoint: Checkpoint, cut: Cut, by_layer: bool) -> bool:
-    """Return whether readers take a child for a mixture; ``by_layer``: one that has a layer with experts."""
+    """Return whether readers treat a child as a mixture of experts.
+
+    ``by_layer``: only if it has a layer with experts.
+    """
     layers = {slot.layer for slot in checkpoint.layout.slots.values() if slot.of_experts}
     has_some = not by_layer or any(kept.layer in layers for kept in cut.layers)
     return checkpoint.layout.sizes.get("experts", 0) > 0 and has_some
 
 
 def _leading(checkpoint: Checkpoint, cut: Cut) -> int:
-    """Return how many of the first layers have no experts; ``ValueError`` where others have none, either."""
+    """Return the number of leading layers without experts; ``ValueError`` if later layers have none."""
     dense = [DENSE in checkpoint.layout.kinds[kept.layer] for kept in cut.layers]
     first = dense.index(False) if False in dense else len(dense)
     if any(dense[first:]):
@@ -129,25 +133,25 @@ def _leading(checkpoint: Checkpoint, cut: Cut) -> int:
 
 
 def add_windows(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
-    """Add the window of attention, and which layers have it.
+    """Add the attention window, and the list of layers that have it.
 
-    ``ValueError`` for an encoder all of whose layers have one: its readers break off there.
+    Raises ``ValueError`` for an encoder with a window in all layers: readers abort on it.
     """
     windows = [checkpoint.layout.windows[kept.layer] for kept in cut.layers]
     if checkpoint.family.task == "masked":
         if all(windows):
             raise ValueError("gguf has encoders with a layer that sees all tokens; here all have windows")
         if not any(windows):
-            return  # readers take a window that no layer has for one that some have
+            return  # readers apply a window to some layers even if none has it
     writer.add_sliding_window(max(windows) or checkpoint.layout.sizes["positions"])
     writer.add_sliding_window_pattern([bool(window) for window in windows])
 
 
 def add_pooling(writer: GGUFWriter, checkpoint: Checkpoint) -> None:
-    """Add that all tokens of an encoder see each other, and how they become one embedding.
+    """Add bidirectional attention, and the pooling of an encoder's tokens into one embedding.
 
-    That is the mean where the folder says nothing. ``ValueError`` where readers of gguf do it in no such way;
-    that an embedding gets the length 1 is left to them.
+    The default is the mean. Raises ``ValueError`` for poolings that readers of gguf lack. Normalising
+    embeddings to length 1 is left to them.
     """
     writer.add_causal_attention(False)
     modes: tuple[str, ...] = ("mean",)
@@ -167,7 +171,7 @@ def add_pooling(writer: GGUFWriter, checkpoint: Checkpoint) -> None:
 
 
 def counts_by_layer(checkpoint: Checkpoint, cut: Cut, key: str) -> list[int]:
-    """Return a usual key of each layer: its heads, KV heads, or the width of its FFN."""
+    """Return the values of a usual key for each layer: heads, KV heads, or the width of the FFN."""
     gguf, counts = checkpoint.family.gguf, []
     assert gguf is not None
     rules = gguf.by_kind.get(key, {})
@@ -182,7 +186,7 @@ def counts_by_layer(checkpoint: Checkpoint, cut: Cut, key: str) -> list[int]:
 
 
 def add_numbers(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
-    """Add the keys that have a number of each layer which the checkpoint stores as a tensor."""
+    """Add the keys with one number for each layer that the checkpoint stores as a tensor."""
     for pattern in checkpoint.family.tensors.body:
         if pattern.gguf.key is not None:
             names = [checkpoint.layout.name(pattern.role, kept.layer) for kept in cut.layers]
@@ -195,12 +199,12 @@ def add_numbers(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
 
 
 def _is_none(sizes: ModelSizes, when: str) -> bool:
-    """Return whether this says that a size is 0, as it is: ``no experts``."""
+    """Return whether ``when`` names a size, as in ``no experts``, and that size is 0."""
     return when.startswith(NO) and sizes.sizes[when.removeprefix(NO)] == 0
 
 
 def add_flags(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
-    """Add the keys that say of each layer whether it is of some kinds."""
+    """Add the keys that list for each layer whether it is of some kinds."""
     gguf = checkpoint.family.gguf
     assert gguf is not None
     for key, kinds in gguf.flagged.items():

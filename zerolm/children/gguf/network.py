@@ -1,4 +1,4 @@
-"""The network that a GGUF file holds, as the class of its parent computes it: dequantised, in float32."""
+"""The network in a GGUF file, computed by the class of its parent: dequantised, in float32."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ HEAD: Final = "output.weight"
 
 
 def cut_in(file: Path, parent: Checkpoint) -> Cut:
-    """Return a cut of a parent with the sizes of a file: its first layers and units, and channels.
+    """Return a cut of a parent with the sizes of a file: its first layers, units and channels.
 
-    ``ValueError`` where the file is of another architecture, or larger than the parent.
+    Raises ``ValueError`` where the file has another architecture, or is larger than the parent.
     """
     header, whole = read_gguf_header(file), dimensions(parent)
     check_architecture(file, parent)
@@ -57,9 +57,9 @@ def cut_in(file: Path, parent: Checkpoint) -> Cut:
 
 
 def check_architecture(file: Path, parent: Checkpoint) -> None:
-    """Raise ``ValueError`` for a file of another architecture than that of a parent's children.
+    """Raise ``ValueError`` for a file whose architecture is not that of a parent's children.
 
-    And for that of an encoder which holds matrices otherwise than its class.
+    Also for an encoder's file that stores matrices differently from its class.
     """
     family, architecture = parent.family, read_gguf_header(file).architecture
     if family.gguf is None or architecture != family.gguf.architecture:
@@ -74,20 +74,20 @@ def check_architecture(file: Path, parent: Checkpoint) -> None:
 
 
 def rows_in(file: Path) -> int | None:
-    """Return how many tokens a file's embedding has; None where it does not tell."""
+    """Return the number of tokens in a file's embedding; None where the file has no embedding."""
     shape = read_gguf_header(file).tensors.get(EMBEDDING)
     return shape[-1] if shape else None
 
 
 def is_read_back(family: Family) -> bool:
-    """Return whether a file of the family is read as its class: all matrices and layers are as there."""
+    """Return whether a file of the family can be read as its class: matrices and layers are the same."""
     needs = family.gguf.needs.values() if family.gguf else ()
-    keys = any(pattern.gguf.key for pattern in family.tensors.body)  # numbers that are no tensors there
+    keys = any(pattern.gguf.key for pattern in family.tensors.body)  # numbers that are not tensors in a file
     return not (is_rearranged(family) or keys or any(isinstance(value, list) for value in needs))
 
 
 def _layers(file: Path, header: GgufHeader, parent: Checkpoint, count: int) -> list[int]:
-    """Return layers of the parent that have a window where those of the file have one, in order."""
+    """Return layers of the parent, in order, whose windows match those of the file's layers."""
     pattern = header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern")
     if not isinstance(pattern, list) or len(pattern) != count:
         return list(range(count))
@@ -126,9 +126,10 @@ def _with_stream(
 
 
 def network_in(file: Path, parent: Checkpoint) -> PreTrainedModel:
-    """Return the network of a file that was written of a child of this parent, in memory.
+    """Return the network of a file that was written from a child of this parent, in memory.
 
-    ``ValueError`` where a tensor is missing or has another shape, or files of the family are not read back.
+    Raises ``ValueError`` where a tensor is missing or has another shape, or files of the family cannot be
+    read back.
     """
     if not is_read_back(parent.family):
         raise ValueError(
@@ -150,7 +151,7 @@ def network_in(file: Path, parent: Checkpoint) -> PreTrainedModel:
 
 
 def _parameters(model: PreTrainedModel, parent: Checkpoint) -> Iterator[tuple[str, tuple[str, nn.Parameter]]]:
-    """Yield the names of a file's tensors with their roles and the parameters that they are."""
+    """Yield the names of a file's tensors with their roles and their parameters in the model."""
     body, tensors = body_of(model), parent.family.tensors
     inside, outside = dict(body.named_parameters()), dict(model.named_parameters())
     depth = int(model.config.num_hidden_layers)
@@ -167,7 +168,7 @@ def _parameters(model: PreTrainedModel, parent: Checkpoint) -> Iterator[tuple[st
 
 
 def _values(tensor: Any, role: str, parent: Checkpoint) -> Values:
-    """Return the numbers of a tensor, its rows in the order of the parent's class."""
+    """Return the numbers of a tensor, with rows in the order of the parent's class."""
     kind = BY_NUMBER[int(tensor.tensor_type)]
     shape = tuple(int(size) for size in reversed(tensor.shape))
     raw = np.asarray(tensor.data).view(np.uint8).reshape(shape[0] if len(shape) == 2 else 1, -1)

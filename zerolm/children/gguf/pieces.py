@@ -1,7 +1,7 @@
-"""The pieces that a GGUF file has of stored tensors: some apart that are fused, some in another order.
+"""The pieces of stored tensors in a GGUF file: some fused tensors are split there, some are reordered.
 
-What is fused unit by unit ([query, key, value] of each head) lies in the file part by part. All experts of a
-layer are one tensor there.
+A tensor that is fused unit by unit ([query, key, value] of each head) is stored part by part in the file. All
+experts of a layer are one tensor there.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from zerolm.children.child_tensors import ChildTensor
 from zerolm.families.rule import value
 
 LATENT: Final = "kv_b"
-"""The role of keys and values that are made of a latent vector: a file has matrices for each head."""
+"""The role of the matrix of keys and values from a latent vector: a file has one matrix for each head."""
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A part of a stored tensor under a ``name`` of its own: ``rows`` of its axis number ``axis``, in order.
+    """A part of a stored tensor with its own ``name``: ``rows`` of its axis number ``axis``, in order.
 
-    ``shape`` is that of the piece; ``arranged`` makes it of what was taken, and ``restored`` is the inverse.
-    Both take any number of experts.
+    ``shape`` is that of the piece; ``arranged`` makes it from the selected rows, and ``restored`` is the
+    inverse. Both accept any number of experts.
     """
 
     name: str
@@ -54,10 +54,11 @@ class Piece:
 def pieces(
     tensor: ChildTensor, experts: int | None, name: str, rows: Ints | slice = slice(None)
 ) -> Iterator[Piece]:
-    """Yield the pieces of a child's tensor, of so many ``experts`` that are stored one by one, if any.
+    """Yield the pieces of a child's tensor, of ``experts`` experts that are stored one by one, if any.
 
-    ``name`` is what the file calls it; names of parts that are apart there are joined by ``+``. ``rows`` is
-    the order of the rows of what is not fused. ``ValueError`` where a file has other parts.
+    ``name`` is the file's name; where the file splits the tensor, the names of the parts are joined by ``+``.
+    ``rows`` is the order of the rows of a tensor that is not fused. Raises ``ValueError`` where a file has
+    other parts.
     """
     names, slot = name.split("+"), tensor.slot
     shape, axes = tensor.shape, slot.axes
@@ -91,7 +92,7 @@ def pieces(
 
 
 def _joined(names: list[str], parts: list[Ints]) -> tuple[list[str], list[Ints]]:
-    """Return names and parts with neighbouring parts of one name in one."""
+    """Return names and parts, with neighbouring parts of the same name merged."""
     if len(names) != len(parts) or len(set(names)) == len(names):
         return names, parts
     groups = [list(group) for _, group in groupby(zip(names, parts, strict=True), key=lambda pair: pair[0])]
@@ -101,14 +102,14 @@ def _joined(names: list[str], parts: list[Ints]) -> tuple[list[str], list[Ints]]
 
 
 def _shape_in_file(tensor: ChildTensor) -> tuple[int, ...]:
-    """Return the shape that the document says a file has, empty where it says none."""
+    """Return the shape in a file according to the family's document; empty where it has none."""
     checkpoint = tensor.child.parent
     rules = form_in(checkpoint.family, tensor.role).shape
     return tuple(value(rule, checkpoint.layout.size) for rule in rules)
 
 
 def _fused(tensor: ChildTensor, axes: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, list[Ints]]:
-    """Return the axis along which something is fused, and where each part lies; the first axis otherwise."""
+    """Return the fused axis, and the indices of each part; without one the first axis and no parts."""
     layout = tensor.child.parent.layout
     for axis, label in enumerate(axes):
         if "+" in label:
@@ -132,7 +133,7 @@ def _tiles(tensor: ChildTensor) -> dict[str, str]:
 
 
 def _tiled(tensor: ChildTensor, label: str, length: int) -> Ints:
-    """Return the order of so many elements of an axis in a file."""
+    """Return the order in a file of ``length`` elements of an axis."""
     checkpoint, groups = tensor.child.parent, _tiles(tensor).get(label)
     if groups is None:
         return np.arange(length)
@@ -144,7 +145,7 @@ def _tiled(tensor: ChildTensor, label: str, length: int) -> Ints:
 def in_turn(length: int, groups: int, unit: int) -> Ints:
     """Return the order of elements with the first unit of each group first, then the second of each ...
 
-    There are so many ``groups`` of as many units each, one after another, a unit being so many elements.
+    There are ``groups`` consecutive groups of equal numbers of units, and ``unit`` elements in a unit. Raises
     ``ValueError`` where they do not divide the length.
     """
     if length % (groups * unit):
@@ -153,7 +154,7 @@ def in_turn(length: int, groups: int, unit: int) -> Ints:
 
 
 def _parts_of_unit(tensor: ChildTensor, label: str) -> list[int]:
-    """Return how many elements each part of a unit has, along an axis that is made of units of several."""
+    """Return the number of elements of each part of a unit, along an axis whose units have several parts."""
     checkpoint = tensor.child.parent
     axis = checkpoint.family.config.axes.get(label)
     if axis is None or len(axis.parts) < 2:
@@ -162,7 +163,7 @@ def _parts_of_unit(tensor: ChildTensor, label: str) -> list[int]:
 
 
 def _of_units(parts: Sequence[int], length: int) -> list[Ints]:
-    """Return where the parts lie of all units in turn: all queries, all keys, all values."""
+    """Return the indices of each part over all units: all queries, all keys, all values."""
     unit, start, places = sum(parts), 0, []
     for part in parts:
         within = np.arange(start, start + part)
@@ -172,7 +173,7 @@ def _of_units(parts: Sequence[int], length: int) -> list[Ints]:
 
 
 def _kept(tensor: ChildTensor, label: str, sizes: dict[str, int]) -> int:
-    """Return how many elements of a part the child has."""
+    """Return the number of elements of a part that the child has."""
     kept = None if tensor.kept is None else tensor.child.cut.kept(tensor.kept, label)
     if label == "hidden":
         return tensor.child.cut.hidden
@@ -180,7 +181,7 @@ def _kept(tensor: ChildTensor, label: str, sizes: dict[str, int]) -> int:
 
 
 def _of_latent(names: list[str], tensor: ChildTensor, shape: tuple[int, ...]) -> Iterator[Piece]:
-    """Yield keys (heads, rank, size) and values (heads, size, rank) of rows that are fused by head."""
+    """Yield keys (heads, rank, size) and values (heads, size, rank) from rows that are fused by head."""
     sizes = _parts_of_unit(tensor, tensor.slot.axes[0])
     heads, rank = shape[0] // sum(sizes), shape[1]
     for number, (one, rows) in enumerate(zip(names, _of_units(sizes, shape[0]), strict=True)):

@@ -1,4 +1,4 @@
-"""Rotary positions as GGUF has them: a base, a scaling, and factors by which frequencies are divided."""
+"""Rotary positions in GGUF: a base, a scaling, and divisors of frequencies."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from transformers import PreTrainedConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 SCALED: Final = ("linear", "llama3", "proportional")
-"""Scalings that give each frequency a factor, whatever the length of the text."""
+"""Scalings with a factor for each frequency that does not depend on the length of the text."""
 NOT_TURNED: Final = 1e30
-"""The divisor of a frequency that is 0."""
+"""The divisor that stands for a frequency of 0."""
 SPELT_OUT: Final = "deci"
-"""The architecture that has factors where a scaling would do."""
+"""The architecture that stores factors even for a linear scaling."""
 WHOLE: Final = ("deci", "llama", "falcon")
-"""Architectures whose readers refuse to rotate parts of heads."""
+"""Architectures whose readers do not support rotating parts of heads."""
 YARN: Final = "yarn"
 FULL: Final = "full_attention"
 LATENT: Final = "kv_lora_rank"
@@ -31,13 +31,13 @@ NOT_NUMBERS: Final = (
 
 
 def parameters_of(config: PreTrainedConfig) -> dict[str, Any]:
-    """Return the rotation of layers without a window, or of all; empty where nothing is rotated."""
+    """Return the rotation of layers without a window, or of all layers; empty where nothing is rotated."""
     parameters = getattr(config, "rope_parameters", None) or {}
     return dict(parameters.get(FULL, parameters))
 
 
 def check_rope(config: PreTrainedConfig, architecture: str) -> None:
-    """Refuse, with ``ValueError``, a rotation that GGUF has not."""
+    """Raise ``ValueError`` for a rotation that GGUF does not have."""
     parameters = parameters_of(config)
     share = parameters.get("partial_rotary_factor", 1.0)
     if share != 1.0 and architecture in WHOLE:
@@ -56,12 +56,12 @@ def check_rope(config: PreTrainedConfig, architecture: str) -> None:
 
 
 def rotated(config: PreTrainedConfig, head_size: int) -> int:
-    """Return how many elements of a head are rotated."""
+    """Return the number of rotated elements of a head."""
     return int(head_size * parameters_of(config).get("partial_rotary_factor", 1.0))
 
 
 def add_rope(writer: GGUFWriter, config: PreTrainedConfig, architecture: str) -> None:
-    """Add the base and the scaling to the head of a file."""
+    """Add the base and the scaling to the header of a file."""
     parameters = parameters_of(config)
     if not parameters:
         return
@@ -92,9 +92,10 @@ def has_factors(architecture: str) -> bool:
 
 
 def factors_of(config: PreTrainedConfig, architecture: str = SPELT_OUT) -> NDArray[np.float32] | None:
-    """Return the divisors (e / 2,) of the frequencies base^(-2i / e), e elements of a head being rotated.
+    """Return the divisors (e / 2,) of the frequencies base^(-2i / e), with e rotated elements of a head.
 
-    None where nothing divides them one by one; ``ValueError`` for a scaling that is not so simple.
+    None where frequencies have no separate divisors. Raises ``ValueError`` for a scaling that the
+    architecture lacks.
     """
     check_rope(config, architecture)
     parameters = parameters_of(config)
@@ -110,7 +111,7 @@ def factors_of(config: PreTrainedConfig, architecture: str = SPELT_OUT) -> NDArr
 
 
 def _initial(config: PreTrainedConfig, kind: str) -> tuple[torch.Tensor, float]:
-    """Return the frequencies and the factor of attention that transformers begins with."""
+    """Return the initial frequencies and the attention factor in transformers."""
     nested: Mapping[str, Any] = config.rope_parameters
     if FULL in nested:
         frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), layer_type=FULL)

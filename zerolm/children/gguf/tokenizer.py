@@ -1,4 +1,4 @@
-"""The tokenizer of a checkpoint as GGUF has it; what would be read as another tokenizer is refused."""
+"""The tokenizer of a checkpoint in GGUF; one that readers would apply differently is rejected."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A checkpoint with none of these has no tokenizer."""
 
 ENDS: Final = {WORD_PIECES: ("cls", "sep")}
-"""What tokenizers call the tokens around a text, by gguf's kind of tokenizer; the others bos and eos."""
+"""Names of the tokens around a text, by gguf's kind of tokenizer; the other kinds have bos and eos."""
 OTHERS: Final = ("unk", "pad", "sep", "mask")
 NAMED: Final = ("bos", "eos", *OTHERS)
 STAMPED: Final = ("*.json", "*.model", "*.txt", "*.jinja", "additional_chat_templates/*.jinja")
-"""Files that a tokenizer may be made of."""
+"""Files that a tokenizer may consist of."""
 ADD_EOS: Final = "tokenizer.ggml.add_eos_token"
 LOWER: Final = "tokenizer.ggml.normalizer.lowercase"
 
 
 @dataclass(frozen=True)
 class GgufVocabulary:
-    """The pieces (tokens and how they merge), and what is said of a few of them.
+    """The pieces (tokens and merges) and the special tokens.
 
-    ``types`` are gguf's ``TokenType`` of each token. ``add_bos``, ``add_eos``: whether a text is put between
-    these. ``others`` are the ids of further tokens with a task, by gguf's names of them. ``templates`` are
-    Jinja for chats, by their names.
+    ``types`` are gguf's ``TokenType`` of each token. ``add_bos``, ``add_eos``: whether a text is framed by
+    these tokens. ``others`` are the ids of further special tokens, by gguf's names. ``templates`` are Jinja
+    chat templates by name.
     """
 
     pieces: Pieces
@@ -54,9 +54,9 @@ class GgufVocabulary:
 
 
 def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
-    """Return the tokenizer as transformers reads it, None where there is none; no code of the folder runs.
+    """Return the tokenizer opened by transformers, None where there is none; no code of the folder is run.
 
-    ``ValueError`` where it cannot be read, or lies elsewhere.
+    Raises ``ValueError`` where it cannot be read, or lies elsewhere.
     """
     files = [name for name in TOKENIZER_FILES if inside(checkpoint.folder, name)]
     if not files:
@@ -71,14 +71,14 @@ def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
 
 
 def _reads_models() -> bool:
-    """Whether what transformers needs for a ``tokenizer.model`` is installed."""
+    """Return whether the packages that transformers needs for a ``tokenizer.model`` are installed."""
     return all(find_spec(name) is not None for name in ("google", "google.protobuf", "sentencepiece"))
 
 
 def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> GgufVocabulary:
-    """Return a tokenizer as GGUF has it; ``ValueError`` where it cannot express it.
+    """Return a tokenizer in GGUF's form; ``ValueError`` where GGUF cannot express it.
 
-    Tokens that the embedding has beyond the tokenizer's are written as unused.
+    Rows of the embedding beyond the tokenizer's tokens are written as unused tokens.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -114,7 +114,7 @@ def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Gg
 
 
 def add_vocabulary(writer: GGUFWriter, vocabulary: GgufVocabulary) -> None:
-    """Put it into the head of a file."""
+    """Add the tokenizer to the header of a file."""
     pieces = vocabulary.pieces
     writer.add_tokenizer_model(pieces.kind)
     writer.add_tokenizer_pre(pieces.words)
@@ -139,11 +139,11 @@ def add_vocabulary(writer: GGUFWriter, vocabulary: GgufVocabulary) -> None:
 
 
 def proven(checkpoint: Checkpoint) -> GgufVocabulary | None:
-    """Return the tokenizer as GGUF has it; llama.cpp has read texts by it as the tokenizer does.
+    """Return the tokenizer in GGUF's form, after llama.cpp tokenized texts with it as the tokenizer does.
 
-    None where there is none. ``ValueError`` for one that GGUF cannot express, or that is read otherwise;
-    ``ModuleNotFoundError`` without llama-cpp-python. Nothing but the tokenizer is read. The last one is
-    remembered, for a carving asks several times.
+    None where there is none. Raises ``ValueError`` for one that GGUF cannot express, or that is applied
+    differently; ``ModuleNotFoundError`` without llama-cpp-python. Only the tokenizer is read. The last result
+    is cached, because a carving asks several times.
     """
     rows, config = checkpoint.layout.vocab, checkpoint.config
     stamps = tuple(
@@ -173,7 +173,7 @@ _LAST: Final[dict[Any, GgufVocabulary | None]] = {}
 def check_reading(
     vocabulary: GgufVocabulary, tokenizer: PreTrainedTokenizerBase, more: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Compare texts that llama.cpp reads by a file of the vocabulary alone, as ``compare_with`` does."""
+    """Compare texts tokenized by llama.cpp from a file of the vocabulary alone, as ``compare_with`` does."""
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         file = Path(folder) / "tokens.gguf"
         writer = GGUFWriter(None, "llama")
@@ -191,10 +191,10 @@ def check_reading(
 def compare_with(
     opened_file: Any, tokenizer: PreTrainedTokenizerBase, more: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return notes on what llama.cpp does otherwise than a tokenizer with a file that it has opened.
+    """Return notes on the differences between llama.cpp, with an opened file, and a tokenizer.
 
-    Texts in many scripts are compared, and ``more``.
-    ``ValueError`` where it reads as other tokens what these do not name.
+    Texts in many scripts are compared, and ``more``. Raises ``ValueError`` where token ids differ for a
+    reason that the notes do not name.
     """
     backend = tokenizer.backend_tokenizer
     steps = [
@@ -217,18 +217,18 @@ def compare_with(
 
 
 def _json_of(part: Any) -> Any:
-    """Return a part of a tokenizer as ``tokenizer.json`` has it."""
+    """Return a part of a tokenizer in the form of ``tokenizer.json``."""
     return None if part is None else json.loads(part.__getstate__())
 
 
 def _templates(template: Any) -> dict[str, str]:
-    """Return the templates by name; one that stands alone is the default."""
+    """Return the templates by name; a single one is the default."""
     named = {DEFAULT: template} if isinstance(template, str) else template
     return {} if named is None else {name: str(text) for name, text in named.items() if text}
 
 
 def _named(document: Mapping[str, Any], rows: int) -> dict[int, str]:
-    """Return the tokens by id; ``ValueError`` for ids without a row of the embedding, or two of one token."""
+    """Return the tokens by id; ``ValueError`` for ids without an embedding row, or duplicate tokens."""
     tokens = {int(index): token for token, index in document["model"]["vocab"].items()}
     tokens |= {int(token["id"]): token["content"] for token in document["added_tokens"]}
     most = max(tokens, default=-1)
@@ -253,7 +253,7 @@ def _types(
     for token in document["added_tokens"]:
         kind = TokenType.CONTROL if token["special"] else TokenType.USER_DEFINED
         if model.get("byte_fallback") and SPACE in token["content"] and not token["special"]:
-            kind = TokenType.NORMAL  # merged as others are; readers would write it back with ▁ in it
+            kind = TokenType.NORMAL  # merged like others; readers would decode it with ▁ in it
         types[token["id"]] = int(kind)
     if model.get("byte_fallback") and unknown is not None:
         types[unknown] = int(TokenType.UNKNOWN)
@@ -271,7 +271,7 @@ def _check_added(added: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _identity(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase, name: str) -> int | None:
-    """Return the id of a token with a task, by the tokenizer, else by the configuration."""
+    """Return the id of a special token, from the tokenizer, else from the configuration."""
     token = getattr(tokenizer, f"{name}_token_id", None)
     if token is None:
         token = checkpoint.config.get(f"{name}_token_id")
@@ -280,7 +280,7 @@ def _identity(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase, name: 
 
 
 def _frame(tokenizer: PreTrainedTokenizerBase, bos: int | None, eos: int) -> tuple[bool, bool]:
-    """Whether readers put BOS before a text and EOS after it.
+    """Return whether readers put BOS before a text and EOS after it.
 
     They put nothing after it where the tokenizer puts other tokens there, as Cohere's does.
     """
@@ -294,7 +294,7 @@ def _frame(tokenizer: PreTrainedTokenizerBase, bos: int | None, eos: int) -> tup
 
 
 def _around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """Return the ids that a tokenizer puts before and after a text; ``ValueError`` where it does more."""
+    """Return the ids that a tokenizer adds before and after a text; ``ValueError`` where it changes more."""
     inner: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole: list[int] = tokenizer("a", add_special_tokens=True)["input_ids"]
     for place in range(len(whole) - len(inner) + 1):

@@ -1,4 +1,4 @@
-"""The kinds of tokenizers that are written as GGUF: byte-level BPE, SentencePiece's BPE, and WordPiece."""
+"""The kinds of tokenizers that can be written as GGUF: byte-level BPE, SentencePiece's BPE, and WordPiece."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from zerolm.checkpoints.gguf.words import SPACE, WORDS, Words, parts_of, words_o
 NFC: Final = "NFC"
 WORD_PIECE: Final = "WordPiece"
 WORD_PIECES: Final = "bert"
-"""What GGUF calls it."""
+"""GGUF's name for WordPiece."""
 MOST_DOUBTFUL: Final = 5000
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """``kind`` is GGUF's tokenizer model, ``words`` its name of the way text is cut into words.
+    """Tokens of GGUF's tokenizer model ``kind``; ``words`` is its name for the splitting of text into words.
 
     ``doubtful`` are texts on which readers have to be compared with the tokenizer.
 
-    ``gpt2``: ``merges`` from the first, ``scores`` empty. ``llama``: ``scores`` of each token (those that are
-    merged from others: the highest is merged first), ``merges`` empty; ``space`` says whether a text gets a
-    space in front. ``bert``: tokens that begin a word have a space in front; ``lower`` and ``bare`` say
-    whether letters become small ones, and lose their accents, as an encoder's tokenizer has it.
+    - ``gpt2``: ``merges`` in order of priority, ``scores`` empty. - ``llama``: ``scores`` of each token (of
+    merges the highest comes first), ``merges`` empty; ``space``: whether a space is put before a text. -
+    ``bert``: tokens that begin a word have a space in front; ``lower`` and ``bare``: whether letters are
+    lowercased and stripped of accents, as in an encoder's tokenizer.
     """
 
     kind: str
@@ -42,12 +42,12 @@ class Pieces:
 
     @property
     def title(self) -> str:
-        """The kind of tokenizer in words; of byte-level BPE llama.cpp's name of the way to cut words."""
+        """The kind of tokenizer in words; for byte-level BPE llama.cpp's name of the splitting into words."""
         return {"llama": "SentencePiece's BPE", WORD_PIECES: "WordPiece"}.get(self.kind, self.words)
 
 
 def pieces_of(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
-    """Return what a ``tokenizer.json`` has whose kind ``check_model`` has passed."""
+    """Return the pieces of a ``tokenizer.json`` whose kind has passed ``check_model``."""
     model = document["model"]
     if model["type"] == WORD_PIECE:
         return word_piece(document, tokens)
@@ -55,9 +55,9 @@ def pieces_of(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
 
 
 def byte_level(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
-    """Return byte-level BPE (GPT-2, Llama 3, Qwen) from a ``tokenizer.json``; ``ValueError`` for another.
+    """Return byte-level BPE (GPT-2, Llama 3, Qwen) from a ``tokenizer.json``; else ``ValueError``.
 
-    Readers do not normalise text, which is left to their note: NFC alone is possible.
+    Readers do not normalise text: the only normalizer allowed is NFC, and a note reports it.
     """
     model = document["model"]
     kinds = step_types(document["normalizer"], "normalizers")
@@ -75,13 +75,15 @@ def step_types(part: Any, name: str) -> list[str]:
 
 
 def sentence_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
-    """Return SentencePiece's BPE with bytes for unknown characters, as Llama 2, Mistral and Gemma have it.
+    """Return SentencePiece's BPE with bytes for unknown characters, as in Llama 2, Mistral and Gemma.
 
-    A reader of GGUF merges whatever makes a token, by the score of the token; a ``tokenizer.json`` merges its
-    pairs, by their rank. Scores follow the first pair that makes a token. Both do the same if a pair that is
-    left out never meets: the token comes of its own text by another pair. That is checked. Where the pairs of
-    a token do not stand together, others may come between: such texts are ``doubtful``, to be compared. A
-    text gets a space in front where the tokenizer puts one; a reader does so also before a text that begins
+    A reader of GGUF merges any pair that makes a token, by the score of the token; a ``tokenizer.json``
+    merges its listed pairs, by their rank. A token's score is the rank of its first pair. Both agree if an
+    unlisted pair never meets, because its text merges to the token by another pair. That is checked. Where
+    the pairs of a token are not consecutive, other merges may come between: such texts are ``doubtful`` and
+    have to be compared.
+
+    A text gets a space in front where the tokenizer puts one. A reader does so also before a text that begins
     with a space, and after each special token within a text, as SentencePiece itself does.
     """
     model = document["model"]
@@ -99,8 +101,10 @@ def sentence_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Piec
 
 
 def _doubtful(model: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return texts in which a pair of a token meets a pair that stands before it, but behind another one of
-    the same token; ``ValueError`` where there are more than can be compared."""
+    """Return texts where a token's pair meets a pair ranked before it, but behind the token's first pair.
+
+    Raises ``ValueError`` where there are too many to compare.
+    """
     ranks = [(left, right) for left, right in model["merges"]]
     first: dict[str, int] = {}
     behind: dict[str, list[int]] = {}
@@ -129,12 +133,12 @@ def _between(places: list[int], start: int, end: int) -> list[int]:
 
 
 def _has_byte(byte: int, vocab: Mapping[str, int]) -> bool:
-    """Return whether there is a token of a byte, or of the character that the byte is (Gemma's tab)."""
+    """Return whether there is a token for a byte, or for the character of that byte (Gemma's tab)."""
     return f"<0x{byte:02X}>" in vocab or (byte < 128 and chr(byte) in vocab)
 
 
 def _check_pairs(model: Mapping[str, Any], added: set[str]) -> None:
-    """Refuse two tokens that meet and make a third one, though the tokenizer leaves them apart."""
+    """Raise ``ValueError`` for two tokens that form a third one if the tokenizer does not merge them."""
     pairs = {(left, right) for left, right in model["merges"]}
     merging = _merging(model)
     plain = model["vocab"].keys() - added
@@ -148,10 +152,10 @@ def _check_pairs(model: Mapping[str, Any], added: set[str]) -> None:
 
 
 def word_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
-    """Return the WordPiece of a BERT; ``ValueError`` for one that cuts text into words otherwise.
+    """Return the WordPiece of a BERT; ``ValueError`` for one that splits text into words differently.
 
-    Readers know the pieces that begin a word by a space in front, and those that go on by none. They do not
-    leave a word unread for its length alone.
+    Readers mark pieces that begin a word by a space in front, and continuing pieces by none. Unlike the
+    tokenizer they do not skip words for their length.
     """
     model, normalizer = document["model"], document["normalizer"] or {}
     splitting = (document["pre_tokenizer"] or {}).get("type")
@@ -171,12 +175,12 @@ def word_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
 
 
 def _spaced(token: str, go_on: str) -> str:
-    """Return a piece with a space in front where it begins a word, without its prefix where it goes on."""
+    """Return a piece with a space in front if it begins a word, without its prefix if it continues one."""
     return token.removeprefix(go_on) if token.startswith(go_on) else SPACE + token
 
 
 def check_model(model: Mapping[str, Any]) -> None:
-    """Refuse all but plain BPE and WordPiece."""
+    """Raise ``ValueError`` for all but plain BPE and WordPiece."""
     if model.get("type") == WORD_PIECE:
         return
     odd = [name for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix") if model.get(name)]
@@ -188,10 +192,10 @@ def check_model(model: Mapping[str, Any]) -> None:
 
 
 def _words(splitting: Any, model: Mapping[str, Any], added: set[str]) -> Words:
-    """Return how byte-level BPE cuts a text into words, as readers have it; ``ValueError`` if they have not.
+    """Return the readers' splitting of text into words for byte-level BPE; ``ValueError`` if they have none.
 
-    Readers of some names take a word whole that is a token, of others they do not. A tokenizer that does
-    otherwise is the same if all its tokens are merged from bytes.
+    Under some names readers take a word that is a token as a whole, under others they merge it. A tokenizer
+    that does the opposite is equivalent if all its tokens are merged from bytes.
     """
     steps = words_of(splitting)
     names = [words for words in WORDS if words.steps == steps]
@@ -217,22 +221,22 @@ def _words(splitting: Any, model: Mapping[str, Any], added: set[str]) -> Words:
 
 
 def _unmerged(model: Mapping[str, Any], added: set[str]) -> str | None:
-    """Return a token that its own text is not merged to; None where there is none."""
+    """Return a token that merging its own text does not produce; None where there is none."""
     merging = _merging(model)
     plain = (token for token in model["vocab"] if token not in added)
     return next((token for token in plain if len(merging.tokenize(token)) > 1), None)
 
 
 def _merging(model: Mapping[str, Any]) -> models.BPE:
-    """Return a model that merges pairs, whatever it takes whole."""
+    """Return a model that merges pairs even for words that the original takes as a whole."""
     merges = [(left, right) for left, right in model["merges"]]
     return models.BPE(vocab=dict(model["vocab"]), merges=merges)
 
 
 def _space(normalizer: Any, splitting: Any) -> bool:
-    """Whether a SentencePiece tokenizer puts a space before a text.
+    """Return whether a SentencePiece tokenizer puts a space before a text.
 
-    A split at spaces finds none once they are swapped, as Gemma has it.
+    A split at spaces has no effect once they are replaced, as in Gemma.
     """
     swap = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
     steps, cuts = parts_of(normalizer, "normalizers"), parts_of(splitting, "pretokenizers")

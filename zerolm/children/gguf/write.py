@@ -1,4 +1,4 @@
-"""GGUF, the file of llama.cpp: per-layer children of llamas and their like, as its architecture ``deci``.
+"""Writing GGUF, the file of llama.cpp: llamas and similar with different layers as architecture ``deci``.
 
 Its readers take the heads, KV heads and FFN width of each layer from arrays.
 """
@@ -47,11 +47,11 @@ from zerolm.units.kept_units import Cut
 
 MAX_CONTEXT: Final = (1 << 31) - 1
 ACTIVATIONS: Final = ("hidden_activation", "hidden_act", "activation_function", "activation")
-"""What stock configurations call the activation of an FFN."""
+"""Names for the activation of an FFN in stock configurations."""
 
 
 def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
-    """Refuse, with ``ValueError``, what GGUF cannot express, and what is known to be read wrongly.
+    """Raise ``ValueError`` for a child that GGUF cannot express, or that is known to be read wrongly.
 
     Raises ``ModuleNotFoundError`` where the written file could not be checked.
     """
@@ -61,10 +61,10 @@ def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
 
 
 def write(child: Child, file: Path, typed: Typed | None = None, *, progress: Progress = silent) -> None:
-    """Write a child as one new file, which appears when it is complete; its matrices as ``typed``, if at all.
+    """Write a child as one new file, with matrices as ``typed`` if given; it appears when it is complete.
 
-    One tensor at a time is in memory. ``progress`` is told bytes written and bytes in all. Raises
-    ``ValueError`` for what is not ``expressible``.
+    One tensor at a time is in memory. ``progress`` gets the bytes written and the total. Raises
+    ``ValueError`` for a child that is not ``expressible``.
     """
     _check(child.parent, child.cut)
     if file.exists():
@@ -90,7 +90,7 @@ def write(child: Child, file: Path, typed: Typed | None = None, *, progress: Pro
 
 
 def _file_type(tensors: Sequence[GgufTensor]) -> int:
-    """Return the number of the type that most weights have; of 16 bits where any has so few."""
+    """Return the number of the type of most weights; a 16-bit type if there is any, and none quantised."""
     counts = Counter[str]()
     for tensor in tensors:
         counts[tensor.dtype] += math.prod(tensor.shape) if len(tensor.shape) > 1 else 0
@@ -101,7 +101,7 @@ def _file_type(tensors: Sequence[GgufTensor]) -> int:
 
 
 def _write(writer: GGUFWriter, tensors: list[GgufTensor], file: Path, progress: Progress) -> None:
-    """Write the head and the numbers, all on the disk when it returns."""
+    """Write the header and the tensors, flushed to disk on return."""
     writer.write_header_to_file(file)
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
@@ -154,7 +154,7 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
 
 
 def _check_memories(checkpoint: Checkpoint, cut: Cut) -> None:
-    """Refuse a child of layers that all keep keys, or all a state: readers of a hybrid have room for both."""
+    """Raise ``ValueError`` where all layers keep keys, or all a state: readers of a hybrid need both."""
     states = {
         kind for memory in checkpoint.family.config.memory if memory.state != "0" for kind in memory.kinds
     }
@@ -167,12 +167,12 @@ def _check_memories(checkpoint: Checkpoint, cut: Cut) -> None:
 
 
 def _answers(role: str) -> bool:
-    """Return whether a tensor makes answers of an encoder's states, that are no tokens."""
+    """Return whether a tensor maps an encoder's states to outputs other than tokens."""
     return role.startswith(("classifier", "answers"))
 
 
 def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:
-    """Refuse a window that ends before the positions do: readers of these architectures attend to all."""
+    """Raise ``ValueError`` for a window shorter than the positions: this architecture ignores it."""
     positions = checkpoint.layout.sizes["positions"]
     window = min(filter(None, checkpoint.layout.windows), default=positions)
     if window < positions:
@@ -197,7 +197,7 @@ def _stock(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
 
 
 def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
-    """Return a writer that knows the sizes and the tokenizer."""
+    """Return a writer with the sizes and the tokenizer."""
     config, parent, gguf = _stock(checkpoint, cut), cut.parent, checkpoint.family.gguf
     assert gguf is not None
     factors_of(config, gguf.architecture)
@@ -234,7 +234,7 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
 
 
 def _factors(checkpoint: Checkpoint, cut: Cut) -> list[GgufTensor]:
-    """Return the tensor by which frequencies are divided, if any."""
+    """Return the tensor of frequency divisors, if any."""
     assert checkpoint.family.gguf is not None
     factors = factors_of(_stock(checkpoint, cut), checkpoint.family.gguf.architecture)
     return [] if factors is None else [GgufTensor("rope_freqs.weight", "F32", factors.shape, lambda: factors)]

@@ -98,8 +98,8 @@ def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RID
 
     ``moments`` (n, n) are H, of ``units`` blocks of one size; ``columns`` (r, n) are R^T W with F = R R^T.
     Both are float64. The ``ridge`` is a share of the mean second moment. Each step removes some units, one by
-    one, from a few times as many that are cheapest when it begins. From ``WIDE`` inputs on all is computed in
-    float32.
+    one, from the cheapest at its beginning, a candidate set a few times larger. From ``WIDE`` inputs on all
+    is computed in float32.
     """
     dtype = torch.float32 if len(moments) >= WIDE else torch.float64
     moments, columns = moments.to(dtype), columns.to(dtype, copy=True)

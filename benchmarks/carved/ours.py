@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from carved.bases import basis, energies, loss_grams
 from carved.narrowing import Bases, Seen, narrowed
 from carved.network import Network
-from zerolm.passes.fisher import fisher
+from zerolm.passes.loss_moments import loss_moments
 from zerolm.repairing.walk import repair
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Criterion
@@ -66,7 +66,7 @@ class Calibrated:
     @cached_property
     def zerolm_basis(self) -> Basis:
         """The basis as zerolm finds it."""
-        return loss_basis(self.model, fisher(self.model, self.tokens, with_stream=True))
+        return loss_basis(self.model, loss_moments(self.model, self.tokens, with_stream=True).fisher)
 
     def cut(self, shape: Shape) -> Cut:
         """Return the units that the criterion keeps; of a cut the hidden width is no part."""

@@ -19,7 +19,7 @@ from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.networks.opener import is_decoder, open_model
 from zerolm.networks.pooling import TokenPooling
-from zerolm.passes.fisher import fisher
+from zerolm.passes.loss_moments import loss_moments
 from zerolm.planning.sizes import costs_of
 from zerolm.repairing.walk import repair
 from zerolm.text.calibration import tokens_of
@@ -147,7 +147,7 @@ class Parent:
             note(f"{self.folder.name}: {name} with {tokens} tokens")
             text, pooling = self.calibration[tokens], TokenPooling.of(self.checkpoint)
             back = needs_gradients(name)
-            felt = fisher(self.model, text, with_stream=False, pooling=pooling) if back else None
+            felt = loss_moments(self.model, text, pooling=pooling).fisher if back else None
             return Additive(importances(self.model, text, name, fisher=felt))
         return criterion_of(name, self.checkpoint, ledger_of(self.checkpoint), seed=seed)
 

@@ -23,8 +23,8 @@ from typed_models import (
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model
 from zerolm.networks.pooling import MEAN
-from zerolm.passes.fisher import FISHER_BATCH
-from zerolm.passes.matrix_moments import Place, felt_matrices
+from zerolm.passes.loss_moments import MOMENT_BATCH, loss_moments
+from zerolm.passes.matrix_moments import Place
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
@@ -41,7 +41,7 @@ def tokens_for(parent: Checkpoint, folder: Path, sequences: int = 6) -> Tokens:
 def test_it_is_what_hooks_see(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(typed_parent(tmp_path / "parent", torch.float32))
     tokens, model = tokens_for(checkpoint, tmp_path), open_model(checkpoint)
-    felt = felt_matrices(model, tokens)
+    felt = loss_moments(model, tokens, with_matrices=True).matrices
     seen: dict[Place, list[Tensor]] = {}
     for number, layer in enumerate(model.model.layers):
         for role, path in ROLES.items():
@@ -56,7 +56,7 @@ def test_it_is_what_hooks_see(tmp_path: Path) -> None:
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     predictions = []
-    for index, batch in enumerate(tokens.filled(FISHER_BATCH)):
+    for index, batch in enumerate(tokens.filled(MOMENT_BATCH)):
         log = model(**batch).logits.log_softmax(-1).flatten(0, 1)
         generator = torch.Generator().manual_seed(index)
         drawn = torch.multinomial(log.detach().exp(), 1, generator=generator)
@@ -94,7 +94,7 @@ def test_factors_of_embeddings_and_logits_count(kind: str, changes: dict[str, An
     words_of_bytes().save_pretrained(tmp_path / "parent")
     checkpoint = Checkpoint.open(tmp_path / "parent")
     tokens, model = tokens_for(checkpoint, tmp_path), open_model(checkpoint)
-    felt = felt_matrices(model, tokens)
+    felt = loss_moments(model, tokens, with_matrices=True).matrices
     factor = {"gemma2": SIZES["hidden_size"] ** 0.5, "granite": 3.0}[kind]
     stream, outputs, slopes = [], [], []
     model.model.layers[0].register_forward_pre_hook(lambda _, inputs: stream.append(inputs[0]))
@@ -102,7 +102,7 @@ def test_factors_of_embeddings_and_logits_count(kind: str, changes: dict[str, An
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     squares = torch.zeros(SIZES["hidden_size"])
-    for index, batch in enumerate(tokens.filled(FISHER_BATCH)):
+    for index, batch in enumerate(tokens.filled(MOMENT_BATCH)):
         logits = model(**batch).logits
         (slope,) = torch.autograd.grad(logits.sum(), outputs[-1], retain_graph=True)
         log = logits.log_softmax(-1).flatten(0, 1)
@@ -127,7 +127,7 @@ def test_an_encoder_feels_its_sequences(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(typed_encoder(tmp_path / "parent"))
     text = str(some_lines(tmp_path / "text.txt", 7))
     tokens, model = tokens_of(checkpoint, text, sequences=7, length=16), open_model(checkpoint)
-    felt = felt_matrices(model, tokens)
+    felt = loss_moments(model, tokens, with_matrices=True).matrices
     matrices = {
         (number, role): layer.get_submodule(path).get_parameter("weight")
         for number, layer in enumerate(model.encoder.layer)
@@ -136,7 +136,7 @@ def test_an_encoder_feels_its_sequences(tmp_path: Path) -> None:
     matrices[None, "embedding"] = model.get_input_embeddings().get_parameter("weight")
     assert felt.keys() == matrices.keys()
     sums = {place: torch.zeros_like(matrix) for place, matrix in matrices.items()}
-    for index, batch in enumerate(tokens.filled(FISHER_BATCH)):
+    for index, batch in enumerate(tokens.filled(MOMENT_BATCH)):
         mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
         generator = torch.Generator().manual_seed(index)
         drawn = torch.randn(len(mask), checkpoint.layout.hidden, generator=generator)

@@ -10,7 +10,7 @@ from tests.units.test_activations import TOKENS
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import watching
 from zerolm.networks.roles import layers_of
-from zerolm.passes.fisher import fisher
+from zerolm.passes.loss_moments import loss_moments
 from zerolm.passes.token_weights import token_weights
 
 
@@ -52,7 +52,7 @@ def test_a_first_token_weighs_as_its_gradients_do() -> None:
 def test_the_ratio_is_that_of_autograd() -> None:
     """Squared gradients of first tokens and of the others, with the draws of the pass."""
     network = model("llama")
-    felt = fisher(network, TOKENS, with_stream=False)
+    felt = loss_moments(network, TOKENS).fisher
     layers = layers_of(network)
     squares = torch.zeros(len(layers), 2, 2, dtype=torch.float64)  # (layers, roles, first and others)
     for index, batch in enumerate(TOKENS.batches(2)):
@@ -74,4 +74,4 @@ def test_the_ratio_is_that_of_autograd() -> None:
     assert felt.first is not None
     torch.testing.assert_close(torch.from_numpy(felt.first), wanted, rtol=1e-3, atol=1e-6)
     assert felt.first_token(1, "down") == pytest.approx(float(wanted[1, 1]), rel=1e-3)
-    assert fisher(model("bert"), TOKENS, with_stream=False).first is None
+    assert loss_moments(model("bert"), TOKENS).fisher.first is None

@@ -24,7 +24,7 @@ from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import bias, layers_of, matrix
 from zerolm.passes import walk
-from zerolm.passes.fisher import fisher
+from zerolm.passes.loss_moments import loss_moments
 from zerolm.passes.walk import Reading, normalised
 from zerolm.planning.prices import PRICE_BATCH, StreamPrices, bent, priced_losses, steps
 from zerolm.planning.sensitivity import LossTable, measured_losses, midway
@@ -175,7 +175,7 @@ def test_a_unit_that_sends_nothing_costs_nothing() -> None:
 def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
     """The sum from the end gives the residual of every regression; of layers too, where they are repaired."""
     network, generator = model("llama"), torch.Generator().manual_seed(0)
-    felt = fisher(network, TOKENS, with_stream=True)
+    felt = loss_moments(network, TOKENS, with_stream=True).fisher
     basis = loss_basis(network, felt)
     stream_prices = StreamPrices(basis, np.arange(1, 48), tied=False, read=felt.stream["energy"])
     stream, wished = (torch.randn(2, 5, 48, generator=generator) for _ in range(2))
@@ -196,7 +196,7 @@ def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
 
 def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
     network = model("llama")
-    felt = fisher(network, MANY, with_stream=True)
+    felt = loss_moments(network, MANY, with_stream=True).fisher
     by = Additive(importances(network, MANY, "surgeon", fisher=felt))
     basis = loss_basis(network, felt)
     alone, cut = (priced_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, felt))
@@ -243,7 +243,7 @@ def test_where_one_table_loses_nothing_midway_is_half() -> None:
 def test_wider_streams_cost_less_and_all_of_it_nothing(name: str) -> None:
     network = model(name)
     tied = name == "qwen2_tied"
-    basis = loss_basis(network, fisher(network, MANY, with_stream=True))
+    basis = loss_basis(network, loss_moments(network, MANY, with_stream=True).fisher)
     stream = priced_losses(network, MANY, criterion(network), BOTH, basis=basis, tied=tied).stream
     assert stream is not None
     assert stream.sizes.tolist() == steps(48, 32).tolist()
@@ -269,7 +269,7 @@ def test_padding_is_not_priced() -> None:
 @pytest.mark.parametrize("moment", [1, 2])
 def test_a_stopped_run_goes_on_to_the_same_prices(moment: int, tmp_path: Path) -> None:
     network, by, cache = model("llama"), criterion(model("llama")), ArrayCache(tmp_path)
-    basis = loss_basis(network, fisher(network, TOKENS, with_stream=True))
+    basis = loss_basis(network, loss_moments(network, TOKENS, with_stream=True).fisher)
 
     def priced(progress: Any = lambda *_: None, cache: ArrayCache = ArrayCache()) -> LossTable:  # noqa: B008
         return priced_losses(network, TOKENS, by, BOTH, basis=basis, progress=progress, cache=cache)
@@ -295,7 +295,7 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr("zerolm.passes.walk.felt_by_head", lambda *_: (Reading(infinite, infinite), infinite))
     with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
-        loss_basis(network, fisher(network, TOKENS, with_stream=True))
+        loss_basis(network, loss_moments(network, TOKENS, with_stream=True).fisher)
     monkeypatch.undo()
     with torch.no_grad():
         network.lm_head.weight[:, 0] = float("inf")

@@ -16,7 +16,8 @@ from tests.units.test_activations import FAMILIES, TOKENS, forward_inputs, padde
 from zerolm.architecture import Floats
 from zerolm.networks.hooks import watching
 from zerolm.networks.roles import BEHIND_NORMS, bias, layers_of, matrix
-from zerolm.passes.fisher import OUTPUT_ROLES, fisher
+from zerolm.passes.fisher import OUTPUT_ROLES
+from zerolm.passes.loss_moments import loss_moments
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Additive
 from zerolm.units.importance.surgeon import FEW, RIDGE, Surgeon, elimination
@@ -118,7 +119,7 @@ def stream_weights(network: Any, number: int, tokens: Tokens) -> Floats:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tokens: Tokens) -> None:
     network = model(name)
-    sizes, felt = dimensions_of(network), fisher(network, tokens, with_stream=False)
+    sizes, felt = dimensions_of(network), loss_moments(network, tokens).fisher
     worth = importances(network, tokens, "surgeon", batch=2, fisher=felt)
     for number, layer in enumerate(layers_of(network)):
         modules = (layer.attention_out, layer.ffn_out)
@@ -142,7 +143,7 @@ def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tok
 def test_what_outputs_feel_is_what_autograd_says(with_stream: bool) -> None:
     """The whole network's gradients, with the same draws."""
     network = model("llama")
-    felt = fisher(network, TOKENS, with_stream=with_stream)
+    felt = loss_moments(network, TOKENS, with_stream=with_stream).fisher
     modules = {
         (layer, role): module
         for layer, found in enumerate(layers_of(network))

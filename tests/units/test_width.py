@@ -28,7 +28,7 @@ from zerolm.children.verify import compare_blocks
 from zerolm.costs import CostModel
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import load_model, mapped_model, open_model
-from zerolm.passes.fisher import fisher
+from zerolm.passes.loss_moments import loss_moments
 from zerolm.planning.sensitivity import Loss
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import costs_of, plan_of
@@ -68,7 +68,7 @@ def test_with_all_components_kept_nothing_changes(name: str, dtype: str, tmp_pat
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", name, dtype=dtype))
     parent, network = open_model(checkpoint), mapped_model(checkpoint)
     wanted, whole = outputs(parent), checkpoint.layout.hidden
-    by_loss = loss_basis(network, fisher(network, TOKENS, with_stream=True))
+    by_loss = loss_basis(network, loss_moments(network, TOKENS, with_stream=True).fisher)
     for basis in (weights_basis(checkpoint), by_loss):
         assert np.allclose(basis.vectors.T @ basis.vectors, np.eye(whole), atol=1e-9)
         for tied in {False, checkpoint.layout.tied}:
@@ -77,7 +77,7 @@ def test_with_all_components_kept_nothing_changes(name: str, dtype: str, tmp_pat
             assert (child - wanted).abs().max() <= 1e-5 * wanted.abs().max()
             folder = tmp_path / f"{basis.by}-{tied}"
             folder.mkdir()
-            _, config, _ = FORMATS["hf"].write(Child(checkpoint, cut), folder, silent)
+            config = FORMATS["hf"].write(Child(checkpoint, cut), folder, silent).config
             (folder / "config.json").write_text(json.dumps(config))
             written = outputs(load_model(folder, True))
             assert (written - wanted).abs().max() <= STEP[dtype] * wanted.abs().max()
@@ -106,7 +106,7 @@ def test_a_head_may_leave_its_embedding(name: str, tied: bool, tmp_path: Path) -
     cut = narrowed(checkpoint, weights_basis(checkpoint), 32, tied)
     folder = tmp_path / "child"
     folder.mkdir()
-    _, config, _ = FORMATS["hf"].write(Child(checkpoint, cut), folder, silent)
+    config = FORMATS["hf"].write(Child(checkpoint, cut), folder, silent).config
     (folder / "config.json").write_text(json.dumps(config))
     child = load_model(folder, True)
     assert child.config.tie_word_embeddings is tied
@@ -231,7 +231,7 @@ def test_what_the_loss_feels_is_what_autograd_says() -> None:
             sums["energy"] += read.T @ read
             sums["metric"] += felt.T @ felt
             sums["last"] += read.T @ read if x is sent[-1] else 0.0
-    basis = loss_basis(network, fisher(network, TOKENS, with_stream=True))
+    basis = loss_basis(network, loss_moments(network, TOKENS, with_stream=True).fisher)
     assert np.allclose(basis.last, sums["last"] / np.trace(sums["last"]), atol=1e-5)
     wanted = ordered_basis(sums["energy"], sums["metric"])
     for kept in (8, 24, 40):
@@ -277,7 +277,9 @@ def test_pydec_at_three_quarters_of_its_width(models_folder: Path) -> None:
     tokens = Tokens(torch.randint(4096, (16, 128), generator=torch.Generator().manual_seed(0)))
     other = Tokens(torch.randint(4096, (4, 128), generator=torch.Generator().manual_seed(1)))
     loss = Loss(Blocks(network, other.batches(4)), checkpoint.layout.depth)
-    by_loss = narrowed(checkpoint, loss_basis(network, fisher(network, tokens, with_stream=True)), 192, True)
+    by_loss = narrowed(
+        checkpoint, loss_basis(network, loss_moments(network, tokens, with_stream=True).fisher), 192, True
+    )
     by_weights = narrowed(checkpoint, weights_basis(checkpoint), 192, True)
     channels = np.eye(256)[:, np.argsort(-np.square(checkpoint.read("model.embed_tokens.weight")).sum(0))]
     plain = Basis("channels", channels, np.full(256, 1 / 256), np.eye(256), np.ones(256))
@@ -326,7 +328,7 @@ def test_no_tensor_may_be_another(name: str, dtype: str, tmp_path: Path) -> None
     basis = weights_basis(parent)
     cut = narrowed(parent, basis, 24, parent.layout.tied)
     (tmp_path / "child").mkdir()
-    _, config, _ = FORMATS["hf"].write(Child(parent, cut), tmp_path / "child", silent)
+    config = FORMATS["hf"].write(Child(parent, cut), tmp_path / "child", silent).config
     (tmp_path / "child" / "config.json").write_text(json.dumps(config))
     assert compare_blocks(Checkpoint.open(tmp_path / "child"), parent, cut).relative <= 1e-5
     weights = load_file(tmp_path / "child" / "model.safetensors")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,18 @@ UNEVEN: Final = (
 )
 
 
+@dataclass(frozen=True)
+class WrittenWeights:
+    """The model type of written weights, the ``config`` that goes with them, None if the file has it.
+
+    ``digests`` are the SHA-256 of files that were already read again.
+    """
+
+    kind: str
+    config: dict[str, Any] | None = None
+    digests: Mapping[Path, str] = field(default_factory=dict)
+
+
 class Format(ABC):
     """A way to write a child: reject what it cannot express, write it, and prove it."""
 
@@ -50,11 +63,8 @@ class Format(ABC):
     @abstractmethod
     def write(
         self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
-    ) -> tuple[str, dict[str, Any] | None, dict[Path, str]]:
-        """Write the weights into a folder; return the model type, its configuration, if any, and digests.
-
-        ``typed`` has the types of its matrices.
-        """
+    ) -> WrittenWeights:
+        """Write the weights into a folder; ``typed`` has the types of the matrices."""
 
     @abstractmethod
     def verified(
@@ -88,7 +98,7 @@ class StockFolder(Format):
 
     def write(
         self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
-    ) -> tuple[str, dict[str, Any] | None, dict[Path, str]]:
+    ) -> WrittenWeights:
         config, at = configuration(child.parent, child.cut), child.parent.family.config.at
         lists = lists_by_layer(child.parent, child.cut)
         config |= lists if at is None else {at: config[at] | lists}
@@ -96,7 +106,7 @@ class StockFolder(Format):
             written = None if child.maps else again.written  # products might round differently a second time
             write_shards(folder, tensors(child), progress=progress, written=written)
             progress("comparing the child with its parent")
-            return str(config["model_type"]), config, again.digests()
+            return WrittenWeights(str(config["model_type"]), config, again.digests())
 
     def verified(
         self,
@@ -168,14 +178,14 @@ class GgufFile(Format):
 
     def write(
         self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
-    ) -> tuple[str, dict[str, Any] | None, dict[Path, str]]:
+    ) -> WrittenWeights:
         from zerolm.checkpoints.origin import origin_of
         from zerolm.children.gguf.write import write
 
         name = origin_of(child.parent.whole.root).name.rpartition("/")[2]
         write(child, folder / f"{name}-carved.gguf", typed, progress=progress)
         gguf = child.parent.family.gguf
-        return gguf.architecture if gguf else "", None, {}
+        return WrittenWeights(gguf.architecture if gguf else "")
 
     def verified(
         self,

@@ -13,7 +13,7 @@ from zerolm.carving.amount import inputs_of, tokens_scored
 from zerolm.carving.bits.prices import SAMPLED as SAMPLED_ROWS
 from zerolm.carving.request import Methods
 from zerolm.networks.blocks import Blocks
-from zerolm.passes.fisher import FISHER_TOKENS
+from zerolm.passes.loss_moments import MOMENT_TOKENS
 from zerolm.passes.token_sums import gram
 from zerolm.passes.walk import LARGE, SAMPLED
 from zerolm.planning.prices import PRICE_TOKENS
@@ -103,7 +103,7 @@ class CarvingWork:
         if methods.text == GENERATED:
             parts["sampling a text"] = STEPS * tokens * (there + pace.head)
         if self.narrows or by_gradients or self.types:
-            parts["Fisher information"] = min(fitted, FISHER_TOKENS) * (back + (self.types > 0) * pace.head)
+            parts["Fisher information"] = min(fitted, MOMENT_TOKENS) * (back + (self.types > 0) * pace.head)
         if methods.plan == "prices":
             parts["predicting cuts"] = min(held, PRICE_TOKENS) * back
         elif methods.plan == "measured":

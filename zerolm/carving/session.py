@@ -38,7 +38,9 @@ from zerolm.networks.pooling import TokenPooling
 from zerolm.networks.stream import Stream
 from zerolm.networks.threads import use_idle_processors
 from zerolm.passes.fisher import Fisher
-from zerolm.passes.matrix_moments import FeltByLoss, FeltMatrix, felt_by_loss
+from zerolm.passes.loss_moments import LossMoments, loss_moments
+from zerolm.passes.matrix_moments import FeltMatrix
+from zerolm.passes.matrix_moments import Place as MatrixPlace
 from zerolm.planning.prices import PRICE_TOKENS, bent, priced_losses
 from zerolm.planning.sensitivity import (
     FINAL_TOKENS,
@@ -209,29 +211,27 @@ class Session:
     @cached_property
     def fisher(self) -> Fisher:
         """The Fisher information of all outputs, and of a stream that can be narrowed."""
-        return self._felt.fisher
+        return self._loss_moments.fisher
+
+    @property
+    def matrix_moments(self) -> Mapping[MatrixPlace, FeltMatrix]:
+        """The moments of every matrix, where matrices get types; else empty."""
+        return self._loss_moments.matrices
 
     @cached_property
-    def felt(self) -> dict[tuple[int | None, str], FeltMatrix]:
-        """The moments of every matrix, where matrices get types."""
-        matrices = self._felt.matrices
-        assert matrices is not None
-        return matrices
-
-    @cached_property
-    def _felt(self) -> FeltByLoss:
+    def _loss_moments(self) -> LossMoments:
         """All results of one forward and backward pass, whose sums are cached."""
-        felt = felt_by_loss(
+        moments = loss_moments(
             self.model,
             self.divided.fitted,
             with_stream=self.checkpoint.family.cut.hidden,
             with_matrices=self._with_types,
             pooling=self.pooling,
-            cache=self.cache("felt by the loss", self.pooling, self._with_types),
+            cache=self.cache("loss moments", self.pooling, self._with_types),
             progress=self.progress,
         )
         give_back()
-        return felt
+        return moments
 
     @property
     def _weighing(self) -> Fisher | None:
@@ -451,7 +451,7 @@ class Session:
 
     def weighed(self, cut: Cut, repaired: Repaired) -> WeighedChild:
         """Return a child with the moments of its matrices, where there are tokens."""
-        felt = None if self.methods.text is None else self.felt
+        felt = None if self.methods.text is None else self.matrix_moments
         information = self.fisher if felt is not None and cut.narrowing else None
         return WeighedChild(Child(self.checkpoint, cut, repaired), felt, information, torch.get_num_threads())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from zerolm.carving.formats import FORMATS
@@ -39,36 +38,19 @@ def write(
     checkpoint, form = child.parent, FORMATS[recipe["written_as"]]
     place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
     place.mkdir(exist_ok=True)
-    kind, config, digests = form.write(child, place, progress, typed)
-    if config is not None:
-        write_json(place / "config.json", config)
-    return complete(checkpoint, recipe, folder, kind, config, more, digests)
-
-
-def complete(
-    checkpoint: Checkpoint,
-    recipe: Mapping[str, Any],
-    folder: Path,
-    kind: str,
-    config: Mapping[str, Any] | None,
-    more: Sequence[str] = (),
-    digests: Mapping[Path, str] = MappingProxyType({}),
-) -> dict[str, str]:
-    """Write the files for a child's weights, which are in a folder; return the weights' SHA-256 by file.
-
-    ``kind`` is the type of the written model, ``config`` its configuration, if it has any; ``digests`` the
-    SHA-256 of files that were read already.
-    """
-    form = FORMATS[recipe["written_as"]]
-    place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
+    written = form.write(child, place, progress, typed)
+    if written.config is not None:
+        write_json(place / "config.json", written.config)
     weights = sorted(file for file in place.iterdir() if file.suffix != ".json")
-    sha256 = {file.relative_to(folder).as_posix(): digests.get(file) or sha256_of(file) for file in weights}
+    sha256 = {
+        file.relative_to(folder).as_posix(): written.digests.get(file) or sha256_of(file) for file in weights
+    }
     for name in checkpoint.other_files():
         is_licence = name.name.upper().startswith(LICENCE_FILES)
         if name.name.lower() != "readme.md" and (is_licence or not form.has_tokenizer):
             _copy(checkpoint.root, name, folder)
-    auto = _auto_class(checkpoint) if config is not None else weights[0].name
-    text = card(recipe, kind, auto, checkpoint.layout.hidden)
+    auto = _auto_class(checkpoint) if written.config is not None else weights[0].name
+    text = card(recipe, written.kind, auto, checkpoint.layout.hidden)
     (folder / "README.md").write_text(text, encoding="utf-8")
     files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
     whole = {**recipe, "sha256": sha256, "files": sorted([*files, "recipe.json", *more])}

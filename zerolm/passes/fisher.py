@@ -17,12 +17,10 @@ from typing import Final
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.io.cache import Arrays
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.roles import StockLayer, layer_list
 from zerolm.passes.token_sums import gram
 from zerolm.passes.walk import (
@@ -32,16 +30,9 @@ from zerolm.passes.walk import (
     normalised,
     readers_and_writers,
     readings_of,
-    walk,
     writers,
 )
-from zerolm.progress import Progress, silent
-from zerolm.text.tokens import Tokens
 
-FISHER_TOKENS: Final = 1 << 13
-"""Largest number of tokens, of evenly spread sequences."""
-FISHER_BATCH: Final = 2
-WEIGHING: Final = "computing Fisher information"
 WIDE: Final = 512
 """From this hidden size on, second moments of the residual stream are computed in float32."""
 OUTPUT_ROLES: Final = ("o", "down")
@@ -84,34 +75,6 @@ class Fisher:
         return root
 
 
-def fisher(
-    model: PreTrainedModel,
-    tokens: Tokens,
-    *,
-    with_stream: bool,
-    pooling: TokenPooling = MEAN,
-    progress: Progress = silent,
-    cache: ArrayCache = ArrayCache(),  # noqa: B008
-) -> Fisher:
-    """Return the Fisher information of all outputs, and ``with_stream`` the moments of the residual stream.
-
-    ``with_stream`` requires norms that are root mean squares. ``pooling`` makes an encoder's embeddings.
-    Memory holds the hidden states of a few batches, one for each layer. Sums in the ``cache`` are resumed.
-    Raises ``ValueError`` where a gradient is not finite.
-    """
-    blocks = fisher_blocks(model, tokens)
-    sums = FisherSums(blocks, with_stream=with_stream)
-    walk(
-        blocks, {"fisher": sums}, cache, WEIGHING, reads_head=with_stream, pooling=pooling, progress=progress
-    )
-    return sums.fisher(blocks)
-
-
-def fisher_blocks(model: PreTrainedModel, tokens: Tokens) -> Blocks:
-    """Return the network with the tokens that its Fisher information is computed on."""
-    return Blocks(model, tokens.most(FISHER_TOKENS).filled(FISHER_BATCH))
-
-
 class FisherSums(Accumulator):
     """Sums of the Fisher information of all outputs, and ``with_stream`` of the moments of the stream."""
 
@@ -126,11 +89,16 @@ class FisherSums(Accumulator):
     def arrays(self) -> Arrays:
         return self.sums
 
+    @property
+    def reads_head(self) -> bool:
+        return self.with_stream
+
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return readers_and_writers(layer) if self.with_stream else writers(layer)
 
     def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
-        if self.with_stream and reading is not None:
+        if self.with_stream:
+            assert reading is not None
             self.sums["last"] += _add_reading(reading, blocks.tokens(index), self.sums)
 
     def layer(self, felt: Felt, blocks: Blocks) -> None:

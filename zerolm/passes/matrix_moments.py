@@ -20,17 +20,12 @@ from typing import Final
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.io.cache import Arrays
 from zerolm.networks.blocks import Blocks, embedded, tokens_at_once
-from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.roles import StockLayer, layer_list, norm_gain, places_of
-from zerolm.passes.fisher import WEIGHING, Fisher, FisherSums, fisher_blocks
-from zerolm.passes.walk import Accumulator, Felt, Reading, normalised, walk
-from zerolm.progress import Progress, silent
-from zerolm.text.tokens import Tokens
+from zerolm.passes.walk import Accumulator, Felt, Reading, normalised
 
 UNTIED: Final = ("embedding", "head")
 EMBEDDING: Final = ("embedding",)
@@ -51,66 +46,21 @@ class FeltMatrix:
     factor: float
 
 
-def felt_matrices(
-    model: PreTrainedModel,
-    tokens: Tokens,
-    *,
-    pooling: TokenPooling = MEAN,
-    progress: Progress = silent,
-    cache: ArrayCache = ArrayCache(),  # noqa: B008
-) -> dict[Place, FeltMatrix]:
-    """Return the moments of every matrix of an encoder, or of a decoder with root mean square norms.
-
-    Those of the embedding (``read`` by component of the stream) and of the head have the layer None.
-    ``pooling`` makes an encoder's embeddings. Sums in the ``cache`` are resumed. Raises ``ValueError`` where
-    a gradient is not finite.
-    """
-    blocks = fisher_blocks(model, tokens)
-    sums = MatrixSums(blocks)
-    reads = blocks.predicts
-    walk(blocks, {"matrices": sums}, cache, WEIGHING, reads_head=reads, pooling=pooling, progress=progress)
-    return sums.matrices(blocks)
-
-
-@dataclass(frozen=True, eq=False)
-class FeltByLoss:
-    """The Fisher information of outputs, and the moments of ``matrices`` where they were requested."""
-
-    fisher: Fisher
-    matrices: dict[Place, FeltMatrix] | None
-
-
-def felt_by_loss(
-    model: PreTrainedModel,
-    tokens: Tokens,
-    *,
-    with_stream: bool,
-    with_matrices: bool,
-    pooling: TokenPooling = MEAN,
-    progress: Progress = silent,
-    cache: ArrayCache = ArrayCache(),  # noqa: B008
-) -> FeltByLoss:
-    """Return the result of ``fisher``, and ``with_matrices`` that of ``felt_matrices``, from one pass."""
-    blocks = fisher_blocks(model, tokens)
-    outputs = FisherSums(blocks, with_stream=with_stream)
-    matrices = MatrixSums(blocks) if with_matrices else None
-    wanted: dict[str, Accumulator] = {"fisher": outputs}
-    wanted |= {} if matrices is None else {"matrices": matrices}
-    reads = with_stream or (with_matrices and blocks.predicts)
-    walk(blocks, wanted, cache, WEIGHING, reads_head=reads, pooling=pooling, progress=progress)
-    return FeltByLoss(outputs.fisher(blocks), None if matrices is None else matrices.matrices(blocks))
-
-
 class MatrixSums(Accumulator):
     """Sums of the squared inputs and squared output gradients of every matrix."""
 
     def __init__(self, blocks: Blocks) -> None:
         self.paths = places_of(blocks.model).modules.projections
-        self.sums = _empty(blocks.model, blocks)
+        self.sums = _empty(blocks)
+        self._predicts = blocks.predicts
 
     @property
     def arrays(self) -> Arrays:
         return self.sums
+
+    @property
+    def reads_head(self) -> bool:
+        return self._predicts
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return {role: layer.module.get_submodule(path) for role, path in self.paths.items()}
@@ -166,12 +116,12 @@ def _name(layer: int | None, role: str) -> str:
     return role if layer is None else f"{role}.{layer}"
 
 
-def _empty(model: PreTrainedModel, blocks: Blocks) -> Arrays:
+def _empty(blocks: Blocks) -> Arrays:
     """Return zero sums for every matrix."""
-    hidden = int(model.config.hidden_size)
+    hidden = int(blocks.model.config.hidden_size)
     shapes = {name: (blocks.vocab, hidden) for name in outside_layers(predicts=blocks.predicts)}
-    for number, layer in enumerate(layer_list(model)):
-        for role, path in places_of(model).modules.projections.items():
+    for number, layer in enumerate(layer_list(blocks.model)):
+        for role, path in places_of(blocks.model).modules.projections.items():
             rows, columns = layer.get_submodule(path).get_parameter("weight").shape
             shapes[_name(number, role)] = (rows, columns)
     return {

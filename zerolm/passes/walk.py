@@ -180,10 +180,15 @@ class Accumulator(ABC):
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         """Return the modules of a layer whose inputs, outputs and gradients are added, by name."""
 
+    @property
+    def reads_head(self) -> bool:
+        """Whether it needs the input of the last norm, which then has to be a root mean square."""
+        return False
+
     def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
         """Add the states ``last`` (b, t, d) behind the last layer, and the input of the last norm.
 
-        ``reading`` is None where the pass does not read the head.
+        ``reading`` is None where no accumulator reads the head.
         """
         del blocks, index, last, reading  # most accumulators need layers only
 
@@ -198,17 +203,15 @@ def walk(
     cache: ArrayCache,
     text: str,
     *,
-    reads_head: bool,
     pooling: TokenPooling = MEAN,
     progress: Progress = silent,
     name: str = "sums",
 ) -> None:
     """Pass all batches forward and backward through the network, once for all accumulators.
 
-    With ``reads_head`` the accumulators also get the input of the last norm, which has to be a root mean
-    square. Sums in the ``cache`` under ``name`` are resumed. Raises ``ValueError`` where a gradient is not
-    finite.
+    Sums in the ``cache`` under ``name`` are resumed. Raises ``ValueError`` where a gradient is not finite.
     """
+    reads_head = any(one.reads_head for one in accumulators.values())
     sums = {f"{of}.{kind}": each for of, one in accumulators.items() for kind, each in one.arrays.items()}
 
     def watched(layer: StockLayer) -> Mapping[str, nn.Module]:

@@ -174,6 +174,10 @@ class StreamPrices(Priced):
             maps = (torch.from_numpy(each).float() for each in (moved, narrowing.basis))
             self.embeddings.append((next(maps), next(maps)))
 
+    @property
+    def reads_head(self) -> bool:
+        return True
+
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return readers(layer)
 
@@ -268,7 +272,6 @@ def priced_losses(
         priced,
         cache,
         "estimating the loss of every cut",
-        reads_head=basis is not None,
         pooling=pooling,
         progress=progress,
         name="-".join([*priced, digest_of(chosen)]),

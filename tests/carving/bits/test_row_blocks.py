@@ -85,7 +85,7 @@ def test_a_named_type_that_fits_no_matrix_is_refused_before_any_work(
     command = ("carve", str(parents / "odd"), *FLAGS, "--types", names, "--max-weight-bytes", "0.3x")
     text = ("--text", str(parents / "text.txt"), "--out", "child")
     words = "do not divide rows of 72 (q, k, v, gate, up, embedding, head, o) and 172 (down); no quantised"
-    monkeypatch.setattr("zerolm.carving.session.Session.felt", None)
+    monkeypatch.setattr("zerolm.carving.session.Session.matrix_moments", None)
     refused(zerolm, *command, *text, words=words)
 
 

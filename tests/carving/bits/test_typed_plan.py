@@ -27,7 +27,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.children.child_tensors import Child
 from zerolm.networks.opener import open_model
-from zerolm.passes.matrix_moments import felt_matrices
+from zerolm.passes.loss_moments import loss_moments
 from zerolm.planning.part_costs import StoredCosts
 from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SizeRequest
@@ -46,7 +46,7 @@ def prices(tmp_path_factory: pytest.TempPathFactory) -> TypePrices:
     folder = tmp_path_factory.mktemp("typed")
     checkpoint = Checkpoint.open(typed_parent(folder / "parent"))
     tokens = tokens_of(checkpoint, str(some_words(folder / "text.txt")), sequences=8, length=16)
-    felt = felt_matrices(open_model(checkpoint), tokens)
+    felt = loss_moments(open_model(checkpoint), tokens, with_matrices=True).matrices
     return TypePrices(checkpoint, TYPES, felt, (checkpoint.layout.hidden,))
 
 
@@ -87,7 +87,7 @@ def test_a_fused_matrix_is_priced_by_the_rows_of_its_units(groups: int, tmp_path
     """They are those that a cut keeps, wherever they lie."""
     checkpoint = Checkpoint.open(fused_parent(tmp_path / "parent"))
     tokens = tokens_of(checkpoint, str(some_words(tmp_path / "text.txt")), sequences=8, length=16)
-    felt = felt_matrices(open_model(checkpoint), tokens)
+    felt = loss_moments(open_model(checkpoint), tokens, with_matrices=True).matrices
     prices = TypePrices(checkpoint, TYPES, felt, (checkpoint.layout.hidden,))
     assert (prices.attention, prices.ffn) == (("q+k+v", "o"), ("gate+up", "down"))
     by = Last()

@@ -10,7 +10,7 @@ from gguf import GGUFValueType, GGUFWriter
 
 from zerolm.carving.bits.file_child import WeighedFile
 from zerolm.carving.bits.typed_child import WeighedChild
-from zerolm.passes.fisher import FISHER_TOKENS
+from zerolm.passes.loss_moments import MOMENT_TOKENS
 
 IMATRIX: Final = "importances.imatrix"
 
@@ -25,7 +25,7 @@ def write_imatrix(weighed: WeighedChild | WeighedFile, file: Path, text: str) ->
     writer.add_key_value("general.type", "imatrix", GGUFValueType.STRING)
     writer.add_array("imatrix.datasets", [text])
     writer.add_uint32("imatrix.chunk_count", 1)
-    writer.add_uint32("imatrix.chunk_size", FISHER_TOKENS)
+    writer.add_uint32("imatrix.chunk_size", MOMENT_TOKENS)
     for name, values in weighed.by_column():
         writer.add_tensor(f"{name}.in_sum2", values)
         writer.add_tensor(f"{name}.counts", np.ones((len(values), 1), np.float32))

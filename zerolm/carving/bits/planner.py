@@ -203,7 +203,7 @@ class TypePlanner(TypesRequest):
         felt, session = None, self.session
         directions, cache = None, ArrayCache()
         if session is not None:
-            felt = session.felt
+            felt = session.matrix_moments
             directions = Directions.of(session.basis, session.fisher) if wanted != {hidden} else None
             names = [kind.name for kind in self.types]
             cache = session.cache("type prices", names, sorted(wanted))

@@ -80,7 +80,7 @@ def page(folder: Path) -> str:
     lines += ["## Side by side", "", *side_by_side(every)]
     for name in REAL:
         if every[name]:
-            lines += [f"## {NAMES[name]}", "", *model_tables(every[name])]
+            lines += [f"## {NAMES[name]}", "", *model_tables(every[name]), *within_shares(every[name], name)]
     lines += ["## Real models and toys", "", *ranking(every)]
     lines += ["## Chat", "", *chat(every)]
     lines += ["## Products in bfloat16", "", *agreement(every)]
@@ -179,6 +179,30 @@ def shown(row: Any, whole: int | None = None, share: float = 1.0) -> str:
 
 def loss_of(row: Any) -> float | None:
     return None if row is None else row.get("kl", row.get("distance"))
+
+
+def within_shares(rows: Rows, name: str) -> Iterator[str]:
+    """Children that ``zerolm`` made within shares of all parameters, on unseen Python."""
+    made = {share: rows.get(f"{share} of params ours by python on python") for share in SHARES}
+    cells = [
+        [
+            f"`{share}x`",
+            f"{row['params'] / 1e6:.0f}M",
+            f"{row['body'] / rows['sizes']['body']:.0%}",
+            number(child["kl"]),
+            f"{child['bits']:.3f} ({parent['bits']:.3f})",
+            f"{row['processor_minutes']:.0f}",
+            f"{row['peak_gb']:.1f}",
+        ]
+        for share, row in made.items()
+        if row is not None
+        for child, parent in [row["eval"]["rows"][:2]]
+    ]
+    if cells:
+        yield f"{NAMES[name]} by `zerolm carve --max-params`, on unseen Python:"
+        yield ""
+        head = ["share", "parameters", "of the layers", "KL", "bits a byte (parent's)", "minutes", "GB"]
+        yield from table(head, cells)
 
 
 def ranking(every: Mapping[str, Rows]) -> Iterator[str]:

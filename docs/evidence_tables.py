@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from evidence import MEASUREMENTS, facts, plain, read, views
+from evidence import facts, plain, read, views
 
 QUESTIONS = (
     (
@@ -147,7 +145,7 @@ def tables() -> dict[str, str]:
         "experts_criteria": by_criteria(),
         "real_80": real_table("80% of the layers' parameters"),
         "real_all_80": real_table("80% of all parameters"),
-        "worked": worked(),
+        "worked": real_table("Qwen2.5-Coder-0.5B-Instruct by `zerolm carve"),
         "real_ranks": real_table("Rank of each criterion"),
     }
 
@@ -206,30 +204,6 @@ def by_criteria() -> str:
             for key in ("_12", "")
         )
         lines.append(f"| {text} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def worked() -> str:
-    """Return what was made of Qwen2.5-Coder-0.5B within shares of all its parameters."""
-    rows: dict[str, Any] = {}
-    for line in (MEASUREMENTS / "real" / "qwen05.jsonl").read_text("utf-8").splitlines():
-        part = json.loads(line)
-        rows[part["part"]] = part["result"]
-    lines = [
-        "| `carve qwen --max-params` | parameters | of the layers | KL to the parent | bits a byte "
-        "(parent's) | minutes | GB |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for share in ("0.8", "0.5"):
-        row = rows.get(f"{share} of params ours by python on python")
-        if row is None:
-            continue
-        child, parent = row["eval"]["rows"][:2]
-        lines.append(
-            f"| `{share}x` | {child['params'] / 1e6:.0f}M | {row['body'] / rows['sizes']['body']:.0%} "
-            f"| {child['kl']:.3g} | {child['bits']:.3f} ({parent['bits']:.3f}) "
-            f"| {row['processor_minutes']:.0f} | {row['peak_gb']:.1f} |"
-        )
     return "\n".join(lines)
 
 

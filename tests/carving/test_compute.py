@@ -21,7 +21,7 @@ from zerolm.networks import blocks as blocks_module
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import Compute, compute, computed
 from zerolm.networks.states import HiddenStates
-from zerolm.passes.walk import Felt, Together, felt_above, together, writers
+from zerolm.passes.walk import LayerGradients, Together, gradient_above, together, writers
 from zerolm.planning.sensitivity import Loss
 from zerolm.progress import silent
 from zerolm.settings.compute import ComputeRequest
@@ -101,17 +101,17 @@ def test_a_child_planned_in_bfloat16_is_verified_and_says_so(tmp_path: Path) -> 
 def test_what_is_felt_does_not_depend_on_how_many_batches_go_together() -> None:
     network = model("llama")
 
-    def felt(memory: int) -> dict[tuple[int, int], Felt]:
+    def felt(memory: int) -> dict[tuple[int, int], LayerGradients]:
         blocks = Blocks(computed(network, Compute(memory=memory)), TOKENS.batches(1))
-        seen: dict[tuple[int, int], Felt] = {}
+        seen: dict[tuple[int, int], LayerGradients] = {}
         parts: list[Together] = []
         for part in together(blocks, {}, ArrayCache(), "", "", silent):
             parts.append(part)
             upstream = [
-                felt_above(blocks, index, last)
+                gradient_above(blocks, index, last)
                 for index, last in zip(part.indices, part.states[-1], strict=True)
             ]
-            seen |= {(each.index, each.layer): each for each in part.felt(upstream, writers)}
+            seen |= {(each.index, each.layer): each for each in part.layers(upstream, writers)}
         assert len(parts) == (6 if memory == LITTLE else 3)
         return seen
 

@@ -19,7 +19,7 @@ from zerolm.checkpoints.sentences import ACTIVATIONS, MODES
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.pooling import ACTIVATED, MEAN, TokenPooling, pooled
-from zerolm.passes.walk import felt_above
+from zerolm.passes.walk import gradient_above
 from zerolm.text.calibration import tokens_of
 
 ALONE: dict[str, Any] = {
@@ -109,7 +109,7 @@ def test_gradients_are_those_of_the_folders_own_embedding(tmp_path: Path) -> Non
     pooling = TokenPooling.of(checkpoint)
     blocks = Blocks(mapped_model(checkpoint), tokens_of(checkpoint, str(lines)).batches())
     last = torch.randn(2, 5, 48, generator=torch.Generator().manual_seed(1))
-    gradient = felt_above(blocks, 0, last, pooling=pooling)
+    gradient = gradient_above(blocks, 0, last, pooling=pooling)
     drawn = torch.randn(2, 24, generator=torch.Generator().manual_seed(0))
     mask = blocks.tokens(0)
 
@@ -124,5 +124,5 @@ def test_gradients_are_those_of_the_folders_own_embedding(tmp_path: Path) -> Non
         slope = (value(last + step) - value(last - step)) / 0.02
         assert float(gradient[row, token, channel]) == pytest.approx(slope, abs=2e-4)
     assert not gradient[0, 3:].any()  # padding
-    other = felt_above(blocks, 0, last)
+    other = gradient_above(blocks, 0, last)
     assert not np.allclose(other, gradient)

@@ -289,11 +289,13 @@ def test_a_stopped_run_goes_on_to_the_same_prices(moment: int, tmp_path: Path) -
 
 def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     network, infinite = model("llama"), torch.full((2, 10, 48), float("inf"))
-    monkeypatch.setattr(walk, "felt_above", lambda *_, **__: infinite)
+    monkeypatch.setattr(walk, "gradient_above", lambda *_, **__: infinite)
     with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
         priced_losses(network, TOKENS, criterion(network), BOTH)
     monkeypatch.undo()
-    monkeypatch.setattr("zerolm.passes.walk.felt_by_head", lambda *_: (Reading(infinite, infinite), infinite))
+    monkeypatch.setattr(
+        "zerolm.passes.walk.gradient_by_head", lambda *_: (Reading(infinite, infinite), infinite)
+    )
     with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
         loss_basis(network, loss_moments(network, TOKENS, with_stream=True).fisher)
     monkeypatch.undo()

@@ -39,7 +39,7 @@ from zerolm.networks.stream import Stream
 from zerolm.networks.threads import use_idle_processors
 from zerolm.passes.fisher import Fisher
 from zerolm.passes.loss_moments import LossMoments, loss_moments
-from zerolm.passes.matrix_moments import FeltMatrix
+from zerolm.passes.matrix_moments import MatrixMoments
 from zerolm.passes.matrix_moments import Place as MatrixPlace
 from zerolm.planning.prices import PRICE_TOKENS, bent, priced_losses
 from zerolm.planning.sensitivity import (
@@ -214,7 +214,7 @@ class Session:
         return self._loss_moments.fisher
 
     @property
-    def matrix_moments(self) -> Mapping[MatrixPlace, FeltMatrix]:
+    def matrix_moments(self) -> Mapping[MatrixPlace, MatrixMoments]:
         """The moments of every matrix, where matrices get types; else empty."""
         return self._loss_moments.matrices
 

@@ -25,7 +25,7 @@ from zerolm.networks.roles import StockLayer, layer_list
 from zerolm.passes.token_sums import gram
 from zerolm.passes.walk import (
     Accumulator,
-    Felt,
+    LayerGradients,
     Reading,
     normalised,
     readers_and_writers,
@@ -101,7 +101,7 @@ class FisherSums(Accumulator):
             assert reading is not None
             self.sums["last"] += _add_reading(reading, blocks.tokens(index), self.sums)
 
-    def layer(self, felt: Felt, blocks: Blocks) -> None:
+    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
         _add_outputs(felt, _counted(blocks, felt.tokens), self.sums)
         for reading in readings_of(felt, blocks) if self.with_stream else ():
             _add_reading(reading, felt.tokens, self.sums)
@@ -130,7 +130,7 @@ def _counted(blocks: Blocks, tokens: Tensor) -> Tensor:
     return counted
 
 
-def _add_outputs(felt: Felt, tokens: Tensor, sums: Arrays) -> None:
+def _add_outputs(felt: LayerGradients, tokens: Tensor, sums: Arrays) -> None:
     """Add the second moments of the gradients in the outputs of a layer."""
     for place, role in enumerate(OUTPUT_ROLES):
         if role not in felt.gradients.outputs:

@@ -12,7 +12,7 @@ from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.passes.fisher import Fisher, FisherSums
-from zerolm.passes.matrix_moments import FeltMatrix, MatrixSums, Place
+from zerolm.passes.matrix_moments import MatrixMoments, MatrixSums, Place
 from zerolm.passes.walk import Accumulator, walk
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -27,7 +27,7 @@ class LossMoments:
     """The Fisher information of all outputs, and the moments of ``matrices``: empty if not requested."""
 
     fisher: Fisher
-    matrices: Mapping[Place, FeltMatrix]
+    matrices: Mapping[Place, MatrixMoments]
 
 
 def loss_moments(

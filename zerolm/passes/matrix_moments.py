@@ -25,7 +25,7 @@ from zerolm.architecture import Floats
 from zerolm.io.cache import Arrays
 from zerolm.networks.blocks import Blocks, embedded, tokens_at_once
 from zerolm.networks.roles import StockLayer, layer_list, norm_gain, places_of
-from zerolm.passes.walk import Accumulator, Felt, Reading, normalised
+from zerolm.passes.walk import Accumulator, LayerGradients, Reading, normalised
 
 UNTIED: Final = ("embedding", "head")
 EMBEDDING: Final = ("embedding",)
@@ -35,7 +35,7 @@ Place = tuple[int | None, str]
 
 
 @dataclass(frozen=True, eq=False)
-class FeltMatrix:
+class MatrixMoments:
     """Moments of a matrix: ``read`` (k,) = E[x_c^2], ``felt`` (n,) = E[G_r^2], and their joint ``factor``.
 
     For the embedding ``felt`` holds the share of each token, and ``read`` the squared gradients by component.
@@ -69,7 +69,7 @@ class MatrixSums(Accumulator):
         if blocks.predicts:
             _add_head(blocks, index, last, self.sums)
 
-    def layer(self, felt: Felt, blocks: Blocks) -> None:
+    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
         add = _add if blocks.predicts else _add_sequences
         for role in self.paths:
             read, upstream = felt.values.inputs[role], felt.gradients.outputs[role]
@@ -77,7 +77,7 @@ class MatrixSums(Accumulator):
         if felt.layer == 0:
             add_embedding(blocks, felt.index, felt.downstream, self.sums)
 
-    def matrices(self, blocks: Blocks) -> dict[Place, FeltMatrix]:
+    def matrices(self, blocks: Blocks) -> dict[Place, MatrixMoments]:
         """Return the means over all tokens of the batches; for an encoder over its sequences."""
         predicts = blocks.predicts
         counted = [blocks.tokens(index) for index in range(len(blocks.batches))]
@@ -223,7 +223,7 @@ def add_head(
         sums["head.both"] += float((x.square().sum(1) * uncertain.sum(1)).double().sum())
 
 
-def mean_of(sums: Arrays, name: str, count: int) -> FeltMatrix:
+def mean_of(sums: Arrays, name: str, count: int) -> MatrixMoments:
     read, felt = sums[f"{name}.read"] / count, sums[f"{name}.felt"] / count
     apart, both = float(read.sum() * felt.sum()), float(sums[f"{name}.both"][0]) / count
-    return FeltMatrix(read, felt, both / apart if both and apart else 1.0)
+    return MatrixMoments(read, felt, both / apart if both and apart else 1.0)

@@ -39,7 +39,7 @@ Watched = Callable[[StockLayer], Mapping[str, nn.Module]]
 
 
 @dataclass(frozen=True, eq=False)
-class Felt:
+class LayerGradients:
     """Activations and gradients of one layer for the batch ``index``; ``tokens`` (b, t) masks its padding.
 
     ``below`` and ``above`` (b, t, d) are the states before and behind the layer, ``upstream`` and
@@ -95,14 +95,14 @@ class Together:
     states: list[list[Tensor]]
     step: Callable[[], None]
 
-    def felt(self, upstream: Sequence[Tensor], watched: Watched) -> Iterator[Felt]:
+    def layers(self, upstream: Sequence[Tensor], watched: Watched) -> Iterator[LayerGradients]:
         """Yield the activations and gradients of each layer, from the last to the first, batch by batch.
 
         ``upstream`` are the gradients behind the last layer. One layer's graph is in memory at a time. Raises
         ``ValueError`` for gradients that are not finite.
         """
         for index, layer, pair, above in self._backwards(list(upstream)):
-            felt = _felt(self.blocks, index, layer, pair, above[index], watched)
+            felt = _layer_gradients(self.blocks, index, layer, pair, above[index], watched)
             yield felt
             above[index] = felt.downstream
 
@@ -193,7 +193,7 @@ class Accumulator(ABC):
         del blocks, index, last, reading  # most accumulators need layers only
 
     @abstractmethod
-    def layer(self, felt: Felt, blocks: Blocks) -> None:
+    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
         """Add a layer of a batch; the last layer comes first."""
 
 
@@ -222,21 +222,21 @@ def walk(
         for index, last in zip(part.indices, part.states[-1], strict=True):
             reading = None
             if reads_head:
-                reading, above = felt_by_head(blocks, index, last)
+                reading, above = gradient_by_head(blocks, index, last)
             else:
-                above = felt_above(blocks, index, last, pooling=pooling)
+                above = gradient_above(blocks, index, last, pooling=pooling)
             for one in accumulators.values():
                 one.above(blocks, index, last, reading)
             upstream.append(above)
-        for felt in part.felt(upstream, watched):
+        for felt in part.layers(upstream, watched):
             for one in accumulators.values():
                 one.layer(felt, blocks)
 
 
-def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPooling = MEAN) -> Tensor:
+def gradient_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPooling = MEAN) -> Tensor:
     """Return the gradient (b, t, d) in the states behind the last layer."""
     if blocks.predicts:
-        return _felt_by_predictions(blocks, index, last, blocks.finish)
+        return _gradient_by_predictions(blocks, index, last, blocks.finish)
     top = last.detach().requires_grad_()
     with torch.enable_grad():
         sent = blocks.finish(index, top, gradients=True).last_hidden_state
@@ -247,7 +247,7 @@ def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPoolin
     return gradient
 
 
-def felt_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading, Tensor]:
+def gradient_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading, Tensor]:
     """Return the input of the last norm with its gradient, and the gradient before it.
 
     The norm has to be a root mean square.
@@ -260,7 +260,7 @@ def felt_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading, Ten
         sent.register_hook(parts.append)  # type: ignore[no-untyped-call]
         return blocks.head(index, sent, gradients=gradients)
 
-    upstream = _felt_by_predictions(blocks, index, last, read)
+    upstream = _gradient_by_predictions(blocks, index, last, read)
     places, scale = _predicted(blocks, last.shape[1])
     felt[:, places] = scale * gain * torch.cat(parts, 1)
     return Reading(last, felt), upstream
@@ -278,7 +278,7 @@ def _predicted(blocks: Blocks, length: int) -> tuple[slice, float]:
     return places, float((length / len(range(length)[places])) ** 0.5)
 
 
-def _felt_by_predictions(blocks: Blocks, index: int, last: Tensor, end: Callable[..., Any]) -> Tensor:
+def _gradient_by_predictions(blocks: Blocks, index: int, last: Tensor, end: Callable[..., Any]) -> Tensor:
     """Return the gradient (b, t, d) of -log p of sampled tokens, summed, in the states behind the last layer.
 
     Where only some positions are predicted, it is scaled so that its second moments are those of all. It is
@@ -306,9 +306,9 @@ def _felt_by_predictions(blocks: Blocks, index: int, last: Tensor, end: Callable
     return gradients
 
 
-def _felt(
+def _layer_gradients(
     blocks: Blocks, index: int, layer: int, states: tuple[Tensor, Tensor], upstream: Tensor, watched: Watched
-) -> Felt:
+) -> LayerGradients:
     """Return the activations and gradients of a layer for a batch with these states before and behind it."""
     below, ours = states[0].detach().requires_grad_(), blocks.layer(layer)
     with torch.enable_grad(), watching(watched(ours), below) as seen:
@@ -322,7 +322,9 @@ def _felt(
         )
         for each in ([place.detach() for place in places], inside)
     )
-    return Felt(index, layer, ours, blocks.tokens(index), *states, upstream, downstream, values, gradients)
+    return LayerGradients(
+        index, layer, ours, blocks.tokens(index), *states, upstream, downstream, values, gradients
+    )
 
 
 def _of_weights(blocks: Blocks, index: int, layer: int, below: Tensor, upstream: Tensor) -> OfWeights:
@@ -345,7 +347,7 @@ def _of_weights(blocks: Blocks, index: int, layer: int, below: Tensor, upstream:
     return OfWeights(index, layer, downstream, weights, None if more is None else inside[-1])
 
 
-def readings_of(felt: Felt, blocks: Blocks) -> Iterator[Reading]:
+def readings_of(felt: LayerGradients, blocks: Blocks) -> Iterator[Reading]:
     """Yield the inputs of a layer's norms with their gradients, where ``readers`` were watched."""
     for norm in ("attention_norm", "ffn_norm"):
         stream = felt.values.inputs[norm]

@@ -34,7 +34,7 @@ from zerolm.networks.roles import StockLayer, bias, matrix
 from zerolm.passes.fisher import Fisher
 from zerolm.passes.walk import (
     Accumulator,
-    Felt,
+    LayerGradients,
     Reading,
     Watched,
     normalised,
@@ -94,7 +94,7 @@ class UnitPrices(Priced):
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return self._watched(layer)
 
-    def layer(self, felt: Felt, blocks: Blocks) -> None:
+    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
         role = {"groups": "o", "ffn": "down"}[self.kind]
         if role not in felt.values.inputs:
             return  # the layer has no such units
@@ -102,7 +102,7 @@ class UnitPrices(Priced):
         changes = change(felt, blocks, role)  # (b, t, s)
         self.sums[felt.layer] += squares(changes, felt.tokens, by_sequence=self.by_sequence)
 
-    def _added(self, felt: Felt, blocks: Blocks, role: str) -> Tensor:
+    def _added(self, felt: LayerGradients, blocks: Blocks, role: str) -> Tensor:
         """Return G . (removed part of an output matrix's output) for each size, (b, t, s)."""
         columns = matrix(felt.ours.writers[role])  # (d, k)
         each = felt.values.inputs[role] * blocks.compute.product(felt.gradients.outputs[role], columns)
@@ -110,7 +110,7 @@ class UnitPrices(Priced):
         units = each.reshape(*each.shape[:2], len(goes), -1).sum(-1)  # (b, t, units) of (b, t, k)
         return units @ goes
 
-    def _normalised(self, felt: Felt, blocks: Blocks, role: str) -> Tensor:
+    def _normalised(self, felt: LayerGradients, blocks: Blocks, role: str) -> Tensor:
         """Return G . (change of the output of the norm behind an output matrix) for each size, (b, t, s)."""
         writer, norm = felt.ours.writers[role], felt.ours.behind[f"behind_{role}"]
         sent, upstream = (each.outputs[f"behind_{role}"] for each in (felt.values, felt.gradients))
@@ -138,7 +138,7 @@ class LayerPrices(Priced):
     def __init__(self, depth: int, *, by_sequence: bool) -> None:
         self.by_sequence, self.sums = by_sequence, np.zeros(depth)
 
-    def layer(self, felt: Felt, blocks: Blocks) -> None:
+    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
         each = ((felt.above - felt.below) * felt.upstream).sum(-1, keepdim=True)  # (b, t, 1)
         self.sums[felt.layer] += squares(each, felt.tokens, by_sequence=self.by_sequence)[0]
 
@@ -185,7 +185,7 @@ class StreamPrices(Priced):
         assert reading is not None
         self.lost[index] = [self._lost(reading, *self.last)] * len(self.inside)
 
-    def layer(self, felt: Felt, blocks: Blocks) -> None:
+    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
         for reading in readings_of(felt, blocks):
             each = zip(self.lost[felt.index], self.inside, strict=True)
             self.lost[felt.index] = [lost + self._lost(reading, *inside) for lost, inside in each]

@@ -33,7 +33,7 @@ from zerolm.networks.compute import computed
 from zerolm.networks.mapped import assembled, is_in_parts
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.roles import layer_list
-from zerolm.passes.matrix_moments import FeltMatrix, Place, outside_layers
+from zerolm.passes.matrix_moments import MatrixMoments, Place, outside_layers
 from zerolm.planning.sensitivity import Loss
 from zerolm.units.kept_units import Cut
 from zerolm.units.pruning import Repaired
@@ -79,10 +79,10 @@ class WeighedFile:
         names = {matrix.name for every in self.matrices.values() for matrix in every}
         return sum(tensor.bytes for tensor in entries(self.child) if tensor.name not in names)
 
-    def parts(self, matrix: FileMatrix, number: int) -> list[FeltMatrix]:
+    def parts(self, matrix: FileMatrix, number: int) -> list[MatrixMoments]:
         """Return the moments of one matrix of a tensor; a tied embedding has two, its own and the head's."""
         if self.moments is None:
-            return [FeltMatrix(np.ones(matrix.columns), np.ones(matrix.rows), 1.0)]
+            return [MatrixMoments(np.ones(matrix.columns), np.ones(matrix.rows), 1.0)]
         return [each.of(number) for each in self.moments[matrix.name]]
 
     def importances(self, matrix: FileMatrix, number: int) -> Values | None:

@@ -27,19 +27,19 @@ from zerolm.networks.mapped import by_tensor
 from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.roles import body_prefix, places_of
 from zerolm.passes.matrix_moments import (
-    FeltMatrix,
+    MatrixMoments,
     add_embedding,
     add_head,
     embedding_factor,
     mean_of,
     outside_layers,
 )
-from zerolm.passes.walk import felt_above, together
+from zerolm.passes.walk import gradient_above, together
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
-FELT_TOKENS: Final = 1 << 12
-FELT_OF_SEQUENCES: Final = 1 << 14
+DECODER_TOKENS: Final = 1 << 12
+ENCODER_TOKENS: Final = 1 << 14
 """Number of tokens for an encoder, whose samples are sequences."""
 KINDS: Final = ("read", "felt", "both")
 LEAST: Final = 1e-300
@@ -51,17 +51,17 @@ LAYER_EMBEDDING: Final = "layer_embedding"
 class GradientMoments:
     """Moments of the m matrices (n, k) of a tensor: ``read`` (m, k), ``felt`` (m, n), and ``factor`` (m,).
 
-    E[g_rc^2] of a matrix is approximated by its factor x felt_r x read_c, as in a ``FeltMatrix``.
+    E[g_rc^2] of a matrix is approximated by its factor x felt_r x read_c, as in a ``MatrixMoments``.
     """
 
     read: NDArray[np.floating]
     felt: NDArray[np.floating]
     factor: Floats
 
-    def of(self, number: int) -> FeltMatrix:
+    def of(self, number: int) -> MatrixMoments:
         """Return the moments of one matrix."""
         read, felt = (each[number].astype(np.float64) for each in (self.read, self.felt))
-        return FeltMatrix(read, felt, float(self.factor[number]))
+        return MatrixMoments(read, felt, float(self.factor[number]))
 
 
 def file_moments(
@@ -80,7 +80,7 @@ def file_moments(
     Sums in the ``cache`` are resumed. Raises ``ValueError`` where a gradient is not finite.
     """
     predicts = Blocks(model, []).predicts
-    blocks = Blocks(model, tokens.most(FELT_TOKENS if predicts else FELT_OF_SEQUENCES).filled(1))
+    blocks = Blocks(model, tokens.most(DECODER_TOKENS if predicts else ENCODER_TOKENS).filled(1))
     every = list(matrices(child))
     ends = outside_layers(predicts=predicts)
     inside: dict[int | None, list[FileMatrix]] = {}
@@ -100,7 +100,7 @@ def file_moments(
         for index, last in zip(part.indices, part.states[-1], strict=True):
             if predicts:
                 add_head(blocks, index, last, sums)
-            upstream.append(felt_above(blocks, index, last, pooling=pooling))
+            upstream.append(gradient_above(blocks, index, last, pooling=pooling))
         for gradients in part.of_weights(upstream):
             named = {f"{before}.{gradients.layer}.{name}": each for name, each in gradients.weights.items()}
             stored = dict(by_tensor(child.parent, named, body_prefix(model)))

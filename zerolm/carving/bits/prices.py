@@ -31,7 +31,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, WeightType, from_largest
 from zerolm.io.cache import ArrayCache
 from zerolm.passes.fisher import OUTPUT_ROLES, Fisher
-from zerolm.passes.matrix_moments import EMBEDDING, UNTIED, FeltMatrix, Place, outside_layers
+from zerolm.passes.matrix_moments import EMBEDDING, UNTIED, MatrixMoments, Place, outside_layers
 from zerolm.progress import Counted, Progress, silent
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Dimensions, dimensions
@@ -116,7 +116,7 @@ class TypePrices:
 
     checkpoint: Checkpoint
     types: tuple[WeightType, ...]
-    felt: Mapping[Place, FeltMatrix] | None
+    felt: Mapping[Place, MatrixMoments] | None
     hidden: tuple[int, ...]
     directions: Directions | None = None
     progress: Progress = silent
@@ -254,7 +254,7 @@ class TypePrices:
         name = self.checkpoint.layout.name(role, layer) or self.checkpoint.layout.name("embedding")
         assert name is not None
         values, types = self.checkpoint.read(name), self.candidates(name)
-        felt = self._felt(place, values)
+        felt = self._moments_of(place, values)
         if "+" in role:
             order = self._by_unit(role, len(values))
             values, felt = values[order], replace(felt, felt=felt.felt[order])
@@ -276,13 +276,13 @@ class TypePrices:
         half = 0.5 * felt.factor
         return Weighed(half * energy, half * turned, ratio, whole)
 
-    def _felt(self, place: Place, values: Values) -> FeltMatrix:
+    def _moments_of(self, place: Place, values: Values) -> MatrixMoments:
         if self.felt is None:
             rows, columns = values.shape
-            return FeltMatrix(np.ones(columns), np.ones(rows), 1.0 / max(sum_of_squares(values), 1e-300))
+            return MatrixMoments(np.ones(columns), np.ones(rows), 1.0 / max(sum_of_squares(values), 1e-300))
         return self.felt[place]
 
-    def _turned(self, place: Place, values: Values, felt: FeltMatrix) -> tuple[Values, Floats, Floats]:
+    def _turned(self, place: Place, values: Values, felt: MatrixMoments) -> tuple[Values, Floats, Floats]:
         """Return a matrix along the directions of the stream, with its input and gradient moments there."""
         layer, role = place
         directions = self.directions

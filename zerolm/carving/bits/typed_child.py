@@ -35,7 +35,7 @@ from zerolm.children.gguf.file_tensors import FileMatrix, has_type, names_in
 from zerolm.networks.blocks import Blocks, embedded
 from zerolm.networks.roles import final_norm, places_of
 from zerolm.passes.fisher import OUTPUT_ROLES, Fisher
-from zerolm.passes.matrix_moments import FeltMatrix, Place
+from zerolm.passes.matrix_moments import MatrixMoments, Place
 from zerolm.planning.sensitivity import Loss
 from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import Repaired, carved_layer
@@ -57,7 +57,7 @@ class WeighedChild:
     """
 
     child: Child
-    felt: Mapping[Place, FeltMatrix] | None
+    felt: Mapping[Place, MatrixMoments] | None
     fisher: Fisher | None = None
     threads: int = 1
 
@@ -83,7 +83,7 @@ class WeighedChild:
         tensor = self.tensors[place]
         return widened(tensor.array(), tensor.info.dtype)
 
-    def parts(self, place: Place) -> list[FeltMatrix]:
+    def parts(self, place: Place) -> list[MatrixMoments]:
         """Return the moments of a matrix; a tied embedding has two, its own and the head's."""
         layer, role = place
         predicts = self.child.parent.family.task == "next"
@@ -91,32 +91,32 @@ class WeighedChild:
             return [self._outside("embedding"), self._outside("head")]
         return [self._outside(role) if layer is None else self._inside(layer, role)]
 
-    def _inside(self, layer: int, role: str) -> FeltMatrix:
+    def _inside(self, layer: int, role: str) -> MatrixMoments:
         tensor, narrowing = self.tensors[layer, role], self.cut.narrowing
         felt = self._of_parent((layer, role), tensor.info.shape)
         rows, columns = (tensor.indices.get(axis, slice(None)) for axis in (0, 1))
         if narrowing is None:
-            return FeltMatrix(felt.read[columns], felt.felt[rows], felt.factor)
+            return MatrixMoments(felt.read[columns], felt.felt[rows], felt.factor)
         if role in WRITTEN:
             along = self._along("outputs", self._shares[layer, OUTPUT_ROLES.index(role)])
-            return FeltMatrix(felt.read[columns], along, felt.factor)
-        return FeltMatrix(self._along("energy") / narrowing.scale**2, felt.felt[rows], felt.factor)
+            return MatrixMoments(felt.read[columns], along, felt.factor)
+        return MatrixMoments(self._along("energy") / narrowing.scale**2, felt.felt[rows], felt.factor)
 
-    def _outside(self, role: str) -> FeltMatrix:
+    def _outside(self, role: str) -> MatrixMoments:
         narrowing = self.cut.narrowing
         shape = next(t.info.shape for (layer, _), t in self.tensors.items() if layer is None)
         felt = self._of_parent((None, role), shape)
         if narrowing is None:
             return felt
         if role == "embedding":
-            return FeltMatrix(self._along("outputs", float(felt.read.sum())), felt.felt, felt.factor)
+            return MatrixMoments(self._along("outputs", float(felt.read.sum())), felt.felt, felt.factor)
         gain = 1.0 if narrowing.final_gain is None else np.square(narrowing.final_gain)
-        return FeltMatrix(self._along("last") * gain / narrowing.scale**2, felt.felt, felt.factor)
+        return MatrixMoments(self._along("last") * gain / narrowing.scale**2, felt.felt, felt.factor)
 
-    def _of_parent(self, place: Place, shape: tuple[int, ...]) -> FeltMatrix:
+    def _of_parent(self, place: Place, shape: tuple[int, ...]) -> MatrixMoments:
         """Return the moments of the parent's matrix (n, k); without tokens all ones."""
         if self.felt is None:
-            return FeltMatrix(np.ones(shape[1]), np.ones(shape[0]), 1.0)
+            return MatrixMoments(np.ones(shape[1]), np.ones(shape[0]), 1.0)
         return self.felt[place]
 
     @cached_property

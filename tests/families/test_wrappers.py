@@ -226,13 +226,14 @@ def test_experts_stored_as_inputs_and_outputs_are_turned(tmp_path: Path) -> None
     save_file(stored, file, {"format": "pt"})
     sizes = []
     for form in ("plain", "turned"):
-        carved = carve(tmp_path / form, tmp_path / f"{form}_child", keep_layers=0.8, keep_heads=0.5, **TOKENS)
+        sizes_asked: dict[str, Any] = {"keep_layers": 0.8, "keep_heads": 0.5, "repair": "none", **TOKENS}
+        carved = carve(tmp_path / form, tmp_path / f"{form}_child", **sizes_asked)
         assert carved.verified is not None
         tensors = Checkpoint.open(tmp_path / f"{form}_child").tensors
         sizes.append(tensors["model.language_model.layers.0.mlp.experts.down_proj"].shape)
     assert sizes == [(8, 48, 20), (8, 20, 48)]
     ours, theirs = (sent(opened(tmp_path / f"{form}_child", "qwen3_vl_moe")) for form in ("plain", "turned"))
-    # a turned matrix is summed in another order
+    # a turned matrix is summed in another order, which a least-squares repair by 48 tokens would enlarge
     assert float((ours - theirs).abs().max() / theirs.abs().max()) <= 1e-5
     narrower = []
     for form in ("plain", "turned"):

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from timing import note
 
-from zerolm.comparison.ablate import ablate
-from zerolm.comparison.ablation import Ablation
 from zerolm.groundtruth.reader import chosen
+from zerolm.lab.ablation.ablate import ablate
+from zerolm.lab.ablation.ablation import Ablation
+from zerolm.lab.verbs.ablate_report import NOTES, about, section_tables, transfer_sheets
+from zerolm.lab.verbs.ablation_conclusions import conclusions
 from zerolm.show.sheet import Sheet, as_cell
-from zerolm.verbs.ablate_report import NOTES, about, section_tables, transfer_sheets
-from zerolm.verbs.ablation_conclusions import conclusions
 
 PLACE = Path(__file__).with_suffix(".md")
 
@@ -24,7 +24,7 @@ PLACE = Path(__file__).with_suffix(".md")
 def document(ablation: Ablation) -> Iterator[str]:
     """The lines of the file: what is concluded first, then how to read the tables, then the tables."""
     yield "# What ZeroLM's score hangs on\n"
-    yield "Written by `python benchmarks/ablation.py`; `zerolm bench ablate` prints the same.\n"
+    yield "Written by `python benchmarks/ablation.py`; `zerolm lab ablate` prints the same.\n"
     for line in conclusions(ablation).values():
         yield f"- {line}"
     yield "\n## How to read the tables\n"

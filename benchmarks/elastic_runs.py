@@ -23,22 +23,22 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
+from zerolm.lab.spaces.elastic import Elastic
+from zerolm.lab.supernets.export import ExportRequest, export, named
+from zerolm.lab.supernets.folder import read_supernet
+from zerolm.lab.supernets.heads import head_similarity
+from zerolm.lab.supernets.learner import Aim, Growth, PathLearner, SupernetLearner
+from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
+from zerolm.lab.supernets.search import ElasticSearch, path_loss, pca_counts, pca_score, search_paths
+from zerolm.lab.supernets.supernet import Supernet, drawn_network, drawn_path
+from zerolm.lab.supernets.text import ElasticText, network_loss, supernet_text
+from zerolm.lab.supernets.train import SupernetRequest, train_supernet
 from zerolm.networks.build import build
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.scores import make_score
 from zerolm.solvers.evolution import Evolution
 from zerolm.spaces import make_space
-from zerolm.spaces.elastic import Elastic
 from zerolm.statistics.correlations import kendall
-from zerolm.supernets.export import ExportRequest, export, named
-from zerolm.supernets.folder import read_supernet
-from zerolm.supernets.heads import head_similarity
-from zerolm.supernets.learner import Aim, Growth, PathLearner, SupernetLearner
-from zerolm.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
-from zerolm.supernets.search import ElasticSearch, path_loss, pca_counts, pca_score, search_paths
-from zerolm.supernets.supernet import Supernet, drawn_network, drawn_path
-from zerolm.supernets.text import ElasticText, network_loss, supernet_text
-from zerolm.supernets.train import SupernetRequest, train_supernet
 from zerolm.text.predictions import predicted
 from zerolm.training.learner import Labelled
 from zerolm.training.request import Schedule, TrainingRequest

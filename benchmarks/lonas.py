@@ -11,7 +11,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.costs import COSTS
-from zerolm.planning.lonas import SPACES
+from zerolm.lab.subnets.lonas import SPACES
 from zerolm.solvers.problem import Problem
 from zerolm.spaces import CandidateTable
 

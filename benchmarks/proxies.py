@@ -27,16 +27,16 @@ from zerolm.comparison.results import ScoreRow
 from zerolm.comparison.standings import by_tau
 from zerolm.groundtruth.reader import locate, read, thinned, views
 from zerolm.io.files import cache_folder
+from zerolm.lab.zero_cost import Proxy, find_proxy, proxy_names
+from zerolm.lab.zero_cost.candidates import Candidate
+from zerolm.lab.zero_cost.compute import compute
+from zerolm.lab.zero_cost.measure import ProxyRequest, ProxyRun, Selection, measure
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.networks.passes import NEEDS, Protocol
 from zerolm.statistics import within_budget
 from zerolm.text.batches import TokenSource
 from zerolm.verbs.comparison_words import remark
-from zerolm.zero_cost import Proxy, find_proxy, proxy_names
-from zerolm.zero_cost.candidates import Candidate
-from zerolm.zero_cost.compute import compute
-from zerolm.zero_cost.measure import ProxyRequest, ProxyRun, Selection, measure
 
 PLACE = Path(__file__).with_suffix(".md")
 SHARED = ("forward", "jacobian", "backward", "flow")
@@ -133,7 +133,7 @@ class Options:
     def run(
         self, benchmark: str, names: Sequence[str] | None, mode: str, view: str | None, limit: int | None
     ) -> ProxyRun:
-        """The proxies of a benchmark, as ``zerolm proxies`` gives them."""
+        """The proxies of a benchmark, as ``zerolm lab proxies`` gives them."""
         request = ProxyRequest(
             names=names,
             text=str(self.text),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from timing import machine, note
 
-from zerolm.verbs import VERBS
+from zerolm.verbs import commands
 
 REPEATS = 7
 MAIN = "import sys; from zerolm.cli import main; sys.exit(main())"
@@ -38,7 +38,7 @@ def measured() -> list[tuple[str, float]]:
         ("import zerolm", ("import zerolm",)),
         ("zerolm --version", (MAIN, "--version")),
         ("zerolm --help", (MAIN, "--help")),
-        *((f"zerolm {name} --help", (MAIN, *name.split(), "--help")) for name in VERBS),
+        *((f"zerolm {name} --help", (MAIN, *name.split(), "--help")) for name in commands()),
         ("zerolm search llama --help", (MAIN, "search", "llama", "--help")),
         ("zerolm spaces", (MAIN, "spaces")),
     ]

@@ -23,7 +23,7 @@ from subnets_page import page
 from subnets_runs import SETS, foretold, proxies, seconds_alone, sliced
 from timing import note, one_thread
 
-from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
+from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 

@@ -13,11 +13,11 @@ from parts import Parts
 from subnets_runs import criterion_in, sizes_in
 
 from zerolm.architecture import Floats
-from zerolm.carving.subnets.judging import classifier
-from zerolm.carving.subnets.request import CutRequest, JudgingRequest
-from zerolm.carving.subnets.slicing import cuts_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.groundtruth.truth import check, thinned
+from zerolm.lab.subnets.judging import classifier
+from zerolm.lab.subnets.request import CutRequest, JudgingRequest
+from zerolm.lab.subnets.slicing import cuts_of
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import apply_in_memory

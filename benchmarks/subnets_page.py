@@ -24,7 +24,7 @@ HOW: Final = (
     "## How it was measured",
     "",
     "Each model is cut to 300 sub-networks, KV heads and FFN width of each layer drawn at random within a "
-    "range of MACs (`zerolm bench slice`, space `heads-ffn`), nothing trained or repaired. Units are the "
+    "range of MACs (`zerolm lab slice`, space `heads-ffn`), nothing trained or repaired. Units are the "
     "first ones (`prefix`, as LoNAS), or those that send most energy into the stream (`output_energy`). "
     "Every score is compared with what the sub-networks reach on the first judging set. *Beyond counting* is "
     "tau-b beyond that of body parameters, paired. *Within deciles* is tau-b of the pairs within tenths of "
@@ -190,9 +190,9 @@ def _proxies(
     yield f"### {model}, {criterion}: proxies"
     yield ""
     yield (
-        f"Every proxy of `zerolm proxies` on {len(places)} of the sub-networks, evenly spread: networks of "
-        f"these shapes with random weights and tokens, 16 sequences of 64. {kept['seconds']:.1f} seconds "
-        "each. Spearman with the results on the first set."
+        f"Every proxy of `zerolm lab proxies` on {len(places)} of the sub-networks, evenly spread: "
+        f"networks of these shapes with random weights and tokens, 16 sequences of 64. "
+        f"{kept['seconds']:.1f} seconds each. Spearman with the results on the first set."
     )
     yield ""
     yield f"| proxy | {' | '.join(results)} |"

@@ -16,14 +16,15 @@ from zerolm.architecture import Floats
 from zerolm.carving.carve import carve
 from zerolm.carving.request import Destination, MethodRequest, Methods, methods_of
 from zerolm.carving.session import Session
-from zerolm.carving.subnets.document import slices_document
-from zerolm.carving.subnets.draws import Sizes
-from zerolm.carving.subnets.judging import Judging
-from zerolm.carving.subnets.reading import judged_by
-from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest
-from zerolm.carving.subnets.slicing import cuts_of, slice_parent
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.groundtruth.truth import check, thinned
+from zerolm.lab.subnets.document import slices_document
+from zerolm.lab.subnets.draws import Sizes
+from zerolm.lab.subnets.judging import Judging
+from zerolm.lab.subnets.reading import judged_by
+from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
+from zerolm.lab.subnets.slicing import cuts_of, slice_parent
+from zerolm.lab.zero_cost.measure import ProxyRequest, Selection, measure
 from zerolm.networks.compute import compute
 from zerolm.networks.opener import load_model
 from zerolm.planning.size_request import SizeRequest
@@ -32,7 +33,6 @@ from zerolm.spaces.choices import by_layer
 from zerolm.units.importance.criteria import WEIGHTS_ONLY, criterion_of, needs_tokens
 from zerolm.units.importance.criterion import Additive, Criterion, Indifferent
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.zero_cost.measure import ProxyRequest, Selection, measure
 
 CALIBRATED: Final = 32
 """Sequences of calibration text, or 256 lines of an encoder's."""

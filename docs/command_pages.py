@@ -9,7 +9,7 @@ import textwrap
 from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.output import OUTPUT
 from zerolm.settings.request import PLACED, Request
-from zerolm.verbs import VERBS
+from zerolm.verbs import commands
 from zerolm.verbs.call import function_of
 
 
@@ -25,23 +25,23 @@ def pages() -> dict[str, str]:
         "| command | from Python | what it does |",
         "|---|---|---|",
     ]
-    for name, verb in VERBS.items():
+    for name, verb in commands().items():
         call = function(name)
         lines.append(f"| [`zerolm {name}`]({place(name)}) | [`{call}`](../api.md#{call}) | {verb.summary} |")
     lines += ["", *_table("Wherever a command writes a result", OUTPUT), ""]
-    written = {place(name).removesuffix(".md"): page(verb.request) for name, verb in VERBS.items()}
+    written = {place(name).removesuffix(".md"): page(verb.request) for name, verb in commands().items()}
     return {"index": "\n".join(lines), **written}
 
 
 def function(name: str) -> str:
     """Return the function of a command, as a call of the package names it."""
-    return f"zerolm.{VERBS[name].function or name.replace(' ', '.')}"
+    return f"zerolm.{commands()[name].function or name.replace(' ', '.')}"
 
 
 def described(call: str) -> str:
     """Return what the API says of a function by its call: its keywords, and what it returns."""
-    name = next(name for name in VERBS if function(name) == call)
-    verb = VERBS[name]
+    name = next(name for name in commands() if function(name) == call)
+    verb = commands()[name]
     signature = str(inspect.signature(function_of(name))).replace("further", "settings")
     lines = [
         *(f"## {call} {{ #{call} }}", "", "```python"),
@@ -61,7 +61,15 @@ def page(request: type[Request]) -> str:
     """Return the page of one command."""
     name, groups = request.name, request.groups()
     usage = " ".join(["zerolm", name, *(_argument(setting) for setting in groups[PLACED])])
-    lines = [f"# zerolm {name}", "", _html(VERBS[name].summary), "", "```text", f"{usage} [OPTIONS]", "```"]
+    lines = [
+        f"# zerolm {name}",
+        "",
+        _html(commands()[name].summary),
+        "",
+        "```text",
+        f"{usage} [OPTIONS]",
+        "```",
+    ]
     if request.examples:
         lines += ["", "## Examples", ""]
         for example, what in request.examples:

@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE))
 import command_pages  # noqa: E402
 import measured  # noqa: E402
 
-from zerolm.verbs import VERBS  # noqa: E402
+from zerolm.verbs import commands  # noqa: E402
 
 MEASUREMENTS = HERE.parent / "benchmarks"
 PLACES = {"benchmarks/": "measurements/", "CONTRIBUTING": "contributing"}
@@ -64,7 +64,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Leave out what is for tests, weigh a page for the search, lead links to files to their pages here."""
     markdown = re.sub(r"^(```\w+)(?: (?:data|torch|sentences|varies))+$", r"\1", markdown, flags=re.MULTILINE)
     markdown = measured.COMMENT.sub("", markdown)
-    calls = {command_pages.function(name) for name in VERBS}
+    calls = {command_pages.function(name) for name in commands()}
     markdown = re.sub(
         r"^::: ([\w.]+)$",
         lambda call: command_pages.described(call[1]) if call[1] in calls else call[0],

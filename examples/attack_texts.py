@@ -4,7 +4,7 @@ In the manner of TextBugger (arXiv 1812.05271): the words whose removal raises t
 after another (two letters swapped, one dropped, a space put in, a look-alike in the place of one), each in
 the way that raises the loss most, until the class is another or three words in ten were changed. MODEL opens
 in ``AutoModelForSequenceClassification``; ROWS.csv has the columns ``text`` and ``label``. ATTACKED.csv has
-the columns that TextAttack writes, with [[changed]] words; ``zerolm bench slice --attacked`` reads it.
+the columns that TextAttack writes, with [[changed]] words; ``zerolm lab slice --attacked`` reads it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Train a model to classify texts: ``python examples/classify_texts.py MODEL ROWS.csv OUT``.
 
-MODEL is a folder that ``zerolm elastic export`` wrote, or any encoder or decoder of transformers. ROWS.csv
-has the columns ``text`` and ``label``; a tenth of its rows is held out. OUT opens in
+MODEL is a folder that ``zerolm lab elastic export`` wrote, or any encoder or decoder of transformers.
+ROWS.csv has the columns ``text`` and ``label``; a tenth of its rows is held out. OUT opens in
 ``AutoModelForSequenceClassification``.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 import transformers
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainingArguments
 
-import zerolm.supernets.model  # noqa: F401 - makes paths of supernets known to transformers
+import zerolm.lab.supernets.model  # noqa: F401 - makes paths of supernets known to transformers
 
 HELD_OUT = 10
 """Every so many rows one is held out."""

@@ -1,8 +1,8 @@
 """Train a model to find answers in texts: ``python examples/find_answers.py MODEL ROWS.csv OUT``.
 
-MODEL is a folder that ``zerolm elastic export`` wrote, or any encoder of transformers with a fast tokenizer.
-ROWS.csv has the columns ``question``, ``context`` and ``answer``, a text of the context; a tenth of its rows
-is held out. OUT opens in ``AutoModelForQuestionAnswering``.
+MODEL is a folder that ``zerolm lab elastic export`` wrote, or any encoder of transformers with a fast
+tokenizer. ROWS.csv has the columns ``question``, ``context`` and ``answer``, a text of the context; a tenth
+of its rows is held out. OUT opens in ``AutoModelForQuestionAnswering``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import transformers
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, Trainer, TrainingArguments
 
-import zerolm.supernets.model  # noqa: F401 - makes paths of supernets known to transformers
+import zerolm.lab.supernets.model  # noqa: F401 - makes paths of supernets known to transformers
 
 HELD_OUT = 10
 """Every so many rows one is held out."""

@@ -14,7 +14,7 @@ import zerolm
 from zerolm.cli import main
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import PLACED, Request
-from zerolm.verbs import VERBS
+from zerolm.verbs import commands
 
 SOUND: dict[str, tuple[str, ...]] = {
     "search": ("bert", "--hidden", "128", "--depth", "2"),
@@ -22,20 +22,20 @@ SOUND: dict[str, tuple[str, ...]] = {
     "score": ("parent",),
     "calibrate": ("--labels", "labels.csv"),
     "bench run": ("labels", "--data", "."),
-    "bench ablate": ("labels", "--data", "."),
+    "lab ablate": ("labels", "--data", "."),
     "bench train": (
         *("llama", "--text", "text.txt", "--count", "2", "--tokens", "64", "--batch", "2", "--length", "8"),
         *("--hidden", "16", "--depth", "1,2", "--head-size", "8", "--ffn", "32", "--heads-per-kv", "1"),
         *("--hidden-per-depth", "1:99", "--ffn-per-hidden", "1:9", "--vocab", "300"),
     ),
-    "bench slice": (*("parent", "--text", "text.txt", "--count", "2", "--sequences", "3", "--length", "8"),),
+    "lab slice": (*("parent", "--text", "text.txt", "--count", "2", "--sequences", "3", "--length", "8"),),
     "carve": ("parent", "--keep-ffn", ".5", "--criterion", "capacity"),
     "eval": ("child", "--parent", "parent", "--text", "text.txt", "--sequences", "6", "--length", "12"),
     "heal": (
         *("child", "--parent", "parent", "--text", "text.txt", "--tokens", "128"),
         *("--batch", "2", "--length", "12", "--out", "healed"),
     ),
-    "elastic train": (
+    "lab elastic train": (
         *(
             "elastic",
             "--text",
@@ -52,11 +52,12 @@ SOUND: dict[str, tuple[str, ...]] = {
         *("--depth", "1", "--hidden", "16", "--heads", "2", "--embedding", "6", "--positions", "16"),
         *("--step", "4", "--words", "300", "--out", "trained"),
     ),
-    "elastic search": ("net", "--generations", "1"),
-    "elastic export": ("net", "--path", "found", "--out", "model"),
+    "lab elastic search": ("net", "--generations", "1"),
+    "lab elastic export": ("net", "--path", "found", "--out", "model"),
     "ledger": ("parent",),
     "doctor": ("parent",),
-    "proxies": (
+    "lab bench": (*("labels", "--data", ".", "--proxies", "params"),),
+    "lab proxies": (
         *("labels", "--data", ".", "--proxies", "params"),
         *("--batch", "8", "--length", "8", "--micro-batches", "2"),
     ),
@@ -132,7 +133,7 @@ def make_place(folder: Path) -> None:
         (folder / name).write_text(text)
     zerolm.carve(folder / "parent", folder / "child", keep_ffn=0.5, criterion="capacity")
     with chdir(folder):
-        for name, out in (("elastic train", "net"), ("elastic search", "found")):
+        for name, out in (("lab elastic train", "net"), ("lab elastic search", "found")):
             assert main(call(name, "--out", out)) == 0
 
 
@@ -175,4 +176,4 @@ def wrong_calls(request: type[Request]) -> Iterator[list[str]]:
 
 
 def all_wrong_calls() -> dict[str, list[list[str]]]:
-    return {name: list(wrong_calls(verb.request)) for name, verb in VERBS.items()}
+    return {name: list(wrong_calls(verb.request)) for name, verb in commands().items()}

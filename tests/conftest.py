@@ -35,7 +35,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 SLOW: Final = {
-    *("carving", "encoders", "healing", "training", "elastic", "proxies", "report", "examples"),
+    *("carving", "encoders", "healing", "training", "lab", "report", "examples"),
     *("networks", "doctor"),
     *("test_documentation.py", "test_llama_small.py", "test_train_models.py", "test_elastic.py"),
     *("test_wrong_commands.py", "test_wrong_input.py", "test_bench_train.py", "test_proxies.py"),

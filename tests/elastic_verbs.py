@@ -11,8 +11,8 @@ from small_supernets import SIZES, text_in
 import zerolm
 
 if TYPE_CHECKING:
-    from zerolm.verbs.elastic_export import PathReport
-    from zerolm.verbs.elastic_train import SupernetReport
+    from zerolm.lab.verbs.elastic_export import PathReport
+    from zerolm.lab.verbs.elastic_train import SupernetReport
     from zerolm.verbs.search_report import SupernetSearchReport
 
 SHAPE: dict[str, Any] = {name: value for name, value in SIZES.items() if name != "vocab"}
@@ -22,11 +22,11 @@ RUN: dict[str, Any] = {"batch": 4, "length": 16, "rate": 3e-3}
 def train(folder: Path, name: str = "elastic", out: str = "net", **more: Any) -> SupernetReport:
     text = folder / "text.txt"
     source = {"text": text if text.exists() else text_in(folder), "tokens": 24 * 64, "words": 300}
-    return zerolm.elastic.train(name, folder / out, epochs=3, **{**source, **RUN, **SHAPE, **more})
+    return zerolm.lab.elastic.train(name, folder / out, epochs=3, **{**source, **RUN, **SHAPE, **more})
 
 
 def search(folder: Path, **more: Any) -> SupernetSearchReport:
-    return zerolm.elastic.search(folder / "net", **{"generations": 2, "population": 6, "top": 4, **more})
+    return zerolm.lab.elastic.search(folder / "net", **{"generations": 2, "population": 6, "top": 4, **more})
 
 
 def path_in(folder: Path, report: SupernetSearchReport) -> Path:
@@ -37,4 +37,6 @@ def path_in(folder: Path, report: SupernetSearchReport) -> Path:
 
 
 def export(folder: Path, out: str = "model", **more: Any) -> PathReport:
-    return zerolm.elastic.export(folder / "net", folder / out, path=path_in(folder, search(folder)), **more)
+    return zerolm.lab.elastic.export(
+        folder / "net", folder / out, path=path_in(folder, search(folder)), **more
+    )

@@ -11,9 +11,9 @@ import numpy as np
 
 from zerolm.architecture import Architecture, Ints
 from zerolm.costs import Latencies, TimedCosts
+from zerolm.lab.spaces.elastic import Elastic
 from zerolm.solvers.problem import Budgets
 from zerolm.spaces import make_space
-from zerolm.spaces.elastic import Elastic
 
 SIZES: dict[str, Any] = {
     "depth": 3, "hidden": 16, "heads": 2, "embedding": 6, "vocab": 40, "positions": 20, "step": 4

@@ -13,15 +13,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from zerolm.verbs import VERBS
+from zerolm.verbs import commands
 from zerolm.verbs.call import run
 from zerolm.verbs.report import Report, Run
 
 GOLDENS: Final = Path(__file__).parent / "goldens"
 TRAINED: Final = {
     "labels": "bench train",
-    "supernet": "elastic train",
-    "path": "elastic export",
+    "supernet": "lab elastic train",
+    "path": "lab elastic export",
     "healing": "heal",
 }
 """The commands of the kinds that are kept."""
@@ -52,7 +52,7 @@ class Made:
 def golden(kind: str) -> Report:
     """Return a result that is kept."""
     document = json.loads((GOLDENS / f"{kind}.json").read_text("utf-8"))
-    report = VERBS[TRAINED[kind]].report
+    report = commands()[TRAINED[kind]].report
     assert issubclass(report, Report)
     return report.from_json(document)
 
@@ -95,7 +95,7 @@ def comparisons(folder: Path) -> dict[str, Report]:
     first, *_, last = bench([encoders, decoders], draws=50).sections
     return {
         "comparison": BenchReport(Comparison([first, last])),
-        "ablation": run("bench ablate", {"names": [decoders]}),
+        "ablation": run("lab ablate", {"names": [decoders]}),
         "calibration": run("calibrate", {"labels": decoders}),
     }
 
@@ -108,11 +108,11 @@ def proxies(folder: Path, parent: Path) -> dict[str, Report]:
         "proxies": ["synflow", "grad_norm"], "batch": 4, "length": 8, "micro_batches": 2,
         "store": folder / "store.sqlite",
     }  # fmt: skip
-    ranked: Any = run("proxies", {**shared, "target": llamas(folder / "labels.csv", 24)})
+    ranked: Any = run("lab proxies", {**shared, "target": llamas(folder / "labels.csv", 24)})
     return {
         "proxies-benchmark": ranked,
         "proxies-space": replace(ranked, section=None, libra=None),
-        "proxies-model": run("proxies", {**shared, "target": parent}),
+        "proxies-model": run("lab proxies", {**shared, "target": parent}),
     }
 
 

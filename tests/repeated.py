@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from zerolm.verbs import VERBS
+from zerolm.verbs import commands
 from zerolm.verbs.report import Report
 
 
@@ -30,7 +30,9 @@ def check_report(
     assert again.to_json() == report.to_json()
     assert (again.run_yaml, repr(again)) == (report.run_yaml, repr(report))
     assert again.page() == (folder / "report.html").read_text("utf-8")
-    assert set(report.configuration) <= {setting.name for setting in VERBS[report.command].request.settings()}
+    assert set(report.configuration) <= {
+        setting.name for setting in commands()[report.command].request.settings()
+    }
     words = [*report.command.split(), "--config", str(folder / "run.yaml"), "--json"]
     ran = zerolm(*words)
     assert ran.status == 0, ran.err

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from zerolm.lab.spaces.elastic import Elastic
+from zerolm.lab.supernets.supernet import Supernet
 from zerolm.spaces import make_space
-from zerolm.spaces.elastic import Elastic
-from zerolm.supernets.supernet import Supernet
 from zerolm.training.request import Schedule, TrainingRequest
 
 SIZES: Final[dict[str, Any]] = {

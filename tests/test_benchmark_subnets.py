@@ -23,7 +23,7 @@ from subnets_page import page
 from subnets_runs import foretold, seconds_alone, sliced
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
+from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
 from zerolm.statistics import within_budget
 
 ENDS = ["Skipped 0", "Failed 0", "Failed 3", "Successful 1", "Successful 2", "Successful 3"]

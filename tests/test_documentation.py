@@ -16,11 +16,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from snippets import Missing, agrees, blocks, run, run_command, steps
 
+from zerolm.lab.zero_cost import find_proxy
+from zerolm.lab.zero_cost.registry import PROXIES
 from zerolm.scores import SCORES
 from zerolm.spaces import SPACES, space_names
-from zerolm.verbs import VERBS
-from zerolm.zero_cost import find_proxy
-from zerolm.zero_cost.registry import PROXIES
+from zerolm.verbs import commands
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -164,7 +164,7 @@ class Page(HTMLParser):
 def test_the_site_asks_nobody_and_lacks_nothing() -> None:
     """``make docs`` has built it, without a warning; its notebooks ran."""
     pages = list((ROOT / "site").rglob("*.html"))
-    assert len(pages) > len(VERBS) + len(PAGES)
+    assert len(pages) > len(commands()) + len(PAGES)
     loaded = re.compile(r"<(?:script|img|iframe|link rel=\"?stylesheet)[^>]*(?:src|href)=\"?https?:")
     for page in pages:
         text = page.read_text("utf-8")
@@ -259,7 +259,7 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     ran = 0
-    for verb in VERBS.values():
+    for verb in commands().values():
         for example, _ in verb.request.examples:
             words = shlex.split(example)
             if HEAVY & set(words):
@@ -268,9 +268,9 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
                 words += ["--batch", "4", "--length", "16", "--micro-batches", "2"]
             elif words[1:3] == ["bench", "train"]:
                 words += TINY
-            elif words[1:3] == ["bench", "slice"]:
+            elif words[1:3] == ["lab", "slice"]:
                 words += ["--count", "12", "--sequences", "8", "--length", "16"]
-            elif words[1:3] == ["bench", "ablate"]:
+            elif words[1:3] == ["lab", "ablate"]:
                 words = [*words[:3], "labels.csv"]
             elif "--vocabularies" in words:
                 words += ["--vocabularies", "260,280,300"]
@@ -278,7 +278,7 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
                 words += ["--sequences", "8", "--length", "16"]
             run_command(words)
             ran += 1
-    assert ran > len(VERBS)
+    assert ran > len(commands())
 
 
 @pytest.mark.built
@@ -303,7 +303,7 @@ def test_the_worked_commands_run_on_a_tiny_model(tmp_path: Path, monkeypatch: py
 
 def test_every_public_function_is_documented() -> None:
     text = (ROOT / "docs" / "api.md").read_text("utf-8")
-    verbs = {verb.function or name.replace(" ", ".") for name, verb in VERBS.items()}
+    verbs = {verb.function or name.replace(" ", ".") for name, verb in commands().items()}
     helpers = {"load", "make_score", "make_space", "read_labels"}
     assert set(re.findall(r"^::: zerolm\.([\w.]+)$", text, flags=re.MULTILINE)) == verbs | helpers
 

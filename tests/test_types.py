@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 RIGHT = """
 import zerolm
+import zerolm.lab
 
 result = zerolm.search("llama", max_params="60M", hidden="512,768", top=3)
 costs: dict[str, int] = result.pick.costs
@@ -22,7 +23,7 @@ MISSPELT = {
     "zerolm.search('llama', max_parms='60M')": 'Unexpected keyword argument "max_parms"',
     "zerolm.heal('child', 'healed', text='text.txt')": 'Missing named argument "parent"',
     "zerolm.carve('parent', keep_ffn='half')": 'Argument "keep_ffn"',
-    "zerolm.elastic.trian('elastic')": 'has no attribute "trian"',
+    "zerolm.lab.elastic.trian('elastic')": 'has no attribute "trian"',
 }
 
 

@@ -31,8 +31,6 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]  # typing is not imp
 
     if name == "__all__":
         return ["__version__", *_HELPERS, *call.public_names()]
-    if name not in call.public_names():
-        raise AttributeError(f"module 'zerolm' has no attribute {name!r}")
     return call.public(name)
 
 

@@ -11,27 +11,20 @@ from zerolm.progress import Progress as Progress
 from zerolm.scores import make_score as make_score
 from zerolm.solvers.choice import Choice as Choice
 from zerolm.spaces import make_space as make_space
-from zerolm.verbs.ablate_report import AblationReport as AblationReport
 from zerolm.verbs.bench_ls import BenchmarksReport as BenchmarksReport
 from zerolm.verbs.bench_report import BenchReport as BenchReport
-from zerolm.verbs.bench_slice import SlicesReport as SlicesReport
 from zerolm.verbs.bench_train import LabelsReport as LabelsReport
 from zerolm.verbs.calibrate_report import CalibrationReport as CalibrationReport
 from zerolm.verbs.carve import CarvingReport as CarvingReport
 from zerolm.verbs.doctor import DoctorReport as DoctorReport
-from zerolm.verbs.elastic_export import PathReport as PathReport
-from zerolm.verbs.elastic_train import SupernetReport as SupernetReport
 from zerolm.verbs.eval import EvaluationReport as EvaluationReport
 from zerolm.verbs.families import FamiliesReport as FamiliesReport
 from zerolm.verbs.heal import HealingReport as HealingReport
 from zerolm.verbs.init import InitReport as InitReport
 from zerolm.verbs.ledger import LedgerReport as LedgerReport
 from zerolm.verbs.load import load as load
-from zerolm.verbs.proxies_ls import ProxyListing as ProxyListing
-from zerolm.verbs.proxies_report import ProxiesReport as ProxiesReport
 from zerolm.verbs.score_report import ScoreReport as ScoreReport
 from zerolm.verbs.search_report import SearchReport as SearchReport
-from zerolm.verbs.search_report import SupernetSearchReport as SupernetSearchReport
 from zerolm.verbs.spaces import SpacesReport as SpacesReport
 
 class _Bench(Protocol):
@@ -42,24 +35,11 @@ class _Bench(Protocol):
         all: bool = ...,
         data: str | PathLike[str] | None = ...,
         metric: str | None = ...,
-        proxies: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-        text: str | PathLike[str] | None = ...,
-        jobs: int | str | None = ...,
-        store: str | PathLike[str] | None = ...,
         alpha: float | Sequence[float] | None = ...,
         init: str | Sequence[str] | None = ...,
         train_tokens: int | str | Sequence[int | str] | None = ...,
         progress: Progress = ...,
     ) -> BenchReport: ...
-    @staticmethod
-    def ablate(
-        names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-        *,
-        all: bool = ...,
-        data: str | PathLike[str] | None = ...,
-        metric: str | None = ...,
-        progress: Progress = ...,
-    ) -> AblationReport: ...
     @staticmethod
     def train(
         space: str | None = ...,
@@ -89,12 +69,8 @@ class _Bench(Protocol):
         jobs: int | str = ...,
         backend: str = ...,
         force: bool = ...,
-        size: str | None = ...,
         depth: int | str | Sequence[int] | None = ...,
         hidden: int | str | Sequence[int] | None = ...,
-        heads: int | str | Sequence[int] | None = ...,
-        mlp_ratio: float | str | Sequence[float] | None = ...,
-        classes: int | str | None = ...,
         head_size: int | str | Sequence[int] | None = ...,
         ffn: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
         hidden_per_depth: str | Sequence[float] | None = ...,
@@ -103,12 +79,12 @@ class _Bench(Protocol):
         tensor_parallel: int | str | None = ...,
         vocab: int | str | None = ...,
         positions: int | str | None = ...,
-        embedding: int | str | None = ...,
-        blocks: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-        shares: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-        step: int | str | None = ...,
-        steps: int | str | None = ...,
-        widths: float | str | Sequence[float] | None = ...,
+        view: str | None = ...,
+        heads: int | str | Sequence[int] | None = ...,
+        stacks: int | str | Sequence[int] | None = ...,
+        corpus: str | None = ...,
+        d_embed: int | str | Sequence[int] | None = ...,
+        div_val: int | str | Sequence[int] | None = ...,
         heads_per_kv: int | str | Sequence[int] | None = ...,
         query_per_hidden: str | Sequence[float] | None = ...,
         query_width: str | Sequence[float] | None = ...,
@@ -116,214 +92,15 @@ class _Bench(Protocol):
         tied: bool | None = ...,
         per_layer: bool | None = ...,
         qkv_bias: bool | None = ...,
-        ffn_stack: int | str | Sequence[int] | None = ...,
-        narrow_per_hidden: str | Sequence[float] | None = ...,
-        view: str | None = ...,
-        stacks: int | str | Sequence[int] | None = ...,
-        corpus: str | None = ...,
-        d_embed: int | str | Sequence[int] | None = ...,
-        div_val: int | str | Sequence[int] | None = ...,
-        base_dim: int | str | Sequence[int] | None = ...,
-        depth1: int | str | Sequence[int] | None = ...,
-        depth2: int | str | Sequence[int] | None = ...,
-        depth3: int | str | Sequence[int] | None = ...,
         parent_config: str | None = ...,
         kv_heads: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
         progress: Progress = ...,
     ) -> LabelsReport: ...
     @staticmethod
-    def slice(
-        parent: str | PathLike[str],
-        out: str | PathLike[str] | None = ...,
-        *,
-        like: str | None = ...,
-        space: str = ...,
-        count: int | str = ...,
-        max_macs: int | str | None = ...,
-        max_params: int | str | None = ...,
-        min_macs: int | str | None = ...,
-        min_params: int | str | None = ...,
-        seed: int | str = ...,
-        criterion: str = ...,
-        repair: str = ...,
-        calibration: str | PathLike[str] | None = ...,
-        text: str | PathLike[str] | None = ...,
-        text_field: str | None = ...,
-        data: str | PathLike[str] | None = ...,
-        attacked: str | PathLike[str] | None = ...,
-        sequences: int | str = ...,
-        length: int | str = ...,
-        device: str = ...,
-        dtype: str = ...,
-        jobs: int | str = ...,
-        backend: str = ...,
-        force: bool = ...,
-        progress: Progress = ...,
-    ) -> SlicesReport: ...
-    @staticmethod
     def ls(
         *,
         data: str | PathLike[str] | None = ...,
     ) -> BenchmarksReport: ...
-
-class _Elastic(Protocol):
-    @staticmethod
-    def train(
-        space: str = ...,
-        out: str | PathLike[str] = ...,
-        *,
-        text: str | PathLike[str],
-        text_field: str | None = ...,
-        tokens: int | str,
-        tokenizer: str | PathLike[str] | None = ...,
-        words: int | str = ...,
-        teacher: str | PathLike[str] | None = ...,
-        distillation: str = ...,
-        teacher_only: bool = ...,
-        predictions: float | None = ...,
-        epochs: int | str = ...,
-        growth: int | str = ...,
-        mean_params: int | str | None = ...,
-        eta: float | None = ...,
-        batch: int | str = ...,
-        length: int | str = ...,
-        rate: float = ...,
-        device: str = ...,
-        dtype: str = ...,
-        seed: int | str = ...,
-        force: bool = ...,
-        size: str | None = ...,
-        depth: int | str | Sequence[int] | None = ...,
-        hidden: int | str | Sequence[int] | None = ...,
-        heads: int | str | Sequence[int] | None = ...,
-        mlp_ratio: float | str | Sequence[float] | None = ...,
-        classes: int | str | None = ...,
-        head_size: int | str | Sequence[int] | None = ...,
-        ffn: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-        hidden_per_depth: str | Sequence[float] | None = ...,
-        ffn_per_hidden: str | Sequence[float] | None = ...,
-        multiple_of: int | str | None = ...,
-        tensor_parallel: int | str | None = ...,
-        vocab: int | str | None = ...,
-        positions: int | str | None = ...,
-        embedding: int | str | None = ...,
-        blocks: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-        shares: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-        step: int | str | None = ...,
-        steps: int | str | None = ...,
-        widths: float | str | Sequence[float] | None = ...,
-        heads_per_kv: int | str | Sequence[int] | None = ...,
-        query_per_hidden: str | Sequence[float] | None = ...,
-        query_width: str | Sequence[float] | None = ...,
-        kv_width: str | Sequence[float] | None = ...,
-        tied: bool | None = ...,
-        per_layer: bool | None = ...,
-        qkv_bias: bool | None = ...,
-        ffn_stack: int | str | Sequence[int] | None = ...,
-        narrow_per_hidden: str | Sequence[float] | None = ...,
-        view: str | None = ...,
-        stacks: int | str | Sequence[int] | None = ...,
-        corpus: str | None = ...,
-        d_embed: int | str | Sequence[int] | None = ...,
-        div_val: int | str | Sequence[int] | None = ...,
-        base_dim: int | str | Sequence[int] | None = ...,
-        depth1: int | str | Sequence[int] | None = ...,
-        depth2: int | str | Sequence[int] | None = ...,
-        depth3: int | str | Sequence[int] | None = ...,
-        parent_config: str | None = ...,
-        kv_heads: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-        progress: Progress = ...,
-    ) -> SupernetReport: ...
-    @staticmethod
-    def search(
-        supernet: str | PathLike[str],
-        *,
-        max_params: int | str | None = ...,
-        max_active_params: int | str | None = ...,
-        max_body_params: int | str | None = ...,
-        max_macs: int | str | None = ...,
-        max_kv_bytes: int | str | None = ...,
-        max_weight_bytes: int | str | None = ...,
-        max_latency_us: int | str | None = ...,
-        min_params: int | str | None = ...,
-        min_active_params: int | str | None = ...,
-        min_body_params: int | str | None = ...,
-        min_macs: int | str | None = ...,
-        min_kv_bytes: int | str | None = ...,
-        min_weight_bytes: int | str | None = ...,
-        min_latency_us: int | str | None = ...,
-        context: int | str = ...,
-        batch: int | str = ...,
-        kv_bits: float | str = ...,
-        bits: int | str = ...,
-        group_size: int | str = ...,
-        score: str = ...,
-        text: str | PathLike[str] | None = ...,
-        text_field: str | None = ...,
-        sequences: int | str = ...,
-        top: int | str = ...,
-        method: str = ...,
-        population: int | str = ...,
-        generations: int | str = ...,
-        seed: int | str = ...,
-        progress: Progress = ...,
-    ) -> SupernetSearchReport: ...
-    @staticmethod
-    def export(
-        supernet: str | PathLike[str],
-        out: str | PathLike[str],
-        *,
-        path: str | PathLike[str],
-        scratch: bool = ...,
-        heads: str = ...,
-        unbiased: bool = ...,
-        tokens: int | str | None = ...,
-        text: str | PathLike[str] | None = ...,
-        text_field: str | None = ...,
-        teacher: str | PathLike[str] | None = ...,
-        distillation: str = ...,
-        teacher_only: bool = ...,
-        predictions: float | None = ...,
-        batch: int | str = ...,
-        length: int | str = ...,
-        rate: float = ...,
-        device: str = ...,
-        dtype: str = ...,
-        seed: int | str = ...,
-        force: bool = ...,
-        progress: Progress = ...,
-    ) -> PathReport: ...
-
-class _Proxies(Protocol):
-    def __call__(
-        self,
-        target: str | PathLike[str],
-        *,
-        proxies: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-        mode: str = ...,
-        upstream: str | None = ...,
-        count: int | str | None = ...,
-        max_params: int | str | None = ...,
-        limit: int | str | None = ...,
-        view: str | None = ...,
-        metric: str | None = ...,
-        data: str | PathLike[str] | None = ...,
-        text: str | PathLike[str] = ...,
-        text_field: str | None = ...,
-        batch: int | str = ...,
-        length: int | str = ...,
-        micro_batches: int | str = ...,
-        seed: int | str = ...,
-        device: str = ...,
-        dtype: str = ...,
-        jobs: int | str = ...,
-        backend: str = ...,
-        store: str | PathLike[str] | None = ...,
-        progress: Progress = ...,
-    ) -> ProxiesReport: ...
-    @staticmethod
-    def ls(
-    ) -> ProxyListing: ...
 
 def calibrate(
     labels: str | PathLike[str] | Labels = ...,
@@ -531,12 +308,8 @@ def search(
     top: int | str = ...,
     method: str = ...,
     seed: int | str = ...,
-    size: str | None = ...,
     depth: int | str | Sequence[int] | None = ...,
     hidden: int | str | Sequence[int] | None = ...,
-    heads: int | str | Sequence[int] | None = ...,
-    mlp_ratio: float | str | Sequence[float] | None = ...,
-    classes: int | str | None = ...,
     head_size: int | str | Sequence[int] | None = ...,
     ffn: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     hidden_per_depth: str | Sequence[float] | None = ...,
@@ -545,12 +318,12 @@ def search(
     tensor_parallel: int | str | None = ...,
     vocab: int | str | None = ...,
     positions: int | str | None = ...,
-    embedding: int | str | None = ...,
-    blocks: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    shares: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
-    step: int | str | None = ...,
-    steps: int | str | None = ...,
-    widths: float | str | Sequence[float] | None = ...,
+    view: str | None = ...,
+    heads: int | str | Sequence[int] | None = ...,
+    stacks: int | str | Sequence[int] | None = ...,
+    corpus: str | None = ...,
+    d_embed: int | str | Sequence[int] | None = ...,
+    div_val: int | str | Sequence[int] | None = ...,
     heads_per_kv: int | str | Sequence[int] | None = ...,
     query_per_hidden: str | Sequence[float] | None = ...,
     query_width: str | Sequence[float] | None = ...,
@@ -558,17 +331,6 @@ def search(
     tied: bool | None = ...,
     per_layer: bool | None = ...,
     qkv_bias: bool | None = ...,
-    ffn_stack: int | str | Sequence[int] | None = ...,
-    narrow_per_hidden: str | Sequence[float] | None = ...,
-    view: str | None = ...,
-    stacks: int | str | Sequence[int] | None = ...,
-    corpus: str | None = ...,
-    d_embed: int | str | Sequence[int] | None = ...,
-    div_val: int | str | Sequence[int] | None = ...,
-    base_dim: int | str | Sequence[int] | None = ...,
-    depth1: int | str | Sequence[int] | None = ...,
-    depth2: int | str | Sequence[int] | None = ...,
-    depth3: int | str | Sequence[int] | None = ...,
     parent_config: str | None = ...,
     kv_heads: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     alpha: float | None = ...,
@@ -577,9 +339,5 @@ def search(
 ) -> SearchReport: ...
 
 bench: Final[_Bench]
-
-elastic: Final[_Elastic]
-
-proxies: Final[_Proxies]
 
 __version__: Final[str]

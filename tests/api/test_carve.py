@@ -22,7 +22,7 @@ from zerolm.carving.request import MethodRequest
 from zerolm.costs import CostModel
 from zerolm.diagnosis import examine
 from zerolm.diagnosis.opening import opened
-from zerolm.planning.lonas import SPACES
+from zerolm.lab.subnets.lonas import SPACES
 from zerolm.planning.size_request import SizeRequest
 from zerolm.repairing.rules import REPAIRS
 from zerolm.settings.request import settings_of

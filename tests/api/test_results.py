@@ -57,7 +57,7 @@ MAKERS: dict[str, Callable[[Path, Path], Report]] = {
     "calibrate": lambda labels, file: zerolm.calibrate(labels, method="dictionary", seed=3),
     "calibrate of labels": lambda labels, file: zerolm.calibrate(read_labels(labels)),
     "bench": lambda labels, file: zerolm.bench.run(labels, alpha=[0.5, 1.0, 2.0]),
-    "ablate": lambda labels, file: zerolm.bench.ablate([labels]),
+    "ablate": lambda labels, file: zerolm.lab.ablate([labels]),
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from portion import portion
 
 import zerolm
 from zerolm.settings import REQUIRED, Setting
-from zerolm.verbs import VERBS
+from zerolm.verbs import commands
 from zerolm.verbs.call import function_of
 
 JUNK = st.one_of(
@@ -33,13 +33,13 @@ JUNK = st.one_of(
     st.just(object()),
     st.just(Path("nowhere")),
 )
-LASTING = {"proxies"}
+LASTING = {"lab proxies", "lab bench"}
 """Commands that go to the user's cache with what is right."""
 
 
 def nowhere(name: str) -> dict[str, Any]:
     """Return a target that does not exist: whatever else is given, the verb cannot begin."""
-    request = VERBS[name].request
+    request = commands()[name].request
     needed = {*request.by_place(), *(s for s in request.settings() if s.default is REQUIRED)}
     optional_out = {s for s in needed if s.name == "out" and s.default is not REQUIRED}
     return {setting.name: "nowhere-at-all/x.csv" for setting in needed - optional_out}
@@ -58,11 +58,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     assert [file.name for file in folder.rglob("*")] == ["data"]
 
 
-@pytest.mark.parametrize("name", [name for name, verb in VERBS.items() if verb.request.settings()])
+@pytest.mark.parametrize("name", [name for name, verb in commands().items() if verb.request.settings()])
 @settings(max_examples=portion(120))
 @given(data=st.data())
 def test_junk_is_a_value_error_in_one_line(name: str, data: st.DataObject) -> None:
-    request = VERBS[name].request
+    request = commands()[name].request
     setting: Setting = data.draw(st.sampled_from(request.settings()))
     keywords = nowhere(name) | {setting.name: data.draw(JUNK)}
     if request.owners and data.draw(st.booleans()):
@@ -87,7 +87,7 @@ ARCHITECTURE = {"space": "bert", "architecture": CHOICES}
 @settings(max_examples=portion(150))
 @given(data=st.data())
 def test_junk_beside_a_right_target(data: st.DataObject) -> None:
-    setting = data.draw(st.sampled_from(VERBS["score"].request.settings()[1:]))
+    setting = data.draw(st.sampled_from(commands()["score"].request.settings()[1:]))
     options = data.draw(st.dictionaries(st.sampled_from(["alpha", "init", "beta"]), JUNK, max_size=2))
     try:
         report = zerolm.score(ARCHITECTURE, **{setting.name: data.draw(JUNK)}, **options)
@@ -112,7 +112,7 @@ def test_what_one_setting_takes_for_a_path_no_other_does() -> None:
     labels = labelled("gpt2", 14)
     calibration = zerolm.calibrate(labels, method="dictionary")
     objects = {"architecture": labels.pool.architectures[0], "labels": labels, "calibration": calibration}
-    for command, verb in VERBS.items():
+    for command, verb in commands().items():
         for setting in (setting for setting in verb.request.settings() if setting.kind == "path"):
             for name, value in objects.items():
                 if name == setting.name and (command, name) in TAKEN:
@@ -146,11 +146,11 @@ def test_junk_in_place_of_a_folder(value: Any) -> None:
         (lambda: zerolm.score(ARCHITECTURE, alpha=[0.5, "x"]), "alpha"),
         (lambda: zerolm.calibrate(), "calibrate needs labels"),
         (lambda: zerolm.calibrate("nowhere.csv", method="magic"), "method 'magic'"),
-        (lambda: zerolm.bench.run("x.csv", text="random"), "give --proxies too"),
-        (lambda: zerolm.bench.run("x.csv", jobs=0, proxies="snip"), "jobs"),
+        (lambda: zerolm.lab.bench("x.csv"), "lab bench needs proxies"),
+        (lambda: zerolm.lab.bench("x.csv", jobs=0, proxies="snip"), "jobs"),
         (lambda: zerolm.bench.run(["x.csv", 3]), "names must be names"),
         (lambda: zerolm.bench.run("x.csv", all=True), "not both"),
-        (lambda: zerolm.bench.ablate(), "holds no benchmark"),
+        (lambda: zerolm.lab.ablate(), "holds no benchmark"),
         (lambda: zerolm.list_spaces("lama"), "did you mean 'llama'"),
         (lambda: zerolm.list_spaces(3), "name must be text"),
         (lambda: zerolm.bench.ls(data="nowhere"), "'nowhere' is not a folder"),

@@ -41,7 +41,7 @@ def csv(tmp_path: Path) -> Path:
     return tmp_path / "mine.csv"
 
 
-COMMANDS = (("bench", "run"), ("bench", "ablate"))
+COMMANDS = (("bench", "run"), ("lab", "ablate"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

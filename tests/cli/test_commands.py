@@ -241,7 +241,7 @@ def test_a_space_takes_names_and_what_has_no_stock_class_is_told(
         ran = zerolm(*asked, "--shares", shares, "--out", str(tmp_path / shares))
         assert ran.status == 0
         assert sorted(file.name for file in (tmp_path / shares / "pick").iterdir()) == files
-        assert ("no stock class shares or stacks; zerolm.networks.stock_llama" in ran.err) == (
+        assert ("no stock class shares or stacks; zerolm.lab.networks.stock_llama" in ran.err) == (
             shares != "none"
         )
         document = json.loads((tmp_path / shares / "pick" / "architecture.json").read_text())

@@ -10,9 +10,11 @@ import pytest
 from commands import call, make_place
 
 from zerolm.networks.compute import devices
-from zerolm.verbs import VERBS
+from zerolm.verbs import commands
 
-RUNNING = [name for name, verb in VERBS.items() if "device" in {one.name for one in verb.request.settings()}]
+RUNNING = [
+    name for name, verb in commands().items() if "device" in {one.name for one in verb.request.settings()}
+]
 ABSENT = [name for name in ("cuda", "cuda:7", "npu") if name not in devices()]
 
 
@@ -24,8 +26,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_they_are_those_that_run_networks() -> None:
-    training = {"heal", "elastic train", "elastic export", "bench train"}
-    assert set(RUNNING) == {"carve", "bench slice", "eval", "proxies", *training}
+    training = {"heal", "lab elastic train", "lab elastic export", "bench train"}
+    assert set(RUNNING) == {"carve", "lab slice", "eval", "lab proxies", *training}
     assert ABSENT
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from zerolm.cli.complete import KINDS, names_of
+from zerolm.cli.complete import HOMES, KINDS, names_of
 from zerolm.cli.install import script_of
 from zerolm.settings.request import PLACED
-from zerolm.verbs import PANELS, VERBS
+from zerolm.verbs import MORE, PANELS, VERBS, commands
 
 Zerolm = Callable[..., Any]
 
@@ -31,14 +31,14 @@ def flat(text: str) -> str:
     return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", commands())
 def test_help_names_everything_and_cuts_nothing(name: str, zerolm: Zerolm) -> None:
-    request, ran = VERBS[name].request, zerolm(*name.split(), "--help")
+    request, ran = commands()[name].request, zerolm(*name.split(), "--help")
     assert (ran.status, ran.err) == (0, "")
     assert all(len(line) <= 80 for line in ran.out.splitlines())
     text = flat(ran.out)
     assert "…" not in text
-    for words in (f"Usage: zerolm {name}", VERBS[name].summary, request.notes):
+    for words in (f"Usage: zerolm {name}", commands()[name].summary, request.notes):
         assert " ".join(words.split()) in text
     for title, settings in {**request.groups(), "Output": request.output()}.items():
         assert not settings or f"─ {title} ─" in ran.out
@@ -52,38 +52,42 @@ def test_help_names_everything_and_cuts_nothing(name: str, zerolm: Zerolm) -> No
         assert " ".join(what.split()) in text
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", commands())
 def test_every_setting_has_a_sentence_and_every_command_examples(name: str) -> None:
-    request = VERBS[name].request
+    request = commands()[name].request
     assert request.name == name
     for setting in (*request.settings(), *request.output()):
         assert len(setting.help.split()) >= 2
         assert not setting.help.endswith(".")
         assert not setting.help.startswith(("hf", "loky")), "a value would be written with a capital"
-    assert 2 <= len(request.examples) <= 5
+    assert 1 <= len(request.examples) <= 5
     assert request.examples[0][0].startswith(f"zerolm {name}")
     assert all(line.startswith("zerolm ") and what for line, what in request.examples)
-    assert VERBS[name].summary.endswith((".", "?"))
+    assert commands()[name].summary.endswith((".", "?"))
 
 
 def test_each_command_stands_in_one_panel(zerolm: Zerolm) -> None:
+    """The first page shows the commands of zerolm itself and a line for the laboratory, which has a page."""
     assert {verb.panel for verb in VERBS.values()} == set(PANELS)
-    ran = zerolm("--help")
-    assert all(len(line) <= 80 for line in ran.out.splitlines())
-    for title in PANELS:
-        assert f"─ {title} ─" in ran.out
-    for name, verb in VERBS.items():
-        assert name in ran.out
-        assert verb.summary in flat(ran.out)
+    lab = {name: verb for name, verb in commands().items() if name not in VERBS}
+    assert {name.split()[0] for name in lab} == set(MORE)
+    for verbs, ran in ((VERBS, zerolm("--help")), (lab, zerolm("lab", "--help"))):
+        assert all(len(line) <= 80 for line in ran.out.splitlines())
+        for name, verb in verbs.items():
+            assert f"─ {verb.panel} ─" in ran.out
+            assert name in ran.out
+            assert verb.summary in flat(ran.out)
+    assert all(line in flat(zerolm("--help").out) for line in MORE.values())
 
 
 def test_help_of_a_word_that_begins_several(zerolm: Zerolm) -> None:
-    for word, name in (("bench", "bench run"), ("elastic", "elastic train")):
-        ran = zerolm(word, "--help")
+    for words, name in (("bench", "bench run"), ("lab", "lab ablate"), ("lab elastic", "lab elastic train")):
+        ran = zerolm(*words.split(), "--help")
         assert ran.status == 0
         assert name in ran.out
         assert "calibrate" not in ran.out
-        assert (zerolm(word).status, zerolm(word).out) == (2, "")
+        bare = zerolm(*words.split())
+        assert (bare.status, bare.out) == (2, "")
 
 
 def test_settings_of_what_is_named(zerolm: Zerolm) -> None:
@@ -112,7 +116,7 @@ def test_version_and_help_import_no_library() -> None:
         "heavy = {'numpy', 'torch', 'scipy', 'pydantic', 'yaml', 'huggingface_hub'} & set(sys.modules); "
         "assert status == 0 and not heavy, heavy"
     )
-    for arguments in (["--help"], ["--version"], *([*name.split(), "--help"] for name in VERBS)):
+    for arguments in (["--help"], ["--version"], *([*name.split(), "--help"] for name in commands())):
         subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
 
 
@@ -165,7 +169,9 @@ def completed(shell: str, line: str) -> list[str]:
     ("line", "words"),
     [
         ("zerolm se", ["search"]),
-        ("zerolm bench ", ["run", "ablate", "train", "slice", "ls"]),
+        ("zerolm bench ", ["run", "train", "ls"]),
+        ("zerolm lab ", ["proxies", "bench", "ablate", "slice", "elastic"]),
+        ("zerolm lab proxies mine.csv --proxies sni", ["snip"]),
         ("zerolm search ll", ["llama"]),
         ("zerolm search llama --hid", ["--hidden", "--hidden-per-depth"]),
         ("zerolm search llama --score ze", ["zerolm"]),
@@ -178,15 +184,16 @@ def test_the_tab_key(shell: str, line: str, words: list[str]) -> None:
 
 def test_names_that_are_completed_are_those_that_are_known() -> None:
     from zerolm.carving.formats import FORMATS
+    from zerolm.lab.zero_cost import proxy_names
+    from zerolm.lab.zero_cost.names import defined_names
     from zerolm.repairing.rules import REPAIRS
     from zerolm.scores import SCORES
     from zerolm.spaces import SPACES
-    from zerolm.zero_cost import proxy_names
 
     known = {"space": SPACES, "score": SCORES, "format": FORMATS, "repair": REPAIRS}
-    assert all(names_of(kind) == list(names) for kind, names in known.items())
-    assert sorted(names_of("proxy")) == sorted(proxy_names())
-    assert all(names_of(kind) for kind in KINDS.values())
+    assert all(names_of(HOMES[kind]) == list(names) for kind, names in known.items())
+    assert sorted(defined_names()) == sorted(proxy_names())
+    assert all(names_of(HOMES[kind]) for kind in KINDS.values())
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

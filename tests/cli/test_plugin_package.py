@@ -155,7 +155,7 @@ def test_score_and_bench_go_on_without_the_score_that_needs_an_option(installed:
 
 def test_its_proxy_runs_on_its_network(installed: Zerolm) -> None:
     flags = ("--count", "3", "--batch", "4", "--length", "8", "--micro-batches", "2", "--json")
-    ran = installed("proxies", "rings", "--proxies", "slim_gradient,grad_norm", *flags)
+    ran = installed("lab", "proxies", "rings", "--proxies", "slim_gradient,grad_norm", *flags)
     assert ran.returncode == 0, ran.stderr
     assert "slim_gradient" in ran.stdout
 

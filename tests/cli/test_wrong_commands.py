@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from commands import SOUND, all_wrong_calls, call, make_place
 
-from zerolm.verbs import VERBS
+from zerolm.verbs import commands
 
 Zerolm = Callable[..., Any]
 SAMPLE = 10**6 if os.environ.get("ZEROLM_WRONG") == "all" else 30
@@ -66,7 +66,7 @@ def check_refused(zerolm: Zerolm, place: Path, arguments: list[str]) -> None:
     assert contents(place) == before, said
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", commands())
 def test_wrong_values_are_one_line(name: str, zerolm: Zerolm, place: Path) -> None:
     calls = all_wrong_calls()[name]
     for arguments in random.Random(name).sample(calls, min(SAMPLE, len(calls))):
@@ -76,7 +76,7 @@ def test_wrong_values_are_one_line(name: str, zerolm: Zerolm, place: Path) -> No
 def test_hundreds_are_generated() -> None:
     calls = all_wrong_calls()
     assert sum(map(len, calls.values())) >= 300
-    assert calls.keys() == VERBS.keys()
+    assert calls.keys() == commands().keys()
 
 
 @pytest.mark.parametrize("name", ["search", "score", "calibrate", "eval"])
@@ -140,12 +140,12 @@ def wait_until_it_listens(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to see what is caught")
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", commands())
 def test_interrupted_at_any_moment(
     name: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = random.Random(name)
-    request = VERBS[name].request
+    request = commands()[name].request
     has_out = any(setting.name == "out" for setting in (*request.settings(), *request.output()))
     for number in range(INTERRUPTS):
         monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / f"cache-{number % 2}"))  # some find theirs filled
@@ -180,16 +180,16 @@ def test_torch_starts_before_it_is_interrupted(
     body = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nopen('started', 'w').close()\n"
     (tmp_path / "torch.py").write_text(body)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    process = started(call("proxies ls"))
+    process = started(call("lab proxies ls"))
     err = process.communicate(timeout=LONGEST)[1]
     assert (process.returncode, err) == (130, "zerolm: interrupted\n")
     (place / "started").unlink()
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", commands())
 def test_every_command_has_a_sound_call(name: str, zerolm: Zerolm, place: Path, tmp_path: Path) -> None:
     """Else its wrong calls would be wrong for another reason."""
-    assert SOUND.keys() <= VERBS.keys()
+    assert SOUND.keys() <= commands().keys()
     arguments = call(name)
     if "--out" in arguments:
         arguments += ["--out", str(tmp_path / "out")]

@@ -15,10 +15,10 @@ from transformers import AutoModelForSequenceClassification, PreTrainedTokenizer
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 import attack_texts
 
-from zerolm.carving.subnets.judging import Judging
-from zerolm.carving.subnets.reading import judged_by
-from zerolm.carving.subnets.request import JudgingRequest
 from zerolm.checkpoints import Checkpoint
+from zerolm.lab.subnets.judging import Judging
+from zerolm.lab.subnets.reading import judged_by
+from zerolm.lab.subnets.request import JudgingRequest
 from zerolm.networks.compute import Compute
 from zerolm.units.kept_units import Cut, dimensions
 

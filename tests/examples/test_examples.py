@@ -14,14 +14,14 @@ sys.path.append(str(Path(__file__).parents[2] / "examples"))
 import classify_texts
 import find_answers
 
+from zerolm.lab.spaces.elastic import Elastic
+from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.spaces import make_space
-from zerolm.spaces.elastic import Elastic
-from zerolm.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.training.randomness import seeded
 
 
 def model_in(folder: Path, name: str = "elastic") -> Path:
-    """Write a small path of a supernet as ``zerolm elastic export`` does, with random weights."""
+    """Write a small path of a supernet as ``zerolm lab elastic export`` does, with random weights."""
     space = make_space(name, hidden=48, heads=6, embedding=16, vocab=64, positions=32, step=8)
     assert isinstance(space, Elastic)
     layers = [{"block": block, "share": "kv", "ffn": 16} for block in ("mobile", "bert")]

@@ -150,7 +150,7 @@ def test_phi3_for_proxies_and_doctor(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert verdicts["vLLM"] == "opens"  # it lists the class
     sizes = ["--batch", "4", "--length", "8", "--micro-batches", "2"]
     asked = ["--proxies", "synflow,spectral_capacity_weights", "--store", str(tmp_path / "store.sqlite")]
-    assert main(["proxies", str(tmp_path), *asked, *sizes, "--text", "random", "--json"]) == 0
+    assert main(["lab", "proxies", str(tmp_path), *asked, *sizes, "--text", "random", "--json"]) == 0
     assert "synflow" in capsys.readouterr().out
 
 

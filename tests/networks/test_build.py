@@ -17,13 +17,13 @@ from portion import portion
 from torch import Tensor, nn
 
 from zerolm.architecture import Architecture, Layer, Matrix
+from zerolm.lab.spaces.blocks import SHARES
+from zerolm.lab.spaces.elastic import SHARED
 from zerolm.networks.build import build, network_function
 from zerolm.networks.modules.embeddings import AdaptiveTokens
 from zerolm.networks.network import Network, Tap
 from zerolm.scores import make_score
 from zerolm.spaces import SPACES, make_space, space_names
-from zerolm.spaces.blocks import SHARES
-from zerolm.spaces.elastic import SHARED
 from zerolm.spaces.flexibert import FLEXIBERT_VIEWS, OPERATIONS
 
 ONCE = (nn.GELU, nn.ReLU, nn.SiLU, nn.Softmax, nn.Dropout)
@@ -142,7 +142,7 @@ def test_all_spaces_can_be_built() -> None:
     assert all(SPACES[name].network for name in SPACES)
     alien = Architecture("huggingface:llama", {}, (), make_space("pit")._ends([8, 8, 8]))  # type: ignore[attr-defined]
     with pytest.raises(
-        ValueError, match="no network is known for 'huggingface:llama'; there are autoformer, bert,"
+        ValueError, match="no network is known for 'huggingface:llama'; there are bert, flexibert,"
     ):
         build(alien)
 

@@ -17,9 +17,12 @@ from torch import Tensor, nn
 from transformers.models.convbert.modeling_convbert import ConvBertSelfAttention
 
 from zerolm.architecture import Matrix
+from zerolm.lab.networks.autoformer import GridAttention, GridPositions, PatchMean
+from zerolm.lab.networks.pit import ClassToken, Pooling
+from zerolm.lab.networks.vision import Patches
+from zerolm.lab.spaces.blocks import SHARES
 from zerolm.networks.build import build
 from zerolm.networks.modules.attention import FusedAttention, SelfAttention
-from zerolm.networks.modules.autoformer import GridAttention, GridPositions, PatchMean
 from zerolm.networks.modules.embeddings import (
     AdaptiveHead,
     AdaptiveTokens,
@@ -30,11 +33,8 @@ from zerolm.networks.modules.embeddings import (
 from zerolm.networks.modules.flexibert import Depthwise, DynamicConvolution, LinearTransform, cosine, fourier
 from zerolm.networks.modules.layer import FeedForward, PostNorm, PreNorm
 from zerolm.networks.modules.llama import GatedFeedForward, GroupedAttention
-from zerolm.networks.modules.pit import ClassToken, Pooling
 from zerolm.networks.modules.transformer_xl import RelativeAttention, sinusoids
-from zerolm.networks.modules.vision import Patches
 from zerolm.spaces import make_space
-from zerolm.spaces.blocks import SHARES
 
 few = settings(max_examples=portion(15))
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from zerolm.checkpoints import Checkpoint
+from zerolm.lab.supernets.text import ElasticText
 from zerolm.progress import silent
-from zerolm.supernets.text import ElasticText
 from zerolm.text.batches import random_source, stock_source, text_source
 from zerolm.text.calibration import tokens_of
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file

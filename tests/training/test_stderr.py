@@ -19,10 +19,10 @@ text, run = folder + "/text.txt", {"tokens": 256, "batch": 4, "length": 16}
 for more in ({"checkpointing": True}, {"lora": 2}):
     healed = folder + "/healed-" + "-".join(more)
     zerolm.heal(folder + "/child", healed, parent=folder + "/parent", text=text, **run, **more)
-zerolm.elastic.train("elastic", folder + "/net", text=text, words=300, epochs=2, **run, **sizes)
+zerolm.lab.elastic.train("elastic", folder + "/net", text=text, words=300, epochs=2, **run, **sizes)
 zerolm.bench.train("llama", text=text, **{**asked, "count": 2})
 passes = {"batch": 2, "length": 8, "micro_batches": 1, "store": folder + "/store"}
-zerolm.proxies(folder + "/parent", text=text, **passes)
+zerolm.lab.proxies(folder + "/parent", text=text, **passes)
 """
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from small_comparison import decoder_file, encoder_file, results, written
 
-from zerolm.comparison.ablate import ablated
 from zerolm.comparison.bench import bench
 from zerolm.comparison.document import from_document
 from zerolm.comparison.results import Comparison
@@ -145,19 +143,3 @@ def test_an_edited_comparison_is_refused(place: str, found: Comparison) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         from_document(document)
     assert "\n" not in str(caught.value)
-
-
-def test_the_ablation_waits_for_the_page(
-    zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times: list[int] = []
-    monkeypatch.setattr("zerolm.verbs.bench_report.ablated", lambda given: times.append(1) or ablated(given))
-    file = written(tmp_path, "decoders", "gpt2", results(6))
-    assert zerolm("bench", "run", file).status == 0
-    assert not times
-    assert zerolm("bench", "run", file, "--out", str(tmp_path / "out")).status == 0
-    report = BenchReport.load(tmp_path / "out")
-    assert report.page() == report.page()
-    assert len(times) == 2  # once of the command, once of the loaded result
-    again = pickle.loads(pickle.dumps(report))
-    assert (again, again.page()) == (report, report.page())

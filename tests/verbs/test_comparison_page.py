@@ -150,13 +150,6 @@ def test_results_that_say_little_still_make_a_page(values: list[float], tmp_path
     assert not re.search(r"\b(nan|inf|None)\b", text)
 
 
-def test_the_ablation_comes_last(found: Comparison) -> None:
-    text = page_of(found)
-    assert [mark for mark in Page(text).sections if mark][-1] == "ablation"
-    assert "<h2>What the score hangs on <" in text
-    assert '<a href="#ablation">' in text
-
-
 def test_terminal_and_page_show_the_same_table(found: Comparison) -> None:
     for number, section in enumerate(found.sections, 1):
         sheet = section_sheet(section, number)

@@ -14,13 +14,13 @@ import zerolm
 from zerolm.cli import main
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import PLACED
-from zerolm.verbs import VERBS
+from zerolm.verbs import VERBS, commands
 from zerolm.verbs.call import function_of, public_names
 from zerolm.verbs.report import Report, Shown
 from zerolm.verbs.stub import stub
 
 HELPERS = {"__version__", "load", "make_score", "make_space", "read_labels"}
-NAMES = pytest.mark.parametrize("name", VERBS)
+NAMES = pytest.mark.parametrize("name", commands())
 
 
 def test_dir_is_the_public_api_and_nothing_else() -> None:
@@ -34,7 +34,7 @@ def test_dir_is_the_public_api_and_nothing_else() -> None:
 @NAMES
 def test_a_verb_is_called_as_its_command(name: str) -> None:
     verb = zerolm
-    for word in (VERBS[name].function or name).split():
+    for word in (commands()[name].function or name).split():
         verb = getattr(verb, word)
     assert verb is function_of(name)
 
@@ -47,7 +47,7 @@ def test_no_room_bears_the_name_of_a_public_function() -> None:
 
 @NAMES
 def test_a_function_takes_the_settings_of_its_request(name: str) -> None:
-    request, parameters = VERBS[name].request, dict(inspect.signature(function_of(name)).parameters)
+    request, parameters = commands()[name].request, dict(inspect.signature(function_of(name)).parameters)
     assert ("progress" in parameters) == request.takes_progress
     parameters.pop("progress", None)
     assert bool(request.owners) == (parameters.pop("further", None) is not None)
@@ -63,7 +63,7 @@ def test_a_function_takes_the_settings_of_its_request(name: str) -> None:
 @NAMES
 def test_help_reads_well(name: str) -> None:
     text = pydoc.plain(pydoc.render_doc(function_of(name)))
-    settings = VERBS[name].request.settings()
+    settings = commands()[name].request.settings()
     assert ("Parameters\n    ----------" in text) == bool(settings)
     for setting in settings:
         assert f"    {setting.name}\n" in text
@@ -74,7 +74,7 @@ def test_help_reads_well(name: str) -> None:
 
 @NAMES
 def test_a_verb_returns_something_that_shows_itself(name: str) -> None:
-    verb = VERBS[name]
+    verb = commands()[name]
     assert issubclass(verb.report, Shown)
     assert issubclass(verb.report, Report) == (not verb.request.writes_no_result)
     if issubclass(verb.report, Report):
@@ -84,6 +84,10 @@ def test_a_verb_returns_something_that_shows_itself(name: str) -> None:
 def test_type_checkers_read_the_settings_of_today() -> None:
     file = Path(zerolm.__file__).with_suffix(".pyi")
     assert file.read_text("utf-8") == stub(), "run: python -m zerolm.verbs.stub > zerolm/__init__.pyi"
+    file = file.parent / "lab" / file.name
+    assert file.read_text("utf-8") == stub("lab"), (
+        "run: python -m zerolm.verbs.stub lab, with > and its place"
+    )
 
 
 def test_importing_is_light() -> None:
@@ -101,7 +105,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @NAMES
 def test_what_a_command_lacks_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """They are named as a user types them: capitals of an argument, a flag of what else is needed."""
-    request = VERBS[name].request
+    request = commands()[name].request
     placed = request.groups()[PLACED]
     needed = [
         setting.placeholder if setting in placed else setting.flag

@@ -14,7 +14,7 @@ from zerolm.settings import REQUIRED
 from zerolm.settings.output import OUTPUT
 from zerolm.settings.request import PLACED, Request, argument, part, setting, settings_of, values_of
 from zerolm.settings.units import parse_amount
-from zerolm.verbs import VERBS
+from zerolm.verbs import commands
 from zerolm.verbs.run_file import plain
 
 
@@ -82,11 +82,11 @@ def test_a_run_is_repeated_from_anywhere(tmp_path: Path, monkeypatch: pytest.Mon
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", commands())
 @given(st.data())
 def test_a_configuration_is_parsed_to_the_same_settings(name: str, data: st.DataObject) -> None:
     """Of any sound values of any command: what run.yaml holds makes the request that was run."""
-    request = VERBS[name].request
+    request = commands()[name].request
     values = {one.name: data.draw(sound(one)) for one in request.settings()}
     made = request.parse({key: value for key, value in values.items() if value is not None})
     repeated = plain(name, made.configuration())
@@ -122,7 +122,7 @@ def sound(one: Any) -> st.SearchStrategy[Any]:
 
 
 def test_every_setting_stands_under_one_heading() -> None:
-    for verb in VERBS.values():
+    for verb in commands().values():
         names = [one.name for group in verb.request.groups().values() for one in group]
         assert sorted(names) == sorted({one.name for one in settings_of(verb.request)})
 

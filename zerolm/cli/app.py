@@ -17,8 +17,9 @@ from zerolm.cli.process import interruptions, nowhere
 from zerolm.progress import TrainingFailed
 from zerolm.registry import PluginWarning
 from zerolm.settings import nearest
-from zerolm.verbs import VERBS
+from zerolm.verbs import beginning
 
+HELP: Final = ("-h", "--help")
 EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)$", re.DOTALL)
 LONGEST: Final = 4000
 """Characters of a message, which clips the values that it shows; this clips what escaped that."""
@@ -78,18 +79,18 @@ def _run(arguments: list[str]) -> int:
 
 
 def _is_about_the_program(arguments: list[str]) -> bool:
-    """Return whether no command is named: an option of the program, or the first word of several."""
+    """Return whether no command is named: an option of the program, or the first words of several."""
     if not arguments or arguments[0].startswith("-"):
         return True
-    begun = [name for name in VERBS if name.split()[0] == arguments[0]]
-    alone = len(arguments) == 1 or arguments[1] in ("-h", "--help")
-    return bool(begun) and arguments[0] not in VERBS and alone
+    words = arguments[:-1] if arguments[-1] in HELP else arguments
+    begun = beginning(words)
+    return bool(begun) and " ".join(words) not in begun
 
 
 def _about_the_program(arguments: list[str]) -> int:
     first = arguments[0] if arguments else ""
-    if first in ("-h", "--help") or arguments[1:]:
-        print(program_help("" if first.startswith("-") else first), end="")
+    if arguments and arguments[-1] in HELP:
+        print(program_help(arguments[:-1]), end="")
     elif first == "--version":
         from zerolm.cli.version import version_text
 
@@ -106,7 +107,7 @@ def _about_the_program(arguments: list[str]) -> int:
         options = ("--help", "--version", "--install-completion", "--show-completion")
         raise ValueError(f"zerolm has no option {first}{nearest(first, options)}")
     else:
-        print(program_help(first), end="", file=sys.stderr)
+        print(program_help(arguments), end="", file=sys.stderr)
         return 2
     return 0
 

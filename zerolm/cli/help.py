@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from typing import Final
 
@@ -16,7 +16,7 @@ from rich.text import Text
 
 from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.request import PLACED, Request
-from zerolm.verbs import PANELS, SUMMARY, VERBS
+from zerolm.verbs import MORE, PANELS, SUMMARY, VERBS, beginning
 
 WIDEST: Final = 100
 """Columns that help takes at most: longer lines are hard to read."""
@@ -30,7 +30,8 @@ def command_help(request: type[Request], further: Mapping[str, tuple[Setting, ..
     groups = request.groups()
     arguments = groups.pop(PLACED)
     usage = " ".join((f"zerolm {request.name}", *(_placed(setting) for setting in arguments), "[OPTIONS]"))
-    parts = [Text.assemble(("Usage: ", "bold"), usage), Text(""), Text(VERBS[request.name].summary)]
+    summary = beginning(request.name.split())[request.name].summary
+    parts = [Text.assemble(("Usage: ", "bold"), usage), Text(""), Text(summary)]
     if request.notes:
         parts += [Text(""), Text(request.notes)]
     pages: list[Text | Panel | Padding] = [Padding(Group(*parts), (0, 1, 1, 1))]
@@ -45,20 +46,27 @@ def command_help(request: type[Request], further: Mapping[str, tuple[Setting, ..
     return _rendered(pages)
 
 
-def program_help(first_word: str) -> str:
-    """Return the commands in panels: all of them, or those whose names begin with a word."""
-    usage = f"zerolm {first_word} COMMAND [OPTIONS]".replace("  ", " ")
-    parts = [Text.assemble(("Usage: ", "bold"), usage), Text(""), Text(SUMMARY)]
+def program_help(words: Sequence[str]) -> str:
+    """Return the commands in panels: those of zerolm itself, or those whose names begin with these words."""
+    usage = " ".join(["zerolm", *words, "COMMAND", "[OPTIONS]"])
+    verbs = beginning(list(words)) if words else VERBS
+    parts = [
+        Text.assemble(("Usage: ", "bold"), usage),
+        Text(""),
+        Text(MORE.get(words[0] if words else "", SUMMARY)),
+    ]
     pages: list[Text | Panel | Padding] = [Padding(Group(*parts), (0, 1, 1, 1))]
-    for title in PANELS:
+    for title in dict.fromkeys([*PANELS, *(verb.panel for verb in verbs.values())]):
         rows = [
             (Text(name, style=FLAG), Text(verb.summary))
-            for name, verb in VERBS.items()
-            if verb.panel == title and name.split()[0] in (first_word or name)
+            for name, verb in verbs.items()
+            if verb.panel == title
         ]
         if rows:
-            pages.append(_panel(title, _rows(rows, 16)))
-    if not first_word:
+            pages.append(_panel(title, _rows(rows, max(16, *(len(name) for name, _ in rows)))))
+    if not words:
+        rows = [(Text(name, style=FLAG), Text(summary)) for name, summary in MORE.items()]
+        pages.append(_panel("Research", _rows(rows, 16)))
         options = {
             "-h, --help": "This help; `zerolm COMMAND --help` for that of a command.",
             "--version": "The version, and which extras are installed.",

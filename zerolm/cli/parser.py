@@ -16,15 +16,17 @@ from zerolm.settings import Setting, nearest
 from zerolm.settings.messages import called_as
 from zerolm.settings.output import OUTPUT
 from zerolm.settings.request import PLACED, Request
-from zerolm.verbs import VERBS
+from zerolm.verbs import beginning, commands
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
+LONGEST: Final = 3
+"""Words of the longest name of a command."""
 BEGUN: Final = "zerolm.begun"
 """Where a context keeps the words of a command's name that are typed already."""
 
 
 class Commands(click.Group):
-    """All commands by their names, of one word or two; that which is named is made with its flags."""
+    """All commands by their names, of one word to ``LONGEST``; the named one is made with its flags."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the words that may come next: these are completed."""
@@ -37,9 +39,10 @@ class Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Return the command whose name the arguments begin with, the longest, and the other arguments."""
         completing = ["--help"] if ctx.resilient_parsing else []
-        for count in (2, 1):
+        verbs = commands(args[0])
+        for count in range(LONGEST, 0, -1):
             name = " ".join(args[:count])
-            if name in VERBS:
+            if name in verbs:
                 return name, DeclaredCommand(name, [*args[count:], *completing]), args[count:]
         if not completing:
             raise ValueError(unknown_command(args))
@@ -49,26 +52,53 @@ class Commands(click.Group):
 
 def unknown_command(typed: Sequence[str]) -> str:
     """Return the message for arguments that begin with no command."""
-    begun = [name for name in VERBS if name.split()[0] == typed[0]]
-    name = " ".join(typed[:2]) if begun else typed[0]
-    return f"no command {name!r}{nearest(name, begun or VERBS)}"
+    words = list(typed[:LONGEST])
+    while words and not beginning(words):
+        words.pop()
+    name = " ".join(typed[: len(words) + 1])
+    return f"no command {name!r}{nearest(name, beginning(words))}"
 
 
 class DeclaredCommand(click.Command):
     """A command whose options are declared by its request; ``typed`` says which plug-ins are named."""
 
     def __init__(self, name: str, typed: Sequence[str]) -> None:
-        self.request = VERBS[name].request
+        self.request = commands(name.split()[0])[name].request
         self.further = _further(self.request, typed)
         super().__init__(name, {**CONTEXT}, callback=self.call, params=self._params())
 
     def _params(self) -> list[click.Parameter]:
         params: list[click.Parameter] = []
         for title, settings in self.request.groups().items():
-            params += [_argument(one) if title == PLACED else _option(one) for one in settings]
-        params += [_option(one) for one in self.request.output()]
+            params += [self._argument(one) if title == PLACED else self._option(one) for one in settings]
+        params += [self._option(one) for one in self.request.output()]
         repeats = self.request.is_repeated
-        return params + [_option(one, repeats) for group in self.further.values() for one in group]
+        return params + [self._option(one, repeats) for group in self.further.values() for one in group]
+
+    def _argument(self, setting: Setting) -> click.Argument:
+        several = -1 if setting.takes_several else 1
+        return click.Argument(
+            [setting.name], required=False, nargs=several, shell_complete=self._completion(setting)
+        )
+
+    def _option(self, setting: Setting, is_repeated: bool = False) -> click.Option:
+        """Return an option, always optional: the request knows what is missing, whoever makes it."""
+        names = [setting.name, *([SHORT[setting.name]] if setting.name in SHORT else [])]
+        if setting.name == "verbose":
+            return click.Option([*names, setting.flag], count=True)
+        if setting.kind == "flag":
+            flag = f"{setting.flag}/--{setting.off}" if setting.off else setting.flag
+            return click.Option([*names, flag], is_flag=True, default=None)
+        several = setting.takes_several
+        return click.Option(
+            [*names, setting.flag],
+            multiple=is_repeated or several,
+            callback=_separated if several else None,
+            shell_complete=self._completion(setting),
+        )
+
+    def _completion(self, setting: Setting) -> Any:
+        return completion(setting, self.request.completes.get(setting.name, ""))
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(command_help(self.request, self.further))
@@ -85,28 +115,6 @@ def _further(request: type[Request], typed: Sequence[str]) -> dict[str, tuple[Se
     from zerolm.cli.plugin_flags import further_settings
 
     return further_settings(request, typed)
-
-
-def _argument(setting: Setting) -> click.Argument:
-    several = -1 if setting.takes_several else 1
-    return click.Argument([setting.name], required=False, nargs=several, shell_complete=completion(setting))
-
-
-def _option(setting: Setting, is_repeated: bool = False) -> click.Option:
-    """Return an option, always optional: the request knows what is missing, whoever makes it."""
-    names = [setting.name, *([SHORT[setting.name]] if setting.name in SHORT else [])]
-    if setting.name == "verbose":
-        return click.Option([*names, setting.flag], count=True)
-    if setting.kind == "flag":
-        flag = f"{setting.flag}/--{setting.off}" if setting.off else setting.flag
-        return click.Option([*names, flag], is_flag=True, default=None)
-    several = setting.takes_several
-    return click.Option(
-        [*names, setting.flag],
-        multiple=is_repeated or several,
-        callback=_separated if several else None,
-        shell_complete=completion(setting),
-    )
 
 
 def _separated(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:

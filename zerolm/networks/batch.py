@@ -12,6 +12,8 @@ from torch.nn.functional import cross_entropy
 
 NOTHING: Final = -100
 """The label of a position where nothing is predicted."""
+IMAGE: Final = (3, 224, 224)
+"""Channels, height and width of an image."""
 
 
 @dataclass(frozen=True, eq=False)

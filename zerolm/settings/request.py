@@ -131,6 +131,8 @@ class Request:
     is_repeated: ClassVar[bool] = False
     places: ClassVar[tuple[str, ...]] = ("out", "force")
     """Settings that say where a result goes, not what it is."""
+    completes: ClassVar[Mapping[str, str]] = {}
+    """Where names for the Tab key are, ``module:attribute`` by setting, for settings of plug-ins."""
     writes_no_result: ClassVar[bool] = False
     takes_progress: ClassVar[bool] = True
 

@@ -1,15 +1,11 @@
 """Search spaces: what may be chosen, and the layers that a choice gives."""
 
 from zerolm.spaces import (
-    autoformer,
     bert,
-    blocks,
-    elastic,
     flexibert,
     gpt2,
     gpt2_uniform,
     llama,
-    pit,
     subnetworks,
 )
 from zerolm.spaces.base import (
@@ -41,16 +37,12 @@ __all__ = [
     "ColumnCandidates",
     "RepeatedTable",
     "SearchSpace",
-    "autoformer",
     "bert",
-    "blocks",
-    "elastic",
     "flexibert",
     "gpt2",
     "gpt2_uniform",
     "llama",
     "make_space",
-    "pit",
     "shape_text",
     "space",
     "space_names",

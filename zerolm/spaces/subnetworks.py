@@ -168,7 +168,7 @@ class SlicedDecoder(SlicedSpace):
     """Sub-networks of a decoder; the default parent is a small llama."""
 
     name = "sliced-decoder"
-    summary = "sub-networks of a trained decoder: KV heads and FFN of each layer (`bench slice`)"
+    summary = "sub-networks of a trained decoder: KV heads and FFN of each layer (`lab slice`)"
     network = "zerolm.networks.modules.subnetworks:decoder"
     declared = with_defaults(SlicedSpace.declared, parent_config=config_text(LLAMA))
 
@@ -178,7 +178,7 @@ class SlicedEncoder(SlicedSpace):
     """Sub-networks of an encoder; the default parent is a small BERT."""
 
     name = "sliced-encoder"
-    summary = "sub-networks of a trained encoder: heads and FFN of each layer (`bench slice`)"
+    summary = "sub-networks of a trained encoder: heads and FFN of each layer (`lab slice`)"
     task: ClassVar[Task] = "masked"
     network = "zerolm.networks.modules.subnetworks:encoder"
     declared = with_defaults(SlicedSpace.declared, parent_config=config_text(BERT))

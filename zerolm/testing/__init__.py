@@ -1,4 +1,4 @@
-"""Conformance suites for authors of plug-ins; those of proxies and families need torch."""
+"""Conformance suites for authors of plug-ins; that of families needs torch."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from zerolm.testing.families import check_family
-    from zerolm.testing.proxies import ProxyConformance, check_proxy
     from zerolm.testing.scores import check_score
     from zerolm.testing.spaces import check_space
 
 HOMES: Final = {
-    "ProxyConformance": "zerolm.testing.proxies",
     "check_family": "zerolm.testing.families",
-    "check_proxy": "zerolm.testing.proxies",
     "check_score": "zerolm.testing.scores",
     "check_space": "zerolm.testing.spaces",
 }
 
-__all__ = ["ProxyConformance", "check_family", "check_proxy", "check_score", "check_space"]
+__all__ = ["check_family", "check_score", "check_space"]
 
 
 def __getattr__(name: str) -> Any:

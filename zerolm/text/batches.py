@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PreTrainedTokenizerBase
 
-from zerolm.networks.batch import NOTHING, Batch
-from zerolm.networks.modules.vision import IMAGE
+from zerolm.networks.batch import IMAGE, NOTHING, Batch
 from zerolm.networks.network import Task
 from zerolm.text.documents import Text
 from zerolm.text.encoding import LEAST_IDS, TRAINED_ON, encoded, pieces, trained_tokenizer

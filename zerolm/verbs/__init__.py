@@ -19,12 +19,21 @@ if TYPE_CHECKING:
 class Verb:
     """A verb by the homes of its request and of its result, with the ``panel`` of the help and a sentence.
 
-    ``function`` is its name in Python, that of the command unless it says another.
+    Homes are ``module:Class`` in the package ``room``. ``function`` is the name in Python, that of the
+    command by default.
     """
 
-    def __init__(self, panel: str, request: str, report: str, summary: str, function: str = "") -> None:
+    def __init__(
+        self,
+        panel: str,
+        request: str,
+        report: str,
+        summary: str,
+        function: str = "",
+        room: str = "zerolm.verbs",
+    ) -> None:
         self.panel, self.summary, self.function = panel, summary, function
-        self._request, self._report = request, report
+        self._request, self._report = f"{room}.{request}", f"{room}.{report}"
 
     @property
     def request(self) -> type[Request]:
@@ -39,7 +48,7 @@ class Verb:
 
 def _imported(home: str) -> Any:
     module, name = home.split(":")
-    return getattr(import_module(f"zerolm.verbs.{module}"), name)
+    return getattr(import_module(module), name)
 
 
 # fmt: off
@@ -58,29 +67,14 @@ VERBS: Final[dict[str, Verb]] = {
         "Show weight statistics per layer, head and neuron."),
     "doctor": Verb("Judge", "doctor:DoctorSettings", "doctor:DoctorReport",
         "Report which runtimes open a checkpoint, and why others do not."),
-    "proxies": Verb("Judge", "proxies:ProxiesSettings", "proxies_report:ProxiesReport",
-        "Compute training-free proxies on running networks."),
-    "proxies ls": Verb("Look", "proxies_ls:ProxyListSettings", "proxies_ls:ProxyListing",
-        "List the proxies, their needs and sources."),
     "score": Verb("Choose", "score:ScoreSettings", "score_report:ScoreReport",
         "Compute the scores and costs of one architecture, or of a Hugging Face configuration."),
     "calibrate": Verb("Choose", "calibrate:CalibrateSettings", "calibrate_report:CalibrationReport",
         "Fit a better score to a few trained architectures, with cross-validation."),
     "bench run": Verb("Judge", "bench:BenchSettings", "bench_report:BenchReport",
         "Rank trained architectures by every score: is any better than counting parameters?"),
-    "bench ablate": Verb("Judge", "ablate:AblateSettings", "ablate_report:AblationReport",
-        "Ablate ZeroLM's score: matrices, initialisation, seed, alpha."),
     "bench train": Verb("Judge", "bench_train:TrainLabelsSettings", "bench_train:LabelsReport",
         "Train sampled architectures to get labels of your own."),
-    "bench slice": Verb("Judge", "bench_slice:SliceSettings", "bench_slice:SlicesReport",
-        "Score sub-networks of one trained model: labels without training."),
-    "elastic train": Verb("Grow", "elastic_train:TrainSupernetSettings", "elastic_train:SupernetReport",
-        "Train a supernet (ELM) whose FFN widths grow."),
-    "elastic search": Verb(
-        "Grow", "elastic_search:SupernetSearchSettings", "search_report:SupernetSearchReport",
-        "Find the best path of a trained supernet within budgets."),
-    "elastic export": Verb("Grow", "elastic_export:ExportPathSettings", "elastic_export:PathReport",
-        "Export a path of a supernet as a transformers model."),
     "spaces": Verb("Look", "spaces:SpacesSettings", "spaces:SpacesReport",
         "List search spaces with exact sizes, one space's settings, or known decoders.", "list_spaces"),
     "families": Verb("Look", "families:FamiliesSettings", "families:FamiliesReport",
@@ -89,6 +83,26 @@ VERBS: Final[dict[str, Verb]] = {
         "List available benchmarks with source, licence and results."),
 }
 # fmt: on
-"""All verbs by the names of their commands."""
-PANELS: Final = ("Choose", "Shrink", "Grow", "Judge", "Look")
+"""The verbs of zerolm itself by the names of their commands."""
+PANELS: Final = ("Choose", "Shrink", "Judge", "Look")
 SUMMARY: Final = "Choose and shrink transformer language models without training them."
+MORE: Final = {"lab": "Reproduce research: proxies of running networks, supernets, sub-networks, ablations."}
+"""Groups of commands that come with zerolm as plug-ins, in a line each: their own help lists them."""
+
+
+def commands(first: str | None = None) -> dict[str, Verb]:
+    """Return all verbs by the names of their commands, those of plug-ins included.
+
+    Plug-ins are not loaded for a ``first`` word of a command of zerolm itself.
+    """
+    if first is not None and any(name.split()[0] == first for name in VERBS):
+        return VERBS
+    from zerolm.verbs.plugins import plugin_verbs
+
+    return VERBS | plugin_verbs()
+
+
+def beginning(words: list[str]) -> dict[str, Verb]:
+    """Return the verbs whose commands begin with these words."""
+    verbs = commands(words[0] if words else None)
+    return {name: verb for name, verb in verbs.items() if name.split()[: len(words)] == words}

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from zerolm.comparison.ablate import ablated
-from zerolm.comparison.ablation import Ablation
 from zerolm.comparison.document import from_document
 from zerolm.comparison.results import Comparison, Section
 from zerolm.comparison.standings import label_free, row_of
-from zerolm.comparison.subjects import Subject
-from zerolm.groundtruth.reader import views
-from zerolm.show.page import page
 from zerolm.show.sheet import NOTEBOOK, PAGE, Heading, Sheet
 from zerolm.show.text import sentence, show_number
-from zerolm.verbs.ablate_report import ablation_sheet
 from zerolm.verbs.comparison_files import FILES, write_tables
 from zerolm.verbs.comparison_findings import findings
 from zerolm.verbs.comparison_sheets import overview, section_sheet
@@ -41,12 +34,6 @@ class BenchReport(Report):
     def sections(self) -> list[Section]:
         """Return the benchmarks, each in each of its views, with the rows of its scores."""
         return self.comparison.sections
-
-    @cached_property
-    def ablation(self) -> Ablation:
-        """Return the ablation of the same benchmarks; it is computed when it is first needed."""
-        firsts = [sections[0] for sections in self.comparison.by_truth]
-        return ablated([Subject(one.truth, one.metric, one.result, views(one.truth)) for one in firsts])
 
     def to_json(self) -> dict[str, Any]:
         return self.comparison.to_json()
@@ -103,11 +90,6 @@ class BenchReport(Report):
                 for number, section in enumerate(self.sections, 1)
             ),
         ]
-
-    def page(self) -> str:
-        """Return the page; the ablation, which takes longer than all else, is part of nothing but it."""
-        sheets = [*self.sheets(), ablation_sheet(self.ablation)]
-        return page(self.command, self.heading(), sheets, self.run_yaml, self.run.origin)
 
     def rows(self) -> list[dict[str, Any]]:
         return [row.to_json() for row in self.comparison.rows]

@@ -1,4 +1,4 @@
-"""The benchmarks that ``bench run`` and ``bench ablate`` are of."""
+"""The benchmarks that ``bench run`` and ``lab ablate`` are of."""
 
 from __future__ import annotations
 

@@ -12,34 +12,50 @@ from typing import Any, Final
 from zerolm.progress import silent
 from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.request import Request
-from zerolm.verbs import VERBS
+from zerolm.verbs import VERBS, Verb, commands
 
 WIDTH: Final = 96
 
 
-def public_names() -> dict[str, str]:
-    """Return the names of the package that stand for verbs, each with that of the command; "" for a group."""
-    names = {(verb.function or name).split(" ")[0]: name for name, verb in reversed(VERBS.items())}
-    groups = {name: "" for name, command in names.items() if " " in command}
-    return names | groups
+def public_names() -> list[str]:
+    """Return the names of the package that stand for verbs of zerolm itself, or for groups of them."""
+    return list(dict.fromkeys(_path(name, verb)[0] for name, verb in VERBS.items()))
 
 
 @cache
 def public(name: str) -> Any:
-    """Return what the package gives for a name: a verb's function, with those of its group as attributes."""
-    command = public_names()[name]
-    value: Any = function_of(command) if command else SimpleNamespace()
-    for other in VERBS:
-        first, _, second = other.partition(" ")
-        if first == name and second:
-            setattr(value, second, function_of(other))
+    """Return what the package has by a name: a verb's function, with those of its group as attributes.
+
+    Raises ``AttributeError`` where no command begins with it, those of plug-ins included.
+    """
+    verbs = VERBS if name in public_names() else commands()
+    paths = {_path(command, verb): command for command, verb in verbs.items()}
+    value = _attribute((name,), paths)
+    if value is None:
+        raise AttributeError(f"module 'zerolm' has no attribute {name!r}")
+    return value
+
+
+def _path(command: str, verb: Verb) -> tuple[str, ...]:
+    """Return the names that lead to a verb's function in Python."""
+    return tuple((verb.function or command).split(" "))
+
+
+def _attribute(begun: tuple[str, ...], paths: Mapping[tuple[str, ...], str]) -> Any:
+    """Return the function of the path ``begun``, or an object for several that begin so; None for none."""
+    further = {path[: len(begun) + 1] for path in paths if path[: len(begun)] == begun != path}
+    if begun not in paths and not further:
+        return None
+    value: Any = function_of(paths[begun]) if begun in paths else SimpleNamespace()
+    for path in further:
+        setattr(value, path[-1], _attribute(path, paths))
     return value
 
 
 @cache
 def function_of(command: str) -> Callable[..., Any]:
     """Return the function of a verb: it takes its settings as keywords, and ``progress``."""
-    request = VERBS[command].request
+    request = commands(command.split()[0])[command].request
     signature = signature_of(request)
 
     def verb(*values: Any, **keywords: Any) -> Any:
@@ -88,4 +104,4 @@ def _told(setting: Setting) -> str:
 
 def run(command: str, settings: Mapping[str, Any], progress: Any = silent) -> Any:
     """Return the result of a command for settings by name."""
-    return VERBS[command].request.parse(settings).run(progress)
+    return commands(command.split()[0])[command].request.parse(settings).run(progress)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.settings import REQUIRED, Setting, shown
-from zerolm.verbs import VERBS
+from zerolm.verbs import commands
 from zerolm.verbs.report import Report
 from zerolm.verbs.run_file import read_yaml
 
@@ -25,9 +25,10 @@ def load(folder: str | PathLike[str]) -> Any:
     if not (place / "run.yaml").is_file():
         raise ValueError(f"{str(place)!r} holds no result: it has no run.yaml")
     name = read_yaml(place / "run.yaml").get("command")
-    if not isinstance(name, str) or name not in VERBS:
+    verbs = commands(name.split(" ")[0]) if isinstance(name, str) else {}
+    if name not in verbs:
         raise ValueError(f"{str(place)!r} holds no result of a command, but of {shown(name)}")
-    kind = VERBS[name].report
+    kind = verbs[name].report
     if not issubclass(kind, Report):
         raise ValueError(f"{str(place)!r} holds no result: {name} writes none")
     return kind.load(place)

@@ -107,13 +107,6 @@ class SearchReport(SearchResult, Report):
         ]
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class SupernetSearchReport(SearchReport):
-    """The best paths of a supernet within the budgets, and how far that is proven."""
-
-    command: ClassVar[str] = "elastic search"
-
-
 def searched(folder: Path) -> SearchReport:
     """Return what ``search --out`` wrote into a folder; ``ValueError`` where it holds no result of search."""
     from zerolm.verbs.load import load

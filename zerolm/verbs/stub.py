@@ -1,12 +1,14 @@
 """The types of the public functions, from the settings: python -m zerolm.verbs.stub > zerolm/__init__.pyi
 
-Functions are made when they are first used, which type checkers cannot see. They read this file; a test holds
-it up to date. The settings of spaces and scores that come with zerolm are in it, those of plug-ins are not.
+Those of the laboratory: python -m zerolm.verbs.stub lab > zerolm/lab/__init__.pyi. Functions are made when
+they are first used, which type checkers cannot see. They read these files; a test holds them up to date. The
+settings of spaces and scores that come with zerolm are in them, those of plug-ins are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from zerolm.registry import Entry
@@ -15,8 +17,7 @@ from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.kinds import KINDS
 from zerolm.settings.request import Request
 from zerolm.spaces import SPACES
-from zerolm.verbs import VERBS, Verb
-from zerolm.verbs.call import public_names
+from zerolm.verbs import VERBS, Verb, beginning
 
 HEAD: Final = '''"""Types of the public functions, written by python -m zerolm.verbs.stub."""
 
@@ -31,44 +32,49 @@ from zerolm.scores import make_score as make_score
 from zerolm.spaces import make_space as make_space
 from zerolm.verbs.load import load as load
 """
+PROGRESS: Final = "from zerolm.progress import Progress as Progress\n"
 TAIL: Final = "\n__version__: Final[str]\n"
 
 
-def stub() -> str:
-    """Return the text of the stub."""
-    reports = sorted({(verb.report.__module__, verb.report.__name__) for verb in VERBS.values()})
-    objects = sorted({(kind.__module__, kind.__name__) for verb in VERBS.values() for kind in _objects(verb)})
+def stub(wing: str = "") -> str:
+    """Return the text of the stub: of zerolm itself, or of the functions of a plug-in's commands."""
+    verbs = _verbs(wing)
+    reports = sorted({(verb.report.__module__, verb.report.__name__) for verb in verbs.values()})
+    objects = sorted({(kind.__module__, kind.__name__) for verb in verbs.values() for kind in _objects(verb)})
     homes = dict.fromkeys(reports + objects)
     imports = [f"from {module} import {name} as {name}" for module, name in homes]
-    names = public_names()
-    groups = sorted({name.split()[0] for name in VERBS if " " in name} | {n for n in names if not names[n]})
-    parts = [HEAD + "\n".join(sorted([*HELPERS.splitlines(), *imports])) + "\n"]
-    parts += [_group(group) for group in groups]
-    plain = {name: command for name, command in names.items() if command and name not in groups}
-    parts += [_function(name, command) for name, command in sorted(plain.items())]
+    helpers = PROGRESS if wing else HELPERS
+    groups = sorted({path[0] for path in verbs if len(path) > 1})
+    parts = [HEAD + "\n".join(sorted([*helpers.splitlines(), *imports])) + "\n"]
+    parts += [_group(group, verbs) for group in groups]
+    parts += [_function(path[0], verbs[path]) for path in sorted(verbs) if path[0] not in groups]
     parts += [f"{group}: Final[_{group.capitalize()}]\n" for group in groups]
-    return "\n".join(parts) + TAIL
+    return "\n".join(parts) + ("" if wing else TAIL)
 
 
-def _group(group: str) -> str:
+def _verbs(wing: str) -> dict[tuple[str, ...], Verb]:
+    """Return verbs by the names that lead to their functions."""
+    verbs = beginning([wing]) if wing else VERBS
+    paths = {tuple((verb.function or name).split()): verb for name, verb in verbs.items()}
+    return {path[1:] if wing else path: verb for path, verb in paths.items()}
+
+
+def _group(group: str, verbs: Mapping[tuple[str, ...], Verb]) -> str:
     """Return the class of an object whose attributes are functions; some can be called themselves."""
     lines = [f"class _{group.capitalize()}(Protocol):"]
-    main = public_names()[group]
-    if main:
-        lines += _lines("__call__", main, "    ", is_method=True)
-    for name in VERBS:
-        first, _, second = name.partition(" ")
-        if first == group and second:
-            lines += ["    @staticmethod", *_lines(second, name, "    ")]
+    if (group,) in verbs:
+        lines += _lines("__call__", verbs[group,], "    ", is_method=True)
+    for path, verb in verbs.items():
+        if path[0] == group and len(path) > 1:
+            lines += ["    @staticmethod", *_lines(path[1], verb, "    ")]
     return "\n".join(lines) + "\n"
 
 
-def _function(name: str, command: str) -> str:
-    return "\n".join(_lines(name, command, "")) + "\n"
+def _function(name: str, verb: Verb) -> str:
+    return "\n".join(_lines(name, verb, "")) + "\n"
 
 
-def _lines(name: str, command: str, indent: str, is_method: bool = False) -> list[str]:
-    verb = VERBS[command]
+def _lines(name: str, verb: Verb, indent: str, is_method: bool = False) -> list[str]:
     return [
         f"{indent}def {name}(",
         *([f"{indent}    self,"] if is_method else []),
@@ -115,11 +121,16 @@ def _further(request: type[Request]) -> Sequence[Setting]:
     """Return the settings of spaces and scores that a verb takes beside its own, each name once."""
     taken = {setting.name for setting in (*request.settings(), *request.output())}
     entries: list[Entry[Any]] = [
-        *(SPACES.entries(plugins=False) if "spaces" in request.owners else []),
+        *(filter(_is_own, SPACES.entries(plugins=False)) if "spaces" in request.owners else []),
         *(SCORES.entries(plugins=False) if "scores" in request.owners else []),
     ]
     by_name = {setting.name: setting for entry in entries for setting in entry.options}
     return [setting for name, setting in by_name.items() if name not in taken]
+
+
+def _is_own(entry: Entry[Any]) -> bool:
+    """Return whether a space is one of zerolm itself, not of a plug-in that is imported already."""
+    return str(entry.value.__module__).startswith("zerolm.spaces.")
 
 
 def _typed(kind: type) -> str:
@@ -132,4 +143,4 @@ def _objects(verb: Verb) -> Iterator[type]:
 
 
 if __name__ == "__main__":
-    print(stub(), end="")
+    print(stub(*sys.argv[1:]), end="")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from zerolm.lab.zero_cost import proxy
 from zerolm.networks.passes import Passes
-from zerolm.zero_cost import proxy
 
 
 @proxy("slim_gradient", source="an example", needs=["gradients"])

@@ -11,8 +11,6 @@ from zerolm.architecture import Architecture, Layer
 from zerolm.networks.modules.attention import Probabilities, dot, merge, split
 from zerolm.networks.modules.embeddings import LinearHead, TiedHead
 from zerolm.networks.modules.layer import PreNorm, ResidualLayer, Stack
-from zerolm.spaces.blocks import SHARES
-from zerolm.spaces.choices import by_layer
 
 EPS: Final = 1e-5
 
@@ -33,33 +31,24 @@ def gated(architecture: Architecture, size: int) -> Stack:
         d, more = layer.width, layer.vectors - 2 * layer.width
         bias, norms = more == layer.query_width + 2 * layer.kv_width, more == 2 * size
         attention = GroupedAttention(d, layer.query_width, layer.kv_width, size, bias, norms)
-        (ffn,) = _ffns(layer)
-        layers.append(ResidualLayer(_pre_norm(d, attention), ffn))
-    return _stack(architecture, layers)
+        (ffn,) = ffns(layer)
+        layers.append(ResidualLayer(pre_norm(d, attention), ffn))
+    return stack(architecture, layers)
 
 
-def blocks(architecture: Architecture) -> Stack:
-    """As llama, of layers that store fewer projections, and any number of FFNs one after the other."""
-    size, depth = int(architecture.choices["head_size"]), architecture.depth
-    layers = []
-    for layer, share in zip(architecture.layers, by_layer(architecture.choices["share"], depth), strict=True):
-        attention = GroupedAttention(
-            layer.width, layer.query_width, layer.kv_width, size, uses=SHARES[str(share)]
-        )
-        layers.append(ResidualLayer(_pre_norm(layer.width, attention), nn.Sequential(*_ffns(layer))))
-    return _stack(architecture, layers)
-
-
-def _ffns(layer: Layer) -> list[PreNorm]:
+def ffns(layer: Layer) -> list[PreNorm]:
+    """Return the FFNs of a layer, each with its norm."""
     widths = [matrix.rows for matrix in layer.matrices if matrix.name == "gate"]
-    return [_pre_norm(layer.width, GatedFeedForward(layer.width, width)) for width in widths]
+    return [pre_norm(layer.width, GatedFeedForward(layer.width, width)) for width in widths]
 
 
-def _pre_norm(d: int, inner: nn.Module) -> PreNorm:
+def pre_norm(d: int, inner: nn.Module) -> PreNorm:
+    """Return a module of width ``d`` behind an RMS norm."""
     return PreNorm(inner, nn.RMSNorm(d, EPS), dropout=0.0)
 
 
-def _stack(architecture: Architecture, layers: list[ResidualLayer]) -> Stack:
+def stack(architecture: Architecture, layers: list[ResidualLayer]) -> Stack:
+    """Return layers with the embedding, the last norm and the head of an architecture."""
     d, ends = architecture.layers[0].width, architecture.ends
     tokens = nn.Embedding(ends.embedding // d, d)
     head = LinearHead(d, ends.head_matrices[0].rows, bias=False) if ends.head_matrices else TiedHead(tokens)

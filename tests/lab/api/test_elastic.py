@@ -1,0 +1,180 @@
+"""The verbs on supernets: what they return, write, load and refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from elastic_verbs import export, search, train
+from made_pages import golden
+
+import zerolm
+from zerolm.lab.verbs.elastic_export import PathReport
+from zerolm.lab.verbs.elastic_train import SupernetReport
+from zerolm.solvers import Infeasible
+from zerolm.verbs.report import Report
+
+NAMES = ("elastic", "elastic-causal")
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A supernet, and the pick of a search handed over."""
+    place = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZEROLM_CACHE", str(place / "cache"))
+        train(place, request.param)
+        export(place, heads="fuse", tokens=8 * 64, batch=4, length=16)
+    return place
+
+
+@pytest.fixture(autouse=True)
+def cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROLM_CACHE", str(folder / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "form"), [("net", "supernet", SupernetReport), ("model", "path", PathReport)]
+)
+def test_what_is_written_loads_and_shows_itself(
+    folder: Path, name: str, kind: str, form: type[Report]
+) -> None:
+    report = zerolm.load(folder / name)
+    assert type(report) is form
+    assert report.to_json().keys() == golden(kind).to_json().keys()
+    assert len(repr(report).splitlines()) <= 15
+    assert len(report.to_pandas()) == len(report.rows()) > 0
+    page = (folder / name / "report.html").read_text()
+    assert page == report.page()
+    assert "</html>" in page
+    assert report._repr_html_()
+    assert (folder / name / "run.yaml").exists()
+
+
+def test_a_supernet_tells_of_every_epoch(folder: Path) -> None:
+    report = zerolm.load(folder / "net")
+    history = report.to_json()["history"]
+    assert [row["epoch"] for row in history] == [1, 2, 3]
+    means = [row["mean_params"] for row in history]
+    assert means == sorted(means)
+    assert means[-1] > means[0]
+    assert all(-1 <= value <= 1 for row in history for value in row["diversity"])
+    page = (folder / "net" / "report.html").read_text()
+    assert len(re.findall("<caption>epoch", page)) == 6  # widths and scores
+
+
+def test_less_of_the_variance_is_fewer_components(folder: Path) -> None:
+    before = json.loads((folder / "net" / "result.json").read_text())
+    few = train(folder, before["space"], out="few", eta=0.3).to_json()
+    counts = [np.array(told["history"][0]["scores"]) for told in (few, before)]
+    assert (counts[0] <= counts[1]).all()
+    assert counts[0].sum() < counts[1].sum()
+
+
+@pytest.mark.parametrize("score", ["supernet", "w_pca", "v_pca", "geo", "params"])
+def test_every_score_searches_within_the_budgets(folder: Path, score: str, tmp_path: Path) -> None:
+    largest = search(folder, score="params").to_json()["pick"]["costs"]["params"]
+    report = search(folder, score=score, max_params=largest - 1)
+    document = report.to_json()
+    assert all(choice["costs"]["params"] < largest for choice in document["best"])
+    assert document["certificate"]["optimal"] == (score != "supernet")
+    assert document["pick"]["score"] <= document["best"][0]["score"]
+    if score == "supernet":
+        assert document["pick"]["score"] == document["best"][0]["score"] < 0
+    report.save(tmp_path / "out")
+    loaded = zerolm.load(tmp_path / "out")
+    assert loaded.to_json() == document
+    assert repr(loaded) == repr(report)
+    model = zerolm.lab.elastic.export(folder / "net", tmp_path / "model", path=tmp_path / "out")
+    assert model.to_json()["costs"]["params"] == document["pick"]["costs"]["params"]
+
+
+def test_a_limit_of_latency_is_told_everywhere(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zerolm.lab.supernets.latency.ROUNDS", (1, 2))
+    report = search(folder, score="w_pca", max_latency_us="1G", context=16)
+    pick, table = report.to_json()["pick"], report.to_json()["latency"]
+    assert table["tokens"] == 16
+    words = (
+        f"latency adds up to {pick['costs']['latency_us']:,} us, as a whole {table['whole']:,} us measured"
+    )
+    assert words in " ".join(report.lines())
+    assert "Latencies are taken as they were measured on this machine" in report.lines()[-1]
+    assert list(report.to_pandas()["latency_us"]) == [
+        c["costs"]["latency_us"] for c in report.to_json()["best"]
+    ]
+    page = report.page()
+    assert words[1:] in page
+    assert "<h2>Latencies of the parts</h2>" in page
+    assert f"{table['ends']:,} us" in page
+    report.save(tmp_path / "out")
+    assert zerolm.load(tmp_path / "out").to_json() == report.to_json()
+    assert zerolm.load(tmp_path / "out").page() == page
+    zerolm.lab.elastic.export(folder / "net", tmp_path / "model", path=tmp_path / "out")
+    for value in (0, -5):
+        with pytest.raises(ValueError, match="max_latency_us"):
+            search(folder, max_latency_us=value)
+    with pytest.raises(Infeasible, match="max_latency_us 1 would have to be at least"):
+        search(folder, max_latency_us=1)
+
+
+def test_a_path_tells_its_losses(folder: Path) -> None:
+    path = zerolm.load(folder / "model").to_json()
+    assert set(path["losses"]) == {"before", "after"}
+    assert len(path["similarity"]) == len(path["layers"]) == 2
+
+
+def test_wrong_values_are_told_in_a_line(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="name one by --teacher"):
+        train(folder, out="other", teacher_only=True)
+    with pytest.raises(ValueError, match="llama"):
+        train(folder, "llama", out="other")
+    with pytest.raises(ValueError, match=r"space 'elastic.*' has no setting 'ffn'"):
+        train(folder, out="other", ffn=3)
+    with pytest.raises(Infeasible, match="max_params"):
+        search(folder, max_params=10)
+    with pytest.raises(ValueError, match="score 'loss' is not known"):
+        search(folder, score="loss")
+    (tmp_path / "path.json").write_text("[]")
+    with pytest.raises(ValueError, match="holds no architecture"):
+        zerolm.lab.elastic.export(folder / "net", tmp_path / "model", path=tmp_path / "path.json")
+    (tmp_path / "path.json").write_text(json.dumps({"layers": []}))
+    with pytest.raises(ValueError, match="layers must list"):
+        zerolm.lab.elastic.export(folder / "net", tmp_path / "model", path=tmp_path / "path.json")
+    assert not (folder / "other").exists()
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "words"),
+    [
+        ("supernet", "history", [{"epoch": 1}], "history.0.widths"),
+        ("supernet", "training", {"tokens": "many"}, "training.tokens"),
+        ("path", "layers", [{"block": "bert"}], "layers.0.share"),
+        ("path", "losses", {"before": None}, "losses.before"),
+    ],
+)
+def test_an_edited_result_is_refused_by_its_field(kind: str, field: str, value: object, words: str) -> None:
+    report = golden(kind)
+    document = report.to_json()
+    assert type(report).from_json(document).to_json() == document
+    with pytest.raises(ValueError, match=words) as caught:
+        type(report).from_json(document | {field: value})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_loss_that_rose_is_said_to_rise() -> None:
+    report = replace(golden("supernet"), log=[])  # type: ignore[call-arg]
+    assert report.heading().finding == "The run was too short to be measured on the way."
+    for losses, words in (
+        ([5.0], "is 5.0000 nats"),
+        ([5.0, 4.5], "fell from 5.0000 to 4.5000"),
+        ([4.5, 5.0], "rose from 4.5000 to 5.0000"),
+    ):
+        log = [{"tokens": 64 * place, "held_out": loss} for place, loss in enumerate(losses)]
+        assert words in replace(report, log=log).heading().finding  # type: ignore[call-arg]

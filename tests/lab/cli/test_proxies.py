@@ -1,0 +1,383 @@
+"""``zerolm lab proxies`` and ``zerolm lab bench``: what they compute, keep and print."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_benchmarks import FEW, llamas
+from tiny import saved, word_tokenizer
+
+from zerolm import registry as plugins
+from zerolm.lab.zero_cost import job as evaluate
+from zerolm.lab.zero_cost import proxy_names, registry
+from zerolm.lab.zero_cost.candidates import Candidate
+
+Zerolm = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to stand in, with cache and data elsewhere; one thread."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("ZEROLM_DATA", raising=False)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield tmp_path / "here"
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the networks that are computed in this process, as they come."""
+    names: list[str] = []
+    call = evaluate.Work.__call__
+
+    def counting(self: evaluate.Work, candidate: Candidate, keys: Any) -> Any:
+        names.append(candidate.name)
+        return call(self, candidate, keys)
+
+    monkeypatch.setattr(evaluate.Work, "__call__", counting)
+    return names
+
+
+def told(zerolm: Zerolm, *arguments: str) -> dict[str, Any]:
+    """The JSON of a command, in which no number is odd."""
+    ran = zerolm(*arguments, "--json")
+    assert ran.status == 0, ran.err
+
+    def odd(word: str) -> None:
+        raise AssertionError(f"{word} in JSON")
+
+    found: dict[str, Any] = json.loads(ran.out, parse_constant=odd)
+    return found
+
+
+def timeless(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name != "seconds"}
+
+
+def stored(path: Path) -> dict[tuple[str, ...], tuple[Any, ...]]:
+    """The rows of a store, by their keys."""
+    if not path.exists():
+        return {}
+    with closing(sqlite3.connect(path)) as database:
+        try:
+            return {row[:4]: row[4:] for row in database.execute("SELECT * FROM measurements")}
+        except sqlite3.OperationalError:  # not made yet
+            return {}
+
+
+def test_a_space(zerolm: Zerolm, computed: list[str]) -> None:
+    names = ["params", "synflow", "zerolm_weights"]
+    arguments = ("lab", "proxies", "flexibert", "--count", "2", "--proxies", ",".join(names), *FEW)
+    found = told(zerolm, *arguments)
+    assert found["networks"] == ["network 0", "network 1"] == computed
+    assert set(found["values"]) == set(names)
+    assert all(len(column) == 2 for column in found["proxies"].values())
+    assert found["proxies"]["params"] == [value for (value,) in found["values"]["params"]] == found["params"]
+    assert found["settings"] == {
+        "mode": "sane",
+        "upstream": None,
+        "batch": 16,
+        "length": 8,
+        "parts": 4,
+        "seed": 0,
+        "device": "cpu",
+        "dtype": "float32",
+    }
+    assert found["text"].startswith("random")
+    assert set(found["seconds"]) == set(found["proxies"])
+    ran = zerolm(*arguments)
+    assert ran.status == 0
+    for words in ("flexibert: 2 networks", "drawn at random", "rho with params", "synflow"):
+        assert words in ran.out
+    assert len(computed) == 2
+    wider = told(zerolm, *arguments, "--view", "trained")
+    assert wider["proxies"]["params"] != found["proxies"]["params"]
+
+
+def test_a_benchmark(zerolm: Zerolm, computed: list[str]) -> None:
+    llamas(Path("mine.csv"), 24)
+    found = told(zerolm, "lab", "proxies", "mine.csv", *FEW, "--store", "s")
+    assert len(computed) == 24
+    assert set(found["values"]) == set(proxy_names())
+    assert not found["left_out"]
+    ranked = {row["score"] for row in found["rows"]}
+    assert set(found["proxies"]) - {"params"} <= ranked
+    assert found["metric"] == "loss"
+    assert found["params"] == found["proxies"]["params"]
+    assert found["libra"]["calibration"] + found["libra"]["test"] == 24
+    assert set(found["libra"]["chosen"]) <= set(found["proxies"])
+    ran = zerolm("lab", "proxies", "mine.csv", *FEW, "--store", "s")
+    assert len(computed) == 24
+    for words in ("mine: loss, 24 architectures", "synflow", "body_params", "labels that chose: 12"):
+        assert words in ran.out
+
+
+def test_a_second_run_computes_only_what_is_new(zerolm: Zerolm, computed: list[str]) -> None:
+    llamas(Path("mine.csv"), 3)
+    base = ("lab", "proxies", "mine.csv", *FEW, "--proxies")
+    few = told(zerolm, *base, "snip")
+    more = told(zerolm, *base, "snip,synflow")
+    assert len(computed) == 6
+    assert more["proxies"]["snip"] == few["proxies"]["snip"]
+    assert more["seconds"]["snip"] == few["seconds"]["snip"]
+    assert told(zerolm, *base, "snip,synflow") == more
+    assert len(computed) == 6
+    for other in (["--seed", "1"], ["--mode", "faithful"], ["--upstream", "task"], ["--length", "9"]):
+        before = len(computed)
+        told(zerolm, *base, "snip", *other)
+        assert len(computed) == before + 3
+    llamas(Path("mine.csv"), 4)
+    assert told(zerolm, *base, "snip")["proxies"]["snip"][:3] == few["proxies"]["snip"]
+    assert computed[-1] == "mine line 5"
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("own", [True, False])
+def test_a_model(zerolm: Zerolm, computed: list[str], weights: bool, own: bool) -> None:
+    folder = saved(Path("model"), "llama" if own else "gpt2")
+    if own:
+        word_tokenizer(folder)
+    if not weights:
+        (folder / "model.safetensors").unlink()
+    Path("t.txt").write_text(" ".join(f"w{i * 7 % 64}" for i in range(400)))
+    text = ("--text", "t.txt") if own else ()
+    found = told(zerolm, "lab", "proxies", "model", *FEW, *text)
+    assert told(zerolm, "lab", "proxies", "model", *FEW, *text) == found
+    assert computed == ["model"]
+    again = told(zerolm, "lab", "proxies", "model", *FEW, *text, "--store", "other")
+    assert timeless(again) == timeless(found)
+    assert len(computed) == 2
+    assert set(found["left_out"]) == {"az_nas", "v_pca", "w_pca"}
+    assert found["text"].startswith("text sha256" if own else "random")
+    ran = zerolm("lab", "proxies", "model", *FEW, *text)
+    assert len(computed) == 2
+    assert "synflow" in ran.out
+    assert ("drawn at random" in ran.out) != own
+
+
+def test_other_weights_are_another_model(zerolm: Zerolm, computed: list[str]) -> None:
+    found = []
+    for seed in (0, 1, 0):
+        saved(Path("model"), "llama", seed)
+        found.append(told(zerolm, "lab", "proxies", "model", *FEW, "--proxies", "snip")["proxies"]["snip"])
+    assert found[0] == found[2] != found[1]
+    assert len(computed) == 2
+
+
+def test_a_model_without_a_tokenizer_reads_bytes(zerolm: Zerolm) -> None:
+    """A tokenizer is learnt from the text; the model must know as many tokens as there are bytes."""
+    import transformers
+
+    config = {"vocab_size": 300, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    more = {"intermediate_size": 24, "max_position_embeddings": 32}
+    transformers.LlamaConfig(**config, **more).save_pretrained("model")
+    Path("t.txt").write_text(" ".join(f"word{i * 7 % 64}" for i in range(400)))
+    found = told(zerolm, "lab", "proxies", "model", *FEW, "--proxies", "snip", "--text", "t.txt")
+    other = told(zerolm, "lab", "proxies", "model", *FEW, "--proxies", "snip")
+    assert found["proxies"] != other["proxies"]
+
+
+def test_the_list(zerolm: Zerolm) -> None:
+    rows = told(zerolm, "lab", "proxies", "ls")["proxies"]
+    assert [row["name"] for row in rows] == proxy_names()
+    count, _, *lines = zerolm("lab", "proxies", "ls").out.splitlines()
+    assert count.startswith(f"{len(rows)} proxies: ")
+    for line, row in zip(lines, rows, strict=True):
+        assert line.startswith(row["name"])
+        assert line.endswith(row["source"])
+        assert ("lower" in line.split()) == (row["sign"] < 0)
+
+
+def test_what_cannot_be_computed_is_left_out(zerolm: Zerolm) -> None:
+    """Two samples make four patterns; a single micro-batch does not vary."""
+    llamas(Path("mine.csv"), 3)
+    arguments = ("lab", "proxies", "mine.csv", "--batch", "2", "--length", "4", "--micro-batches", "1")
+    found = told(zerolm, *arguments)
+    assert {"swap", "zico", "l_swag"} <= set(found["left_out"])
+    assert found["values"]["swap"] == [[], [], []]
+    assert not set(found["left_out"]) & set(found["proxies"])
+    ran = zerolm(*arguments)
+    assert "Left out" in ran.out
+    assert "\nzico: it compares micro-batches" in ran.out
+
+
+def test_odd_numbers_are_left_out(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry.PROXIES, "_entries", dict(registry.PROXIES._entries))
+    registry.proxy("odd", source="a test")(lambda passes: [1.0, math.nan])
+    registry.proxy("late", source="a test", finish=lambda pool: {"late": [math.inf for _ in pool]})(
+        lambda passes: 1.0
+    )
+    llamas(Path("mine.csv"), 3)
+    found = told(zerolm, "lab", "proxies", "mine.csv", *FEW, "--proxies", "odd,late,params")
+    assert list(found["proxies"]) == ["params"]
+    assert found["values"]["odd"] == [[1.0, None]] * 3
+    assert found["left_out"]["odd"] == "not a finite number for 3 of 3 networks"
+    assert "late" in found["left_out"]
+
+
+def test_workers_give_what_one_process_gives(zerolm: Zerolm) -> None:
+    llamas(Path("mine.csv"), 4)
+    base = ("lab", "proxies", "mine.csv", *FEW)
+    alone = told(zerolm, *base, "--store", "a")
+    together = told(zerolm, *base, "--store", "b", "--jobs", "2")
+    assert timeless(alone) == timeless(together)
+
+
+def test_killed_and_started_again(zerolm: Zerolm, here: Path) -> None:
+    """What was finished is kept bit by bit, all proxies of a network or none; the result is the same."""
+    count = 8
+    llamas(here / "mine.csv", count, depth=6)
+    base = ("lab", "proxies", "mine.csv", "--batch", "8", "--length", "16", "--micro-batches", "2")
+    whole = told(zerolm, *base, "--store", "whole")
+    command = [sys.executable, "-m", "zerolm", *base, "--store", "killed"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while len(kept := stored(here / "killed")) < 2 * len(proxy_names()):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    process.communicate()
+    after = stored(here / "killed")
+    assert kept.items() <= after.items()
+    assert len(after) % len(proxy_names()) == 0
+    assert len(after) < count * len(proxy_names())
+    assert timeless(told(zerolm, *base, "--store", "killed")) == timeless(whole)
+    assert after.items() <= stored(here / "killed").items()
+
+
+def test_beside_the_scores_of_a_benchmark(zerolm: Zerolm, computed: list[str]) -> None:
+    llamas(Path("mine.csv"), 9)
+    plain = told(zerolm, "bench", "run", "mine.csv")
+    with_proxies = ("lab", "bench", "mine.csv", "--proxies", "synflow,params,zerolm_weights", "--store", "s")
+    found = told(zerolm, *with_proxies)
+    names = {row["score"] for row in found["rows"]} - {row["score"] for row in plain["rows"]}
+    assert {"synflow", "zerolm_weights 0.5"} <= names
+    assert [row for row in found["rows"] if row["score"] not in names] == plain["rows"]
+    assert len(computed) == 9
+    ran = zerolm(*with_proxies, "--out", "out")
+    assert ran.status == 0, ran.err
+    assert len(computed) == 9
+    assert "synflow" in ran.out
+    assert "synflow" in Path("out/report.html").read_text()
+    assert "synflow" in Path("out/scores.csv").read_text().splitlines()[0].split(",")
+    same = told(zerolm, "lab", "proxies", "mine.csv", "--proxies", "synflow", "--store", "s")
+    assert len(computed) == 9
+    lines = Path("out/scores.csv").read_text().splitlines()
+    column = lines[0].split(",").index("synflow")
+    assert [float(line.split(",")[column]) for line in lines[1:]] == same["proxies"]["synflow"]
+
+
+def test_what_bench_leaves_out_is_said(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry.PROXIES, "_entries", dict(registry.PROXIES._entries))
+
+    @registry.proxy("never", source="a test")
+    def never(passes: object) -> float:
+        raise registry.LeftOut("never")
+
+    llamas(Path("mine.csv"), 3)
+    ran = zerolm("lab", "bench", "mine.csv", "--proxies", "never", "--json")
+    assert ran.status == 0
+    assert "never" not in {row["score"] for row in json.loads(ran.out)["rows"]}
+    assert ran.err == "zerolm: mine: never is left out: never (3 of 3 networks)\n"
+
+
+class Point:
+    """An entry point, as ``importlib.metadata`` gives them."""
+
+    name = "mine"
+
+    def __init__(self, load: Callable[[], object]) -> None:
+        self.load = load
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, load: Callable[[], object]) -> None:
+    """Offer a proxy as a plug-in, among those that are installed."""
+    installed = plugins.entry_points
+    monkeypatch.setattr(
+        plugins,
+        "entry_points",
+        lambda group: [Point(load)] if group == "zerolm.proxies" else installed(group=group),
+    )
+
+
+def test_a_plug_in(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry.PROXIES, "_entries", dict(registry.PROXIES._entries))
+    monkeypatch.setattr(registry.PROXIES, "_is_loaded", False)
+
+    def load() -> None:
+        if "layers" not in proxy_names():
+            registry.proxy("layers", source="a test")(lambda passes: float(len(passes.network.layers)))
+
+    offer(monkeypatch, load)
+    llamas(Path("mine.csv"), 3)
+    found = told(zerolm, "lab", "proxies", "mine.csv", *FEW, "--proxies", "layers")
+    assert found["proxies"] == {"layers": [1.0, 2.0, 3.0]}
+    assert "layers" in {row["name"] for row in told(zerolm, "lab", "proxies", "ls")["proxies"]}
+
+
+def test_a_broken_plug_in_costs_a_warning(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load() -> None:
+        registry.proxy("half", source="a test")(lambda passes: 1.0)
+        raise RuntimeError("broken\nin two")
+
+    offer(monkeypatch, load)
+    monkeypatch.setattr(registry.PROXIES, "_entries", dict(registry.PROXIES._entries))
+    monkeypatch.setattr(registry.PROXIES, "_is_loaded", False)
+    ran = zerolm("lab", "proxies", "ls", "--json")
+    assert ran.status == 0
+    assert "plug-in 'mine' of zerolm.proxies is left out: broken in two" in ran.err
+    names = [row["name"] for row in json.loads(ran.out)["proxies"]]
+    assert "snip" in names
+    assert "half" not in names
+
+
+def test_a_damaged_row_is_said_and_computed_again(zerolm: Zerolm) -> None:
+    llamas(Path("mine.csv"), 3)
+    asked = ("lab", "proxies", "mine.csv", *FEW, "--proxies", "params", "--store", "s")
+    before = told(zerolm, *asked)
+    database = sqlite3.connect("s", isolation_level=None)
+    database.execute(
+        "UPDATE measurements SET value = zeroblob(8) WHERE architecture ="
+        " (SELECT min(architecture) FROM measurements)"
+    )
+    database.close()
+    ran = zerolm(*asked, "--json")
+    assert ran.status == 0
+    assert "1 row is damaged in the store 's': not used, computed again" in ran.err
+    assert json.loads(ran.out)["proxies"] == before["proxies"]
+
+
+def test_no_core_command_imports_torch() -> None:
+    """They start in a fraction of the time that torch takes."""
+    code = "import sys, zerolm.cli; zerolm.cli.main(['spaces']); sys.exit('torch' in sys.modules)"
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment)
+
+
+def test_random_tokens_are_said_beside_the_scores(zerolm: Zerolm, tmp_path: Path) -> None:
+    llamas(Path("mine.csv"), 4)
+    asked = ("lab", "bench", "mine.csv", "--proxies", "snip", "--store", "s")
+    ran = zerolm(*asked, "--out", "folder")
+    assert "Tokens are drawn at random" in ran.out
+    assert "Tokens are drawn at random" in Path("folder", "report.html").read_text()
+    assert "tokens are drawn at random" in json.loads(zerolm(*asked, "--json").out)["note"]
+    assert "note" not in json.loads(zerolm("bench", "run", "mine.csv", "--json").out)

@@ -1,0 +1,180 @@
+"""``zerolm lab slice`` as a user types it: its file goes where labels go; wrong input writes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import saved, word_tokenizer
+
+Zerolm = Callable[..., Any]
+ROWS = "text,label\n" + "".join(f"w{n} w{n * 7 % 60} w{n * 3 % 50},{n % 2}\n" for n in range(1, 24))
+LOG = "original_text,perturbed_text,ground_truth_output,result_type\n" + "".join(
+    f"w{n} w{n + 9},w{n} w{n + 11},{n % 2},{('Failed', 'Successful')[n % 3 // 2]}\n" for n in range(1, 24)
+)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    for name, kind in (("llama", "llama_tied"), ("classes", "bert_classes"), ("bert", "bert")):
+        word_tokenizer(saved(folder / name, kind), "w0" if kind != "llama_tied" else None)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    for each in models.iterdir():
+        os.symlink(each, tmp_path / each.name)
+    Path("text.txt").write_text(" ".join(f"w{n * n % 61}" for n in range(300)))
+    Path("lines.txt").write_text("\n".join(f"w{n} w{n * n % 61} w{n * 5 % 59}" for n in range(40)))
+    Path("rows.csv").write_text(ROWS)
+    Path("log.csv").write_text(LOG)
+    return tmp_path
+
+
+def asked(parent: str, *more: str) -> tuple[str, ...]:
+    return ("lab", "slice", parent, "--device", "cpu", "--sequences", "6", "--length", "12", *more)
+
+
+def test_the_file_goes_wherever_labels_go(zerolm: Zerolm, place: Path) -> None:
+    """``bench run``, ``proxies``, ``calibrate`` and ``search --labels`` take it, and any of its results."""
+    ran = zerolm(
+        *asked("llama", "--count", "12", "--max-macs", "0.95x", "--text", "text.txt"), "--out", "mine.json"
+    )
+    assert ran.status == 0, ran.err
+    assert "12 sub-networks of llama, cut by prefix" in ran.out
+    assert "wrote mine.json: results of 12 sub-networks" in ran.err
+    truth = json.loads((place / "mine.json").read_text())
+    assert [len(truth["architectures"]), truth["metric"]] == [12, "perplexity"]
+    assert set(truth["architectures"][0]["results"]) == {"perplexity", "bits_a_byte", "kl"}
+    assert truth["source"]["criterion"] == "prefix"
+    for metric in ("perplexity", "bits_a_byte", "kl"):
+        ran = zerolm("bench", "run", "mine.json", "--metric", metric)
+        assert ran.status == 0, ran.err
+        assert f"mine: {metric} (lower is better), 12 architectures" in ran.out
+    small = ("--proxies", "snip,params", "--batch", "8", "--length", "8", "--micro-batches", "2")
+    ran = zerolm("lab", "proxies", "mine.json", *small, "--metric", "kl")
+    assert ran.status == 0, ran.err
+    assert "snip" in ran.out
+    ran = zerolm("calibrate", "--labels", "mine.json", "--metric", "kl")
+    assert ran.status == 0, ran.err
+    assert "12 labels of sliced-decoder: kl (lower is better)" in ran.out
+    few = ("--ffn", "8/24/40")  # of the widths; all else is as the labels say
+    ran = zerolm("search", "sliced-decoder", "--labels", "mine.json", "--metric", "kl", *few, "--json")
+    assert ran.status == 0, ran.err
+    searched = json.loads(ran.out)
+    assert searched["settings"] == truth["settings"] | {"ffn": ["8/24/40"]}
+    assert len(searched["pick"]["architecture"]) == 2
+
+
+def test_a_classifier_has_four_results(zerolm: Zerolm) -> None:
+    flags = ("--count", "10", "--seed", "2", "--data", "rows.csv", "--attacked", "log.csv")
+    ran = zerolm(*asked("classes", *flags), "--json")
+    assert ran.status == 0, ran.err
+    truth = json.loads(ran.out)["benchmark"]
+    assert truth["space"] == "sliced-encoder"
+    assert truth["directions"] == {
+        "accuracy": "higher", "accuracy_under_attack": "higher",
+        "attack_success_rate": "lower", "accuracy_drop": "lower",
+    }  # fmt: skip
+    for entry in truth["architectures"]:
+        assert set(entry["results"]) == set(truth["directions"])
+        assert all(-1 <= value <= 1 for value in entry["results"].values())
+
+
+def test_an_encoder_is_judged_by_its_embeddings_and_on_a_page(zerolm: Zerolm) -> None:
+    ran = zerolm(*asked("bert", "--count", "4", "--text", "lines.txt"), "--out", "folder")
+    assert ran.status == 0, ran.err
+    assert {"labels.json", "report.html", "run.yaml"} <= {path.name for path in Path("folder").iterdir()}
+    truth = json.loads(Path("folder/labels.json").read_text())
+    assert all(0 < entry["results"]["distance"] < 2 for entry in truth["architectures"])
+    ran = zerolm("lab", "slice", "--config", "folder/run.yaml", "--out", "again.json")
+    assert ran.status == 0, ran.err
+    assert json.loads(Path("again.json").read_text())["architectures"] == truth["architectures"]
+
+
+def wrong(text: str, name: str = "wrong.csv") -> str:
+    Path(name).write_text(text)
+    return name
+
+
+WRONG: dict[str, tuple[Callable[[], tuple[str, ...]], str]] = {
+    "nothing that judges": (lambda: asked("llama"), "give --text, --data or --attacked"),
+    "columns missing": (
+        lambda: asked("classes", "--data", wrong("words,label\nx,1\n")),
+        "lacks the column text; it has 'words', 'label'",
+    ),
+    "attacked columns missing": (
+        lambda: asked("classes", "--attacked", "rows.csv"),
+        "lacks the columns original_text, perturbed_text, ground_truth_output, result_type",
+    ),
+    "a label beyond the head": (
+        lambda: asked("classes", "--data", wrong("text,label\nw1,2\n")),
+        "line 2 has label '2'; the head has 2 classes, 0 to 1",
+    ),
+    "attacked rows that were skipped": (
+        lambda: asked("classes", "--attacked", wrong(LOG.replace("Failed", "Skipped"))),
+        "was skipped, yet its perturbed_text is not its original_text",
+    ),
+    "all rows skipped": (
+        lambda: asked(
+            "classes", "--attacked", wrong(LOG.splitlines()[0] + "\nw1,w1,0,Skipped\nw2,w2,1,Skipped\n")
+        ),
+        "all 2 attacked rows of 'wrong.csv' were skipped",
+    ),
+    "a space that does not fit": (
+        lambda: asked("llama", "--space", "lonas-bert", "--text", "text.txt"),
+        "lonas-bert is a space of 12 layers, attention 768, FFN 3072; the parent has 3 layers",
+    ),
+    "no space of several that fits": (
+        lambda: asked("llama", "--space", "lonas-llama", "--text", "text.txt"),
+        "lonas-llama-7b is a space of 32 layers",
+    ),
+    "no space": (lambda: asked("llama", "--space", "lonas", "--text", "text.txt"), "space"),
+    "an unknown space": (
+        lambda: asked("llama", "--space", "heads", "--text", "text.txt"), "space 'heads"
+    ),
+    "a count above the space": (
+        lambda: asked("llama", "--count", "600000", "--text", "text.txt"),
+        "the space has 512,000 sub-networks of this parent, so 600,000 cannot be drawn",
+    ),
+    "budgets that nothing keeps": (
+        lambda: asked("llama", "--count", "5", "--text", "text.txt", "--max-macs", "0.01x"),
+        "have more than",
+    ),
+    "a criterion without text": (
+        lambda: asked("llama", "--criterion", "output_energy", "--text", "text.txt"),
+        "criterion output_energy needs tokens: give --calibration FILE",
+    ),
+    "a repair without text": (
+        lambda: asked("llama", "--repair", "bias", "--text", "text.txt"), "repair bias needs tokens"
+    ),
+    "random text": (lambda: asked("llama", "--text", "random"), "random tokens cannot rank"),
+    "a parent without classes": (
+        lambda: asked("bert", "--data", "rows.csv"), "has no head that classifies texts"
+    ),
+    "no parent": (lambda: asked("nowhere", "--text", "text.txt"), "nowhere"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_is_one_line_and_writes_nothing(name: str, zerolm: Zerolm, place: Path) -> None:
+    call, message = WRONG[name]
+    arguments = call()
+    before = sorted(path.name for path in place.iterdir())
+    ran = zerolm(*arguments, "--out", "out.json")
+    lines = [line for line in ran.err.splitlines() if not line.endswith("...")]
+    assert ran.status == 2
+    assert len(lines) == 1, ran.err
+    assert message in lines[0]
+    assert ran.out == ""
+    after = sorted(path.name for path in place.iterdir())
+    assert [name for name in after if name != "cache"] == [name for name in before if name != "cache"]
+    assert not list((place / "cache").rglob("rows.jsonl"))

@@ -1,0 +1,256 @@
+"""From a text to a supernet, from a supernet to a model in a folder; and what is refused on the way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from once import once
+from small_supernets import NAMES, SIZES, run_of, text_in
+from tiny import saved, word_tokenizer
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
+
+from zerolm.lab.supernets import train as training
+from zerolm.lab.supernets.export import ExportRequest, export
+from zerolm.lab.supernets.folder import read_supernet, told_of
+from zerolm.lab.supernets.learner import Aim, Growth, SupernetLearner
+from zerolm.lab.supernets.supernet import Supernet
+from zerolm.lab.supernets.teacher import teacher_in as opened_teacher
+from zerolm.lab.supernets.text import supernet_text
+from zerolm.lab.supernets.train import SupernetRequest, train_supernet
+from zerolm.settings.compute import TrainedOn
+from zerolm.training.request import Execution
+from zerolm.training.train import TrainingFailed
+
+NetIn = Callable[..., Supernet]
+GROWTH = Growth(epochs=2, average=1, every=1)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+
+
+def request_in(folder: Path, **more: Any) -> SupernetRequest:
+    given = {"settings": SIZES, "growth": GROWTH, "vocabulary": 300, "training": run_of(8)}
+    return SupernetRequest(text_in(folder), **{**given, **more})
+
+
+@pytest.fixture
+def net_in(tmp_path_factory: pytest.TempPathFactory) -> NetIn:
+    """Copies a supernet, which is trained once a run, into a folder, and opens it."""
+
+    def copied(folder: Path, space: str = "elastic") -> Supernet:
+        def make(place: Path) -> None:
+            train_supernet(request_in(place, space=space), place / "net")
+
+        shutil.copytree(once(tmp_path_factory, f"net-{space}", make) / "net", folder / "net")
+        return read_supernet(folder / "net")[0]
+
+    return copied
+
+
+def teacher_in(folder: Path, **more: Any) -> str:
+    """A tiny BERT that knows the tokens of a supernet's tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(folder / "net")
+    sizes = {"hidden_size": 12, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 16}
+    config = BertConfig(vocab_size=len(tokenizer), **{"max_position_embeddings": 32, **sizes, **more})
+    BertForMaskedLM(config).save_pretrained(folder / "teacher")
+    tokenizer.save_pretrained(folder / "teacher")
+    return str(folder / "teacher")
+
+
+def test_a_path_goes_from_a_text_to_a_model_of_transformers(tmp_path: Path, net_in: NetIn) -> None:
+    net_in(tmp_path)
+    net, tokenizer, told = read_supernet(tmp_path / "net")
+    assert net.space.widths == tuple(net.widths.flatten().tolist())
+    assert set(net.space.widths) > {4}
+    rows = [json.loads(line) for line in (tmp_path / "net" / "history.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [1, 2]
+    assert rows[-1]["widths"] == net.widths.tolist()
+    path = [0, 4]
+    exported = export(tmp_path / "net", ExportRequest(net.architecture(path).choices), tmp_path / "path")
+    ids = torch.arange(20)[None] % len(tokenizer)
+    opened = AutoModelForMaskedLM.from_pretrained(tmp_path / "path").eval()
+    assert torch.allclose(opened(ids).logits, net(ids, path), atol=1e-5)
+    assert AutoTokenizer.from_pretrained(tmp_path / "path").get_vocab() == tokenizer.get_vocab()
+    assert sum(p.numel() for p in opened.parameters()) == exported.costs["params"]
+    assert list(exported.losses) == ["before"]
+    card = (tmp_path / "path" / "README.md").read_text()
+    assert f"{exported.costs['params']:,} parameters" in card
+    assert "AutoModelForMaskedLM" in card
+    again = export(
+        tmp_path / "net", ExportRequest(net.architecture([1, 1]).choices), tmp_path / "path", force=True
+    )
+    assert again.losses != exported.losses
+    assert told["text"]["length"] == 16
+
+
+@pytest.mark.parametrize(
+    ("starts", "heads"), [("scratch", "keep"), ("supernet", "fuse"), ("scratch", "remove")]
+)
+def test_a_path_is_trained_further(starts: str, heads: str, tmp_path: Path, net_in: NetIn) -> None:
+    net = net_in(tmp_path, "elastic-causal")
+    choices = net.architecture([0, 8]).choices
+    request = ExportRequest(choices, starts, heads, training=run_of(20))
+    exported = export(tmp_path / "net", request, tmp_path / "path")
+    assert exported.losses["after"] < exported.losses["before"]
+    assert [layer["ffn"] for layer in exported.layers] == [layer["ffn"] for layer in choices["layers"]]
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("kind", ["relational", "classical"])
+def test_a_teacher_is_learned_from(kind: Any, tmp_path: Path, net_in: NetIn) -> None:
+    net_in(tmp_path)
+    aim = Aim(text=False, distillation=kind, predictions=1.0)
+    request = request_in(tmp_path, teacher=teacher_in(tmp_path), aim=aim, training=run_of(30))
+    trained = train_supernet(request, tmp_path / "taught")
+    first, last = trained.log[1], trained.log[-1]
+    names = {"loss_embedding", "loss_attention", "loss_layers", "loss_predictions"}
+    assert names <= set(last)
+    assert "loss_cross-entropy" not in last
+    assert sum(last[name] for name in names) < sum(first[name] for name in names)
+    net, *_ = read_supernet(tmp_path / "taught")
+    taught = ExportRequest(
+        net.architecture([2, 3]).choices, training=run_of(4), aim=aim, teacher=request.teacher
+    )
+    assert set(export(tmp_path / "taught", taught, tmp_path / "path").losses) == {"before", "after"}
+
+
+@pytest.mark.parametrize("space", NAMES)
+def test_a_path_teaches_what_a_supernet_says_of_it(space: str, tmp_path: Path, net_in: NetIn) -> None:
+    """The signals are the path's own features in the supernet that it came from."""
+    aim = Aim(distillation="relational", predictions=1.0)
+    net = net_in(tmp_path, space)
+    for kind, (block, _) in enumerate(net.space.kinds):
+        path = [kind] * 2
+        folder = tmp_path / f"path-{kind}"
+        export(tmp_path / "net", ExportRequest(net.architecture(path).choices), folder)
+        text = supernet_text(tmp_path / "net", net.space, told_of(tmp_path / "net"))
+        run = run_of(2, execution=Execution(TrainedOn(dtype="float32")))
+        if block == "mobile":
+            with pytest.raises(ValueError, match="has blocks mobile, whose attention is narrower") as refused:
+                opened_teacher(folder, text, 2, aim, run)
+            assert "\n" not in str(refused.value)
+            continue
+        given = opened_teacher(folder, text, 2, aim, run).signals(text.held_out[0][:2], torch.arange(2))
+        features, logits = net.features(text.held_out[0][:2], path)
+        torch.testing.assert_close(given["logits"], logits, atol=1e-5, rtol=1e-5)
+        theirs = given["theirs"]
+        torch.testing.assert_close(theirs.embedding, features.embedding)
+        torch.testing.assert_close(list(theirs.attention), list(features.attention))
+        torch.testing.assert_close(theirs.layers[0], features.layers[0])
+    request = request_in(tmp_path, space=space, teacher=str(tmp_path / "path-0"), aim=aim)
+    assert "loss_attention" in train_supernet(request, tmp_path / "taught").log[-1]
+
+
+def test_a_killed_run_resumes_to_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = request_in(tmp_path, training=run_of(12))
+    train_supernet(request, tmp_path / "whole")
+    forward = SupernetLearner.forward
+
+    def until(self: SupernetLearner, *given: Any, **named: Any) -> Any:
+        if int(self.number) == 8:
+            raise KeyboardInterrupt
+        return forward(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SupernetLearner, "forward", until)
+        with pytest.raises(KeyboardInterrupt):
+            train_supernet(request, tmp_path / "net")
+    assert not (tmp_path / "net").exists()
+    with pytest.raises(ValueError, match="a run that was killed left its checkpoints"):
+        train_supernet(replace(request, dropout=0.1), tmp_path / "net")
+    train_supernet(request, tmp_path / "net")
+    one, other = (read_supernet(tmp_path / name)[0].state_dict() for name in ("whole", "net"))
+    assert all(torch.allclose(one[name].double(), other[name].double(), atol=1e-6) for name in one)
+    assert (tmp_path / "net" / "history.jsonl").read_text() == (
+        tmp_path / "whole" / "history.jsonl"
+    ).read_text()
+
+
+def test_a_loss_that_is_not_finite_leaves_the_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = SupernetLearner.forward
+
+    def broken(self: SupernetLearner, *given: Any, **named: Any) -> Any:
+        losses = forward(self, *given, **named)
+        return {name: loss / (1 - (int(self.number) > 6)) for name, loss in losses.items()}
+
+    monkeypatch.setattr(SupernetLearner, "forward", broken)
+    with pytest.raises(TrainingFailed, match="the loss is inf at step 7"):
+        train_supernet(request_in(tmp_path), tmp_path / "net")
+    assert not (tmp_path / "net").exists()
+    assert list((tmp_path / ".net.zerolm-run").glob("checkpoint-*/model.safetensors"))
+
+
+def test_what_does_not_fit_is_refused_before_a_folder_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, net_in: NetIn
+) -> None:
+    net_in(tmp_path)
+    teacher = teacher_in(tmp_path)
+    word_tokenizer(saved(tmp_path / "other", "bert_masked"), special="w1")
+    word_tokenizer(saved(tmp_path / "maskless", "bert_masked"))
+    relational = Aim(distillation="relational")
+    small = tmp_path / "small"
+    small.mkdir()
+    cases: list[tuple[SupernetRequest, str]] = [
+        (replace(request_in(tmp_path), text=text_in(small, 40)), "are the least for sequences of 16"),
+        (request_in(tmp_path, training=replace(run_of(1), batch=4096)), "a batch 4096: give more text"),
+        (request_in(tmp_path, training=replace(run_of(1), length=64)), "64 tokens are longer than the 32"),
+        (request_in(tmp_path, space="bert"), "space 'bert' has no supernets"),
+        (request_in(tmp_path, settings={**SIZES, "heads": 3}), "is not divisible by 3 heads"),
+        (request_in(tmp_path, settings={**SIZES, "vocab": 9}), "vocab 9 is not that of the tokenizer"),
+        (request_in(tmp_path, tokenizer=str(tmp_path / "maskless")), "the tokenizer has no mask token"),
+        (request_in(tmp_path, teacher=teacher), "is named, but no distillation"),
+        (request_in(tmp_path, aim=relational), "relational distillation needs a teacher"),
+        (
+            request_in(tmp_path, teacher=str(tmp_path / "other"), tokenizer=teacher, aim=relational),
+            "has another tokenizer: .* tokens differ",
+        ),
+        (request_in(tmp_path, teacher=str(tmp_path / "none"), aim=relational), "cannot be read|no folder"),
+    ]
+    for request, message in cases:
+        with pytest.raises(ValueError, match=message) as refused:
+            train_supernet(request, tmp_path / "out")
+        assert "\n" not in str(refused.value)
+        assert not (tmp_path / "out").exists()
+    with pytest.raises(ValueError, match=r"'.*net' exists"):
+        train_supernet(request_in(tmp_path), tmp_path / "net")
+    monkeypatch.setattr(training, "processes", lambda: type("Two", (), {"num_processes": 2}))
+    with pytest.raises(ValueError, match="a supernet is trained in one process"):
+        train_supernet(request_in(tmp_path), tmp_path / "out")
+
+
+def test_folders_and_paths_that_make_no_sense_are_refused(tmp_path: Path, net_in: NetIn) -> None:
+    net = net_in(tmp_path)
+    choices = net.architecture([0, 1]).choices
+    with pytest.raises(ValueError, match="from scratch, or a teacher, are of no use without training"):
+        ExportRequest(choices, "scratch")
+    with pytest.raises(ValueError, match="heads 'merge' is not known"):
+        ExportRequest(choices, heads="merge")
+    wide = {"layers": [{**layer, "ffn": 9} for layer in choices["layers"]]}
+    with pytest.raises(ValueError, match="with ffn 9, is not of the supernet"):
+        export(tmp_path / "net", ExportRequest(wide), tmp_path / "path")
+    with pytest.raises(ValueError, match="is no folder of a supernet"):
+        export(tmp_path, ExportRequest(choices), tmp_path / "path")
+    file = tmp_path / "net" / "supernet.json"
+    told = json.loads(file.read_text())
+    for change, message in (
+        ({"settings": {**told["settings"], "hidden": 24}}, "the weights in .* cannot be read"),
+        ({"settings": {**told["settings"], "widths": [12] * 12}}, "of other widths than supernet.json tells"),
+        ({"settings": 7}, "has no settings of a space"),
+        ({"space": "bert", "settings": {}}, "is of space 'bert', which has no supernets"),
+    ):
+        file.write_text(json.dumps({**told, **change}))
+        with pytest.raises(ValueError, match=message) as refused:
+            export(tmp_path / "net", ExportRequest(choices), tmp_path / "path")
+        assert "\n" not in str(refused.value)
+    assert not (tmp_path / "path").exists()

@@ -1,0 +1,116 @@
+"""Growth: principal components of known ranks, K, order and limits, and the mean of paths."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from zerolm.lab.supernets.growth import grown, growths, mean_params, pca_count
+
+SEEDS = st.integers(0, 10**6)
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@given(SEEDS, st.integers(1, 6), st.integers(6, 12), st.integers(8, 30))
+def test_data_of_rank_r_have_r_components(seed: int, rank: int, f: int, n: int) -> None:
+    features = normal(seed, n, rank) @ normal(seed + 1, rank, f) + 100.0
+    assert pca_count(features, 1 - 1e-12) == rank
+
+
+@given(SEEDS, st.floats(0.5, 0.999), st.integers(2, 40))
+def test_components_are_those_of_numpy(seed: int, eta: float, n: int) -> None:
+    features = normal(seed, n, 9) * torch.arange(1.0, 10.0, dtype=torch.float64) ** 2 + 3.0
+    variances = np.sort(np.linalg.eigvalsh(np.cov(features.numpy().T)))[::-1].clip(0)
+    shares = variances.cumsum() / variances.sum()
+    assert pca_count(features, eta) == next(k for k, share in enumerate(shares, 1) if share > eta)
+
+
+@given(SEEDS, st.floats(0.5, 0.98), st.floats(0.001, 0.019))
+def test_components_know_no_rotation_and_rise_with_eta(seed: int, eta: float, more: float) -> None:
+    features = normal(seed, 40, 6) * torch.arange(1.0, 7.0, dtype=torch.float64)
+    turned, _ = torch.linalg.qr(normal(seed + 1, 6, 6))
+    assert pca_count(features @ turned * 7 - 5, eta) == pca_count(features, eta)
+    assert pca_count(features, eta) <= pca_count(features, eta + more)
+
+
+def test_the_share_must_be_exceeded() -> None:
+    """Two equal components hold a half each, and a half does not exceed a half."""
+    features = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    assert pca_count(features, 0.5) == 2
+    assert pca_count(features, 0.49) == 1
+
+
+def test_what_does_not_vary_has_no_components() -> None:
+    assert pca_count(torch.full((50, 4), 0.1), 0.99) == 0
+    assert pca_count(torch.zeros(50, 4), 0.99) == 0
+
+
+@pytest.mark.parametrize(
+    ("features", "eta", "word"),
+    [
+        (torch.ones(3, 2), 1.0, "between 0 and 1"),
+        (torch.ones(1, 2), 0.9, "no variance"),
+        (torch.ones(2, 3, 2), 0.9, "no variance"),
+        (torch.tensor([[1.0], [float("nan")]]), 0.9, "not finite"),
+    ],
+)
+def test_what_has_no_components_is_refused(features: Tensor, eta: float, word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        pca_count(features, eta)
+
+
+def test_growths_of_the_paper() -> None:
+    assert growths(12, 6) == 21
+    assert growths(3, 6, average=3, epochs=60) == 0
+
+
+WIDTHS = st.lists(st.lists(st.integers(1, 6), min_size=3, max_size=3), min_size=1, max_size=4)
+
+
+@given(WIDTHS, SEEDS, st.integers(-1, 20))
+def test_the_best_scores_that_can_grow_do(units: list[list[int]], seed: int, count: int) -> None:
+    """Beside the loop of the specification."""
+    widths = np.array(units) * 8
+    scores = np.random.default_rng(seed).integers(0, 4, widths.shape).astype(float)
+    twin, left = widths.copy(), count
+    places = sorted(product(*map(range, widths.shape)), key=lambda place: -scores[place])
+    for place in places:
+        if left > 0 and twin[place] + 8 <= 48:
+            twin[place] += 8
+            left -= 1
+    before = widths.copy()
+    assert (grown(widths, scores, 8, 48, count) == twin).all()
+    assert (widths == before).all()
+    able = int((widths < 48).sum())
+    assert int((twin - widths).sum()) == 8 * min(max(count, 0), able)
+
+
+def test_widths_and_scores_must_fit() -> None:
+    with pytest.raises(ValueError, match="no scores"):
+        grown(np.ones((2, 2), np.int64), np.ones((2, 3)), 1, 2, 1)
+    with pytest.raises(ValueError, match="not finite"):
+        grown(np.ones((1, 1), np.int64), np.full((1, 1), np.nan), 1, 2, 1)
+
+
+@given(st.lists(st.lists(st.integers(0, 10**6), min_size=2, max_size=2), min_size=1, max_size=5))
+def test_the_mean_is_that_of_every_path(rows: list[list[int]]) -> None:
+    params = np.array(rows)
+    paths = [sum(path) for path in product(*rows)]
+    assert mean_params(params, 7) == pytest.approx(7 + float(np.mean(paths)), rel=1e-12)
+
+
+def test_a_thousand_drawn_paths_estimate_the_mean() -> None:
+    draw = np.random.default_rng(0)
+    params = draw.integers(400_000, 2_000_000, (12, 6))
+    paths = params[np.arange(12), draw.integers(0, 6, (1000, 12))].sum(1)
+    error = paths.std() / np.sqrt(1000)
+    assert abs(paths.mean() - mean_params(params)) < 4 * error

@@ -1,0 +1,142 @@
+"""A supernet that is trained: killed and resumed it ends the same, its widths grow as ELM has it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_supernets import Drawn, run_of, space_of
+from torch import Tensor
+
+from zerolm.lab.supernets.growth import grown
+from zerolm.lab.supernets.learner import Aim, Growth, SupernetLearner
+from zerolm.lab.supernets.supernet import Supernet
+from zerolm.training.train import train
+from zerolm.training.watch import TrainingRun
+
+STEPS = 18
+
+
+def learner_of(
+    growth: Growth, name: str = "elastic", steps: int = STEPS, accumulate: int = 1
+) -> SupernetLearner:
+    return SupernetLearner(Supernet(space_of(name)), Aim(), growth, steps, seed=3, accumulate=accumulate)
+
+
+class Killed(Exception):
+    """Raised in the place of a signal."""
+
+
+@pytest.mark.parametrize("step", [1, 7, 13])
+def test_killed_at_any_step_a_run_ends_with_the_same_weights_and_widths(step: int, tmp_path: Path) -> None:
+    growth = Growth(epochs=3, average=1, every=2)
+    whole = learner_of(growth)
+    train(whole, Drawn(), run_of(STEPS), TrainingRun(tmp_path / "whole"))
+    killed = learner_of(growth)
+    forward = killed.forward
+
+    def until(*given: Any, **named: Any) -> Any:
+        if int(killed.number) == step:
+            raise Killed
+        return forward(*given, **named)
+
+    killed.forward = until  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        train(killed, Drawn(), run_of(STEPS), TrainingRun(tmp_path / "other"))
+    resumed = learner_of(growth)
+    train(resumed, Drawn(), run_of(STEPS), TrainingRun(tmp_path / "other"))
+    state = resumed.state_dict()
+    for name, value in whole.state_dict().items():
+        assert torch.allclose(value.double(), state[name].double(), rtol=0, atol=1e-6), name
+    assert int(whole.number) == STEPS
+    assert whole.history() == resumed.history()
+
+
+def test_widths_grow_by_the_scores_that_are_kept(tmp_path: Path) -> None:
+    growth = Growth(epochs=3, average=1, every=1)
+    learner = learner_of(growth)
+    train(learner, Drawn(), run_of(STEPS), TrainingRun(tmp_path))
+    learner.end_epoch(2, Drawn()[0]["input_ids"][None], [0, 1])
+    rows = learner.history()
+    assert [row["epoch"] for row in rows] == [1, 2, 3]
+    for row, after in pairwise(rows):
+        widths, scores = np.array(row["widths"]), np.array(row["scores"])
+        assert after["widths"] == grown(widths, scores, 4, 12, 2 * 1 * 6 // 3).tolist()
+        assert np.array(after["widths"]).sum() - widths.sum() == 4 * 4
+        assert ((scores >= 0) & (scores <= widths)).all()
+    assert learner.supernet.widths.tolist() == rows[-1]["widths"]
+    assert all(-1 <= value <= 1 for row in rows for value in row["diversity"])
+    drawn = [[kind for kind, score in enumerate(layer) if score] for layer in rows[0]["scores"]]
+    assert all(drawn)
+
+
+def test_growth_changes_no_weight() -> None:
+    learner = learner_of(Growth(epochs=2, every=1))
+    before = {name: value.clone() for name, value in learner.supernet.stack.state_dict().items()}
+    learner.sums += 1
+    learner.counts += 1
+    learner.end_epoch(0, Drawn()[0]["input_ids"][None], [0, 0])
+    assert int(learner.supernet.widths.min()) > 4 - 1
+    assert int(learner.supernet.widths.sum()) > 12 * 4
+    assert all(
+        torch.equal(value, before[name]) for name, value in learner.supernet.stack.state_dict().items()
+    )
+
+
+@pytest.mark.parametrize(("most", "stays"), [(None, False), (10**9, False), (1, True)])
+def test_nothing_grows_beyond_the_budget(most: int | None, stays: bool) -> None:
+    learner = learner_of(Growth(epochs=2, most=most))
+    learner.end_epoch(0, Drawn()[0]["input_ids"][None], [0, 0])
+    assert (int(learner.supernet.widths.sum()) == 12 * 4) == stays
+
+
+def test_fixed_widths_stay_and_are_measured(tmp_path: Path) -> None:
+    learner = learner_of(Growth(epochs=3, every=1, fixed=True))
+    train(learner, Drawn(), run_of(STEPS), TrainingRun(tmp_path))
+    assert {width for row in learner.history() for layer in row["widths"] for width in layer} == {4}
+    assert np.array(learner.history()[0]["scores"]).any()
+
+
+@pytest.mark.parametrize("name", ["elastic", "elastic-causal"])
+def test_a_supernet_learns(name: str, tmp_path: Path) -> None:
+    learner = learner_of(Growth(epochs=2), name, 60)
+    trained = train(learner, Drawn(), run_of(60, measured=60), TrainingRun(tmp_path))
+    losses = [row["loss_cross-entropy"] for row in trained.rows if row["step"]]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.3
+
+
+def test_batches_of_one_step_take_one_path() -> None:
+    learner = learner_of(Growth(), accumulate=2).train()
+    sample = {name: value[None] for name, value in Drawn()[0].items()}
+    paths: list[Any] = []
+    features = learner.supernet.features
+
+    def noted(ids: Tensor, path: Any) -> Any:
+        paths.append(path)
+        return features(ids, path)
+
+    learner.supernet.features = noted  # type: ignore[method-assign]
+    for _ in range(6):
+        learner(**sample)
+    assert paths[0::2] == paths[1::2]
+    assert paths[0] != paths[2] or paths[2] != paths[4]
+
+
+def test_evaluation_leaves_no_trace() -> None:
+    learner = learner_of(Growth(every=1)).train(False)
+    before = {name: value.clone() for name, value in learner.state_dict().items()}
+    learner(**{name: value[None] for name, value in Drawn()[0].items()})
+    assert all(torch.equal(value, before[name]) for name, value in learner.state_dict().items())
+
+
+def test_nothing_to_learn_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing is to be learned"):
+        Aim(text=False)
+    with pytest.raises(ValueError, match="relational distillation needs a teacher"):
+        Aim(distillation="relational").check_teacher(None)
+    with pytest.raises(ValueError, match="'T' is named, but no distillation"):
+        Aim().check_teacher("T")

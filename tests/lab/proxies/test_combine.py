@@ -1,0 +1,198 @@
+"""Merged ranks against scipy; L-SWAG's layers and codes against loops over bins and real sets."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations_with_replacement, pairwise
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from zerolm.architecture import Floats
+from zerolm.lab.zero_cost.combine import layers_in, lswag, mean_rank, occurrences, rank_product, select_layers
+
+SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=9)
+TERMS = hnp.arrays(np.float64, SHAPES, elements=st.integers(-4, 4).map(float))
+CODES = st.lists(st.lists(st.integers(-5, 5), max_size=8), min_size=1, max_size=6)
+WHOLE = st.integers(-3, 3).map(float)
+NETWORKS = st.lists(st.lists(WHOLE, min_size=1, max_size=14), min_size=1, max_size=5)
+
+
+@given(TERMS)
+def test_merged_ranks_are_those_of_scipy(terms: Floats) -> None:
+    ranks = stats.rankdata(terms, axis=1)
+    assert rank_product(terms) == pytest.approx(np.log(ranks / terms.shape[1]).sum(axis=0), abs=1e-12)
+    assert mean_rank(terms) == pytest.approx(ranks.mean(axis=0), abs=1e-12)
+
+
+@given(TERMS, st.randoms(use_true_random=False))
+def test_candidates_and_scales_do_not_matter(terms: Floats, random: Random) -> None:
+    order = list(range(terms.shape[1]))
+    random.shuffle(order)
+    for merge in (rank_product, mean_rank):
+        assert np.array_equal(merge(np.exp(terms)), merge(terms))
+        assert np.array_equal(merge(terms[:, order]), merge(terms)[order])
+        assert merge(terms[::-1]) == pytest.approx(merge(terms), abs=1e-12)
+
+
+@given(TERMS)
+def test_a_better_term_never_costs(terms: Floats) -> None:
+    for merge in (rank_product, mean_rank):
+        found = merge(terms)
+        for a in range(terms.shape[1]):
+            better = np.all(terms >= terms[:, a : a + 1], axis=0)
+            assert np.all(found[better] >= found[a] - 1e-12)
+
+
+def test_one_bad_rank_costs_the_product_more_than_the_mean() -> None:
+    terms = np.array([[0.0, 3.0, 1.0, 2.0], [3.0, 2.0, 1.0, 0.0], [3.0, 0.0, 2.0, 1.0]])
+    uneven, even = np.array([1, 4, 4]), np.array([4, 3, 1])
+    assert rank_product(terms)[:2] == pytest.approx([math.log(r.prod() / 64) for r in (uneven, even)])
+    assert mean_rank(terms)[:2] == pytest.approx([3.0, 8.0 / 3.0])
+    spread = np.array([[1.0, 3.0, 2.0, 4.0, 5.0], [5.0, 3.0, 4.0, 1.0, 2.0]])
+    assert mean_rank(spread)[0] == mean_rank(spread)[1]
+    assert rank_product(spread)[0] < rank_product(spread)[1]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_value_that_does_not_rank_is_refused_by_the_number_of_its_term(value: float) -> None:
+    terms = np.zeros((3, 4))
+    terms[1, 2] = value
+    for merge in (rank_product, mean_rank):
+        with pytest.raises(ValueError, match="1 of the 4 values of term 1 are not finite"):
+            merge(terms)
+
+
+@pytest.mark.parametrize("shape", [(4,), (0, 4), (3, 0), (2, 3, 4)])
+def test_only_a_table_of_terms_ranks(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"\(proxies, candidates\) are needed"):
+        rank_product(np.zeros(shape))
+
+
+def selected(networks: list[list[float]], threshold: float) -> tuple[int, int]:
+    """``select_layers`` bin by bin, with the bins as the paper writes them."""
+    bins: list[list[float]] = [[] for _ in range(10)]
+    for layers in networks:
+        for layer, value in enumerate(layers):
+            bins[int((layer / len(layers)) * 100 // (100 / 10))].append(value)
+    means = {b: math.fsum(values) / len(values) for b, values in enumerate(bins) if values}
+    centre = math.fsum(means.values()) / len(means)
+    spread = math.sqrt(math.fsum((mean - centre) ** 2 for mean in means.values()) / len(means))
+    above = {b for b, mean in means.items() if spread > 1e-9 and (mean - centre) / spread > threshold}
+    if not above:
+        return 0, 9
+    best = (0, -1)
+    for first, last in combinations_with_replacement(sorted(above), 2):
+        inside = [b for b in means if first <= b <= last]
+        peak = any(means[b] >= max(means.values()) - 1e-9 for b in inside)
+        if peak and above.issuperset(inside) and last - first > best[1] - best[0]:
+            best = first, last
+    return best
+
+
+@given(NETWORKS, st.sampled_from([0.02, 0.53, 1.07]))
+def test_layers_are_selected_as_by_a_walk_over_the_bins(
+    networks: list[list[float]], threshold: float
+) -> None:
+    log_sigma = [np.array(layers) for layers in networks]
+    assert select_layers(log_sigma, threshold=threshold) == selected(networks, threshold)
+
+
+@given(NETWORKS)
+def test_the_unit_of_the_gradients_and_the_order_of_networks_do_not_matter(
+    networks: list[list[float]],
+) -> None:
+    log_sigma = [np.array(layers) for layers in networks]
+    found = select_layers(log_sigma, threshold=0.53)
+    assert select_layers([4.0 * layers + 8.0 for layers in log_sigma][::-1], threshold=0.53) == found
+
+
+@given(st.integers(0, 9), st.integers(1, 4), st.lists(st.integers(10, 30), min_size=1, max_size=4))
+def test_a_spike_is_found(first: int, width: int, depths: list[int]) -> None:
+    last = min(first + width, 10) - 1
+    inside = [np.arange(depth) * 10 // depth for depth in depths]
+    spike = [np.where((first <= bins) & (bins <= last), -3.0, -5.0) for bins in inside]
+    assert select_layers(spike) == (first, last)
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=4), st.floats(-9, 9))
+def test_without_a_spike_all_layers_are_selected(depths: list[int], value: float) -> None:
+    assert select_layers([np.full(depth, value) for depth in depths]) == (0, 9)
+
+
+def test_where_no_bin_reaches_the_threshold_all_are_selected() -> None:
+    low_first = [np.where(np.arange(10) > 0, 1.0, 0.0)]  # nine equal bins: each 1/3 of a deviation up
+    assert select_layers(low_first) == (0, 9)
+    assert select_layers(low_first, threshold=0.3) == (1, 9)
+
+
+def test_a_bin_without_layers_does_not_end_a_run() -> None:
+    assert select_layers([np.array([0.0, 0.0, 5.0, 5.0, 0.0])]) == (4, 6)
+
+
+@pytest.mark.parametrize("log_sigma", [[], [np.zeros(0)], [np.array([0.0, -np.inf])], [np.array([np.nan])]])
+def test_layers_without_a_finite_gradient_are_refused(log_sigma: list[Floats]) -> None:
+    with pytest.raises(ValueError, match="finite log sigma"):
+        select_layers(log_sigma)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(1, 40))
+def test_layers_of_bins_are_an_interval_and_the_nearest_there_is(a: int, b: int, depth: int) -> None:
+    first, last = min(a, b), max(a, b)
+    found = layers_in((first, last), depth)
+    assert found
+    assert all(right == left + 1 for left, right in pairwise(found))
+    bins = [int((layer / depth) * 100 // (100 / 10)) for layer in range(depth)]
+    away = [min(abs(bin_ - inside) for inside in range(first, last + 1)) for bin_ in bins]
+    assert found == [layer for layer in range(depth) if away[layer] == min(away)]
+
+
+@given(st.integers(10, 40))
+def test_every_layer_is_in_one_bin(depth: int) -> None:
+    assert [layer for bin_ in range(10) for layer in layers_in((bin_, bin_), depth)] == list(range(depth))
+
+
+@given(CODES)
+def test_occurrences_are_those_of_sets(codes: list[list[int]]) -> None:
+    depth = len(codes)
+    expected = np.zeros((depth + 1, depth), np.int64)
+    for layer, own in enumerate(codes):
+        for code in set(own):
+            earlier = [before for before in range(layer) if code in codes[before]]
+            expected[max(earlier, default=-1) + 1, layer] += 1
+    found = occurrences([np.array(own, np.int64) for own in codes])
+    assert np.array_equal(found, expected)
+    assert found.sum() == sum(len(set(own)) for own in codes)
+
+
+@given(CODES, st.data())
+def test_lswag_counts_the_union_of_the_codes(codes: list[list[int]], data: st.DataObject) -> None:
+    depth = len(codes)
+    gradients = np.array(data.draw(st.lists(WHOLE, min_size=depth, max_size=depth)))
+    fresh = occurrences([np.array(own, np.int64) for own in codes])
+    for first, last in combinations_with_replacement(range(depth), 2):
+        psi = len({code for own in codes[first : last + 1] for code in own})
+        score = lswag(gradients, fresh, range(first, last + 1))
+        assert score == gradients[first : last + 1].sum() * psi
+
+
+def test_codes_of_all_64_bits_are_told_apart() -> None:
+    extremes = np.array([np.iinfo(np.int64).min, -1, 0, np.iinfo(np.int64).max], np.int64)
+    assert occurrences([extremes, extremes[:3]]).tolist() == [[4, 0], [0, 3], [0, 0]]
+
+
+@given(st.lists(st.integers(-1, 4), max_size=4))
+def test_only_an_interval_of_layers_has_a_score(layers: list[int]) -> None:
+    assume(not layers or layers != list(range(layers[0], layers[0] + len(layers))) or layers[0] < 0)
+    with pytest.raises(ValueError, match="no interval of the 5 layers"):
+        lswag(np.zeros(5), np.zeros((6, 5), np.int64), layers)
+
+
+def test_a_layer_beyond_the_network_has_no_score() -> None:
+    with pytest.raises(ValueError, match="no interval of the 5 layers"):
+        lswag(np.zeros(5), np.zeros((6, 5), np.int64), [4, 5])

@@ -1,0 +1,281 @@
+"""Each rule of the conformance suite catches the proxy that breaks it, and only that rule."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+)
+
+from zerolm.lab.testing.network_state import same, state
+from zerolm.lab.testing.proxies import (
+    RULES,
+    Checks,
+    ProxyConformance,
+    check_proxy,
+)
+from zerolm.lab.testing.small_networks import small_batch, small_networks
+from zerolm.lab.zero_cost.registry import Finish, LeftOut, Proxy, Value
+from zerolm.networks.network import Network
+from zerolm.networks.passes import Passes
+
+
+def made(
+    compute: Callable[[Passes], Value], needs: tuple[str, ...] = (), finish: Finish | None = None
+) -> Proxy:
+    return Proxy("mine", compute, "a test", needs, finish=finish)
+
+
+def broken(proxy: Proxy) -> list[str]:
+    """The rules that a proxy breaks, each on networks of its own."""
+    found = []
+    for rule in RULES:
+        try:
+            rule(Checks(proxy))
+        except AssertionError:
+            found.append(rule.__name__)
+    return found
+
+
+def first(passes: Passes) -> torch.nn.Parameter:
+    return passes.linears[0].parameter
+
+
+def spoiling(act: Callable[[Passes], object]) -> Proxy:
+    """A proxy that gives a sound number and does something beside."""
+
+    def compute(passes: Passes) -> float:
+        act(passes)
+        return float(len(passes.linears))
+
+    return made(compute)
+
+
+def hooked(passes: Passes) -> None:
+    passes.network.layers[0].register_forward_hook(lambda *_: None)
+
+
+def stood_in(passes: Passes) -> None:
+    module = passes.linears[0].module
+    module.__dict__["forward"] = module.forward
+
+
+def drawn_from_torch(passes: Passes) -> None:
+    torch.rand(1)
+
+
+def changed_weight(passes: Passes) -> None:
+    first(passes).data.view(-1)[0] += 1e-7
+
+
+def gradient_kept(passes: Passes) -> None:
+    first(passes).grad = torch.zeros_like(first(passes))
+
+
+def frozen(passes: Passes) -> None:
+    weight = first(passes)
+    weight.requires_grad_(not weight.requires_grad)
+
+
+def tensor_hooked(passes: Passes) -> None:
+    weight = first(passes)
+    flag = weight.requires_grad
+    weight.requires_grad_(True).register_hook(lambda gradient: gradient)  # type: ignore[no-untyped-call]
+    weight.requires_grad_(flag)
+
+
+def replaced_parameter(passes: Passes) -> None:
+    """By an equal one."""
+    passes.linears[0].module.weight = torch.nn.Parameter(first(passes).detach().clone())
+
+
+def accumulating(passes: Passes) -> None:
+    weight = first(passes)
+    flag = weight.requires_grad
+    weight.requires_grad_(True).register_post_accumulate_grad_hook(lambda _: None)
+    weight.requires_grad_(flag)
+
+
+def dropped_out(passes: Passes) -> None:
+    for part in passes.network.module.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.25
+
+
+@pytest.fixture
+def torch_as_it_was() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    for name, hooks in vars(torch.nn.modules.module).items():
+        if name.startswith("_global_") and isinstance(hooks, dict):
+            hooks.clear()
+    torch.set_default_device(None)
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(False)
+    torch.autograd.set_detect_anomaly(False)
+    torch.set_float32_matmul_precision("highest")
+
+
+MODULE = "the hooks of layers.0"
+ALL = "the hooks of all modules"
+
+
+@pytest.mark.usefixtures("torch_as_it_was")
+@pytest.mark.parametrize(
+    ("act", "what"),
+    [
+        (lambda _: register_module_forward_hook(lambda *_: None), ALL),
+        (lambda _: register_module_forward_pre_hook(lambda *_: None), ALL),
+        (lambda _: register_module_full_backward_hook(lambda *_: None), ALL),
+        (lambda _: torch.set_default_dtype(torch.float64), "the default type"),
+        (lambda _: torch.set_default_device("meta"), "the default device"),
+        (lambda _: torch.set_grad_enabled(False), "whether torch keeps gradients"),
+        (lambda _: torch.set_num_threads(torch.get_num_threads() + 1), "the number of threads"),
+        (lambda _: torch.use_deterministic_algorithms(True), "whether algorithms are deterministic"),
+        (lambda _: torch.autograd.set_detect_anomaly(True), "whether anomalies are detected"),
+        (lambda _: torch.set_float32_matmul_precision("medium"), "the precision of products"),
+        (accumulating, MODULE),
+        (lambda p: p.linears[0].module.register_state_dict_post_hook(lambda *_: None), MODULE),
+        (lambda p: p.linears[0].module.register_load_state_dict_post_hook(lambda *_: None), MODULE),
+        (lambda p: p.linears[0].module.register_full_backward_pre_hook(lambda *_: None), MODULE),
+        (replaced_parameter, "which parameter layers.0"),
+        (dropped_out, "the attributes of"),
+        (hooked, "the hooks of layers.0"),
+        (stood_in, "what layers.0"),
+        (changed_weight, "the weight layers.0"),
+        (gradient_kept, "the gradient of layers.0"),
+        (frozen, "whether layers.0"),
+        (tensor_hooked, "the hooks of layers.0"),
+        (lambda passes: passes.network.module.train(), "the mode of the network"),
+        (lambda passes: passes.network.module.register_buffer("mine", torch.zeros(1)), "the buffer mine"),
+        (drawn_from_torch, "torch's random state"),
+        (lambda _: random.random(), "Python's random state"),
+        (lambda _: np.random.rand(), "numpy's random state"),
+    ],
+)
+def test_what_a_proxy_leaves_behind(act: Callable[[Passes], object], what: str) -> None:
+    with pytest.raises(AssertionError, match=f"must leave everything as it is; it changes {what}"):
+        check_proxy(spoiling(act))
+
+
+def test_one_that_draws_without_a_seed() -> None:
+    def noisy(passes: Passes) -> float:
+        state = torch.get_rng_state()
+        drawn = torch.rand(1, generator=torch.Generator().manual_seed(random.SystemRandom().getrandbits(60)))
+        torch.set_rng_state(state)
+        return float(drawn)
+
+    assert broken(made(noisy)) == ["deterministic", "declares_its_needs", "ignores_order"]
+
+
+def test_one_that_looks_at_the_first_sample() -> None:
+    def first_sample(passes: Passes) -> float:
+        return float(next(iter(passes.activations.distances.values()))[0])
+
+    assert broken(made(first_sample, ("distances",))) == ["ignores_order"]
+
+
+def test_one_that_looks_at_the_last_micro_batch() -> None:
+    """Found by an order of micro-batches, whatever the order within."""
+
+    def first_labels(passes: Passes) -> float:
+        return float(passes.batch.micro(4)[-1].inputs.double().square().sum())
+
+    assert broken(made(first_labels)) == ["ignores_order"]
+
+
+def test_one_that_does_not_say_what_it_needs() -> None:
+    def greedy(passes: Passes) -> float:
+        return passes.loss.value
+
+    def hungry(passes: Passes) -> float:
+        return math.fsum(passes.activations.peaks.values())
+
+    def starving(passes: Passes) -> float:
+        return float(passes.gradient(passes.linears[0]).norm())
+
+    assert "declares_its_needs" in broken(made(greedy))
+    assert broken(made(hungry, ("distances",))) == ["declares_its_needs"]
+    with pytest.raises(AssertionError, match="alone it fails with KeyError"):
+        Checks(made(starving, ("outputs",))).declares_its_needs()
+    assert not broken(made(starving, ("gradients",)))
+
+
+def test_one_that_writes_into_what_is_shared() -> None:
+    def absolute(passes: Passes) -> float:
+        return math.fsum(float(g.abs_().sum()) for g in passes.loss.gradients.values())
+
+    assert broken(made(absolute, ("gradients",))) == ["only_reads"]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, [1.0, -math.inf], []])
+def test_one_without_a_finite_number(value: Value) -> None:
+    assert broken(made(lambda _: value)) == ["finite"]
+
+
+def test_one_that_is_left_out() -> None:
+    def choosy(passes: Passes) -> float:
+        if passes.network.task == "next":
+            raise LeftOut("no decoders")
+        return 1.0
+
+    def never(passes: Passes) -> float:
+        raise LeftOut("never")
+
+    assert not broken(made(choosy))
+    assert broken(made(never)) == ["finite"]
+
+
+def test_one_that_finishes_badly() -> None:
+    short: Finish = lambda pool: {"mine": [1.0] * (len(pool) - 1)}  # noqa: E731
+    odd: Finish = lambda pool: {"mine": [math.nan] * len(pool)}  # noqa: E731
+    fine: Finish = lambda pool: {"mine": [row[0] for row in pool], "more": [1.0] * len(pool)}  # noqa: E731
+    found = [broken(made(lambda _: 1.0, finish=each)) for each in (short, odd, fine)]
+    assert found == [["finite"], ["finite"], []]
+
+
+def test_networks_of_ones_own() -> None:
+    seen: list[Network] = []
+
+    def watching(passes: Passes) -> float:
+        seen.append(passes.network)
+        return 1.0
+
+    network = small_networks()[0]
+    before = state(network)
+    check_proxy(made(watching), [network])
+    assert {each.linears[0].parameter.shape for each in seen} == {network.linears[0].parameter.shape}
+    assert all(each is not network for each in seen)
+    assert all(same(before[part], after) for part, after in state(network).items())
+
+
+def test_the_class_runs_every_rule() -> None:
+    tests = {name for name in dir(ProxyConformance) if name.startswith("test_")}
+    assert tests == {f"test_{rule.__name__}" for rule in RULES}
+
+    class Broken(ProxyConformance):
+        proxy = made(lambda _: math.nan)
+
+    with pytest.raises(AssertionError, match="finite"):
+        Broken().test_finite()
+    Broken().test_only_reads()
+
+
+def test_the_small_networks_are_what_they_are() -> None:
+    """Nothing above has left a trace in them, and each has what proxies look at."""
+    for network, again in zip(small_networks(), small_networks.__wrapped__(), strict=True):
+        before, after = state(network), state(again)
+        assert all(same(before[part], after[part]) for part in after if part.startswith("the weight"))
+        assert network.attentions
+        assert small_batch(network).digest() == small_batch(again).digest()
+    assert {network.task for network in small_networks()} == {"next", "masked"}

@@ -1,0 +1,122 @@
+"""Proxies of one's own: where they run, which stored values are theirs, and what goes wrong in them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from networks_small import batch_for, made
+
+from zerolm.lab.zero_cost import find_proxy, proxy
+from zerolm.lab.zero_cost.compute import compute, numbers
+from zerolm.lab.zero_cost.registry import PROXIES, Proxy
+from zerolm.networks.passes import Passes, Protocol
+
+SCRIPT = """
+import json, os, sys
+from pathlib import Path
+from zerolm.lab.zero_cost import proxy
+from zerolm.text.batches import random_source
+from zerolm.lab.zero_cost.candidates import Candidate
+from zerolm.lab.zero_cost.job import evaluate
+from zerolm.lab.zero_cost.settings import Settings
+from zerolm.lab.zero_cost.store import Store
+from zerolm.spaces import make_space
+
+@proxy("mine", source="a test", needs=["gradients"])
+def mine(passes):
+    return {factor} * sum(float(passes.gradient(linear).square().sum()) for linear in passes.linears)
+
+if __name__ == "__main__":
+    space = make_space("llama", vocab=64)
+    sizes = {{"depth": 1, "hidden": 16, "head_size": 8, "heads": 2, "kv_heads": 1}}
+    candidates = [Candidate.of(space.read({{**sizes, "ffn": ffn}}), str(ffn)) for ffn in (8, 16, 24)]
+    with Store(Path("store")) as store:
+        found = evaluate(candidates, ["mine"], random_source(64), Settings(batch=4, length=8, parts=2),
+                         store=store, jobs={jobs})
+    print(json.dumps(found.columns["mine"].tolist()))
+"""
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    """What a test registers is forgotten."""
+    before = dict(PROXIES._entries)
+    yield
+    PROXIES._entries.clear()
+    PROXIES._entries.update(before)
+
+
+def ran(folder: Path, **values: object) -> Any:
+    (folder / "own.py").write_text(SCRIPT.format(**values))
+    done = subprocess.run([sys.executable, "own.py"], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_workers_know_them_and_an_edited_one_is_computed_again(tmp_path: Path) -> None:
+    alone = ran(tmp_path, factor=1.0, jobs=1)
+    assert ran(tmp_path, factor=2.0, jobs=2) == [2 * value for value in alone]
+    assert ran(tmp_path, factor=1.0, jobs=1) == alone
+
+
+def test_the_revision_is_the_version_and_for_ones_own_the_source() -> None:
+    def one(passes: Passes) -> float:
+        return 1.0
+
+    def two(passes: Passes) -> float:
+        return 2.0
+
+    revisions = {
+        Proxy("p", compute_it, "", version=version).revision
+        for compute_it in (one, two)
+        for version in (1, 2)
+    }
+    assert len(revisions) == 4
+    assert Proxy("p", one, "").revision in revisions
+    assert Proxy("p", eval("lambda passes: 1.0"), "").revision.startswith("1.")
+    assert find_proxy("snip").revision == str(find_proxy("snip").version)
+
+
+def test_a_closed_form_keeps_its_name() -> None:
+    with pytest.raises(ValueError, match="'geo' is a closed form already"):
+        proxy("geo", source="a test")(lambda passes: 1.0)
+
+
+@pytest.mark.parametrize("value", [1.5, np.float32(1.5), torch.tensor(1.5), [1.5], np.array([1.5])])
+def test_what_a_proxy_may_return(value: Any) -> None:
+    assert numbers(value) == (1.5,)
+
+
+def test_a_table_is_no_value() -> None:
+    with pytest.raises(ValueError, match=r"not an array of shape \(2, 2\)"):
+        numbers(np.ones((2, 2)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("compute_it", "words"),
+    [
+        (lambda passes: 1 / 0, "ZeroDivisionError"),
+        (lambda passes: passes.gradient(passes.linears[0]).sum(), "KeyError"),
+    ],
+)
+def test_what_fails_is_named_in_one_line(compute_it: Callable[[Passes], float], words: str) -> None:
+    network = made("llama")
+    with pytest.raises(ValueError, match=f"^proxy 'mine' fails with {words}: .*needs") as caught:
+        compute(network, [Proxy("mine", compute_it, "")], batch_for(network), Protocol(parts=2))
+    assert "\n" not in str(caught.value)
+
+
+def test_gradients_that_are_not_finite_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The square root of 0 is finite, and its gradient is not."""
+    network = made("llama")
+    monkeypatch.setattr("zerolm.networks.passes.loss.loss", lambda logits, part: (logits.sum() * 0).sqrt())
+    with pytest.raises(ValueError, match="gradient of the loss is not finite"):
+        compute(network, [find_proxy("eznas")], batch_for(network), Protocol(parts=2))

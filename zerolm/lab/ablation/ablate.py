@@ -1,0 +1,156 @@
+"""The ablation of ZeroLM's score: matrices that count, initialisation, seed and alpha."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Floats
+from zerolm.calibration.alpha import Parts, mixed, parts, taus_of_grid
+from zerolm.comparison.subjects import Subject, Unusable, subjects
+from zerolm.comparison.variants import EMBEDDED, embedding_terms, variants
+from zerolm.groundtruth.reader import View
+from zerolm.lab.ablation.ablation import Ablation, AblationSection, Draws, Effect, best_of_grid
+from zerolm.progress import Progress, silent
+from zerolm.scores import ScoreBatch, make_score
+from zerolm.scores.drawn import drawn_parts
+from zerolm.scores.initialisation import INITIALISATIONS
+from zerolm.statistics import Bootstrap, Resampled, agreement, enough, gain, kendall
+from zerolm.statistics.bootstrap import RESAMPLES
+
+DRAWN_SEEDS: Final = 10
+EVEN: Final = 0.5
+OWN: Final = "scaled"
+"""The space's own initialisation: deviation 0.02, residual projections scaled where the space says so."""
+INIT_LABELS: Final = {"scaled": "scaled residual", "normal": "normal 0.02"}
+
+Values = tuple[str, float | None, bool, Floats]
+"""A score, its alpha, whether the labels chose it, and what it gives, (n,)."""
+
+
+def ablate(
+    names: Sequence[str],
+    *,
+    data: str | None = None,
+    metric: str | None = None,
+    draws: int = RESAMPLES,
+    unusable: Unusable | None = None,
+    progress: Progress = silent,
+) -> Ablation:
+    """The ablation of every benchmark named, or given as a file.
+
+    ``metric`` is the file's own unless named; ``draws`` bootstrap resamples. Everything is read and checked
+    before anything is scored, as ``bench`` does. Fewer than eight architectures have no intervals.
+    """
+    return ablated(subjects(names, data, metric, unusable=unusable), draws, progress)
+
+
+def ablated(ready: Sequence[Subject], draws: int = RESAMPLES, progress: Progress = silent) -> Ablation:
+    """Return the ablation of benchmarks that were read."""
+    sections: list[AblationSection] = []
+    of = sum(len(subject.views) for subject in ready)
+    for subject in ready:
+        bootstrap = Bootstrap(subject.result, enough(len(subject.result), draws))
+        for view in subject.views:
+            where = f", view {view.name}" if view.name else ""
+            progress(f"ablating {subject.truth.name}{where}", len(sections), of)
+            sections.append(_section(subject, view, bootstrap))
+    return Ablation(tuple(sections))
+
+
+def _section(subject: Subject, view: View, bootstrap: Bootstrap) -> AblationSection:
+    batch, result = ScoreBatch.of(view.architectures), bootstrap.result
+    # Without scaled matrices the space's own initialisation is the normal one: it stands for both.
+    scaled = bool(batch.shapes.scaled.any())
+    inits = [init for init in INITIALISATIONS if scaled or init != "normal"]
+    return AblationSection(
+        subject.truth.name,
+        view.name,
+        subject.metric,
+        subject.truth.is_higher_better(subject.metric),
+        len(result),
+        matrices=tuple(_effects(_matrix_variants(view, result), bootstrap)),
+        initialisations=tuple(_effects(_initialised(batch, inits, scaled, result), bootstrap)),
+        draws=tuple(
+            _drawn(batch, init, label(init, scaled), alpha, result)
+            for init in inits
+            for alpha in (EVEN, 1.0, None)
+        ),
+        curve=curve(parts(batch), result),
+    )
+
+
+def label(init: str, scaled: bool) -> str:
+    return INIT_LABELS["normal"] if init == OWN and not scaled else INIT_LABELS.get(init, init)
+
+
+def curve(parts: Parts, result: Floats, rest: Floats | float = 0.0) -> tuple[float | None, ...]:
+    """tau-b over the grid of alphas."""
+    return tuple(_known(tau) for tau in taus_of_grid(parts, result, rest))
+
+
+def _matrix_variants(view: View, result: Floats) -> Iterator[tuple[str, list[Values]]]:
+    """Each variant with the scores that it gives."""
+    for name, architectures in variants(view.architectures):
+        yield name, _scores(ScoreBatch.of(architectures), result, {})
+    terms = embedding_terms(view.architectures)
+    yield EMBEDDED, _scores(ScoreBatch.of(view.architectures), result, terms)
+
+
+def _scores(batch: ScoreBatch, result: Floats, terms: dict[str, Floats]) -> list[Values]:
+    capacities, rest = parts(batch), terms.get("zerolm", 0.0)
+    best = best_of_grid(curve(capacities, result, rest))
+    values: list[Values] = [("zerolm", EVEN, False, mixed(capacities, EVEN, rest))]
+    values.append(("zerolm", best, True, mixed(capacities, best, rest)))
+    for name in ("geo", "stable_rank"):
+        values.append((name, None, False, make_score(name).of_many(batch) + terms.get(name, 0.0)))
+    return values
+
+
+def _initialised(
+    batch: ScoreBatch, inits: Iterable[str], scaled: bool, result: Floats
+) -> Iterator[tuple[str, list[Values]]]:
+    for init in inits:
+        capacities = parts(batch, init)
+        best = best_of_grid(curve(capacities, result))
+        alphas = ((EVEN, False), (1.0, False), (best, True))
+        yield label(init, scaled), [("zerolm", a, saw, mixed(capacities, a)) for a, saw in alphas]
+
+
+def _effects(variants_values: Iterable[tuple[str, list[Values]]], bootstrap: Bootstrap) -> Iterator[Effect]:
+    """Each score of each variant against the same score of the first variant."""
+    first: list[Resampled] = []
+    for variant, values in variants_values:
+        resampled = [bootstrap.resample(each[3]) for each in values]
+        changes: list[tuple[float, ...]] = [()] * len(values)
+        if first:
+            changes = [gain(a, b) for a, b in zip(resampled, first, strict=True)]
+        first = first or resampled
+        for (score, alpha, saw, _), each, change in zip(values, resampled, changes, strict=True):
+            numbers = (each.observed.tau, each.observed.tau_random_ties, *change)
+            yield Effect(variant, score, alpha, saw, *map(_known, numbers))
+
+
+def _drawn(batch: ScoreBatch, init: str, shown: str, alpha: float | None, result: Floats) -> Draws:
+    """Ten networks of each architecture; no ``alpha`` asks for the best one of the closed form."""
+    capacities = parts(batch, init)
+    used = best_of_grid(curve(capacities, result)) if alpha is None else alpha
+    closed = mixed(capacities, used)
+    scores = np.array([mixed(drawn_parts(batch, init, seed), used) for seed in range(DRAWN_SEEDS)])
+    itself = agreement(closed, result)
+    return Draws(
+        shown,
+        used,
+        alpha is None,
+        _known(itself.tau),
+        _known(itself.tau_random_ties),
+        tuple(map(_known, kendall(scores, result))),
+        tuple(map(_known, kendall(scores, closed))),
+    )
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -1,0 +1,94 @@
+"""Networks of the space ``blocks`` as stock llamas: what is shared becomes copies, what is missing zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from zerolm.architecture import Architecture
+from zerolm.lab.spaces.blocks import LlamaBlocks
+from zerolm.networks.modules.layer import Stack
+from zerolm.networks.modules.llama import GatedFeedForward, GroupedAttention
+
+Weights = dict[str, Tensor]
+
+
+def stock_llama(space: LlamaBlocks, architecture: Architecture, network: Stack) -> PreTrainedModel:
+    """Return the stock model (llama, or mistral where its heads ask for that) with a network's outputs.
+
+    ``save_pretrained`` makes it a checkpoint. It stores more than was trained: ``space.llama_form`` gives
+    its shapes, and so its costs.
+    """
+    llama, stored = space.llama_form(architecture)
+    config = cast(dict[str, Any], llama.config(stored))
+    model: Any = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))  # type: ignore[no-untyped-call]
+    tokens = network.embeddings.get_parameter("weight")
+    weights: Weights = {
+        "model.embed_tokens.weight": tokens,
+        "model.norm.weight": network.final.get_parameter("weight"),
+        "lm_head.weight": tokens if llama.tied else network.head.get_parameter("linear.weight"),
+    }
+    layers = (stock_layer for layer in network.layers for stock_layer in _stock_layers(layer, stored))
+    for place, layer in enumerate(layers):
+        weights |= {f"model.layers.{place}.{name}.weight": weight for name, weight in layer.items()}
+    model.load_state_dict({name: weight.detach().to(tokens.dtype) for name, weight in weights.items()})
+    stock: PreTrainedModel = model.to(tokens.dtype).train(False)
+    return stock
+
+
+def _stock_layers(layer: nn.Module, stored: Architecture) -> Iterator[Weights]:
+    """Yield the stock layers of one: its attention with its first FFN, then every other FFN by itself."""
+    attention, ffns = layer.get_submodule("attention"), list(layer.get_submodule("ffn").children())
+    for place in range(max(1, len(ffns))):
+        yield {
+            **_zeros(stored),
+            **(_attention(attention, stored) if place == 0 else {}),
+            **(_ffn(ffns[place], stored) if ffns else {}),
+        }
+
+
+def _zeros(stored: Architecture) -> Weights:
+    """Return a layer that adds nothing to the residual stream."""
+    layer = stored.layers[0]
+    zeros = {_name(m.role, m.name): torch.zeros(m.rows, m.cols) for m in layer.matrices}
+    gains = dict.fromkeys(("input_layernorm", "post_attention_layernorm"), torch.ones(layer.width))
+    return {**zeros, **gains}
+
+
+def _attention(step: nn.Module, stored: Architecture) -> Weights:
+    inner = step.get_submodule("inner")
+    assert isinstance(inner, GroupedAttention)
+    copies = {"q": 1} | dict.fromkeys("kv", int(stored.choices["kv_heads"]) // inner.kv_heads)
+    projections = {
+        _name("attention", name): _repeated(inner.get_submodule(used), copies[name], stored)
+        for name, used in zip("qkv", inner.uses, strict=True)
+    }
+    out = inner.o.weight
+    return {**projections, _name("attention", "o"): out, "input_layernorm": step.get_parameter("norm.weight")}
+
+
+def _repeated(projection: nn.Module, copies: int, stored: Architecture) -> Tensor:
+    """Return a projection whose heads are each written so many times, one after the other."""
+    weight = projection.get_parameter("weight")
+    heads = weight.reshape(-1, int(stored.choices["head_size"]), weight.shape[1])  # (heads, s, d)
+    return heads.repeat_interleave(copies, dim=0).flatten(0, 1)
+
+
+def _ffn(step: nn.Module, stored: Architecture) -> Weights:
+    inner, width = step.get_submodule("inner"), int(stored.choices["ffn"])
+    assert isinstance(inner, GatedFeedForward)
+    more = (0, 0, 0, width - inner.gate.out_features)
+    return {
+        _name("ffn", "gate"): nn.functional.pad(inner.gate.weight, more),
+        _name("ffn", "up"): nn.functional.pad(inner.up.weight, more),
+        _name("ffn", "down"): nn.functional.pad(inner.down.weight.T, more).T,
+        "post_attention_layernorm": step.get_parameter("norm.weight"),
+    }
+
+
+def _name(role: str, matrix: str) -> str:
+    return f"{'self_attn' if role == 'attention' else 'mlp'}.{matrix}_proj"

@@ -1,0 +1,125 @@
+"""Sub-networks with their results as a benchmark file, and with sizes for a report."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import torch
+import transformers
+
+import zerolm
+from zerolm.architecture import Floats
+from zerolm.checkpoints.origin import origin_of
+from zerolm.costs import CostModel
+from zerolm.groundtruth.truth import check
+from zerolm.lab.subnets.metrics import HIGHER_IS_BETTER
+from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
+from zerolm.lab.subnets.slicing import Sliced
+from zerolm.planning.sizes import costs_of
+from zerolm.scores import make_score
+from zerolm.spaces import make_space, shape_text
+from zerolm.spaces.choices import alike
+from zerolm.spaces.subnetworks import config_text
+from zerolm.statistics import agreement
+from zerolm.units.kept_units import dimensions
+
+SPACE_OF: Final = {"next": "sliced-decoder", "masked": "sliced-encoder"}
+RIVALS: Final = ("body_params", "geo")
+"""Scores computed without results, whose rank agreement with each result is reported."""
+
+
+def slices_document(
+    name: str, sliced: Sliced, draw: DrawRequest, cutting: CutRequest, judging: JudgingRequest
+) -> dict[str, Any]:
+    """Return plain JSON: ``benchmark`` is the file, ``rows`` are its networks with sizes.
+
+    ``agreement`` is, by result, the tau-b of scores computed without results. ``left_out`` are networks with
+    a result that is not finite. Raises ``ValueError`` where fewer than two remain.
+    """
+    checkpoint, depth = sliced.checkpoint, dimensions(sliced.checkpoint).depth
+    options = [sliced.choices.of(layer) for layer in range(depth)]
+    lists = {
+        kind: ["/".join(map(str, layer[place])) for layer in options]
+        for place, kind in enumerate(("kv_heads", "ffn"))
+    }
+    settings = {
+        "parent_config": config_text(checkpoint.config),
+        **{kind: texts if len(set(texts)) > 1 else texts[:1] for kind, texts in lists.items()},
+    }
+    space = make_space(SPACE_OF[checkpoint.family.task], **settings)
+    entries: list[dict[str, Any]] = []
+    left_out: list[dict[str, str]] = []
+    for number, (sizes, results) in enumerate(zip(sliced.sizes, sliced.results, strict=True), 1):
+        odd = next((metric for metric, value in results.items() if not math.isfinite(value)), None)
+        if odd is not None:
+            left_out.append({"id": str(number), "reason": f"{odd} is no number"})
+            continue
+        choices = {kind: alike([layer[at] for layer in sizes]) for at, kind in enumerate(lists)}
+        entries.append({"id": str(number), "architecture": choices, "results": results})
+    if len(entries) < 2:
+        raise ValueError(f"{len(left_out)} of {len(sliced.sizes)} sub-networks give no number: nothing ranks")
+    metrics = list(entries[0]["results"])
+    networks = [space.read(entry["architecture"]) for entry in entries]
+    parent = costs_of(checkpoint, CostModel(), space=sliced.space)
+    benchmark = {
+        "name": name,
+        "space": space.name,
+        "settings": space.settings,
+        "task": f"sub-networks of {origin_of(checkpoint.root).name}, cut and judged untrained",
+        "metric": metrics[0],
+        "higher_is_better": HIGHER_IS_BETTER[metrics[0]],
+        "directions": {one: "higher" if HIGHER_IS_BETTER[one] else "lower" for one in metrics},
+        "source": {
+            "made_by": f"zerolm {zerolm.__version__} bench slice",
+            "parent": origin_of(checkpoint.root).name,
+            "parent_weights": sliced.fingerprint,
+            "parent_macs": parent["macs"],
+            **{f"parent_{metric}": value for metric, value in sliced.parent.items()},
+            "sizes": sliced.space,
+            **draw.budgets,
+            "seed": draw.seed,
+            "criterion": cutting.criterion,
+            "repair": cutting.repair,
+            **sliced.judged,
+            "sequences": judging.sequences,
+            "length": judging.length,
+            "libraries": f"torch {torch.__version__}, transformers {transformers.__version__}",
+        },
+        "count": len(entries),
+        "architectures": entries,
+    }
+    truth = check(benchmark)
+    costs = {cost: make_score(cost).of_many(networks) for cost in ("body_params", "macs")}
+    scores = {rival: make_score(rival).of_many(networks) for rival in RIVALS}
+    signs = {metric: 1.0 if truth.is_higher_better(metric) else -1.0 for metric in metrics}
+    taus = {
+        metric: {
+            rival: agreement(values, _column(entries, metric) * sign).tau for rival, values in scores.items()
+        }
+        for metric, sign in signs.items()
+    }
+    return {
+        "benchmark": benchmark,
+        "parent": sliced.parent,
+        "agreement": {
+            metric: {rival: None if math.isnan(tau) else tau for rival, tau in row.items()}
+            for metric, row in taus.items()
+        },
+        "seconds": sliced.seconds,
+        "left_out": left_out,
+        "rows": [
+            {
+                "id": entry["id"],
+                "shape": shape_text(network),
+                **{cost: int(values[place]) for cost, values in costs.items()},
+                "results": entry["results"],
+            }
+            for place, (entry, network) in enumerate(zip(entries, networks, strict=True))
+        ],
+    }
+
+
+def _column(entries: list[dict[str, Any]], metric: str) -> Floats:
+    return np.array([entry["results"][metric] for entry in entries])

@@ -1,0 +1,256 @@
+"""Sub-networks of a parent with their results: sampled, cut in memory, evaluated, and stored one by one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import transformers
+
+import zerolm
+from zerolm.carving.request import Methods
+from zerolm.carving.session import Session
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.identity import fingerprint
+from zerolm.costs import CostModel
+from zerolm.io.files import cache_folder, parse_json
+from zerolm.io.folders import locked
+from zerolm.lab.subnets.draws import Sizes, drawn_sizes
+from zerolm.lab.subnets.judging import Judging, Results
+from zerolm.lab.subnets.reading import judged_by
+from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
+from zerolm.lab.subnets.walk import check_cut
+from zerolm.networks.compute import compute
+from zerolm.networks.workers import Backend, check_workers, finished
+from zerolm.planning.part_costs import Choices
+from zerolm.planning.size_spaces import SIZE_SPACES
+from zerolm.planning.sizes import budgets_of, costs_of, prices_of
+from zerolm.progress import Progress, silent
+from zerolm.repairing.rules import REPAIRS
+from zerolm.settings.compute import USUALLY, ComputeRequest, RunningRequest
+from zerolm.text.defaults import RANDOM
+from zerolm.units.importance.criteria import criterion_of, needs_tokens
+from zerolm.units.importance.criterion import Criterion
+from zerolm.units.kept_units import Cut, dimensions
+
+ROWS_VERSION: Final = 1
+"""Increased whenever the evaluation of sub-networks changes: results of earlier versions are not used."""
+AT_A_TIME: Final = 16
+"""Number of sub-networks that pass each layer together."""
+ROWS: Final = "rows.jsonl"
+
+
+@dataclass(frozen=True, eq=False)
+class Sliced:
+    """Sub-networks of ``checkpoint`` by their sizes, with the results of each; those of the whole ``parent``.
+
+    ``seconds`` is the time per network, without cached ones (None where all were cached). ``judged`` has the
+    digests of the evaluation and calibration data.
+    """
+
+    checkpoint: Checkpoint
+    space: str
+    choices: Choices
+    sizes: list[Sizes]
+    results: list[Results]
+    parent: Results
+    fingerprint: str
+    judged: dict[str, str]
+    seconds: float | None
+
+
+def slice_parent(
+    parent: str | Path,
+    draw: DrawRequest,
+    cutting: CutRequest,
+    judging: JudgingRequest,
+    *,
+    running: RunningRequest = USUALLY,
+    jobs: int = 1,
+    backend: Backend = "loky",
+    progress: Progress = silent,
+) -> Sliced:
+    """Return sub-networks of a parent with their results.
+
+    Results are cached one by one, so that an interrupted run can resume, and a larger count evaluates only
+    the others. Raises ``ValueError``, in one line, for an impossible request.
+    """
+    judging.check()
+    check_workers(jobs, backend)
+    computing = compute(running)
+    _check_cutting(cutting)
+    checkpoint = Checkpoint.open(parent)
+    name, choices = space_of(checkpoint, draw.space)
+    sizes = draws_of(checkpoint, name, choices, draw)
+    judged, texts = judged_by(checkpoint, judging)
+    progress("reading the weights")
+    ledger = ledger_of(checkpoint, progress=progress)  # rejects weights that are not finite
+    weights = fingerprint(checkpoint, progress=progress)
+    session = _session(checkpoint, cutting, judging, running, progress)
+    if session is not None:
+        texts["calibration_sha256"] = session.tokens.text or RANDOM
+    if session is not None and needs_tokens(cutting.criterion):
+        criterion = session.importance()
+    else:
+        criterion = criterion_of(cutting.criterion, checkpoint, ledger)
+    cuts = cuts_of(checkpoint, criterion, sizes)
+    rule = cutting.repair
+    tokens = None if session is None or rule == "none" else session.tokens
+    work = Judging(str(parent), judged, computing, rule, tokens)
+    check_cut(work.judges[0].blocks, cuts)
+    circumstances = [
+        ROWS_VERSION, zerolm.__version__, torch.__version__, transformers.__version__, weights,
+        sorted(checkpoint.config.items(), key=str), rule,
+        tokens.digest() if tokens else None, [one.digest() for one in judged],
+        sorted(work.compute.to_json().items()),
+    ]  # fmt: skip
+    folder = cache_folder("subnets") / hashlib.sha256(repr(circumstances).encode()).hexdigest()[:32]
+    with locked(folder, "another command judges sub-networks of this parent the same way; wait for it"):
+        rows = KeptRows(folder / ROWS)
+        whole = Cut.whole(dimensions(checkpoint))
+        seconds = _judged([whole, *cuts], rows, work, jobs, backend, progress)
+    results = [rows.results[digest_of(cut)] for cut in (whole, *cuts)]
+    return Sliced(checkpoint, name, choices, sizes, results[1:], results[0], weights, texts, seconds)
+
+
+def _session(
+    checkpoint: Checkpoint,
+    cutting: CutRequest,
+    judging: JudgingRequest,
+    running: RunningRequest,
+    progress: Progress,
+) -> Session | None:
+    """Return the session that runs the parent on the calibration text; None where there is none."""
+    if cutting.calibration is None:
+        return None
+    methods = Methods(
+        cutting.criterion, text=cutting.calibration, sequences=judging.sequences, length=judging.length
+    )
+    request = ComputeRequest(running.device, running.dtype)
+    return Session(checkpoint, methods, progress, request)
+
+
+def space_of(checkpoint: Checkpoint, name: str) -> tuple[str, Choices]:
+    """Return the name of a space and its sizes; ``lonas-llama`` selects the one that fits the parent.
+
+    Raises ``ValueError`` where no space has the name, or none of them fits the parent.
+    """
+    sized = re.compile(rf"{re.escape(name)}(-[0-9]+b)?")
+    names = [each for each in SIZE_SPACES.names() if sized.fullmatch(each)]
+    refused = []
+    for each in names:
+        try:
+            return each, SIZE_SPACES[each].choices(checkpoint)
+        except ValueError as error:
+            refused.append(str(error))
+    if not names:
+        SIZE_SPACES.entry(name)
+    raise ValueError("; ".join(refused))
+
+
+def draws_of(checkpoint: Checkpoint, space: str, choices: Choices, draw: DrawRequest) -> list[Sizes]:
+    """Return the sizes of the sub-networks of a request."""
+    costs, depth = CostModel(), dimensions(checkpoint).depth
+    limits = budgets_of(draw.budgets, costs_of(checkpoint, costs, space=space))
+    prices = prices_of(checkpoint, choices, costs, space)
+    return drawn_sizes(choices, prices, depth, draw.count, draw.seed, limits)
+
+
+def cuts_of(checkpoint: Checkpoint, criterion: Criterion, sizes: Sequence[Sizes]) -> list[Cut]:
+    """Return cuts to these sizes, with units chosen by the criterion."""
+    parent, chosen = dimensions(checkpoint), dict[tuple[int, str, int], Any]()
+
+    def choose(layer: int, kind: str, count: int) -> Any:
+        key = (layer, kind, count)
+        if key not in chosen:
+            chosen[key] = criterion.choose(*key)
+        return chosen[key]
+
+    return [Cut.of(parent, range(parent.depth), each.__getitem__, choose) for each in sizes]
+
+
+def digest_of(cut: Cut) -> str:
+    """Return an identifier of a cut of a parent."""
+    units = [part.tobytes() for kept in cut.layers for part in (kept.groups, kept.ffn)]
+    return hashlib.sha256(repr(units).encode()).hexdigest()[:32]
+
+
+class KeptRows:
+    """Results of cuts by their digests, in a file with one line each; an incomplete last line is ignored."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.results = file, dict[str, Results]()
+        text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
+        for line in text.splitlines():
+            row = _row(line)
+            if row is not None:
+                self.results[row[0]] = row[1]
+        if text and not text.endswith("\n"):
+            with file.open("a", encoding="utf-8") as more:
+                more.write("\n")
+
+    def add(self, rows: Mapping[str, Results]) -> None:
+        """Append results, flushed to disk on return."""
+        self.results.update(rows)
+        with self.file.open("a", encoding="utf-8") as file:
+            for digest, results in rows.items():
+                file.write(json.dumps({"cut": digest, "results": results}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _row(line: str) -> tuple[str, Results] | None:
+    """Return the content of a line; None where it is damaged."""
+    try:
+        row = parse_json(line)
+        return str(row["cut"]), {str(name): float(value) for name, value in row["results"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _judged(
+    cuts: Sequence[Cut],
+    rows: KeptRows,
+    work: Judging,
+    jobs: int,
+    backend: Backend,
+    progress: Progress,
+) -> float | None:
+    """Evaluate the cuts without a row; return the seconds per cut."""
+    waiting = {digest: cut for cut in cuts if (digest := digest_of(cut)) not in rows.results}
+    names = sorted(waiting, key=lambda digest: _order(waiting[digest]))  # neighbours share first layers
+    groups = [names[start : start + AT_A_TIME] for start in range(0, len(names), AT_A_TIME)]
+    items = [[waiting[name] for name in group] for group in groups]
+    done, began = len(cuts) - len(waiting), time.perf_counter()
+    progress("judging sub-networks", done, len(cuts))
+    judged = finished(items, work, name=lambda _: "sub-networks", jobs=jobs, backend=backend)
+    with closing(judged) as outcomes:
+        for place, results in outcomes:
+            rows.add(dict(zip(groups[place], results, strict=True)))
+            done += len(results)
+            progress("judging sub-networks", done, len(cuts))
+    return (time.perf_counter() - began) / len(waiting) if waiting else None
+
+
+def _order(cut: Cut) -> tuple[tuple[int, int], ...]:
+    return tuple((len(kept.groups), len(kept.ffn)) for kept in cut.layers)
+
+
+def _check_cutting(cutting: CutRequest) -> None:
+    """Raise ``ValueError`` for a criterion or a repair that is unknown, or lacks its text."""
+    needing = {
+        f"criterion {cutting.criterion}": needs_tokens(cutting.criterion),
+        f"repair {cutting.repair}": "tokens" in REPAIRS.entry(cutting.repair).needs,
+    }
+    name = next((name for name, is_needed in needing.items() if is_needed), None)
+    if cutting.calibration is None and name is not None:
+        raise ValueError(f"{name} needs tokens: give --calibration FILE, or --calibration random")

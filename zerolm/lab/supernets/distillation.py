@@ -1,0 +1,135 @@
+"""Losses between a student's features and a teacher's: relational ones, and the classical for comparison.
+
+ELM, arXiv 2510.27037: of the embeddings, of every attention and of every layer, and of the predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from zerolm.lab.supernets.model import ElasticPreTrainedModel
+from zerolm.networks.modules.layer import part
+from zerolm.networks.roles import layer_list, layer_of, places_of
+from zerolm.training.losses import dist, forward_kl, relative_mse, standardised
+from zerolm.training.teacher import half_precision
+
+Kind = Literal["relational", "classical"]
+OF_FEATURES: Final = {"relational": standardised, "classical": relative_mse}
+OF_PREDICTIONS: Final[Mapping[str, Callable[[Tensor, Tensor, float], Tensor]]] = {
+    "relational": dist,
+    "classical": forward_kl,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Features of one network for one batch, (b, t, d) each: the embeddings, the attention outputs of its
+    layers (of their last matrix, before they are added to anything; none where these are not compared), and
+    the outputs of its layers."""
+
+    embedding: Tensor
+    attention: Sequence[Tensor]
+    layers: Sequence[Tensor]
+
+
+class FeatureDistillation(nn.Module):
+    """The loss of a student's features, each brought to the teacher's width by a matrix that is learned.
+
+    ``hidden`` are the widths of student and teacher, ``attention`` the student's widths of attention outputs
+    by the kind of block: one matrix serves all layers, one each kind of block. Relational losses compare
+    standardised features, classical ones squared differences over the teacher's mean square.
+    """
+
+    def __init__(self, kind: Kind, hidden: tuple[int, int], attention: Mapping[str, int]) -> None:
+        super().__init__()
+        if kind not in OF_FEATURES:
+            raise ValueError(f"distillation {kind!r} is not known; {' and '.join(OF_FEATURES)} are")
+        ours, theirs = hidden
+        self.kind = kind
+        self.layers = nn.Linear(ours, theirs)
+        self.attention = nn.ModuleDict(
+            {block: nn.Linear(width, theirs) for block, width in attention.items()}
+        )
+
+    def forward(
+        self, ours: Features, theirs: Features, blocks: Sequence[str], padding: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Return the losses by name, each the sum over layers; ``blocks`` are the kinds of the student's.
+
+        The teacher's features are those of the layers that the student's are compared with. ``padding``
+        (b, t) is 0 where there is no token.
+        """
+        loss = OF_FEATURES[self.kind]
+        attention = [self.attention[block](x) for block, x in zip(blocks, ours.attention, strict=True)]
+        layers = [self.layers(x) for x in ours.layers]
+        losses = {"embedding": loss([self.layers(ours.embedding)], [theirs.embedding], padding)}
+        if attention:
+            losses["attention"] = len(attention) * loss(attention, theirs.attention, padding)
+        return losses | {"layers": len(layers) * loss(layers, theirs.layers, padding)}
+
+
+def compared(depth: int, teacher: int) -> list[int]:
+    """Return the teacher's layer, from 0, that each of the student's is compared with: at the same height.
+
+    Layer i of L with (i + 1) T / L - 1 of T, rounded; the last with the last.
+    """
+    return [max(1, round((i + 1) * teacher / depth)) - 1 for i in range(depth)]
+
+
+class FeatureTeacher:
+    """A model of transformers that runs beside a student of ``depth`` layers: a stock one, or a path.
+
+    Its signals are ``theirs``, the ``Features`` of the layers that are compared, and, where ``predictions``
+    are asked for, ``logits``.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, depth: int, *, predictions: bool = False, bfloat16: bool = False
+    ) -> None:
+        self.model, self.predictions, self.bfloat16 = model, predictions, bfloat16
+        self.outputs = attention_outputs(model)
+        self.layers = compared(depth, len(self.outputs))
+        model.train(False).requires_grad_(False)
+
+    def signals(self, ids: Tensor, numbers: Tensor) -> dict[str, Any]:
+        """Return the signals for sequences (b, t), of which no token is padding."""
+        features, outputs = self.run({"input_ids": ids})
+        return {"theirs": features} | ({"logits": outputs.logits} if self.predictions else {})
+
+    @torch.no_grad()
+    def run(self, inputs: Mapping[str, Tensor]) -> tuple[Features, Any]:
+        """Return the features and all outputs of the model for its inputs."""
+        device = inputs["input_ids"].device
+        if self.model.device != device:
+            self.model.to(device)  # type: ignore[arg-type]
+        with half_precision(device, self.bfloat16), watched(self.outputs) as attention:
+            outputs: Any = self.model(**inputs, output_hidden_states=True)
+        embedding, *layers = outputs.hidden_states
+        at = self.layers
+        return Features(embedding, [attention[i] for i in at], [layers[i] for i in at]), outputs
+
+
+def attention_outputs(model: PreTrainedModel) -> list[nn.Module]:
+    """Return of each layer of a model, a stock one or a path, the module of its attention's last matrix."""
+    if isinstance(model, ElasticPreTrainedModel):
+        layers = model.base_model.get_submodule("layers")
+        return [part(layer, "attention").get_submodule("o") for layer in layers.children()]
+    places = places_of(model)
+    return [layer_of(places, layer).writers["o"] for layer in layer_list(model)]
+
+
+@contextmanager
+def watched(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
+    """Within, a list gets what these modules return, in the order in which they do."""
+    outputs: list[Tensor] = []
+    with ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(module.register_forward_hook(lambda _, __, output: outputs.append(output)))
+        yield outputs

@@ -1,0 +1,223 @@
+"""A path as a model of transformers in a folder, with the supernet's weights or from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+import zerolm
+from zerolm.architecture import Architecture
+from zerolm.costs import CostModel
+from zerolm.io.files import write_json
+from zerolm.io.folders import check_new, new_folder, work_folder
+from zerolm.lab.spaces.elastic import Elastic
+from zerolm.lab.supernets.card import card
+from zerolm.lab.supernets.folder import read_supernet
+from zerolm.lab.supernets.heads import HEAD_MODES, head_similarity, with_fewer_heads, without_heads
+from zerolm.lab.supernets.learner import Aim, PathLearner
+from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
+from zerolm.lab.supernets.result import Exported as Exported
+from zerolm.lab.supernets.result import Row
+from zerolm.lab.supernets.supernet import Supernet, drawn_network
+from zerolm.lab.supernets.teacher import distillation_for, teacher_in
+from zerolm.lab.supernets.text import supernet_text
+from zerolm.networks.modules.layer import Stack
+from zerolm.networks.opener import quiet
+from zerolm.progress import Progress, silent
+from zerolm.settings import nearest
+from zerolm.training.losses import HELD_BATCH
+from zerolm.training.randomness import set_dropout
+from zerolm.training.request import TrainingRequest
+from zerolm.training.train import train
+from zerolm.training.watch import TrainingRun
+
+PATH_FORMAT: Final = "zerolm-path"
+PATH_FILE: Final = "path.json"
+STARTS: Final = ("supernet", "scratch")
+LOGITS_TOLERANCE: Final = 1e-5
+"""How far logits of what was written may be from those of the network, over the largest."""
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """A path by its ``choices``, with the weights that it ``starts`` from, and fewer ``heads`` where asked.
+
+    Heads are compared by sequences, ``unbiased`` by tokens. With ``training`` it is trained further on the
+    ``text``, None for that of the supernet, by a ``teacher`` or without.
+    """
+
+    choices: Mapping[str, Any]
+    starts: str = "supernet"
+    heads: str = "keep"
+    unbiased: bool = False
+    training: TrainingRequest | None = None
+    text: str | None = None
+    aim: Aim = field(default_factory=Aim)
+    teacher: str | None = None
+    dropout: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        choices = ("starts", self.starts, STARTS), ("heads", self.heads, tuple(HEAD_MODES))
+        for name, value, possible in choices:
+            if value not in possible:
+                raise ValueError(f"{name} {value!r} is not known{nearest(value, possible)}")
+        self.aim.check_teacher(self.teacher)
+        if self.training is None and (self.starts == "scratch" or self.teacher is not None):
+            raise ValueError("weights from scratch, or a teacher, are of no use without training")
+
+
+Finish = Callable[[Path, Exported], None]
+"""Writes further files into the folder of a path."""
+
+
+def export(
+    supernet: Path,
+    request: ExportRequest,
+    out: Path,
+    *,
+    force: bool = False,
+    finish: Finish | None = None,
+    progress: Progress = silent,
+) -> Exported:
+    """Write a path of the supernet in a folder as a model that ``from_pretrained`` opens, and open it again.
+
+    ``ValueError`` where the choices are no path of the supernet, or what was written gives other logits.
+    """
+    quiet()
+    check_new(out, force)
+    net, tokenizer, facts = read_supernet(supernet)
+    handed = _Export(supernet, net, tokenizer, facts, request, progress)
+    if request.training is None:
+        return handed.written(out, force, finish)
+    identity = {**asdict(request), "supernet": facts, "text_sha256": handed.text.sha256}
+    with work_folder(out, identity, force) as work:
+        handed.learn(request.training, work)
+        return handed.written(out, force, finish)
+
+
+class _Export:
+    """One hand-over: the network as it stands, its architecture, and what is measured."""
+
+    def __init__(
+        self,
+        folder: Path,
+        supernet: Supernet,
+        tokenizer: PreTrainedTokenizerBase,
+        facts: Mapping[str, Any],
+        request: ExportRequest,
+        progress: Progress,
+    ) -> None:
+        self.folder, self.tokenizer, self.request, self.progress = folder, tokenizer, request, progress
+        self.space: Elastic = supernet.grown_space()
+        self.text = supernet_text(folder, self.space, facts, request.text, request.training, progress)
+        self.architecture = self.space.read(dict(request.choices))
+        self.network = self._start(supernet)
+        self.losses = {"before": self.text.loss(self.network)}
+        self.log: list[Row] = []
+
+    def _start(self, supernet: Supernet) -> Stack:
+        """Return the network before any training; heads are compared as the supernet has them."""
+        request, whole = self.request, self.architecture
+        path = supernet.path_of(whole) if request.starts == "supernet" or request.heads != "keep" else []
+        state: dict[str, Tensor] = {}
+        if path:
+            state = supernet.path_state(path)
+            network = _network(whole, state)
+        self.similarity: list[Tensor] = []
+        if request.heads != "keep":
+            by_tokens = request.unbiased
+            alike = head_similarity(network, self.text.held_out[0], tokens=by_tokens, unbiased=by_tokens)
+            self.similarity = alike
+            self.architecture = with_fewer_heads(self.space, whole, alike, request.heads)
+            state = without_heads(state, whole, alike) if request.heads == "remove" else state
+        if request.starts == "scratch":
+            return _network(self.architecture, None, request.seed)
+        return _network(self.architecture, state)
+
+    def learn(self, run: TrainingRequest, work: Path) -> None:
+        """Train the network further by the losses that are asked for; a killed run goes on in ``work``."""
+        request, space = self.request, self.space
+        teacher, compare = None, None
+        if request.teacher is not None:
+            depth = self.architecture.depth
+            teacher = teacher_in(Path(request.teacher), self.text, depth, request.aim, run)
+            compare = distillation_for(space, teacher, request.aim, run.seed)
+        set_dropout(self.network, request.dropout)
+        learner = PathLearner(self.architecture, self.network, request.aim, compare)
+
+        def judge() -> dict[str, float]:
+            return {"held_out": self.text.loss(self.network, next(self.network.parameters()).device)}
+
+        watched = TrainingRun(work, judge, self.progress)
+        self.log = train(learner, self.text.data(run.sequences, run.seed), run, watched, teacher=teacher).rows
+        learner.to("cpu").train(False)
+        self.losses["after"] = self.text.loss(self.network)
+
+    def written(self, out: Path, force: bool, finish: Finish | None) -> Exported:
+        """Return what is written, once it is opened again and gives the same logits."""
+        causal = self.space.task == "next"
+        maker = ElasticForCausalLM if causal else ElasticForMaskedLM
+        ids = self.tokenizer
+        special = {name: getattr(ids, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+        model = maker(ElasticConfig.of(self.space, self.architecture, **special)).train(False)
+        model.load_state_dict(named(self.network.state_dict()))
+        auto = f"AutoModel{maker.__name__.removeprefix('Elastic')}"
+        costs = CostModel().of(self.architecture)
+        exported = Exported.of(
+            self.architecture,
+            costs=costs,
+            losses=self.losses,
+            heads=self.request.heads,
+            similarity=[matrix.tolist() for matrix in self.similarity],
+            log=self.log,
+        )
+        document = {
+            "format": PATH_FORMAT,
+            "zerolm": zerolm.__version__,
+            "supernet": self.folder.name,
+            "space": self.space.name,
+            "settings": self.space.settings,
+            "architecture": self.architecture.choices,
+            "request": asdict(self.request),
+            "text_sha256": self.text.sha256,
+            "costs": costs,
+            "losses": self.losses,
+        }
+        with new_folder(out, force) as place:
+            model.save_pretrained(place)
+            self.tokenizer.save_pretrained(place)
+            (place / "README.md").write_text(card(document, auto), encoding="utf-8")
+            if finish:
+                finish(place, exported)
+            files = sorted([PATH_FILE, *(file.name for file in place.iterdir())])
+            write_json(place / PATH_FILE, {**document, "files": files})
+            self._check(maker.from_pretrained(place).train(False))
+        return exported
+
+    @torch.no_grad()
+    def _check(self, opened: Any) -> None:
+        """Raise ``ValueError`` where what was written gives other logits than the network."""
+        ids = self.text.held_out[0][:HELD_BATCH]
+        ours, theirs = self.network(ids), opened(ids).logits
+        if float((ours - theirs).abs().max()) > LOGITS_TOLERANCE * max(1.0, float(ours.abs().max())):
+            raise ValueError("what was written gives other logits than the network; nothing is left")
+
+
+def named(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a network by their names in the models of transformers."""
+    return {name if name.startswith("head.") else f"network.{name}": value for name, value in state.items()}
+
+
+def _network(architecture: Architecture, state: Mapping[str, Tensor] | None, seed: int = 0) -> Stack:
+    """Return the network of an architecture in evaluation mode, with weights or new ones."""
+    module = drawn_network(architecture, seed)
+    if state is not None:
+        module.load_state_dict(dict(state))
+    return module

@@ -1,0 +1,179 @@
+"""From a text to a trained supernet in a folder: one run of ``zerolm.training.train``, which resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from zerolm.io.folders import check_new, new_folder, work_folder
+from zerolm.lab.spaces.elastic import Elastic
+from zerolm.lab.supernets.folder import write_supernet
+from zerolm.lab.supernets.learner import Aim, Growth, SupernetLearner
+from zerolm.lab.supernets.result import GrowthEpoch, TrainingFacts
+from zerolm.lab.supernets.result import TrainedSupernet as TrainedSupernet
+from zerolm.lab.supernets.supernet import Supernet, drawn_path
+from zerolm.lab.supernets.teacher import distillation_for, teacher_in
+from zerolm.lab.supernets.text import SUPERNET_VOCABULARY, ElasticText
+from zerolm.progress import Progress, silent
+from zerolm.spaces import SPACES, make_space
+from zerolm.training.losses import HELD_BATCH
+from zerolm.training.processes import device_for, processes
+from zerolm.training.randomness import set_dropout
+from zerolm.training.request import TrainingRequest
+from zerolm.training.train import Trained, train
+from zerolm.training.watch import Judge, TrainingRun
+
+JUDGED: Final = 4
+"""Paths whose mean loss on text held out tells how far a supernet is."""
+
+
+@dataclass(frozen=True)
+class SupernetRequest:
+    """A supernet of a ``space`` with these ``settings``, trained on a ``text``.
+
+    ``tokenizer`` is a folder with one, None for the teacher's, or one of ``vocabulary`` tokens trained on the
+    text where there is no teacher; the space's own vocabulary follows from it. ``teacher`` is the folder of a
+    stock model with the same tokenizer.
+    """
+
+    text: str
+    training: TrainingRequest
+    space: str = "elastic"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    growth: Growth = field(default_factory=Growth)
+    aim: Aim = field(default_factory=Aim)
+    tokenizer: str | None = None
+    vocabulary: int = SUPERNET_VOCABULARY
+    teacher: str | None = None
+    dropout: float = 0.0
+
+
+Finish = Callable[[Path, TrainedSupernet], None]
+"""Writes further files into the folder of a supernet."""
+
+
+def train_supernet(
+    request: SupernetRequest,
+    out: Path,
+    *,
+    force: bool = False,
+    finish: Finish | None = None,
+    progress: Progress = silent,
+) -> TrainedSupernet:
+    """Train a supernet into a new folder; what a killed run left beside it is gone on with, to the same end.
+
+    ``ValueError`` where text, tokenizer, teacher and space do not fit, ``TrainingFailed`` where the loss is
+    not finite: the checkpoints before it are left.
+    """
+    device_for(request.training.execution)
+    if processes().num_processes > 1:
+        raise ValueError("a supernet is trained in one process: every step takes another path through it")
+    check_new(out, force)
+    run = request.training
+    request.aim.check_teacher(request.teacher)
+    text = _text(request, progress)
+    space = _space(request, text)
+    supernet = Supernet(space, run.seed)
+    set_dropout(supernet, request.dropout)
+    teacher = None
+    if request.teacher is not None:
+        teacher = teacher_in(Path(request.teacher), text, space.depth, request.aim, run)
+    compare = None if teacher is None else distillation_for(space, teacher, request.aim, run.seed)
+    learner = SupernetLearner(
+        supernet,
+        request.aim,
+        request.growth,
+        run.steps,
+        seed=run.seed,
+        accumulate=run.execution.accumulate,
+        compare=compare,
+    )
+    identity = {**asdict(request), "text_sha256": text.sha256, "settings": space.settings}
+    with work_folder(out, identity, force) as work:
+        watched = TrainingRun(work, _judge(supernet, text, run.seed), progress)
+        trained = train(learner, text.data(run.sequences, run.seed), run, watched, teacher=teacher)
+        learner.to("cpu").train(False)
+        last = drawn_path(supernet.shape, run.seed, run.steps)
+        learner.end_epoch(request.growth.epochs - 1, text.held_out[0][:HELD_BATCH], last)
+        done = _outcome(learner, request, text, trained)
+        facts = {"training": identity, "text": asdict(text.source), "log": trained.rows}
+        with new_folder(out, force) as place:
+            if finish:
+                finish(place, done)
+            write_supernet(place, supernet, text.tokenizer, facts, learner.history())
+    return done
+
+
+def _text(request: SupernetRequest, progress: Progress) -> ElasticText:
+    if request.space not in SPACES or not issubclass(SPACES[request.space], Elastic):
+        raise ValueError(f"space {request.space!r} has no supernets; elastic and elastic-causal have")
+    folder = request.tokenizer or request.teacher
+    return ElasticText.of(
+        request.text,
+        SPACES[request.space].task,
+        length=request.training.length,
+        batch=request.training.batch,
+        most=request.training.tokens_read,
+        tokenizer=None if folder is None else Path(folder),
+        vocabulary=request.vocabulary,
+        progress=progress,
+    )
+
+
+def _space(request: SupernetRequest, text: ElasticText) -> Elastic:
+    """Return the space with the vocabulary of the tokenizer; ``ValueError`` where it is too short."""
+    vocab = len(text.tokenizer)
+    if request.settings.get("vocab", vocab) != vocab:
+        raise ValueError(
+            f"vocab {request.settings['vocab']} is not that of the tokenizer, {vocab}: leave it out"
+        )
+    space = make_space(request.space, **{**request.settings, "vocab": vocab})
+    assert isinstance(space, Elastic)
+    if request.training.length > space.positions:
+        raise ValueError(
+            f"sequences of {request.training.length} tokens are longer than the {space.positions} positions"
+        )
+    return space
+
+
+def _outcome(
+    learner: SupernetLearner, request: SupernetRequest, text: ElasticText, trained: Trained
+) -> TrainedSupernet:
+    run, growth, space = request.training, request.growth, learner.supernet.grown_space()
+    return TrainedSupernet(
+        space=space.name,
+        settings=space.settings,
+        depth=space.depth,
+        kinds=[list(kind) for kind in space.kinds],
+        text=text.source,
+        teacher=request.teacher,
+        distillation=request.aim.distillation,
+        training=TrainingFacts(
+            tokens=run.steps * run.step_tokens,
+            steps=run.steps,
+            batch=run.batch,
+            length=run.length,
+            rate=run.schedule.rate,
+            seed=run.seed,
+            epochs=growth.epochs,
+            growth=0 if growth.fixed else growth.average,
+            seconds=round(trained.seconds, 1),
+        ),
+        history=[GrowthEpoch(**row) for row in learner.history()],
+        log=trained.rows,
+    )
+
+
+def _judge(supernet: Supernet, text: ElasticText, seed: int) -> Judge:
+    """Return the measure of a supernet: the mean loss of a few paths, the same ones throughout."""
+    paths = [drawn_path(supernet.shape, seed + 1, number) for number in range(JUDGED)]
+
+    def judge() -> dict[str, float]:
+        device = supernet.widths.device
+        losses = [text.loss(partial(supernet, path=path), device) for path in paths]
+        return {"held_out": sum(losses) / len(losses)}
+
+    return judge

@@ -1,0 +1,236 @@
+"""``zerolm lab elastic export``: a path of a supernet as a model of its own."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from zerolm.cost_columns import cost_label, shown_costs
+from zerolm.lab.verbs.elastic_shared import StepSettings, TeacherSettings, supernet
+from zerolm.progress import Progress, silent
+from zerolm.settings import REQUIRED
+from zerolm.settings.request import Request, part, setting
+from zerolm.show.charts import Heat, curve
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
+from zerolm.show.text import show_amount, show_cost
+from zerolm.text.defaults import text_field
+from zerolm.verbs.report import Report, run_of
+from zerolm.verbs.shared import field_read, needing_torch
+
+if TYPE_CHECKING:
+    from zerolm.lab.supernets.export import Exported, ExportRequest
+
+PATH_BYTES: Final = 16 << 20
+"""The most that is read of a file with a path."""
+PICK: Final = "pick/architecture.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportPathSettings(Request):
+    """Return what a path of a supernet is as a model of its own, written and opened again.
+
+    A run that was killed while it trained goes on when it is started again. Raises ``ValueError``, in one
+    line, for what cannot be done, and ``TrainingFailed`` where the loss is not finite.
+    """
+
+    name: ClassVar[str] = "lab elastic export"
+    examples = (
+        ("zerolm lab elastic export supernet --path best --out model", "as it was trained in the supernet"),
+        (
+            "zerolm lab elastic export supernet --path best --heads fuse --scratch --tokens 200M --out model",
+            "as the paper does: fused, and trained from scratch",
+        ),
+    )
+    supernet: str = supernet()
+    path: str = setting(
+        "path",
+        REQUIRED,
+        "result of `lab elastic search`, or an architecture as JSON",
+        group="The path",
+        metavar="FILE",
+    )
+    scratch: bool = setting("flag", False, "start from random weights instead of the supernet's")
+    heads: str = setting(
+        "text",
+        "keep",
+        "similar heads: keep, fuse (into fewer, wider ones), or remove",
+        choices=("keep", "fuse", "remove"),
+    )
+    unbiased: bool = setting("flag", False, "compare heads by unbiased CKA over tokens")
+    tokens: int | None = setting(
+        "integer", None, "tokens to train the exported model on", group="Training", low=1, high=1 << 50
+    )
+    text: str | None = setting("path", None, "training text; default: the supernet's", metavar="TEXT")
+    text_field: str | None = text_field()
+    teaching: TeacherSettings = part(TeacherSettings)
+    steps: StepSettings = part(StepSettings)
+    out: str = setting("path", REQUIRED, "output folder", group="The model", by_place=True, metavar="DIR")
+    force: bool = setting("flag", False, "replace the output folder and an unfinished run in it")
+
+    def run(self, progress: Progress = silent) -> PathReport:
+        choices = choices_in(Path(self.path))
+        with (
+            needing_torch("supernets are networks", "train"),
+            field_read(self.text_field, self.text or "its own"),
+        ):
+            from zerolm.lab.supernets.export import export
+            from zerolm.training.processes import device_for
+            from zerolm.training.request import Execution
+
+            device_for(Execution(self.steps.compute))
+
+            def finish(folder: Path, exported: Exported) -> None:
+                self._report(exported).write_into(folder)
+
+            exported = export(
+                Path(self.supernet),
+                self._request(choices),
+                Path(self.out),
+                force=self.force,
+                finish=finish,
+                progress=progress,
+            )
+        return self._report(exported)
+
+    def _request(self, choices: dict[str, Any]) -> ExportRequest:
+        """Return what is handed over; its paths hold wherever the run is gone on with."""
+        from zerolm.lab.supernets.export import ExportRequest
+
+        paths = self.configuration()
+        return ExportRequest(
+            choices,
+            "scratch" if self.scratch else "supernet",
+            self.heads,
+            self.unbiased,
+            None if self.tokens is None else self.steps.training(self.tokens),
+            paths.get("text"),
+            self.teaching.aim(),
+            paths.get("teacher"),
+            seed=self.steps.seed,
+        )
+
+    def _report(self, exported: Exported) -> PathReport:
+        return replace(PathReport.from_json(exported.to_json()), run=run_of(self))
+
+
+def choices_in(place: Path) -> dict[str, Any]:
+    """Return the choices of an architecture's JSON, or of the pick of a search's folder."""
+    from zerolm.io.files import parse_json, read_text
+
+    file = place / PICK if place.is_dir() else place
+    try:
+        document = parse_json(read_text(file, PATH_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"the path in {str(file)!r} cannot be read: {error}") from None
+    choices = document.get("architecture", document) if isinstance(document, dict) else None
+    if not isinstance(choices, dict):
+        raise ValueError(f"{str(file)!r} holds no architecture")
+    return choices
+
+
+@dataclass(frozen=True)
+class PathLayer:
+    """A layer of a path: its ``block``, the projections that it shares, its heads, its FFN width.
+
+    ``head_size`` is None where the heads fill the width of the block.
+    """
+
+    block: str
+    share: str
+    ffn: int
+    heads: int
+    head_size: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the layer as an architecture has it."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PathReport(Report):
+    """A model that was handed over: its layers in ``words`` too, its costs, its losses on text held out.
+
+    ``losses`` are ``before`` and, where it was trained, ``after``, in nats; ``similarity`` are the CKA
+    matrices of the heads of each layer, where they were compared; ``log`` has the losses by ``tokens``.
+    """
+
+    command: ClassVar[str] = "lab elastic export"
+    space: str
+    layers: list[PathLayer]
+    words: str
+    costs: dict[str, int]
+    losses: dict[str, float]
+    heads: str
+    similarity: list[list[list[float]]]
+    log: list[dict[str, int | float]]
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"layers": self.rows()}
+
+    @property
+    def written(self) -> list[str]:
+        return ["the model", *super().written]
+
+    def lines(self) -> list[str]:
+        size = show_cost("params", self.costs["params"])
+        return [f"{size} parameters: {self.words}", self._losses(), self._heads()]
+
+    def _losses(self) -> str:
+        parts = ", ".join(f"{name} {loss:.4f}" for name, loss in self.losses.items())
+        return f"Loss on text held out, in nats: {parts}."
+
+    def _heads(self) -> str:
+        if self.heads == "keep":
+            return "Its heads are those of the supernet."
+        counts = ", ".join(str(layer.heads) for layer in self.layers)
+        word = "fused into wider ones" if self.heads == "fuse" else "cut out"
+        return f"Heads that repeat others were {word}: {counts} are left in the layers."
+
+    def heading(self) -> Heading:
+        return Heading(
+            f"{show_amount(self.costs['params'])} parameters in {len(self.layers)} layers",
+            f"{self.words}.",
+            self._losses(),
+            self._heads(),
+            "One run, no interval. The model was opened again and gives the network's logits.",
+        )
+
+    def sheets(self) -> list[Sheet]:
+        layers = [
+            [str(place), layer.block, layer.share, str(layer.heads), f"{layer.ffn:,}"]
+            for place, layer in enumerate(self.layers, 1)
+        ]
+        head = ["layer", "block", "shared", "heads", "FFN width"]
+        shown = shown_costs(self.costs, [self.costs])
+        costs = [(cost_label(name), show_cost(name, self.costs[name])) for name in shown]
+        where = (PAGE, TERMINAL, NOTEBOOK)
+        return [
+            Sheet("Its layers", head, layers, kind="layers", on=where),
+            self._curve(),
+            self._similarity(),
+            pairs("Costs", costs, on=(PAGE,)),
+        ]
+
+    def _curve(self) -> Sheet:
+        """Return the losses, and how they fell where it was trained."""
+        name = "loss on text held out, nats"
+        points = [(row["tokens"], row["held_out"]) for row in self.log if "held_out" in row]
+        rows = [[network, f"{loss:.4f}"] for network, loss in self.losses.items()]
+        charts = [curve(points, name)] if len(points) > 1 else []
+        notes = ["The run was too short for a curve."] if len(points) == 1 else []
+        return Sheet("Its losses", ["network", name], rows, (), notes, charts, kind="losses", on=(PAGE,))
+
+    def _similarity(self) -> Sheet:
+        """Return a map of heads by heads for each layer."""
+        charts = []
+        for place, matrix in enumerate(self.similarity, 1):
+            names = [str(head) for head in range(1, len(matrix) + 1)]
+            texts = [[f"{value:.2f}" for value in line] for line in matrix]
+            charts.append(Heat(f"layer {place}", names, names, matrix, texts, (0.0, 1.0)))
+        notes = [] if charts else ["Heads were not compared."]
+        title = "How alike its heads were (CKA)"
+        return Sheet(title, notes=notes, charts=charts, layout="maps" if charts else "", on=(PAGE,))
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [layer.to_json() for layer in self.layers]

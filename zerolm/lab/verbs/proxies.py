@@ -1,0 +1,136 @@
+"""``zerolm lab proxies``: training-free proxies of networks that run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from zerolm.progress import Progress, silent
+from zerolm.settings import REQUIRED
+from zerolm.settings.compute import RunningRequest
+from zerolm.settings.kinds import absolute
+from zerolm.settings.request import Request, argument, part, setting, values_of
+from zerolm.text.defaults import text_field
+from zerolm.verbs.report import run_of
+from zerolm.verbs.shared import backend, data, field_read, metric, needing_torch
+
+if TYPE_CHECKING:
+    from zerolm.lab.verbs.proxies_report import ProxiesReport
+    from zerolm.lab.zero_cost.request import ProxyRequest
+
+PASSES = ("mode", "upstream", "batch", "length", "seed")
+NETWORKS = ("count", "max_params", "limit", "view", "metric", "data")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxiesSettings(Request):
+    """Return training-free proxies of networks that run, all from a handful of shared passes.
+
+    ``target`` is a space, whose networks are drawn, a benchmark by name or file, or a folder with a model.
+    What is computed is stored at once: a second run reuses it. Raises ``ValueError``, in one line, for what
+    makes no sense, and ``ModuleNotFoundError`` where torch is not installed.
+    """
+
+    name: ClassVar[str] = "lab proxies"
+    completes: ClassVar[dict[str, str]] = {"proxies": "zerolm.lab.zero_cost.names:defined_names"}
+    examples = (
+        (
+            "zerolm lab proxies flexibert --count 10",
+            "sampled networks: which proxies only count parameters?",
+        ),
+        (
+            "zerolm lab proxies gpt2_wt103 --proxies snip,zico --limit 50",
+            "as rankings of trained architectures",
+        ),
+        ("zerolm lab proxies MODEL --text TEXT --out values", "one model on tokens of a text, as a page"),
+    )
+    notes = "Results are stored at once: a second run reuses them, a killed run resumes."
+    target: str = argument(
+        "path", REQUIRED, "a space, a benchmark (name or file), or a model folder", metavar="TARGET"
+    )
+    proxies: tuple[str, ...] | None = setting(
+        "names", None, "proxies to compute, from `zerolm lab proxies ls`; default: all", group="Which proxies"
+    )
+    mode: str = setting(
+        "text",
+        "sane",
+        "sane (as the papers define, on a real loss) or faithful (as the released code does)",
+        choices=("sane", "faithful"),
+    )
+    upstream: str | None = setting(
+        "text",
+        None,
+        "upstream gradient: of the task loss (default) or ones",
+        choices=("task", "ones"),
+    )
+    count: int | None = setting(
+        "integer",
+        None,
+        "networks to sample from a space; default 20",
+        low=1,
+        high=1 << 20,
+        group="Which networks",
+    )
+    max_params: int | None = setting(
+        "integer", None, "maximum parameters of sampled networks", low=0, metavar="AMOUNT"
+    )
+    limit: int | None = setting(
+        "integer", None, "maximum architectures of a benchmark, evenly spread", low=2, high=1 << 40
+    )
+    view: str | None = setting("text", None, "reading of flexibert: declared, published or trained")
+    metric: str | None = metric()
+    data: str | None = data()
+    text: str = setting(
+        "path",
+        "random",
+        "text for the tokens; random needs no data",
+        metavar="FILE|random",
+        group="What they read",
+    )
+    text_field: str | None = text_field()
+    batch: int = setting("integer", 64, "sequences (or images) per batch", low=1, high=1 << 24)
+    length: int = setting("integer", 128, "tokens per sequence", low=1, high=1 << 24)
+    micro_batches: int = setting("integer", 8, "micro-batches per batch, of equal size", low=1, high=1 << 24)
+    seed: int = setting("integer", 0, "seed of weights, masks and samples", low=0, high=2**63 - 1)
+    running: RunningRequest = part(RunningRequest, group="How they run", device="cpu")
+    jobs: int = setting("integer", 1, "networks computed in parallel", low=1, high=1024)
+    backend: str = backend()
+    store: str | None = setting("path", None, "SQLite file for results; default: one in the cache")
+
+    def run(self, progress: Progress = silent) -> ProxiesReport:
+        with needing_torch():
+            from zerolm.lab.zero_cost.measure import measure
+        from zerolm.lab.verbs.proxies_report import ProxiesReport
+
+        with field_read(self.text_field, self.text):
+            result = measure(self.target, self._request(), progress=progress)
+        report = ProxiesReport.from_json(result.to_json())
+        return replace(report, run=run_of(self, **self._repeatable()))
+
+    def _request(self) -> ProxyRequest:
+        from zerolm.lab.zero_cost.request import ProxyRequest, Selection
+
+        return ProxyRequest(
+            names=self.proxies,
+            text=self.text,
+            settings={name: getattr(self, name) for name in PASSES}
+            | {"parts": self.micro_batches, **values_of(self.running)},
+            networks=Selection(**{name: getattr(self, name) for name in NETWORKS}),
+            jobs=self.jobs,
+            backend=self.backend,
+            store=None if self.store is None else Path(self.store),
+        )
+
+    def _repeatable(self) -> dict[str, Any]:
+        """Return the settings that are written otherwise, to mean the same wherever they are read."""
+        from zerolm.groundtruth.reader import is_file_name, same_folders
+        from zerolm.spaces import space_names
+
+        store = None if self.store is None else str(Path(self.store).absolute())
+        if self.target in space_names():
+            return {"store": store, "target": self.target}
+        if Path(self.target).is_dir() or is_file_name(self.target):
+            folders = self.data and same_folders(self.data)
+            return {"store": store, "target": absolute(self.target), "data": folders}
+        return {"store": store, "target": self.target, "data": same_folders(self.data)}

@@ -1,0 +1,286 @@
+"""The result of ``zerolm lab proxies``: values of networks, how far they count parameters, how they rank."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+from pydantic import FiniteFloat
+
+from zerolm.comparison.document import from_document
+from zerolm.comparison.results import Comparison, ScoreRow, Section
+from zerolm.comparison.standings import label_free, row_of
+from zerolm.io.plain import checked
+from zerolm.show.charts import Axis, Bar, Bars, Dots, Linked, Plot, axis
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
+from zerolm.show.text import sentence, show_number
+from zerolm.statistics import agreement
+from zerolm.verbs.comparison_files import FILES, write_tables
+from zerolm.verbs.comparison_sheets import section_sheet
+from zerolm.verbs.comparison_words import tokens_of
+from zerolm.verbs.report import Report, as_plain
+
+RHO: Final = "Spearman's rho with the number of parameters"
+COUNTS: Final = 0.9
+"""A rank correlation with parameters from which on a proxy does little but count them."""
+DRAWN: Final = 6
+"""Proxies that are drawn, or named in a sentence."""
+LIMITS: Final = "A proxy sees one batch at random initialisation: another seed or text may say otherwise."
+OF_BENCHMARKS: Final = ("metric", "section", "rows", "libra", "benchmarks")
+"""Fields of the JSON where the networks are those of a benchmark."""
+
+
+@dataclass(frozen=True)
+class ProxyPasses:
+    """How proxies were computed, as ``zerolm.lab.zero_cost.settings`` says."""
+
+    mode: str
+    upstream: str | None
+    batch: int
+    length: int
+    parts: int
+    seed: int
+    device: str
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class ProxyTable:
+    """Proxies of networks. ``text`` is what the tokens are of; ``params`` are those of architectures.
+
+    ``proxies`` are scores, higher expected to be better; ``values`` are what each proxy gave for each
+    network, ``seconds`` the mean time of each, ``left_out`` why a proxy has no scores.
+    """
+
+    title: str
+    text: str
+    settings: ProxyPasses
+    networks: list[str]
+    architectures: list[dict[str, Any] | None]
+    params: list[FiniteFloat] | None
+    proxies: dict[str, list[FiniteFloat]]
+    values: dict[str, list[list[FiniteFloat | None]]]
+    seconds: dict[str, FiniteFloat]
+    left_out: dict[str, str]
+
+    def check(self) -> None:
+        """Raise ``ValueError`` where a column is not of these networks."""
+        lengths = {len(self.architectures), *map(len, self.proxies.values())}
+        if not self.networks or lengths | {len(self.params or self.networks)} != {len(self.networks)}:
+            raise ValueError(f"a column is not of its {len(self.networks)} networks")
+        if not set(self.proxies) <= set(self.seconds):
+            raise ValueError("the time of a proxy is missing")
+
+
+@dataclass(frozen=True)
+class LibraChoice:
+    """The choice of LIBRA by ``calibration`` labels, and how it does on the ``test`` others."""
+
+    chosen: list[str]
+    calibration: int
+    test: int
+    tau: float | None
+    rho: float | None
+    tau_body_params: float | None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ProxiesReport(Report):
+    """Proxies of networks; ``section`` says how they rank a benchmark, where the networks are of one.
+
+    Nothing of it needs torch.
+    """
+
+    command: ClassVar[str] = "lab proxies"
+    table: ProxyTable
+    section: Section | None = None
+    libra: LibraChoice | None = None
+
+    @property
+    def title(self) -> str:
+        """Return what was computed, in one line."""
+        return self.table.title
+
+    def to_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = as_plain(self.table)
+        if self.section is not None:
+            comparison = Comparison([self.section]).to_json()
+            document |= {
+                "metric": self.section.metric,
+                "section": comparison["sections"][0],
+                "rows": comparison["rows"],
+                "libra": as_plain(self.libra),
+                "benchmarks": comparison["benchmarks"],
+            }
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        fields = {name: value for name, value in document.items() if name not in OF_BENCHMARKS}
+        table = checked(ProxyTable, fields)
+        table.check()
+        if "section" not in document:
+            return cls(table)
+        comparison = from_document({**document, "sections": [document["section"]]})
+        (section,), libra = comparison.sections, document["libra"]
+        if len(section.result) != len(table.networks):
+            raise ValueError("the benchmark is of other networks")
+        return cls(table, section, None if libra is None else checked(LibraChoice, libra))
+
+    @property
+    def _is_alone(self) -> bool:
+        """Return whether there is nothing that the values can be compared with."""
+        return self.table.params is None or len(self.table.networks) == 1
+
+    @property
+    def _tokens(self) -> str:
+        return sentence(tokens_of(self.table.text))
+
+    @cached_property
+    def _rhos(self) -> dict[str, float]:
+        """Return the rank correlation of each proxy with the number of parameters."""
+        params = np.array(self.table.params, np.float64)
+        columns = self.table.proxies.items()
+        return {name: agreement(np.array(column, np.float64), params).rho for name, column in columns}
+
+    def lines(self) -> list[str]:
+        finding, baseline, _ = self._findings()
+        return [self.title, self._tokens, f"{finding} {baseline}"]
+
+    def heading(self) -> Heading:
+        return Heading(self.title, self._tokens, *self._findings())
+
+    def _findings(self) -> tuple[str, str, str]:
+        """Return what was found, against what, and how far to trust it."""
+        if self.section is not None:
+            return self._ranking(self.section)
+        proxies, networks = len(self.table.proxies), len(self.table.networks)
+        if self._is_alone:
+            return f"{proxies} proxies of 1 network.", "One network alone ranks against nothing.", LIMITS
+        rhos = {name: rho for name, rho in self._rhos.items() if not math.isnan(rho)}
+        counting = [name for name, rho in rhos.items() if abs(rho) >= COUNTS]
+        names = f": {', '.join(counting[:DRAWN])}" if counting else ""
+        return (
+            f"{proxies} proxies of {networks} networks.",
+            f"{len(counting)} of {len(rhos)} rank these networks nearly as counting parameters does "
+            f"(rho of {COUNTS:g} or more){names}.",
+            f"No network here was trained. {LIMITS}",
+        )
+
+    def _ranking(self, section: Section) -> tuple[str, str, str]:
+        free = [row for row in label_free(section) if row.label in self.table.proxies]
+        base = row_of(section, "body_params")
+        beating = [row.label for row in free if row.verdict == "better"]
+        tau = "is not defined" if base is None or base.tau is None else f"reaches {show_number(base.tau)}"
+        names = f": {', '.join(beating[:DRAWN])}" if beating else ""
+        return (
+            _best(free),
+            f"Counting body parameters {tau}; {len(beating)} of {len(free)} proxies are shown to be "
+            f"better{names}.",
+            f"Which proxy is best shows only with the labels. {LIMITS}",
+        )
+
+    def sheets(self) -> list[Sheet]:
+        table = self.table
+        settings = {name: value for name, value in as_plain(table.settings).items() if value is not None}
+        left_out = [pairs("Left out", table.left_out.items())] if table.left_out else []
+        libra = [self._libra_sheet(self.libra)] if self.libra else []
+        rows = [(name, str(value)) for name, value in settings.items()]
+        return [*self._values(), *libra, *left_out, pairs("Settings of the passes", rows, on=(PAGE,))]
+
+    def _values(self) -> list[Sheet]:
+        """Return how the proxies rank a benchmark, else how they count parameters, else their values."""
+        if self.section is not None:
+            return [section_sheet(self.section, 1, self.table.seconds, on=(NOTEBOOK,))]
+        if self._is_alone:
+            rows = [
+                [name, f"{column[0]:.6g}", self._spent(name)] for name, column in self.table.proxies.items()
+            ]
+            where = (PAGE, TERMINAL, NOTEBOOK)
+            return [Sheet("Values", ["proxy", "value", "seconds"], rows, kind="values", on=where)]
+        more = len(self.table.proxies) - DRAWN
+        return [
+            Sheet("How far each proxy counts parameters", charts=[self._counting()], on=(PAGE, NOTEBOOK)),
+            Sheet(
+                "Proxy against parameters",
+                charts=[self._scatters()],
+                notes=[f"The first {DRAWN}; {more} more are in the table." if more > 0 else ""],
+                on=(PAGE,),
+            ),
+            self._spread(),
+        ]
+
+    def _spent(self, name: str) -> str:
+        return f"{self.table.seconds[name]:.2f}"
+
+    def _counting(self) -> Bars:
+        ranks = sorted(self._rhos.items(), key=lambda pair: -abs(np.nan_to_num(pair[1])))
+        bars = [
+            Bar(
+                name,
+                None if math.isnan(rho) else rho,
+                show_number(rho),
+                "orange" if abs(rho) >= COUNTS else "blue",
+            )
+            for name, rho in ranks
+        ]
+        return Bars(RHO, Axis(-1.0, 1.0, RHO), bars, [(0.0, "ink")])
+
+    def _scatters(self) -> Linked:
+        params, plots = self.table.params or [], []
+        x = axis(params, "parameters")
+        for name, values in list(self.table.proxies.items())[:DRAWN]:
+            points = list(zip(params, values, strict=True))
+            columns = [(name, [f"{value:.5g}" for value in values])]
+            label = f"{name} against parameters"
+            marks = [Dots(points, "blue")]
+            plots.append(Plot(label, x, axis(values, name), marks, (), 220, "", points, columns))
+        shared = [("parameters", [f"{value:,.0f}" for value in params])]
+        return Linked(plots, self.table.networks, "Networks", shared)
+
+    def _spread(self) -> Sheet:
+        rows = []
+        for name, column in self.table.proxies.items():
+            spread = (f"{value:.5g}" for value in np.quantile(column, (0.0, 0.5, 1.0)))
+            rows.append([name, *spread, show_number(self._rhos[name]), self._spent(name)])
+        head = ["proxy", "lowest", "median", "highest", "rho with params", "seconds"]
+        return Sheet("Spread", head, rows, kind="spread", on=(PAGE, TERMINAL, NOTEBOOK))
+
+    def _libra_sheet(self, libra: LibraChoice) -> Sheet:
+        rows = [
+            ("chosen", ", ".join(libra.chosen)),
+            ("labels that chose", str(libra.calibration)),
+            (f"on {libra.test} others", f"tau-b {show_number(libra.tau)}, rho {show_number(libra.rho)}"),
+            ("body parameters there", f"tau-b {show_number(libra.tau_body_params)}"),
+        ]
+        return pairs("LIBRA's choice", rows)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each network: its parameters, its trained result if any, and its proxies."""
+        columns: dict[str, Sequence[Any]] = {"network": self.table.networks}
+        if self.table.params is not None:
+            columns["params"] = self.table.params
+        if self.section is not None:
+            columns["result"] = self.section.result.tolist()
+        columns |= {name: column for name, column in self.table.proxies.items() if name not in columns}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    @property
+    def written(self) -> list[str]:
+        return [*super().written, *(FILES if self.section else ())]
+
+    def write_more(self, folder: Path) -> None:
+        """Write the tables of a benchmark as CSV."""
+        if self.section is not None:
+            write_tables(Comparison([self.section]), folder)
+
+
+def _best(rows: Sequence[ScoreRow]) -> str:
+    if not rows:
+        return "None of them is defined."
+    return f"{rows[0].label} ranks best, tau-b {show_number(rows[0].tau)}."

@@ -1,0 +1,245 @@
+"""``zerolm lab slice``: sub-networks of one trained parent, each judged: labels that need no training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
+from zerolm.progress import Progress, silent
+from zerolm.settings import REQUIRED
+from zerolm.settings.compute import RunningRequest
+from zerolm.settings.request import Request, argument, part, setting
+from zerolm.show.charts import Dots, Linked, Plot, axis
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
+from zerolm.show.text import show_amount
+from zerolm.verbs.bench_train import LABEL_FILE, FailedTraining
+from zerolm.verbs.report import Report, run_of
+from zerolm.verbs.shared import backend, field_read, like, needing_torch, read_like
+
+SHOWN: Final = 20
+"""The most sub-networks that a terminal shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceSettings(Request):
+    """Return sub-networks of one trained parent, drawn within budgets, with what each reached.
+
+    They are cut in memory and not trained. Raises ``ValueError``, in one line, for what makes no sense.
+    """
+
+    name: ClassVar[str] = "lab slice"
+    examples = (
+        (
+            "zerolm lab slice PARENT --count 20 --max-macs 0.9x --text TEXT --out subnets.json",
+            "labels in minutes, from one trained model",
+        ),
+        ("zerolm bench run subnets.json --metric kl", "what scores say of them"),
+        (
+            "zerolm lab slice CLASSIFIER --data ROWS.csv --attacked ATTACKED.csv --out classes.json",
+            "a classifier, on clean texts and on attacked ones",
+        ),
+    )
+    notes = (
+        "Results: perplexity, bits_a_byte and kl on a text (distance for encoders); accuracy on labelled "
+        "rows; accuracy_under_attack, attack_success_rate and accuracy_drop on attacked ones. --metric of "
+        "`bench run`, `proxies`, `calibrate` and `search` selects one. A killed run resumes."
+    )
+    parent: str = argument("path", REQUIRED, "checkpoint folder or hub model (owner/name)", metavar="PARENT")
+    like: str | None = like()
+    draw: DrawRequest = part(DrawRequest, group="Which sub-networks")
+    cutting: CutRequest = part(CutRequest, group="How they are cut")
+    judging: JudgingRequest = part(JudgingRequest, group="What judges them")
+    running: RunningRequest = part(RunningRequest, group="How they run")
+    jobs: int = setting("integer", 1, "parallel processes", low=1, high=1024)
+    backend: Any = backend()
+    out: str | None = setting(
+        "path", None, "benchmark file to write (NAME.json), or a folder for it and a report",
+        group="Result", by_place=True, metavar="FILE",
+    )  # fmt: skip
+    force: bool = setting("flag", False, "replace an earlier result")
+
+    def run(self, progress: Progress = silent) -> SlicesReport:
+        from zerolm.io.files import write_json
+
+        self.judging.check()
+        with needing_torch("judging runs networks"):
+            from zerolm.lab.subnets.document import slices_document
+            from zerolm.lab.subnets.slicing import slice_parent
+        of_text = field_read(self.judging.text_field, self.judging.text or self.cutting.calibration)
+        with self._place() as place, read_like(self.like), of_text:
+            sliced = slice_parent(
+                self.parent,
+                self.draw,
+                self.cutting,
+                self.judging,
+                running=self.running,
+                jobs=self.jobs,
+                backend=self.backend,
+                progress=progress,
+            )
+            is_file = place is not None and place.suffix == ".json"
+            title = Path(self.out or LABEL_FILE).stem if is_file else Path(LABEL_FILE).stem
+            document = slices_document(title, sliced, self.draw, self.cutting, self.judging)
+            report = replace(SlicesReport.from_json(document), run=run_of(self))
+            if place is not None and is_file:
+                write_json(place, report.benchmark)
+            elif place is not None:
+                report.write_into(place)
+        return report
+
+    @contextmanager
+    def _place(self) -> Iterator[Path | None]:
+        """Yield the file or folder to write into, which nobody else writes; None where nothing is written."""
+        from zerolm.io.folders import new_file, new_folder
+
+        if self.out is None:
+            yield None
+            return
+        with (new_file if self.out.endswith(".json") else new_folder)(Path(self.out), self.force) as place:
+            yield place
+
+
+@dataclass(frozen=True)
+class JudgedSlice:
+    """A sub-network with its sizes and its results by name."""
+
+    id: str
+    shape: str
+    body_params: int
+    macs: int
+    results: dict[str, float]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SlicesReport(Report):
+    """Sub-networks of one parent with their results, and the results of the whole ``parent``.
+
+    ``benchmark`` is the file that ``bench run``, ``proxies``, ``calibrate`` and ``search`` take;
+    ``agreement`` is by result the tau-b of scores that saw none; ``seconds`` are those of one
+    sub-network, None where all were in the cache. ``networks`` are the ``rows`` of the JSON.
+    """
+
+    command: ClassVar[str] = "lab slice"
+    rows_field: ClassVar[str] = "networks"
+    benchmark: dict[str, Any]
+    parent: dict[str, float]
+    agreement: dict[str, dict[str, float | None]]
+    seconds: float | None
+    left_out: list[FailedTraining]
+    networks: list[JudgedSlice]
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        from zerolm.groundtruth.truth import check
+
+        report = super().from_json(document)
+        check(report.benchmark)
+        if not report.networks or report.metrics != list(report.networks[0].results):
+            raise ValueError("rows: they do not have the results of the parent")
+        return report
+
+    @property
+    def metrics(self) -> list[str]:
+        """Return the names of the results."""
+        return list(self.parent)
+
+    @property
+    def remarks(self) -> list[str]:
+        return [f"left out: sub-network {one.id}: {one.reason}" for one in self.left_out]
+
+    @property
+    def written(self) -> list[str]:
+        return [f"results of {len(self.networks)} sub-networks"]
+
+    @property
+    def title(self) -> str:
+        """Return how many sub-networks of which parent these are."""
+        source = self.benchmark["source"]
+        return f"{len(self.networks)} sub-networks of {source['parent']}, cut by {source['criterion']}"
+
+    def lines(self) -> list[str]:
+        return [self.title, *(f"{name}: {self._range(name)}" for name in self.metrics)]
+
+    def _range(self, metric: str) -> str:
+        """Return the range of a result, beside the parent's, and how scores agree with it."""
+        values = [one.results[metric] for one in self.networks]
+        taus = {name: tau for name, tau in self.agreement[metric].items() if tau is not None}
+        words = ", ".join(f"{name} {tau:.3f}" for name, tau in taus.items())
+        agree = f"; tau-b of {words}" if words else ""
+        return f"{min(values):.4g} to {max(values):.4g} (parent {self.parent[metric]:.4g}){agree}"
+
+    def heading(self) -> Heading:
+        source, (first, *others) = self.benchmark["source"], self.metrics
+        took = "" if self.seconds is None else f" One took {self.seconds:.2g} s."
+        return Heading(
+            self.title,
+            f"Cut in memory out of one trained model, repair {source['repair']}; nothing was trained.{took}",
+            f"{first}: {self._range(first)}.",
+            " ".join(f"{name}: {self._range(name)}." for name in others),
+            "They say what is left of one parent after a cut, not what networks of these shapes learn.",
+        )
+
+    def sheets(self) -> list[Sheet]:
+        making = [(name.replace("_", " "), str(value)) for name, value in self.benchmark["source"].items()]
+        return [
+            Sheet("Results against size", charts=[self._scatter()], on=(PAGE, NOTEBOOK)),
+            self._table(len(self.networks), (PAGE,)),
+            self._table(SHOWN, (TERMINAL, NOTEBOOK)),
+            pairs("How they came about", making, on=(PAGE,)),
+        ]
+
+    def _scatter(self) -> Linked:
+        shapes = [one.shape for one in self.networks]
+        plots = [self._plot(metric) for metric in self.metrics]
+        sizes = [f"{one.body_params:,}" for one in self.networks]
+        return Linked(plots, shapes, "Sub-networks", [("body parameters", sizes)])
+
+    def _plot(self, metric: str) -> Plot:
+        points = [(float(one.body_params), one.results[metric]) for one in self.networks]
+        return Plot(
+            f"{metric} against size",
+            axis([x for x, _ in points], "parameters without embeddings and head"),
+            axis([y for _, y in points], metric),
+            [Dots(points, "blue")],
+            [("dot", "blue", "sub-network")],
+            points=points,
+            columns=[(metric, [f"{y:.4g}" for _, y in points])],
+        )
+
+    def _table(self, most: int, where: tuple[str, ...]) -> Sheet:
+        """Return the sub-networks in the order of the first result, the best first."""
+        metric = self.metrics[0]
+        sign = -1.0 if self.benchmark["higher_is_better"] else 1.0
+        ordered = sorted(self.networks, key=lambda one: (sign * one.results[metric], one.id))
+        rows: list[Row] = [
+            [
+                one.shape,
+                show_amount(one.body_params),
+                show_amount(one.macs),
+                *(f"{one.results[name]:.4g}" for name in self.metrics),
+            ]
+            for one in ordered[:most]
+        ]
+        more = [f"and {len(ordered) - most} more"] if len(ordered) > most else []
+        return Sheet(
+            "All sub-networks",
+            ["sub-network", "body", "MACs", *self.metrics],
+            rows,
+            more,
+            kind="slices",
+            on=where,
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.to_json()["rows"]
+        return [{**row, **row.pop("results")} for row in rows]
+
+    def write_more(self, folder: Path) -> None:
+        """Write what ``--labels`` of ``calibrate`` and ``search``, and ``bench run``, read."""
+        from zerolm.io.files import write_json
+
+        write_json(folder / LABEL_FILE, self.benchmark)

@@ -1,0 +1,138 @@
+"""Proxies of many candidates: computed together, stored as they come, made into columns of scores."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+import transformers
+
+from zerolm.lab.zero_cost.candidates import Candidate
+from zerolm.lab.zero_cost.compute import Outcome, compute
+from zerolm.lab.zero_cost.definitions import find_proxy
+from zerolm.lab.zero_cost.executor import run
+from zerolm.lab.zero_cost.memory import check_memory
+from zerolm.lab.zero_cost.registry import LeftOut, Proxy
+from zerolm.lab.zero_cost.result import Measured as Measured
+from zerolm.lab.zero_cost.settings import USUAL_SETTINGS, Settings
+from zerolm.lab.zero_cost.store import Evaluation, Key, Store
+from zerolm.networks.compute import computed
+from zerolm.networks.workers import Backend
+from zerolm.progress import Progress, silent
+from zerolm.text.batches import TokenSource
+
+PASSES_VERSION: Final = 2
+"""Counts changes of passes and networks: what an earlier version stored is not used."""
+LIBRARIES: Final = f"torch {torch.__version__}, transformers {transformers.__version__}"
+"""Another version may round otherwise, or build another network."""
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """Computes what is asked of a candidate; it can be sent to another process, and the proxies with it."""
+
+    proxies: Sequence[Proxy]
+    source: TokenSource
+    settings: Settings
+    workers: int
+
+    def __call__(self, candidate: Candidate, keys: Sequence[Key]) -> list[Evaluation]:
+        wanted = {key.proxy for key in keys}
+        proxies = [proxy for proxy in self.proxies if proxy.name in wanted]
+        check_memory(candidate, proxies, self.settings, self.workers)
+        try:
+            outcomes = self._outcomes(candidate, proxies)
+        except (torch.OutOfMemoryError, MemoryError):
+            raise ValueError(
+                f"the passes do not fit into the memory of {self.settings.device}: take a smaller network, a "
+                f"smaller --batch or --length, or more --micro-batches"
+            ) from None
+        return [
+            Evaluation(key, one.value, one.seconds, one.left_out or "")
+            for key, one in ((key, outcomes[key.proxy]) for key in keys)
+        ]
+
+    def _outcomes(self, candidate: Candidate, proxies: Sequence[Proxy]) -> dict[str, Outcome]:
+        network = candidate.network(self.settings.seed)
+        settings = self.settings
+        computed(network.module.to(settings.compute.device), settings.compute)
+        batch = self.source.batch(
+            network.task, network.classes, settings.batch, settings.length, settings.seed
+        )
+        return compute(network, proxies, batch, settings.protocol(network.task))
+
+
+def evaluate(
+    candidates: Sequence[Candidate],
+    names: Sequence[str],
+    source: TokenSource,
+    settings: Settings = USUAL_SETTINGS,
+    *,
+    store: Store,
+    jobs: int = 1,
+    backend: Backend = "loky",
+    progress: Progress = silent,
+) -> Measured:
+    """Return the proxies ``names`` of all candidates; what the store holds already is not computed again.
+
+    ``ValueError`` for an unknown proxy, a model without known roles, a loss that is not finite, or a network
+    that is too large: what was computed before it is in the store.
+    """
+    proxies = [find_proxy(name) for name in dict.fromkeys(names)]
+    text = settings.key(source)
+
+    def keys(candidate: Candidate) -> list[Key]:
+        return [
+            Key(candidate.identity, proxy.name, text, f"{PASSES_VERSION}.{proxy.revision}, {LIBRARIES}")
+            for proxy in proxies
+        ]
+
+    workers = min(jobs if backend == "loky" else os.cpu_count() or 1, len(candidates))
+    evaluations = run(
+        candidates,
+        Work(proxies, source, settings, workers),
+        store,
+        keys,
+        name=lambda candidate: candidate.name,
+        jobs=jobs,
+        backend=backend,
+        progress=progress,
+    )
+    table = [[evaluations[key] for key in keys(candidate)] for candidate in candidates]
+    measured = Measured(source.name, [each.measured for each in candidates], {}, {}, {}, {})
+    for proxy, column in zip(proxies, zip(*table, strict=True), strict=True):
+        _add(measured, proxy, column)
+    return measured
+
+
+def _add(measured: Measured, proxy: Proxy, evaluations: Sequence[Evaluation]) -> None:
+    """Add the columns of one proxy, or why it has none."""
+    measured.values[proxy.name] = [evaluation.value for evaluation in evaluations]
+    reason = _reason(evaluations)
+    columns = {} if reason else proxy.scores(measured.values[proxy.name])
+    measured.left_out.update((name, str(c)) for name, c in columns.items() if isinstance(c, LeftOut))
+    numbers = {name: column for name, column in columns.items() if not isinstance(column, LeftOut)}
+    odd = [name for name, column in numbers.items() if not all(map(math.isfinite, column))]
+    if reason or odd:
+        measured.left_out[proxy.name] = reason or f"{odd[0]} is not a finite number everywhere"
+        return
+    spent = math.fsum(evaluation.seconds for evaluation in evaluations) / len(evaluations)
+    for name, column in numbers.items():
+        if name in measured.columns:
+            raise ValueError(f"proxy {proxy.name!r} gives a column {name!r}, which another proxy gives too")
+        measured.columns[name] = np.array(column, np.float64)
+        measured.seconds[name] = spent
+
+
+def _reason(evaluations: Sequence[Evaluation]) -> str:
+    """Return why a proxy has no scores; empty where it has."""
+    without = [evaluation.note for evaluation in evaluations if not evaluation.value]
+    if without:
+        return f"{without[0]} ({len(without)} of {len(evaluations)} networks)"
+    odd = sum(not all(map(math.isfinite, evaluation.value)) for evaluation in evaluations)
+    return f"not a finite number for {odd} of {len(evaluations)} networks" if odd else ""

@@ -31,9 +31,9 @@ from zerolm.lab.zero_cost import Proxy, find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.compute import compute
 from zerolm.lab.zero_cost.measure import ProxyRequest, ProxyRun, Selection, measure
+from zerolm.lab.zero_cost.passes import NEEDS, Protocol
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
-from zerolm.networks.passes import NEEDS, Protocol
 from zerolm.statistics import within_budget
 from zerolm.text.batches import TokenSource
 from zerolm.verbs.comparison_words import remark

@@ -14,15 +14,15 @@ from scipy import stats
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
 from zerolm.calibration.alpha import GRID
 from zerolm.comparison.bench import bench
-from zerolm.comparison.variants import embedding_terms, fused, split, variants
 from zerolm.groundtruth.reader import chosen, locate, quality, read, views
 from zerolm.lab.ablation.ablate import DRAWN_SEEDS, ablate
 from zerolm.lab.ablation.ablation import Ablation, AblationSection, Effect, best_of_grid
+from zerolm.lab.ablation.drawn import drawn_norms, drawn_parts
+from zerolm.lab.ablation.variants import embedding_terms, fused, split, variants
 from zerolm.lab.verbs.ablate_report import AblationReport
 from zerolm.lab.verbs.ablation_conclusions import conclusions
 from zerolm.lab.verbs.ablation_findings import plain, sentences, signed
 from zerolm.scores import ScoreBatch, make_score
-from zerolm.scores.drawn import drawn_norms, drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS
 from zerolm.spaces import make_space
 from zerolm.statistics import kendall

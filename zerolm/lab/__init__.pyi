@@ -1,8 +1,8 @@
 """Types of the public functions, written by python -m zerolm.verbs.stub."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from zerolm.lab.verbs.ablate_report import AblationReport as AblationReport
 from zerolm.lab.verbs.bench_report import ProxyBenchReport as ProxyBenchReport
@@ -155,8 +155,7 @@ class _Proxies(Protocol):
         progress: Progress = ...,
     ) -> ProxiesReport: ...
     @staticmethod
-    def ls(
-    ) -> ProxyListing: ...
+    def ls() -> ProxyListing: ...
 
 def ablate(
     names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
@@ -166,7 +165,6 @@ def ablate(
     metric: str | None = ...,
     progress: Progress = ...,
 ) -> AblationReport: ...
-
 def bench(
     names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     *,
@@ -182,7 +180,6 @@ def bench(
     train_tokens: int | str | Sequence[int | str] | None = ...,
     progress: Progress = ...,
 ) -> ProxyBenchReport: ...
-
 def slice(
     parent: str | PathLike[str],
     out: str | PathLike[str] | None = ...,

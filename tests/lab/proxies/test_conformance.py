@@ -23,9 +23,9 @@ from zerolm.lab.testing.proxies import (
     check_proxy,
 )
 from zerolm.lab.testing.small_networks import small_batch, small_networks
+from zerolm.lab.zero_cost.passes import Passes
 from zerolm.lab.zero_cost.registry import Finish, LeftOut, Proxy, Value
 from zerolm.networks.network import Network
-from zerolm.networks.passes import Passes
 
 
 def made(

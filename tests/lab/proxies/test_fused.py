@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.compute import compute
+from zerolm.lab.zero_cost.passes import Protocol
 from zerolm.networks.network import Linear, Network, matrices_of
-from zerolm.networks.passes import Protocol
 
 
 class Apart(nn.Module):

@@ -21,11 +21,11 @@ from transformers import ViTConfig, ViTForImageClassification
 from zerolm.lab.zero_cost import find_proxy
 from zerolm.lab.zero_cost.compute import compute
 from zerolm.lab.zero_cost.definitions.activations import agreements, output_spectrum, spread
+from zerolm.lab.zero_cost.passes import Passes, Protocol
+from zerolm.lab.zero_cost.passes.shared import singular_values
 from zerolm.networks.batch import Batch, loss
 from zerolm.networks.huggingface import stock_network
 from zerolm.networks.network import Linear, Network
-from zerolm.networks.passes import Passes, Protocol
-from zerolm.networks.passes.shared import singular_values
 
 NAMES = ["flexibert", "llama", "stock gpt2"]
 

@@ -16,8 +16,8 @@ from networks_small import batch_for, made
 
 from zerolm.lab.zero_cost import find_proxy, proxy
 from zerolm.lab.zero_cost.compute import compute, numbers
+from zerolm.lab.zero_cost.passes import Passes, Protocol
 from zerolm.lab.zero_cost.registry import PROXIES, Proxy
-from zerolm.networks.passes import Passes, Protocol
 
 SCRIPT = """
 import json, os, sys
@@ -117,6 +117,8 @@ def test_what_fails_is_named_in_one_line(compute_it: Callable[[Passes], float], 
 def test_gradients_that_are_not_finite_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The square root of 0 is finite, and its gradient is not."""
     network = made("llama")
-    monkeypatch.setattr("zerolm.networks.passes.loss.loss", lambda logits, part: (logits.sum() * 0).sqrt())
+    monkeypatch.setattr(
+        "zerolm.lab.zero_cost.passes.loss.loss", lambda logits, part: (logits.sum() * 0).sqrt()
+    )
     with pytest.raises(ValueError, match="gradient of the loss is not finite"):
         compute(network, [find_proxy("eznas")], batch_for(network), Protocol(parts=2))

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from zerolm.lab.zero_cost import LeftOut, find_proxy, proxy_names
 from zerolm.lab.zero_cost.compute import compute
+from zerolm.lab.zero_cost.passes import Passes, Protocol
 from zerolm.networks.batch import Batch
 from zerolm.networks.build import build
 from zerolm.networks.network import Linear, Network
-from zerolm.networks.passes import Passes, Protocol
 from zerolm.spaces import make_space
 
 FORWARD = ["flexibert", "transformer_xl", "llama", "bert", "stock gpt2"]

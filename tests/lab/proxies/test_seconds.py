@@ -8,8 +8,8 @@ from networks_small import batch_for, made
 
 from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.compute import compute, costs
-from zerolm.networks.passes import COSTS, NEEDS, Passes, Protocol
-from zerolm.networks.passes.clock import Clock
+from zerolm.lab.zero_cost.passes import COSTS, NEEDS, Passes, Protocol
+from zerolm.lab.zero_cost.passes.clock import Clock
 
 
 def test_a_clock_counts_what_is_inside_of_another_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ import zerolm as package
 from zerolm.lab.verbs.proxies import ProxiesSettings
 from zerolm.lab.verbs.proxies_report import ProxiesReport, ProxyPasses
 from zerolm.lab.zero_cost import proxy_names
+from zerolm.lab.zero_cost.passes.protocol import MODES, UPSTREAMS
 from zerolm.lab.zero_cost.settings import Settings
-from zerolm.networks.passes.protocol import MODES, UPSTREAMS
 from zerolm.networks.workers import Backend
 
 FEW: dict[str, Any] = {"batch": 16, "length": 8, "micro_batches": 4, "proxies": "snip, synflow,params"}

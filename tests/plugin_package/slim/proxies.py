@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerolm.lab.zero_cost import proxy
-from zerolm.networks.passes import Passes
+from zerolm.lab.zero_cost.passes import Passes
 
 
 @proxy("slim_gradient", source="an example", needs=["gradients"])

@@ -11,12 +11,12 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.calibration.alpha import Parts, mixed, parts, taus_of_grid
 from zerolm.comparison.subjects import Subject, Unusable, subjects
-from zerolm.comparison.variants import EMBEDDED, embedding_terms, variants
 from zerolm.groundtruth.reader import View
 from zerolm.lab.ablation.ablation import Ablation, AblationSection, Draws, Effect, best_of_grid
+from zerolm.lab.ablation.drawn import drawn_parts
+from zerolm.lab.ablation.variants import EMBEDDED, embedding_terms, variants
 from zerolm.progress import Progress, silent
 from zerolm.scores import ScoreBatch, make_score
-from zerolm.scores.drawn import drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS
 from zerolm.statistics import Bootstrap, Resampled, agreement, enough, gain, kendall
 from zerolm.statistics.bootstrap import RESAMPLES

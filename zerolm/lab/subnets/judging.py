@@ -17,6 +17,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from zerolm.architecture import Floats
 from zerolm.checkpoints import Checkpoint
 from zerolm.lab.subnets import metrics
+from zerolm.lab.subnets.classified import AttackedTexts, ClassifiedTexts
 from zerolm.lab.subnets.walk import SubNetwork, last_states
 from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.compute import Compute, computed, put_on
@@ -24,7 +25,6 @@ from zerolm.networks.opener import mapped_model, one_line, stored_model, without
 from zerolm.networks.pooling import TokenPooling
 from zerolm.networks.states import HiddenStates
 from zerolm.passes.divergence import kl, perplexity, surprises
-from zerolm.text.classified import AttackedTexts, ClassifiedTexts
 from zerolm.text.tokens import Tokens
 from zerolm.units.kept_units import Cut
 from zerolm.units.pruning import dimensions_of

@@ -8,11 +8,11 @@ from pathlib import Path
 from torch import Tensor
 
 from zerolm.checkpoints import Checkpoint
+from zerolm.lab.subnets.classified import read_attacked, read_classified
 from zerolm.lab.subnets.judging import JudgedClasses, JudgedText
 from zerolm.lab.subnets.request import JudgingRequest
 from zerolm.networks.opener import is_decoder, stock_config, stock_tokenizer
 from zerolm.text.calibration import sentence_tokens, tokens_of
-from zerolm.text.classified import read_attacked, read_classified
 from zerolm.text.tokens import Tokens
 
 

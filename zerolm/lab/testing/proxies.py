@@ -13,11 +13,11 @@ from zerolm.lab.testing.network_state import close, same, state, tensors
 from zerolm.lab.testing.small_networks import SETTINGS, shuffled, small_batch, small_networks
 from zerolm.lab.zero_cost.compute import numbers
 from zerolm.lab.zero_cost.definitions import find_proxy
+from zerolm.lab.zero_cost.passes import NEEDS, Passes
+from zerolm.lab.zero_cost.passes.protocol import Mode
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
-from zerolm.networks.passes import NEEDS, Passes
-from zerolm.networks.passes.protocol import Mode
 
 Numbers = tuple[float, ...]
 ROUNDING: Final = 1e-6

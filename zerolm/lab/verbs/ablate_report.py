@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final, Self
 
 from zerolm.calibration.alpha import GRID
-from zerolm.comparison.variants import WITHOUT
 from zerolm.groundtruth.truth import is_line
 from zerolm.io.plain import checked
 from zerolm.lab.ablation.ablation import Ablation, AblationSection, BorrowedAlpha, Effect
+from zerolm.lab.ablation.variants import WITHOUT
 from zerolm.lab.verbs.ablation_conclusions import conclusions
 from zerolm.lab.verbs.ablation_findings import ALL, BEST, EVEN, column, moved, plain, sentences, signed
 from zerolm.show.charts import LINEAR, Bar, Bars, axis, signed_tick

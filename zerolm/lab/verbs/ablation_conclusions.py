@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Final
 
-from zerolm.comparison.variants import ATTENTION, EMBEDDED, FFN, FUSED, SPLIT, WITHOUT
 from zerolm.lab.ablation.ablation import Ablation, AblationSection, Effect
+from zerolm.lab.ablation.variants import ATTENTION, EMBEDDED, FFN, FUSED, SPLIT, WITHOUT
 from zerolm.lab.verbs.ablation_findings import (
     BEST,
     EVEN,

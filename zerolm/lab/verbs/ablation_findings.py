@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from statistics import fmean
 
-from zerolm.comparison.variants import ATTENTION, EMBEDDED, FFN, FUSED, SPLIT, WITHOUT
 from zerolm.lab.ablation.ablation import Ablation, AblationSection, BorrowedAlpha, Draws, Effect
+from zerolm.lab.ablation.variants import ATTENTION, EMBEDDED, FFN, FUSED, SPLIT, WITHOUT
 
 EVEN, ALL, BEST = "zerolm 0.5", "zerolm 1", "zerolm best"
 """The columns of ``zerolm``: both kinds of matrices alike, attention alone, and the best alpha."""

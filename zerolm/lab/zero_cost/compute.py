@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zerolm.lab.zero_cost.passes import COSTS, Passes, Protocol
+from zerolm.lab.zero_cost.passes.clock import Clock
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy, Value, is_own
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
-from zerolm.networks.passes import COSTS, Passes, Protocol
-from zerolm.networks.passes.clock import Clock
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zerolm.networks.passes import NEEDS, Passes
+from zerolm.lab.zero_cost.passes import NEEDS, Passes
 from zerolm.registry import Entry, Registry
 from zerolm.scores import SCORES
 

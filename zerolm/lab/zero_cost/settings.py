@@ -7,9 +7,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Final
 
+from zerolm.lab.zero_cost.passes import Protocol
+from zerolm.lab.zero_cost.passes.protocol import MODES, UPSTREAMS, Mode, Upstream
 from zerolm.networks.compute import Compute, compute
-from zerolm.networks.passes import Protocol
-from zerolm.networks.passes.protocol import MODES, UPSTREAMS, Mode, Upstream
 from zerolm.settings.compute import RunningRequest
 from zerolm.settings.messages import called
 from zerolm.text.batches import TokenSource

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from zerolm.architecture import Ints
 from zerolm.lab.zero_cost.definitions.matrix_terms import total
+from zerolm.lab.zero_cost.passes import Passes
+from zerolm.lab.zero_cost.passes.record import WORD
 from zerolm.lab.zero_cost.registry import LeftOut, proxy
-from zerolm.networks.passes import Passes
-from zerolm.networks.passes.record import WORD
 
 ETA: Final = 0.99
 ROWS: Final = 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from zerolm.lab.zero_cost.definitions.matrix_terms import attention, decoder_or, total
+from zerolm.lab.zero_cost.passes import Passes
 from zerolm.lab.zero_cost.registry import proxy
 from zerolm.networks.network import Linear
-from zerolm.networks.passes import Passes
 
 ENTRIES: Final = ("q", "k", "v", "qkv", "mix", "weight")
 """Query, key, value, input and weight of released code; qkv where it goes by modules, in faithful mode."""

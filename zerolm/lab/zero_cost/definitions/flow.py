@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from zerolm.lab.zero_cost.definitions.matrix_terms import added, attention, ffn, total
+from zerolm.lab.zero_cost.passes import Passes
+from zerolm.lab.zero_cost.passes.shared import nuclear
 from zerolm.lab.zero_cost.registry import proxy
-from zerolm.networks.passes import Passes
-from zerolm.networks.passes.shared import nuclear
 
 
 @proxy("synflow", source="Synflow, arXiv 2006.05467, equation 2", needs=["flow"])

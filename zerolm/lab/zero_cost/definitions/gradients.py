@@ -7,9 +7,9 @@ import math
 import torch
 
 from zerolm.lab.zero_cost.definitions.matrix_terms import added, attention, decoder_or, ffn, total
+from zerolm.lab.zero_cost.passes import Passes
 from zerolm.lab.zero_cost.registry import proxy
 from zerolm.networks.network import Linear
-from zerolm.networks.passes import Passes
 
 
 def saliency(passes: Passes, linear: Linear) -> float:

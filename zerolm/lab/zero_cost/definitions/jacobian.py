@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from zerolm.lab.zero_cost.passes import Passes
 from zerolm.lab.zero_cost.registry import LeftOut, proxy
-from zerolm.networks.passes import Passes
 
 SMALL = 1e-5
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from torch import Tensor
 
+from zerolm.lab.zero_cost.passes import Passes
 from zerolm.networks.network import Linear
-from zerolm.networks.passes import Passes
 
 
 def total(values: Iterable[float | Tensor]) -> float:

@@ -13,8 +13,8 @@ from zerolm.architecture import Floats, Ints
 from zerolm.lab.zero_cost.combine import layers_in, lswag, occurrences, select_layers
 from zerolm.lab.zero_cost.definitions.activations import enough_patterns, patterns
 from zerolm.lab.zero_cost.definitions.matrix_terms import total
+from zerolm.lab.zero_cost.passes import Passes
 from zerolm.lab.zero_cost.registry import LeftOut, Pool, proxy
-from zerolm.networks.passes import Passes
 
 
 @proxy("zico", source="ZiCo, arXiv 2301.11300, equation 8", needs=["moments"])

@@ -9,8 +9,8 @@ import numpy as np
 
 from zerolm.lab.zero_cost.combine import rank_product
 from zerolm.lab.zero_cost.definitions.matrix_terms import total
+from zerolm.lab.zero_cost.passes import Passes
 from zerolm.lab.zero_cost.registry import LeftOut, Pool, proxy
-from zerolm.networks.passes import Passes
 
 TERMS = ("az_expressivity", "az_progressivity", "az_trainability", "az_complexity")
 

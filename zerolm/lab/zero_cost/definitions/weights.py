@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import torch
 
 from zerolm.lab.zero_cost.definitions.matrix_terms import attention, ffn, total
+from zerolm.lab.zero_cost.passes import Passes
+from zerolm.lab.zero_cost.passes.shared import singular_values
 from zerolm.lab.zero_cost.registry import Pool, proxy
 from zerolm.networks.network import Linear
-from zerolm.networks.passes import Passes
-from zerolm.networks.passes.shared import singular_values
 from zerolm.scores.capacity import ALPHAS
 
 

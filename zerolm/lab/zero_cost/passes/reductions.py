@@ -10,10 +10,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from zerolm.lab.zero_cost.passes.clock import Clock
+from zerolm.lab.zero_cost.passes.record import WORD, Activations
+from zerolm.lab.zero_cost.passes.taps import looking, widened
 from zerolm.networks.network import Linear, Network, Tap
-from zerolm.networks.passes.clock import Clock
-from zerolm.networks.passes.record import WORD, Activations
-from zerolm.networks.passes.taps import looking, widened
 
 Side = Literal["input", "output"]
 See = Callable[[Linear, Tensor], None]

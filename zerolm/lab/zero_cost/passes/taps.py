@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 from torch.overrides import TorchFunctionMode
 
+from zerolm.lab.zero_cost.passes.protocol import Protocol
 from zerolm.networks.batch import Batch
 from zerolm.networks.compute import compute_of
 from zerolm.networks.network import Network, Tap
-from zerolm.networks.passes.protocol import Protocol
 
 See = Callable[[int, Tensor], None]
 

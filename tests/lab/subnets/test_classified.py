@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.text.classified import read_attacked, read_classified
+from zerolm.lab.subnets.classified import read_attacked, read_classified
 
 CLASSES = ("neg", "pos")
 LOG = """\

@@ -9,14 +9,14 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from zerolm.lab.zero_cost.passes.clock import Clock
+from zerolm.lab.zero_cost.passes.flow import Flow, run_flow
+from zerolm.lab.zero_cost.passes.loss import BACKWARD, FORWARD, run_loss
+from zerolm.lab.zero_cost.passes.protocol import Protocol
+from zerolm.lab.zero_cost.passes.record import Activations, LossPass
+from zerolm.lab.zero_cost.passes.transfer import Transfer, run_transfer
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Linear, Network
-from zerolm.networks.passes.clock import Clock
-from zerolm.networks.passes.flow import Flow, run_flow
-from zerolm.networks.passes.loss import BACKWARD, FORWARD, run_loss
-from zerolm.networks.passes.protocol import Protocol
-from zerolm.networks.passes.record import Activations, LossPass
-from zerolm.networks.passes.transfer import Transfer, run_transfer
 
 NEEDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(FORWARD, "forward"),

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from zerolm.lab.zero_cost.passes.protocol import Protocol
+from zerolm.lab.zero_cost.passes.taps import as_it_was, entering, logits_of, looking, widened
 from zerolm.networks.batch import Batch
 from zerolm.networks.hooks import Enough
 from zerolm.networks.network import Network
-from zerolm.networks.passes.protocol import Protocol
-from zerolm.networks.passes.taps import as_it_was, entering, logits_of, looking, widened
 
 
 @dataclass(frozen=True)

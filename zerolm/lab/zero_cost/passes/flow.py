@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from zerolm.lab.zero_cost.passes.protocol import Protocol
+from zerolm.lab.zero_cost.passes.taps import as_it_was, entering, last_seen
 from zerolm.networks.batch import Batch
 from zerolm.networks.hooks import stand_ins
 from zerolm.networks.network import Linear, Network
-from zerolm.networks.passes.protocol import Protocol
-from zerolm.networks.passes.taps import as_it_was, entering, last_seen
 
 Flow = dict[Linear, tuple[Tensor, Tensor]]
 

@@ -11,13 +11,13 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from zerolm.lab.zero_cost.passes.clock import Clock
+from zerolm.lab.zero_cost.passes.protocol import Protocol
+from zerolm.lab.zero_cost.passes.record import LossPass, Moments
+from zerolm.lab.zero_cost.passes.reductions import Reductions
+from zerolm.lab.zero_cost.passes.taps import SmoothSilu, as_it_was, entering, last_seen, logits_of, widened
 from zerolm.networks.batch import Batch, loss
 from zerolm.networks.network import Network
-from zerolm.networks.passes.clock import Clock
-from zerolm.networks.passes.protocol import Protocol
-from zerolm.networks.passes.record import LossPass, Moments
-from zerolm.networks.passes.reductions import Reductions
-from zerolm.networks.passes.taps import SmoothSilu, as_it_was, entering, last_seen, logits_of, widened
 
 FORWARD: Final = ("outputs", "codes", "distances", "covariances", "probabilities")
 BACKWARD: Final = ("gradients", "moments", "fisher", "loss_jacobian", "curvature")

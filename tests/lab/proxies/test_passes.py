@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from zerolm.lab.zero_cost import LeftOut, Proxy, find_proxy, proxy_names
 from zerolm.lab.zero_cost.compute import compute
+from zerolm.lab.zero_cost.passes import NEEDS, Passes, Protocol
+from zerolm.lab.zero_cost.passes.record import Moments
+from zerolm.lab.zero_cost.passes.taps import as_it_was, entering, looking
 from zerolm.networks.batch import Batch, loss
 from zerolm.networks.network import Network
-from zerolm.networks.passes import NEEDS, Passes, Protocol
-from zerolm.networks.passes.record import Moments
-from zerolm.networks.passes.taps import as_it_was, entering, looking
 
 NAMES = ["flexibert", "transformer_xl", "llama", "bert", "stock gpt2"]
 ALL = list(NEEDS)

@@ -60,12 +60,13 @@ from scipy.stats import chi2
 from timing import table
 
 from zerolm.architecture import Floats
+from zerolm.checkpoints.named_model import named_model
 from zerolm.costs import CostModel
 from zerolm.scores import make_score
 from zerolm.scores.shape import worth
 from zerolm.solvers import search
+from zerolm.solvers.baseline import baseline_of
 from zerolm.spaces import shape_text
-from zerolm.verbs.baseline import baseline_of
 
 PLACE: Final = Path(__file__).with_suffix(".md")
 RUNS: Final = (
@@ -526,7 +527,7 @@ def show_known() -> None:
     )
     costs, rows = CostModel(context=2048), []
     for name in KNOWN:
-        model = baseline_of(name, None, costs)
+        model = baseline_of(*named_model(name), None, costs)
         space, cells = model.space_with({}, None, costs), []
         own = space.read(model.choices)
         for score in ("geo", SHIPPED.name):

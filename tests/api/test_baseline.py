@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import zerolm
+from zerolm.checkpoints.named_model import named_model
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import make_score
 from zerolm.solvers import search
+from zerolm.solvers.baseline import BaselineModel, baseline_of
 from zerolm.spaces.decoders import decoders
-from zerolm.verbs.baseline import BaselineModel, baseline_of
 from zerolm.verbs.run_file import configured
 
 EIGHT = (
@@ -51,7 +52,7 @@ def written(folder: Path, document: Any, name: str = "config.json") -> str:
 
 
 def read(name: str, space: str | None = None) -> BaselineModel:
-    return baseline_of(name, space, CONTEXT)
+    return baseline_of(*named_model(name), space, CONTEXT)
 
 
 @pytest.mark.parametrize("name", EIGHT)
@@ -220,7 +221,7 @@ def test_what_may_be_a_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (qwen2.space, qwen2.settings["qkv_bias"]) == ("llama", True)
     windows = {**SMALL, "model_type": "mistral", "sliding_window": 2048}
     assert read(written(tmp_path, windows, "mistral.json")).space == "llama"
-    monkeypatch.setattr("zerolm.checkpoints.folder.fetched_config", lambda name: SMALL)
+    monkeypatch.setattr("zerolm.checkpoints.named_model.fetched_config", lambda name: SMALL)
     assert read("someone/something").name == "someone/something"
 
 

@@ -11,7 +11,7 @@ from repeated import check_report
 from tiny import saved
 
 import zerolm as package
-from zerolm.verbs.ledger import LedgerReport
+from zerolm.verbs.ledger_report import LedgerReport
 
 
 @pytest.mark.parametrize("name", ["llama", "bert"])

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import zerolm
+from zerolm.checkpoints.named_model import DOCUMENTS
 from zerolm.costs import CostModel
 from zerolm.scores import make_score
 from zerolm.spaces.decoders import SPACE_OF, decoders
-from zerolm.verbs.documents import DOCUMENTS
 
 SMALL = {
     "model_type": "llama", "vocab_size": 1000, "hidden_size": 256, "intermediate_size": 768,
@@ -44,7 +44,7 @@ def test_it_is_the_baseline_of_a_search(tmp_path: Path) -> None:
 
 
 def test_a_model_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zerolm.checkpoints.folder.fetched_config", lambda name: SMALL)
+    monkeypatch.setattr("zerolm.checkpoints.named_model.fetched_config", lambda name: SMALL)
     assert zerolm.score("someone/something", score="geo").scores == zerolm.score(SMALL, score="geo").scores
 
 

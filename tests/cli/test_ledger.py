@@ -13,7 +13,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tiny import saved
 
-from zerolm.verbs.ledger_energies import Watch, strongest_share
+from zerolm.units.energies import strongest_share
+from zerolm.verbs.ledger import Watch
 
 
 @pytest.fixture(autouse=True)

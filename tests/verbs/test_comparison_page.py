@@ -84,7 +84,7 @@ def test_the_page_needs_nothing_else(found: Comparison) -> None:
 def test_one_section_a_view(found: Comparison) -> None:
     text = page_of(found)
     page = Page(text)
-    assert [mark for mark in page.sections if mark] == ["s1", "s2", "s3", "s4", "ablation"]
+    assert [mark for mark in page.sections if mark] == ["s1", "s2", "s3", "s4"]
     assert len(page.tables) == len(found.sections) == 4
     for view in ("declared", "published", "trained"):
         assert text.count(f"<h2>encoders, view {view} <") == 1

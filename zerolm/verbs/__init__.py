@@ -63,7 +63,7 @@ VERBS: Final[dict[str, Verb]] = {
         "Distil the parent into a carved child."),
     "eval": Verb("Judge", "eval:EvalSettings", "eval:EvaluationReport",
         "Compare a child with its parent and with baselines of the same size."),
-    "ledger": Verb("Look", "ledger:LedgerSettings", "ledger:LedgerReport",
+    "ledger": Verb("Look", "ledger:LedgerSettings", "ledger_report:LedgerReport",
         "Show weight statistics per layer, head and neuron."),
     "doctor": Verb("Judge", "doctor:DoctorSettings", "doctor:DoctorReport",
         "Report which runtimes open a checkpoint, and why others do not."),

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from zerolm.progress import Progress, silent
 from zerolm.settings.request import PLACED, Request, setting
-from zerolm.show.charts import Axis, Bar, Bars
-from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
-from zerolm.show.text import base_name, show_amount
 from zerolm.verbs import shared
-from zerolm.verbs.report import Report
+from zerolm.verbs.report import run_of
 
-ENERGY: Final = "energy of the weights (sum of squares)"
-TRUST: Final = (
-    "The sums are over every stored weight. What a layer is worth is another matter: zerolm carve measures "
-    "it where it is given a text."
-)
+if TYPE_CHECKING:
+    from zerolm.verbs.ledger_report import LedgerReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,160 +37,40 @@ class LedgerSettings(Request):
     like: str | None = shared.like()
 
     def run(self, progress: Progress = silent) -> LedgerReport:
-        from zerolm.verbs.ledger_energies import report_of
+        import time
+
+        from zerolm.checkpoints import Checkpoint, ledger_of
+        from zerolm.io.files import cache_folder
+        from zerolm.units.energies import all_energies
+        from zerolm.verbs.ledger_report import LedgerReport
 
         with shared.read_like(self.like):
-            return report_of(self, progress)
-
-
-@dataclass(frozen=True)
-class Energies:
-    """Of some weights their number, their sum and mean of squares, and the largest magnitude."""
-
-    weights: int
-    energy: float
-    mean_square: float
-    largest: float
-
-    @property
-    def texts(self) -> list[str]:
-        """Return energy, mean square and largest magnitude, as a table has them."""
-        return [f"{self.energy:.5g}", f"{self.mean_square:.3g}", f"{self.largest:.3g}"]
-
-
-@dataclass(frozen=True)
-class AttentionEnergies(Energies):
-    """Also the share of the strongest KV group; None where there is no energy."""
-
-    strongest_group: float | None
-
-
-@dataclass(frozen=True)
-class FfnEnergies(Energies):
-    """Also the share of the stronger half of the neurons; None of experts, or where there is no energy."""
-
-    strongest_half: float | None
-
-
-@dataclass(frozen=True)
-class LayerEnergies:
-    """The energies of a layer."""
-
-    layer: int
-    attention: AttentionEnergies
-    ffn: FfnEnergies
-
-    @property
-    def energy(self) -> float:
-        """Return the energy of both parts."""
-        return self.attention.energy + self.ffn.energy
-
-
-@dataclass(frozen=True)
-class TotalEnergies:
-    """The energies of all layers by part, and of all tensors."""
-
-    attention: Energies
-    ffn: Energies
-    all: Energies
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class LedgerReport(Report):
-    """The energies of the weights of a checkpoint, a row for each layer.
-
-    ``kept`` is the folder of the pass, ``from_cache`` whether it was there; ``seconds`` is what it took.
-    """
-
-    command: ClassVar[str] = "ledger"
-    parent: str
-    family: str
-    bytes: int
-    kv_groups: int
-    layers: list[LayerEnergies]
-    total: TotalEnergies
-    kept: str
-    from_cache: bool
-    verified: bool
-    seconds: float
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [
-            {"layer": one.layer}
-            | {f"attention_{name}": value for name, value in vars(one.attention).items()}
-            | {f"ffn_{name}": value for name, value in vars(one.ffn).items()}
-            for one in self.layers
-        ]
-
-    def lines(self) -> list[str]:
-        whole, size = self.total.all, show_amount(self.bytes, size=True)
-        return [
-            f"{self.family} of {len(self.layers)} layers, {whole.weights:,} weights in {size}",
-            f"energy {whole.energy:.6g}, largest {whole.largest:.3g}",
-            f"most energy in layer {self._strongest()}",
-        ]
-
-    def _strongest(self) -> int:
-        return max(self.layers, key=lambda one: one.energy).layer
-
-    def heading(self) -> Heading:
-        whole = self.total.all
-        return Heading(
-            f"{whole.weights:,} weights of {base_name(self.parent)}",
-            f"A {self.family} of {len(self.layers)} layers, {show_amount(self.bytes, size=True)}.",
-            f"Energy {whole.energy:.6g} in all, largest {whole.largest:.3g}. Layer {self._strongest()} holds "
-            "the most.",
-            self._evenness(),
-            TRUST,
+            start, checkpoint = time.monotonic(), Checkpoint.open(self.parent)
+            watch = Watch(len(checkpoint.shards), progress)
+            ledger = ledger_of(checkpoint, verify=self.verify, progress=watch.step)
+            layers, total = all_energies(checkpoint, ledger)
+        return LedgerReport(
+            parent=self.parent,
+            family=checkpoint.family.name,
+            bytes=sum(shard.size for shard in checkpoint.shards),
+            kv_groups=checkpoint.layout.kv_heads,
+            layers=layers,
+            total=total,
+            kept=str(cache_folder("ledgers")),
+            from_cache=watch.passes == 0,
+            verified=self.verify,
+            seconds=time.monotonic() - start,
+            run=run_of(self),
         )
 
-    def _evenness(self) -> str:
-        halves = [one.ffn.strongest_half for one in self.layers if one.ffn.strongest_half is not None]
-        if not halves:
-            return "Neurons of experts are not compared with each other."
-        return (
-            f"The stronger half of a layer's FFN neurons holds {min(halves):.1%} to {max(halves):.1%} of "
-            "their energy; 50 % if all were even."
-        )
 
-    def sheets(self) -> list[Sheet]:
-        charts = [
-            self._bars("attention", "blue", [one.attention.energy for one in self.layers]),
-            self._bars("ffn", "orange", [one.ffn.energy for one in self.layers]),
-        ]
-        source = "kept from before" if self.from_cache else "one pass over the files"
-        checked = ", content compared" if self.verified else ""
-        facts = [("read", f"{source}{checked}, {self.seconds:.2f} s"), ("kept in", self.kept)]
-        return [
-            Sheet("Energy of each layer", charts=charts, on=(PAGE,)),
-            self._table(),
-            pairs("The pass", facts, on=(PAGE, TERMINAL)),
-        ]
+class Watch:
+    """Hands on progress, and counts the steps of passes over files."""
 
-    def _bars(self, part: str, colour: str, energies: list[float]) -> Bars:
-        rows = [
-            Bar(f"{part} {one.layer}", energy, f"{energy:.5g}", colour)
-            for one, energy in zip(self.layers, energies, strict=True)
-        ]
-        return Bars(ENERGY, Axis(0.0, max(energies) or 1.0, ENERGY), rows)
+    def __init__(self, shards: int, progress: Progress) -> None:
+        self.passes = -shards  # each shard is reported once when it is done, from the cache too
+        self._progress = progress
 
-    def _table(self) -> Sheet:
-        rows: list[Row] = [
-            [
-                str(one.layer),
-                *one.attention.texts,
-                _share(one.attention.strongest_group),
-                *one.ffn.texts,
-                _share(one.ffn.strongest_half),
-            ]
-            for one in self.layers
-        ]
-        rows.append(["all", *self.total.attention.texts, "", *self.total.ffn.texts, ""])
-        head = ["layer", "attention energy", "mean square", "largest", "strongest group"]
-        head += ["FFN energy", "mean square", "largest", "strongest half"]
-        sentence = f"Strongest: of {self.kv_groups} KV groups one; of the FFN neurons half."
-        return Sheet("All numbers", head, rows, [sentence], kind="layers", on=(PAGE, TERMINAL, NOTEBOOK))
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"
+    def step(self, text: str, done: int = 0, of: int = 0, /) -> None:
+        self.passes += 1
+        self._progress(text, done, of)

@@ -102,10 +102,10 @@ class ScoreSettings(Request):
 
     def _architecture(self) -> Architecture:
         from zerolm.architecture import Architecture
+        from zerolm.checkpoints.named_model import named_model
         from zerolm.solvers.result import Choice
         from zerolm.spaces.decoders import SPACE_OF, Decoder
         from zerolm.spaces.document import from_document
-        from zerolm.verbs.documents import named_model
 
         value = self.architecture
         if isinstance(value, Architecture | Choice):

@@ -8,22 +8,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zerolm.calibration import Calibration, calibrate, explained
+from zerolm.checkpoints.named_model import named_model
 from zerolm.costs import CostModel
 from zerolm.groundtruth.labels import labelled_settings, read_labels
 from zerolm.progress import Progress
 from zerolm.scores import SCORES, make_score, score_settings
 from zerolm.settings import Setting, nearest, setting_of, shown
 from zerolm.solvers import Infeasible, search
+from zerolm.solvers.baseline import BaselineModel, amounts_of, baseline_of
 from zerolm.solvers.result import SearchResult, VocabularyChoice
+from zerolm.solvers.vocabularies import Scope, best_vocabulary
 from zerolm.spaces import SPACES, SearchSpace, make_space
-from zerolm.verbs.baseline import BaselineModel, amounts_of, baseline_of
 from zerolm.verbs.calibrate_report import attached, calibration_of
 from zerolm.verbs.report import run_of
 from zerolm.verbs.search_report import SearchReport
-from zerolm.verbs.shared import limits
-from zerolm.verbs.vocabularies import Scope, best_vocabulary
+from zerolm.verbs.shared import limits, needing_torch
 
 if TYPE_CHECKING:
+    from zerolm.text.vocabularies import TokenCounts
     from zerolm.verbs.search import SearchSettings
 
 
@@ -50,7 +52,8 @@ def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
     vocabularies: tuple[VocabularyChoice, ...] = ()
     if request.vocabularies:
         best = partial(solve, top=1, compare=False)
-        scope, vocabularies = best_vocabulary(scope, request.vocabularies, str(request.text), best, progress)
+        counts = _counts(request, scope.space, progress)
+        scope, vocabularies = best_vocabulary(scope, counts.tokens, counts.size, best, progress)
     training = request.training.plan()
     try:
         result = solve(scope, top=request.top, floor=reference.choice.score if reference else None)
@@ -78,7 +81,18 @@ def _baseline(request: SearchSettings, costs: CostModel) -> BaselineModel | None
         return None
     if request.space is not None:
         SPACES.entry(request.space)
-    return baseline_of(request.baseline, request.space, costs)
+    name, document = named_model(request.baseline)
+    return baseline_of(name, document, request.space, costs)
+
+
+def _counts(request: SearchSettings, space: SearchSpace, progress: Progress) -> TokenCounts:
+    """Return the tokens of the text by vocabulary; ``ValueError`` for a space without a vocabulary."""
+    if not any(setting.name == "vocab" for setting in space.declared):
+        raise ValueError(f"space {space.name!r} has no vocabulary to choose")
+    with needing_torch("tokenizers are trained"):
+        from zerolm.text.vocabularies import token_counts
+
+        return token_counts(str(request.text), request.vocabularies or (), progress)
 
 
 def _scope(

@@ -7,6 +7,7 @@ settings of spaces and scores that come with zerolm are in them, those of plug-i
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -19,13 +20,13 @@ from zerolm.settings.request import Request
 from zerolm.spaces import SPACES
 from zerolm.verbs import VERBS, Verb, beginning
 
-HEAD: Final = '''"""Types of the public functions, written by python -m zerolm.verbs.stub."""
-
-from collections.abc import Mapping, Sequence
-from os import PathLike
-from typing import Any, Final, Protocol
-
-'''
+HEAD: Final = '"""Types of the public functions, written by python -m zerolm.verbs.stub."""\n\n'
+STANDARD: Final = {
+    "collections.abc": ("Mapping", "Sequence"),
+    "os": ("PathLike",),
+    "typing": ("Any", "Final", "Protocol"),
+}
+"""Names of the standard library that stubs use."""
 HELPERS: Final = """from zerolm.groundtruth.labels import read_labels as read_labels
 from zerolm.progress import Progress as Progress
 from zerolm.scores import make_score as make_score
@@ -45,11 +46,20 @@ def stub(wing: str = "") -> str:
     imports = [f"from {module} import {name} as {name}" for module, name in homes]
     helpers = PROGRESS if wing else HELPERS
     groups = sorted({path[0] for path in verbs if len(path) > 1})
-    parts = [HEAD + "\n".join(sorted([*helpers.splitlines(), *imports])) + "\n"]
-    parts += [_group(group, verbs) for group in groups]
+    parts = [_group(group, verbs) for group in groups]
     parts += [_function(path[0], verbs[path]) for path in sorted(verbs) if path[0] not in groups]
     parts += [f"{group}: Final[_{group.capitalize()}]\n" for group in groups]
-    return "\n".join(parts) + ("" if wing else TAIL)
+    text = "\n".join(parts) + ("" if wing else TAIL)
+    package_imports = "\n".join(sorted([*helpers.splitlines(), *imports])) + "\n"
+    return HEAD + "\n".join([*_standard_imports(text), "", package_imports, text])
+
+
+def _standard_imports(text: str) -> Iterator[str]:
+    """Yield the imports of the standard library that a text needs."""
+    for module, names in STANDARD.items():
+        used = [name for name in names if re.search(rf"\b{name}\b", text)]
+        if used:
+            yield f"from {module} import {', '.join(used)}"
 
 
 def _verbs(wing: str) -> dict[tuple[str, ...], Verb]:

@@ -139,7 +139,7 @@ import sys, time
 from pathlib import Path
 from zerolm.lab.zero_cost.executor import run
 from zerolm.lab.zero_cost.store import Store
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
+sys.path[:0] = [sys.argv[1], sys.argv[1] + "/../.."]
 from test_killed import ITEMS, evaluate, keys
 
 def work(number, lacking):

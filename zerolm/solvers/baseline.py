@@ -1,4 +1,4 @@
-"""The model that a search is to better: what names it, its shape, and what the search takes over from it."""
+"""The model that a search is to improve on: its shape, its costs, and what they fix in the search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from zerolm.spaces.decoders import SPACE_OF, Decoder
 from zerolm.spaces.document import from_document
 from zerolm.spaces.membership import around, exclusions
 from zerolm.spaces.uniform import UniformSpace
-from zerolm.verbs.documents import named_model
 
 FIXED_SETTINGS: Final = ("vocab", "tied", "positions", "qkv_bias")
 """Settings of a space that a baseline decides."""
@@ -82,7 +81,7 @@ class BaselineModel:
         return replace(self, costs=model.of(self._space(self.settings).read(self.choices)))
 
     def reference(self, space: SearchSpace, score: Score) -> Reference:
-        """Return it as a result tells it, scored, with what of its space leaves it out."""
+        """Return it as part of a result: scored, with the bounds of its space that exclude it."""
         assert isinstance(space, UniformSpace)
         architecture = space.read(self.choices)
         choice = Choice(architecture, score.of(architecture), dict(self.costs))
@@ -108,13 +107,12 @@ def amounts_of(budgets: Mapping[str, int | str], baseline: BaselineModel | None)
     return amounts
 
 
-def baseline_of(name: str, space: str | None, model: CostModel) -> BaselineModel:
-    """Return the model that a path, a known decoder's name or a name on the hub stands for.
+def baseline_of(name: str, document: Any, space: str | None, model: CostModel) -> BaselineModel:
+    """Return a model as a baseline, from its ``document`` or from a known ``Decoder``.
 
-    ``space`` is that which the user names, if any. ``ValueError`` in one line where there is no such model,
-    no space has its layers, or it is of another space.
+    ``space`` is the user's, if any. Raises ``ValueError``, in one line, where no space has its layers, or
+    where it belongs to another space.
     """
-    name, document = named_model(name)
     if isinstance(document, Decoder):
         if document.family not in SPACE_OF:
             raise ValueError(f"no space has layers as {name} has ({document.family}); {_possible()}")

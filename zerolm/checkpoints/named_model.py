@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.checkpoints.folder import fetched_config
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import nearest, shown
 from zerolm.spaces.decoders import decoders
-from zerolm.verbs.shared import needing_torch
 
 DOCUMENT_BYTES: Final = 16 << 20
 """The most that is read of a file of an architecture."""
@@ -39,10 +39,7 @@ def named_model(name: str) -> tuple[str, Any]:
     if not ON_HUB.fullmatch(name):
         message = f"no file, folder or known decoder is called {shown(name)}{nearest(name, known_decoders)}"
         raise ValueError(message)
-    with needing_torch("models of the hub are fetched"):
-        from zerolm.checkpoints.folder import fetched_config
-
-        return name, fetched_config(name)
+    return name, fetched_config(name)
 
 
 def read_document(path: Path) -> Any:

@@ -2,63 +2,72 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from zerolm.architecture import Floats
-from zerolm.checkpoints import Checkpoint, Ledger, Slot, Totals, ledger_of
-from zerolm.io.files import cache_folder
-from zerolm.progress import Progress
+from zerolm.checkpoints import Checkpoint, Ledger, Slot, Totals
 from zerolm.units.importance.weights import shares
-from zerolm.verbs.ledger import (
-    AttentionEnergies,
-    Energies,
-    FfnEnergies,
-    LayerEnergies,
-    LedgerReport,
-    LedgerSettings,
-    TotalEnergies,
-)
-from zerolm.verbs.report import run_of
 
 
-def report_of(settings: LedgerSettings, progress: Progress) -> LedgerReport:
-    """Return the energies of a checkpoint, from a pass over its files or from an earlier one."""
-    checkpoint = Checkpoint.open(settings.parent)
-    watch, start = Watch(len(checkpoint.shards), progress), time.monotonic()
-    ledger = ledger_of(checkpoint, verify=settings.verify, progress=watch.step)
-    layout = checkpoint.layout
-    return LedgerReport(
-        parent=settings.parent,
-        family=checkpoint.family.name,
-        bytes=sum(shard.size for shard in checkpoint.shards),
-        kv_groups=layout.kv_heads,
-        layers=[layer_energies(checkpoint, ledger, layer) for layer in range(layout.depth)],
-        total=TotalEnergies(
-            energies(_totals(checkpoint, ledger, "attention")),
-            energies(_totals(checkpoint, ledger, "ffn")),
-            energies([ledger.total(name) for name in layout.slots]),
-        ),
-        kept=str(cache_folder("ledgers")),
-        from_cache=watch.passes == 0,
-        verified=settings.verify,
-        seconds=time.monotonic() - start,
-        run=run_of(settings),
+@dataclass(frozen=True)
+class Energies:
+    """Of some weights their number, their sum and mean of squares, and the largest magnitude."""
+
+    weights: int
+    energy: float
+    mean_square: float
+    largest: float
+
+
+@dataclass(frozen=True)
+class AttentionEnergies(Energies):
+    """Also the share of the strongest KV group; None where there is no energy."""
+
+    strongest_group: float | None
+
+
+@dataclass(frozen=True)
+class FfnEnergies(Energies):
+    """Also the share of the stronger half of the neurons; None of experts, or where there is no energy."""
+
+    strongest_half: float | None
+
+
+@dataclass(frozen=True)
+class LayerEnergies:
+    """The energies of a layer."""
+
+    layer: int
+    attention: AttentionEnergies
+    ffn: FfnEnergies
+
+    @property
+    def energy(self) -> float:
+        """Return the energy of both parts."""
+        return self.attention.energy + self.ffn.energy
+
+
+@dataclass(frozen=True)
+class TotalEnergies:
+    """The energies of all layers by part, and of all tensors."""
+
+    attention: Energies
+    ffn: Energies
+    all: Energies
+
+
+def all_energies(checkpoint: Checkpoint, ledger: Ledger) -> tuple[list[LayerEnergies], TotalEnergies]:
+    """Return the energies of each layer, and those of all of them."""
+    total = TotalEnergies(
+        energies(_totals(checkpoint, ledger, "attention")),
+        energies(_totals(checkpoint, ledger, "ffn")),
+        energies([ledger.total(name) for name in checkpoint.layout.slots]),
     )
-
-
-class Watch:
-    """Hands on progress, and counts the steps of passes over files."""
-
-    def __init__(self, shards: int, progress: Progress) -> None:
-        self.passes = -shards  # each shard is reported once when it is done, from the cache too
-        self._progress = progress
-
-    def step(self, text: str, done: int = 0, of: int = 0, /) -> None:
-        self.passes += 1
-        self._progress(text, done, of)
+    layers = range(checkpoint.layout.depth)
+    return [layer_energies(checkpoint, ledger, layer) for layer in layers], total
 
 
 def layer_energies(checkpoint: Checkpoint, ledger: Ledger, layer: int) -> LayerEnergies:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from zerolm.costs import CostModel
 from zerolm.progress import Progress, silent
-from zerolm.solvers import Infeasible, SearchResult
-from zerolm.solvers.result import VocabularyChoice
+from zerolm.solvers.infeasible import Infeasible
+from zerolm.solvers.result import SearchResult, VocabularyChoice
 from zerolm.spaces import SearchSpace, shape_text
-from zerolm.verbs.shared import needing_torch
 
 PER_TOKEN: Final = ("macs",)
 """Costs of one token; those of the cache are for the whole context."""
@@ -28,29 +27,23 @@ class Scope:
 
 def best_vocabulary(
     scope: Scope,
-    vocabularies: Sequence[int],
-    text: str,
+    tokens_by_size: Mapping[int, int],
+    text_bytes: int,
     solve: Callable[[Scope], SearchResult],
     progress: Progress = silent,
 ) -> tuple[Scope, tuple[VocabularyChoice, ...]]:
     """Return the scope with the vocabulary whose best scores most, of equals the smaller, and all of them.
 
-    Budgets and context are in tokens of the smallest vocabulary. A text that takes n tokens by it and m by
-    another has a context of m / n as many, rounded up, and n / m as many MACs a token. ``ValueError`` for a
-    space without a vocabulary; ``Infeasible`` where nothing fits with any.
+    A text of ``text_bytes`` has ``tokens_by_size[vocab]`` tokens in each vocabulary. Budgets and context are
+    in tokens of the smallest vocabulary. A text that takes n tokens by it and m by
+    another has a context of m / n as many, rounded up, and n / m as many MACs a token. Raises ``Infeasible``
+    where nothing fits with any vocabulary.
     """
-    if not any(setting.name == "vocab" for setting in scope.space.declared):
-        raise ValueError(f"space {scope.space.name!r} has no vocabulary to choose")
-    with needing_torch("tokenizers are trained"):
-        from zerolm.text.vocabularies import token_counts
-
-        counts = token_counts(text, vocabularies, progress)
-    base = counts.tokens[min(vocabularies)]
+    base = tokens_by_size[min(tokens_by_size)]
     choices, scopes, refusal = list[VocabularyChoice](), dict[int, Scope](), None
-    for vocab in sorted(vocabularies):
-        tokens = counts.tokens[vocab]
+    for vocab, tokens in sorted(tokens_by_size.items()):
         scopes[vocab] = scaled = _scaled(scope, vocab, base, tokens)
-        choice = VocabularyChoice(vocab, counts.size / tokens, scaled.costs.context, scaled.budgets)
+        choice = VocabularyChoice(vocab, text_bytes / tokens, scaled.costs.context, scaled.budgets)
         progress(f"searching with a vocabulary of {vocab}")
         try:
             best = solve(scaled).best[0]

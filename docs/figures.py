@@ -14,6 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import evidence  # noqa: E402
+import rooms  # noqa: E402
 
 from zerolm.architecture import Architecture, Ends, Layer, Matrix  # noqa: E402
 from zerolm.scores import make_score  # noqa: E402
@@ -29,11 +30,11 @@ text { font: 13px system-ui, sans-serif; fill: #24292f }
 .third { fill: #1a7f37; stroke: #1a7f37 } .dot { fill: #8c959f; opacity: .35 }
 .line { fill: none; stroke-width: 2.5 } .bar { stroke-width: 3; opacity: .45 }
 .band { stroke: none; opacity: .2 }
-text.geo, text.count, text.third { stroke: none }
+text.geo, text.count, text.third { stroke: none } .room { fill: #f6f8fa; stroke: #d0d7de }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 } .small { fill: #9198a1 } .axis { stroke: #6e7681 } .grid { stroke: #30363d }
 .geo { fill: #58a6ff; stroke: #58a6ff } .count { fill: #f0883e; stroke: #f0883e }
-.third { fill: #3fb950; stroke: #3fb950 } .line { fill: none }
+.third { fill: #3fb950; stroke: #3fb950 } .line { fill: none } .room { fill: #161b22; stroke: #30363d }
 }
 </style>"""
 
@@ -282,6 +283,56 @@ def by_bytes() -> str:
     )
 
 
+CORE_ROOMS = frozenset({
+    *("progress", "cost_columns", "settings", "registry", "io", "architecture", "costs", "pretraining"),
+    *("statistics", "scores", "families", "spaces", "solvers", "calibration", "groundtruth", "comparison"),
+})  # fmt: skip
+"""Rooms that need neither torch nor the terminal."""
+
+
+def rooms_of_the_package() -> str:
+    """Draw the rooms, each below those that it imports; lines show imports that no other import implies."""
+    by_level: dict[int, list[str]] = {}
+    for room in rooms.imports():
+        by_level.setdefault(rooms.level(room), []).append(room)
+    places: dict[str, tuple[float, float]] = {}
+    for number in sorted(by_level):
+        row = sorted(by_level[number], key=lambda room: _mean_place(room, places))
+        for index, room in enumerate(row):
+            places[room] = 720 * (index + 0.5) / len(row), 40 + 52 * number
+    parts = [
+        line(places[target][0], places[target][1] + 16, x, y - 16, "axis")
+        for room, (x, y) in places.items()
+        for target in sorted(rooms.direct(room))
+    ]
+    for room, (x, y) in places.items():
+        kind = "geo" if room in CORE_ROOMS else "third" if room == "lab" else "count"
+        parts += [
+            f'<rect x="{x - 70:.1f}" y="{y - 16:.1f}" width="140" height="32" rx="5" class="room"/>',
+            f'<rect x="{x - 70:.1f}" y="{y - 16:.1f}" width="5" height="32" class="{kind}"/>',
+            text(x, y + 5, room, "mid"),
+        ]
+    height = 40 + 52 * len(by_level)
+    keys = (
+        ("geo", "core: no torch, no terminal"),
+        ("count", "torch, files, terminal"),
+        ("third", "laboratory"),
+    )
+    for index, (kind, words) in enumerate(keys):
+        parts += [
+            dot(30 + 260 * index, height - 6, kind, 5),
+            text(42 + 260 * index, height - 2, words, "small"),
+        ]
+    title = "Rooms of the package: each stands below those that it imports"
+    return svg(720, height + 10, title, parts)
+
+
+def _mean_place(room: str, places: dict[str, tuple[float, float]]) -> float:
+    """Return the mean horizontal place of what a room imports."""
+    above = [places[target][0] for target in rooms.direct(room)]
+    return sum(above) / len(above) if above else 0.0
+
+
 FIGURES = {
     "bits": by_bytes,
     "carved": carved,
@@ -289,6 +340,7 @@ FIGURES = {
     "ffn_share": ffn_share,
     "depth": depth,
     "ratio": ratio,
+    "rooms": rooms_of_the_package,
 }
 
 

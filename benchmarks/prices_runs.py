@@ -267,7 +267,7 @@ class Parent:
             for head, losses in measured.stream.losses.items()
             for size, loss in zip(measured.stream.sizes[:-1], losses[:-1], strict=True)
         ]
-        cuts["gone"] = list(zip(priced.gone.tolist(), measured.gone.tolist(), strict=True))
+        cuts["gone"] = list(zip(priced.without_layer.tolist(), measured.without_layer.tolist(), strict=True))
         return cuts
 
     def joint_cut(self, number: int) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from zerolm.planning.size_request import SizeRequest
 from zerolm.settings.compute import USUALLY
 from zerolm.spaces.choices import by_layer
 from zerolm.units.importance.criteria import WEIGHTS_ONLY, criterion_of, needs_tokens
-from zerolm.units.importance.criterion import Additive, Criterion, Indifferent
+from zerolm.units.importance.criterion import Additive, Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.zero_cost.measure import ProxyRequest, Selection, measure
 
@@ -147,7 +147,7 @@ def seconds_alone(parent: Path, criterion: str, judging: JudgingRequest, count: 
         size = SizeRequest.of({"ffn": share})
         methods = methods_of(size, MethodRequest(criterion=criterion))
         units = (checkpoint.layout.kv_heads, int(share * checkpoint.layout.ffn))
-        (cut,) = cuts_of(checkpoint, Indifferent(None), [(units,) * checkpoint.layout.depth])
+        (cut,) = cuts_of(checkpoint, FirstUnits(None), [(units,) * checkpoint.layout.depth])
         with tempfile.TemporaryDirectory() as scratch:
             child = Path(scratch) / "child"
             for name, step in (

@@ -30,7 +30,7 @@ def sides(draw: st.DrawFn, layers: int) -> Side:
 
 def costs_of(sides_: tuple[Side, Side], picks: tuple[Ints, Ints], fixed: Ints) -> Ints:
     return fixed + sum(
-        side.prices[list(chosen)].sum(axis=0) for side, chosen in zip(sides_, picks, strict=True)
+        side.costs[list(chosen)].sum(axis=0) for side, chosen in zip(sides_, picks, strict=True)
     )
 
 

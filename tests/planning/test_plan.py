@@ -48,7 +48,7 @@ class Told(Criterion):
             kind: np.cumsum(generator.random((sizes.depth, whole)), axis=1)[:, ::-1] / whole
             for kind, whole in wholes.items()
         }
-        self.gone = generator.random(sizes.depth)
+        self.without_layer = generator.random(sizes.depth)
 
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return np.arange(count)
@@ -57,7 +57,7 @@ class Told(Criterion):
         return -float(self.losses[kind][layer, count - 1])
 
     def without(self, layer: int) -> float:
-        return -float(self.gone[layer])
+        return -float(self.without_layer[layer])
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -41,7 +41,7 @@ from zerolm.passes.fisher import Fisher
 from zerolm.passes.loss_moments import LossMoments, loss_moments
 from zerolm.passes.matrix_moments import MatrixMoments
 from zerolm.passes.matrix_moments import Place as MatrixPlace
-from zerolm.planning.prices import PRICE_TOKENS, bent, priced_losses
+from zerolm.planning.estimates import ESTIMATE_TOKENS, calibrated, estimated_losses
 from zerolm.planning.sensitivity import (
     FINAL_TOKENS,
     LOSS_BATCH,
@@ -291,8 +291,8 @@ class Session:
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
             tokens, basis = self._compared, self.basis if with_stream else None
-            after_repair = self.foretells_repair
-            table = priced_losses(
+            after_repair = self.predicts_repair
+            table = estimated_losses(
                 self.model,
                 tokens,
                 by,
@@ -306,9 +306,11 @@ class Session:
             )
             give_back()
             few = self._loss_on(self.divided.compared.most(FINAL_TOKENS))
-            gone = bent(table.gone, partial(self._without, few))
-            left = None if table.repaired is None else replace(table.repaired, gone=gone)
-            return replace(table, gone=gone, repaired=left)
+            without_layer = calibrated(table.without_layer, partial(self._without, few))
+            repaired = (
+                None if table.repaired is None else replace(table.repaired, without_layer=without_layer)
+            )
+            return replace(table, without_layer=without_layer, repaired=repaired)
         cache = self.cache("sensitivity", pooling)
         table = measured_losses(
             self.model,
@@ -328,7 +330,7 @@ class Session:
         return replace(table, stream=losses)
 
     @property
-    def foretells_repair(self) -> bool:
+    def predicts_repair(self) -> bool:
         """Return whether losses after least squares can be predicted.
 
         Not for an encoder: its loss is by sequence, over whose tokens errors add up.
@@ -509,7 +511,7 @@ class Session:
     @property
     def _compared(self) -> Tokens:
         """The held-out tokens that losses of single cuts are predicted on."""
-        return self.divided.compared.most(PRICE_TOKENS)
+        return self.divided.compared.most(ESTIMATE_TOKENS)
 
     @cached_property
     def _loss(self) -> Loss:

@@ -187,7 +187,7 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
     if stage > 1:
         # tokens and experts leave at once, before all else
         experts, tokens = ExpertsRequest(keep=ALL), VocabularyRequest(ALL)
-        size = replace(size.beside_experts, experts=experts, vocabulary=tokens)
+        size = replace(size.without_experts, experts=experts, vocabulary=tokens)
     if not size.budgets:
         return size
     wholes = costs_of(parent, stages.costs, space=size.space)

@@ -49,7 +49,7 @@ class LayerGradients:
 
     index: int
     layer: int
-    ours: StockLayer
+    stock_layer: StockLayer
     tokens: Tensor
     below: Tensor
     above: Tensor
@@ -61,10 +61,10 @@ class LayerGradients:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """The input ``stream`` (b, t, d) of a norm, and the gradient ``felt`` (b, t, d) in it normalised."""
+    """The input ``stream`` (b, t, d) of a norm, and the gradient ``gradient`` (b, t, d) in it normalised."""
 
     stream: Tensor
-    felt: Tensor
+    gradient: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +102,9 @@ class Together:
         ``ValueError`` for gradients that are not finite.
         """
         for index, layer, pair, above in self._backwards(list(upstream)):
-            felt = _layer_gradients(self.blocks, index, layer, pair, above[index], watched)
-            yield felt
-            above[index] = felt.downstream
+            layer_gradients = _layer_gradients(self.blocks, index, layer, pair, above[index], watched)
+            yield layer_gradients
+            above[index] = layer_gradients.downstream
 
     def of_weights(self, upstream: Sequence[Tensor]) -> Iterator[OfWeights]:
         """Yield the gradients in the matrices of each layer, from the last to the first, batch by batch.
@@ -193,7 +193,7 @@ class Accumulator(ABC):
         del blocks, index, last, reading  # most accumulators need layers only
 
     @abstractmethod
-    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
+    def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
         """Add a layer of a batch; the last layer comes first."""
 
 
@@ -211,11 +211,19 @@ def walk(
 
     Sums in the ``cache`` under ``name`` are resumed. Raises ``ValueError`` where a gradient is not finite.
     """
-    reads_head = any(one.reads_head for one in accumulators.values())
-    sums = {f"{of}.{kind}": each for of, one in accumulators.items() for kind, each in one.arrays.items()}
+    reads_head = any(accumulator.reads_head for accumulator in accumulators.values())
+    sums = {
+        f"{of}.{kind}": each
+        for of, accumulator in accumulators.items()
+        for kind, each in accumulator.arrays.items()
+    }
 
     def watched(layer: StockLayer) -> Mapping[str, nn.Module]:
-        return {name: module for one in accumulators.values() for name, module in one.watched(layer).items()}
+        return {
+            name: module
+            for accumulator in accumulators.values()
+            for name, module in accumulator.watched(layer).items()
+        }
 
     for part in together(blocks, sums, cache, name, text, progress):
         upstream = []
@@ -225,12 +233,12 @@ def walk(
                 reading, above = gradient_by_head(blocks, index, last)
             else:
                 above = gradient_above(blocks, index, last, pooling=pooling)
-            for one in accumulators.values():
-                one.above(blocks, index, last, reading)
+            for accumulator in accumulators.values():
+                accumulator.above(blocks, index, last, reading)
             upstream.append(above)
-        for felt in part.layers(upstream, watched):
-            for one in accumulators.values():
-                one.layer(felt, blocks)
+        for layer_gradients in part.layers(upstream, watched):
+            for accumulator in accumulators.values():
+                accumulator.layer(layer_gradients, blocks)
 
 
 def gradient_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPooling = MEAN) -> Tensor:
@@ -253,7 +261,7 @@ def gradient_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading,
     The norm has to be a root mean square.
     """
     gain = norm_gain(blocks.model, "final_norm", None).to(blocks.device)
-    felt, parts = torch.zeros_like(last), list[Tensor]()
+    gradient, parts = torch.zeros_like(last), list[Tensor]()
 
     def read(index: int, top: Tensor, *, gradients: bool) -> Any:
         sent = normalised(top) * gain
@@ -262,8 +270,8 @@ def gradient_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading,
 
     upstream = _gradient_by_predictions(blocks, index, last, read)
     places, scale = _predicted(blocks, last.shape[1])
-    felt[:, places] = scale * gain * torch.cat(parts, 1)
-    return Reading(last, felt), upstream
+    gradient[:, places] = scale * gain * torch.cat(parts, 1)
+    return Reading(last, gradient), upstream
 
 
 def _predicted(blocks: Blocks, length: int) -> tuple[slice, float]:
@@ -310,9 +318,9 @@ def _layer_gradients(
     blocks: Blocks, index: int, layer: int, states: tuple[Tensor, Tensor], upstream: Tensor, watched: Watched
 ) -> LayerGradients:
     """Return the activations and gradients of a layer for a batch with these states before and behind it."""
-    below, ours = states[0].detach().requires_grad_(), blocks.layer(layer)
-    with torch.enable_grad(), watching(watched(ours), below) as seen:
-        out = blocks.call(index, layer, below, ours.module, gradients=True)
+    below, stock_layer = states[0].detach().requires_grad_(), blocks.layer(layer)
+    with torch.enable_grad(), watching(watched(stock_layer), below) as seen:
+        out = blocks.call(index, layer, below, stock_layer.module, gradients=True)
     places = [*seen.inputs.values(), *seen.outputs.values()]
     *inside, downstream = torch.autograd.grad(out, [*places, below], grad_outputs=upstream)
     values, gradients = (
@@ -323,7 +331,7 @@ def _layer_gradients(
         for each in ([place.detach() for place in places], inside)
     )
     return LayerGradients(
-        index, layer, ours, blocks.tokens(index), *states, upstream, downstream, values, gradients
+        index, layer, stock_layer, blocks.tokens(index), *states, upstream, downstream, values, gradients
     )
 
 
@@ -347,12 +355,12 @@ def _of_weights(blocks: Blocks, index: int, layer: int, below: Tensor, upstream:
     return OfWeights(index, layer, downstream, weights, None if more is None else inside[-1])
 
 
-def readings_of(felt: LayerGradients, blocks: Blocks) -> Iterator[Reading]:
+def readings_of(layer_gradients: LayerGradients, blocks: Blocks) -> Iterator[Reading]:
     """Yield the inputs of a layer's norms with their gradients, where ``readers`` were watched."""
     for norm in ("attention_norm", "ffn_norm"):
-        stream = felt.values.inputs[norm]
-        gain = norm_gain(blocks.model, norm, felt.layer).to(stream)
-        yield Reading(stream, felt.gradients.outputs[norm] * gain)
+        stream = layer_gradients.values.inputs[norm]
+        gain = norm_gain(blocks.model, norm, layer_gradients.layer).to(stream)
+        yield Reading(stream, layer_gradients.gradients.outputs[norm] * gain)
 
 
 def readers(layer: StockLayer) -> dict[str, nn.Module]:

@@ -25,10 +25,10 @@ many."""
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One kind of units: ``sizes`` (s,), ascending, costs ``prices`` (s, 6), scores ``worth`` (layers, s)."""
+    """One kind of units: ``sizes`` (s,), ascending, costs ``costs`` (s, 6), scores ``worth`` (layers, s)."""
 
     sizes: Ints
-    prices: Ints
+    costs: Ints
     worth: Floats
 
     @property
@@ -45,11 +45,11 @@ class Side:
         """Return the number of possible totals of steps over all layers."""
         return int(self.steps[-1]) * len(self.worth) + 1
 
-    def price(self) -> Ints | None:
+    def step_cost(self) -> Ints | None:
         """Return the cost of a step, (6,); None where steps differ in cost."""
-        rise, steps = self.prices - self.prices[0], self.steps[:, None]
-        one = rise[-1] // max(int(self.steps[-1]), 1)
-        return one if (rise == one * steps).all() else None
+        rise, steps = self.costs - self.costs[0], self.steps[:, None]
+        cost = rise[-1] // max(int(self.steps[-1]), 1)
+        return cost if (rise == cost * steps).all() else None
 
 
 def best_pair(groups: Side, ffn: Side, fixed: Ints, budgets: Budgets) -> tuple[Ints, Ints, float] | None:
@@ -60,10 +60,10 @@ def best_pair(groups: Side, ffn: Side, fixed: Ints, budgets: Budgets) -> tuple[I
     one, other = _programme(groups), _programme(ffn)
     worth = one.best[:, None] + other.best[None, :]  # (G, N)
     allowed = np.isfinite(worth)
-    prices = [side.price() for side in (groups, ffn)]
+    step_costs = [side.step_cost() for side in (groups, ffn)]
     params = np.zeros(())
     for column in range(len(COSTS)):
-        a, b = (0 if price is None else int(price[column]) for price in prices)
+        a, b = (0 if step_cost is None else int(step_cost[column]) for step_cost in step_costs)
         cost = fixed[column] + a * np.arange(len(one.best))[:, None] + b * np.arange(len(other.best))
         allowed &= (cost >= budgets.low[column]) & (cost <= budgets.high[column])
         params = cost if column == PARAMS else params
@@ -79,7 +79,7 @@ def fits(groups: Side, ffn: Side) -> bool:
     """Return whether costs depend on the totals alone, and the totals are few enough."""
     work = (side.totals * side.worth.size for side in (groups, ffn))
     small = groups.totals * ffn.totals <= MAX_TOTALS and sum(work) <= 64 * MAX_TOTALS
-    return small and groups.price() is not None and ffn.price() is not None
+    return small and groups.step_cost() is not None and ffn.step_cost() is not None
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,15 +59,15 @@ class LossTable(Criterion):
 
     ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending; the last size is the whole, with
     loss 0. Between sizes losses are interpolated geometrically, because the loss of the last units is a
-    multiple of that of the first, and linearly towards 0. ``gone`` (depth,) are the losses without a layer.
-    ``stream`` has those of a narrower stream, if it can be cut. ``repaired`` has the losses of the same cuts
-    after least squares, where they are estimated.
+    multiple of that of the first, and linearly towards 0. ``without_layer`` (depth,) are the losses without a
+    layer. ``stream`` has those of a narrower stream, if it can be cut. ``repaired`` has the losses of the
+    same cuts after least squares, where they are estimated.
     """
 
     by: Criterion
     sizes: dict[str, Ints]
     losses: dict[str, list[Floats]]
-    gone: Floats
+    without_layer: Floats
     stream: StreamLosses | None = None
     repaired: LossTable | None = None
 
@@ -78,7 +78,7 @@ class LossTable(Criterion):
         return -interpolated(count, self.sizes[kind], self.losses[kind][layer])
 
     def without(self, layer: int) -> float:
-        return -float(self.gone[layer])
+        return -float(self.without_layer[layer])
 
     def narrower(self, width: Width) -> float | None:
         return None if self.stream is None else -self.stream.loss(width)
@@ -115,7 +115,7 @@ def midway(table: LossTable, other: LossTable) -> LossTable:
             kind: [_mean_of(*pair) for pair in zip(rows, other.losses[kind], strict=True)]
             for kind, rows in table.losses.items()
         },
-        gone=_mean_of(table.gone, other.gone),
+        without_layer=_mean_of(table.without_layer, other.without_layer),
         stream=stream,
         repaired=None,
     )
@@ -345,11 +345,11 @@ class Loss:
 
     def _distances(self, index: int, states: Tensor, end: Finish) -> Tensor:
         """Return the distances of the embeddings of a batch from the parent's, (b,)."""
-        ours = self._embeddings(index, end(index, states))
-        theirs = self._once(
+        embeddings = self._embeddings(index, end(index, states))
+        wanted = self._once(
             (index, 0), lambda: self._embeddings(index, self.parent.finish(index, self.last[index]))
         )
-        return self.pooling.distances(ours, theirs)
+        return self.pooling.distances(embeddings, wanted)
 
     def _embeddings(self, index: int, sent: Any) -> Tensor:
         return self.pooling(sent.last_hidden_state, self.blocks.tokens(index))
@@ -359,9 +359,9 @@ class Loss:
         size, places = tokens_at_once(self.blocks, len(states)), slice(self.step // 2, None, self.step)
         both = (torch.split(each[:, places], size, 1) for each in (states, self.last[index]))
         parts = []
-        for part, (ours, theirs) in enumerate(zip(*both, strict=True)):
-            wanted = self._once((index, part), partial(self._predicted, index, theirs))
-            parts.append(kl(wanted, end(index, ours).logits))  # (b, n)
+        for part, (changed, unchanged) in enumerate(zip(*both, strict=True)):
+            wanted = self._once((index, part), partial(self._predicted, index, unchanged))
+            parts.append(kl(wanted, end(index, changed).logits))  # (b, n)
         return torch.cat(parts, 1)[self.blocks.tokens(index)[:, places]]
 
     def _predicted(self, index: int, states: Tensor) -> Tensor:

@@ -77,10 +77,12 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
     groups = (
         count
         for count in range(1, parent.kv_heads + 1)
-        if _group_count_goes(count, hidden, checkpoint, request)
+        if _group_count_allowed(count, hidden, checkpoint, request)
     )
     ffn = sorted(
-        width for width in {*range(every, parent.ffn + 1, every), parent.ffn} if _goes(width, request)
+        width
+        for width in {*range(every, parent.ffn + 1, every), parent.ffn}
+        if _ffn_width_allowed(width, request)
     )
     if parent.ffn == 0:  # a mixture of experts without a shared expert
         ffn = [0]
@@ -165,13 +167,13 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
     return Choices(chosen["heads"], chosen["ffn"], chosen["layers"], width=width, staying=staying)
 
 
-def _goes(width: int, request: SizeRequest) -> bool:
+def _ffn_width_allowed(width: int, request: SizeRequest) -> bool:
     """Return whether the request allows an FFN of this width."""
     divides = width % request.tensor_parallel == 0 and width % (request.multiple_of or 1) == 0
     return divides and width >= request.least_ffn
 
 
-def _group_count_goes(count: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:
+def _group_count_allowed(count: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:
     """Return whether the request allows this number of KV groups, and the format uniform layers with them."""
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     biased = any(checkpoint.config.get(flag) for flag in checkpoint.family.config.flags)
@@ -253,7 +255,7 @@ def plans_of(
     plans, errors = [], []
     for width in widths(checkpoint, criterion, request):
         try:
-            plan = _plan_beside(checkpoint, criterion, request, costs, width)
+            plan = _plan_at_width(checkpoint, criterion, request, costs, width)
         except ValueError as error:
             errors.append(error)
             continue
@@ -266,7 +268,7 @@ def plans_of(
     return sorted(plans, key=lambda plan: (-min(plan.worth, equal), plan.costs["params"]))
 
 
-def _plan_beside(
+def _plan_at_width(
     checkpoint: Checkpoint,
     criterion: Criterion,
     request: SizeRequest,
@@ -279,10 +281,10 @@ def _plan_beside(
         if sizes.depth[-1] < parent.depth:
             raise ValueError("layers cannot be ranked by weights alone: give --text FILE, or --text random")
         sizes = replace(sizes, depth=(parent.depth,))
-    prices = prices_of(checkpoint, sizes, costs, request.space)
+    costs_by_part = part_costs_of(checkpoint, sizes, costs, request.space)
     budgets = Budgets.of(request.budgets)
     plan = plan_uniform if request.is_uniform else plan_per_layer
-    return plan(parent, criterion, sizes, prices, budgets)
+    return plan(parent, criterion, sizes, costs_by_part, budgets)
 
 
 def heuristic_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> Cut:
@@ -293,7 +295,7 @@ def heuristic_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequ
     return Cut.of(dimensions(checkpoint), range(len(sizes)), sizes.__getitem__, criterion.choose)
 
 
-def prices_of(checkpoint: Checkpoint, sizes: Choices, costs: CostModel, space: str | None) -> PartCosts:
+def part_costs_of(checkpoint: Checkpoint, sizes: Choices, costs: CostModel, space: str | None) -> PartCosts:
     """Return the costs of the parts of a checkpoint, counted by the ``space`` where one is given."""
     count = part_costs if space is None else SIZE_SPACES[space].part_costs
     return count(checkpoint, sizes, costs)
@@ -307,8 +309,8 @@ def costs_of(
     width = cut.narrowing.width if cut.narrowing else None
     sizes = {layer.layer: (len(layer.groups), len(layer.ffn)) for layer in cut.layers}
     groups, ffn = (tuple(sorted(set(kind))) for kind in zip(*sizes.values(), strict=True))
-    prices = prices_of(checkpoint, Choices(groups, ffn, (len(sizes),), width=width), costs, space)
-    return dict(zip(COSTS, prices.of(sizes).tolist(), strict=True))
+    costs_by_part = part_costs_of(checkpoint, Choices(groups, ffn, (len(sizes),), width=width), costs, space)
+    return dict(zip(COSTS, costs_by_part.of(sizes).tolist(), strict=True))
 
 
 def budgets_of(budgets: Mapping[str, int | str], parent: Mapping[str, int]) -> dict[str, int]:

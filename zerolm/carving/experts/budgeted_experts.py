@@ -36,7 +36,7 @@ def with_fewer_experts(request: Carving, folder: Path) -> Carving:
     if size.experts.are_cut:
         experts = of_experts(request)
         methods = replace(methods, repair=experts.repair) if experts.is_alone else methods
-        rest = replace(request, size=size.beside_experts, methods=methods)
+        rest = replace(request, size=size.without_experts, methods=methods)
         shaped = replace(rest, parent=experts.shaped())
         if not may_leave(shaped):  # else their number is chosen together with all other units
             check_possible(shaped.running())
@@ -166,7 +166,7 @@ def _loss(request: Carving, folder: Path, trials: int) -> float:
     Unless ``trials`` is 0, the time for that number of trials is announced.
     """
     if request.size.experts.are_cut:
-        rest, experts = replace(request, size=request.size.beside_experts), of_experts(request)
+        rest, experts = replace(request, size=request.size.without_experts), of_experts(request)
         request = replace(rest, parent=experts.as_parent(folder / "experts", is_tried=True))
     carving = ready(request, folder)
     session = carving.session

@@ -38,7 +38,7 @@ from zerolm.planning.sizes import costs_of, plan_of
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
 from zerolm.settings.domains import domains_of
-from zerolm.units.importance.criterion import Indifferent
+from zerolm.units.importance.criterion import FirstUnits
 
 CHOICE_FORMAT: Final = 1
 """Increased whenever the choice by pairs is computed differently."""
@@ -205,10 +205,10 @@ class StayingExperts:
 
         Its other units have their requested shares.
         """
-        rest, child = self.size.beside_experts, self.shaped(count, neurons)
+        rest, child = self.size.without_experts, self.shaped(count, neurons)
         if not rest.keep:
             return costs_of(child, self.costs)
-        return dict(plan_of(child, Indifferent(-1.0), rest, self.costs).costs)
+        return dict(plan_of(child, FirstUnits(-1.0), rest, self.costs).costs)
 
     @cached_property
     def fewer(self) -> FewerExperts:

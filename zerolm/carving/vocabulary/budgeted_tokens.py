@@ -123,7 +123,7 @@ def beside(carving: Carving) -> Beside:
         announce_weighing(parent, "tokens")
         by = losses_by(parent)[0]
         if parent.typing_of_cuts is not None:
-            parent.typing_of_cuts.prices(by)  # for the parent's rows, and reused for all numbers of tokens
+            parent.typing_of_cuts.estimates(by)  # for the parent's rows, and reused for all numbers of tokens
         return by
 
     def sized(of: Carving, tokens: int) -> Carving:
@@ -133,10 +133,10 @@ def beside(carving: Carving) -> Beside:
     def best(tokens: int) -> Rest:
         by, child = table(), sized(whole(), tokens)
         if child.has_types_alone:
-            size, loss = cast("FileTypePlanner", whole().typing).foretold(tokens)
+            size, loss = cast("FileTypePlanner", whole().typing).predicted(tokens)
             return Rest(child.costs_of()["params"], loss, size)
         if child.typing_of_cuts is not None:
-            plan = child.typing_of_cuts.foretold(by)[0]
+            plan = child.typing_of_cuts.predicted(by)[0]
             return Rest(child.costs_of(plan.cut)["params"], plan.loss, plan.bytes)
         planned = plans_of(child.checkpoint, by, carving.size, carving.costs)[0]
         return Rest(planned.costs["params"], -planned.worth)

@@ -38,10 +38,10 @@ class Criterion(ABC):
 
 
 @dataclass(frozen=True)
-class Indifferent(Criterion):
-    """Keeps the first units, which all score 0; a removed layer or a narrower stream scores ``gone``."""
+class FirstUnits(Criterion):
+    """Keeps the first units, which all score 0; a removed layer or narrower stream scores ``removal_score``."""
 
-    gone: float | None
+    removal_score: float | None
 
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return np.arange(count)
@@ -50,10 +50,10 @@ class Indifferent(Criterion):
         return 0.0
 
     def without(self, layer: int) -> float | None:
-        return self.gone
+        return self.removal_score
 
     def narrower(self, width: Width) -> float | None:
-        return self.gone
+        return self.removal_score
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,21 +106,21 @@ def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RID
     least = ridge * moments.diagonal().mean().clamp_min(torch.finfo(dtype).tiny)
     regular = moments + least * torch.eye(len(moments)).to(moments)
     total = 0.5 * float(((columns @ regular) * columns).sum())
-    left = _Left(torch.cholesky_inverse(torch.linalg.cholesky(regular)), columns, units)
+    remaining = _Remaining(torch.cholesky_inverse(torch.linalg.cholesky(regular)), columns, units)
     order: list[int] = []
     costs: list[float] = []
     while len(order) < units - 1:
         count = min(max(1, units // STEPS), units - 1 - len(order))
-        near = torch.argsort(left.costs(), stable=True)[: min(WINDOW * count, units - len(order))]
-        gone, prices = left.part(near).cheapest(count)
-        order += left.names[near[gone]].tolist()
-        costs += prices
-        left.remove(near[gone])
-    last = left.names[left.staying].tolist()
+        near = torch.argsort(remaining.costs(), stable=True)[: min(WINDOW * count, units - len(order))]
+        removed, removal_costs = remaining.part(near).cheapest(count)
+        order += remaining.names[near[removed]].tolist()
+        costs += removal_costs
+        remaining.remove(near[removed])
+    last = remaining.names[remaining.staying].tolist()
     return Elimination(np.array([*order, *last]), np.array([*costs, max(total - sum(costs), 0.0)]))
 
 
-class _Left:
+class _Remaining:
     """The remaining units, by place, with their ``inverse`` (n, n) and ``columns`` (r, n)."""
 
     def __init__(self, inverse: Tensor, columns: Tensor, units: int) -> None:
@@ -147,14 +147,14 @@ class _Left:
         columns = self.columns[:, places]
         return _Window(self.inverse[places][:, places], columns.T @ columns, self.size)
 
-    def remove(self, gone: Tensor) -> None:
+    def remove(self, removed: Tensor) -> None:
         """Remove units, and refit the others."""
-        places = self._places(gone)
+        places = self._places(removed)
         inverse = self.inverse[places]  # (k, n)
         solved = torch.linalg.solve(inverse[:, places], inverse)
         self.columns.addmm_(self.columns[:, places], solved, alpha=-1)
         self.inverse.addmm_(inverse.T, solved, alpha=-1)
-        self.staying[gone] = False
+        self.staying[removed] = False
         if int(self.staying.sum()) <= COMPACTED * len(self.staying):
             places = self._places(torch.nonzero(self.staying)[:, 0])
             self.inverse, self.columns = self.inverse[places][:, places], self.columns[:, places]
@@ -175,16 +175,16 @@ class _Window:
     def cheapest(self, count: int) -> tuple[Tensor, list[float]]:
         """Return the places (count,) of units removed one by one, cheapest first, and the cost of each."""
         staying = torch.ones(len(self.gram) // self.size, dtype=torch.bool)
-        gone: list[int] = []
-        prices: list[float] = []
+        removed: list[int] = []
+        removal_costs: list[float] = []
         for _ in range(count):
             costs = self._costs(staying).cpu()
             unit = int(costs.masked_fill(~staying, torch.inf).argmin())
-            gone.append(unit)
-            prices.append(float(costs[unit]))
+            removed.append(unit)
+            removal_costs.append(float(costs[unit]))
             staying[unit] = False
             self._remove(slice(unit * self.size, (unit + 1) * self.size))
-        return torch.tensor(gone), prices
+        return torch.tensor(removed), removal_costs
 
     def _costs(self, staying: Tensor) -> Tensor:
         if self.size == 1:

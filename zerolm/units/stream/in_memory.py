@@ -82,12 +82,12 @@ def narrow_ends(child: PreTrainedModel, parent: PreTrainedModel, maps: StreamMap
             scale.fill_(maps.narrowing.width.hidden**0.5)
     put(final_norm(child), "weight", _narrowed(final_norm(parent).weight, "final_norm", None, maps))  # type: ignore[arg-type]
     width = maps.narrowing.width
-    ours: Any = child.get_output_embeddings()  # type: ignore[no-untyped-call]
+    child_head: Any = child.get_output_embeddings()  # type: ignore[no-untyped-call]
     if width.tied:
-        ours.weight = child.get_input_embeddings().weight
-        ours.in_features = width.hidden
+        child_head.weight = child.get_input_embeddings().weight
+        child_head.in_features = width.hidden
     else:
-        put(ours, "weight", _narrowed(head.weight, "head", None, maps))
+        put(child_head, "weight", _narrowed(head.weight, "head", None, maps))
     child.config.hidden_size = width.hidden
     child.config.tie_word_embeddings = width.tied
 

@@ -39,7 +39,7 @@ class Criterion(ABC):
 
 @dataclass(frozen=True)
 class FirstUnits(Criterion):
-    """Keeps the first units, which all score 0; a removed layer or narrower stream scores ``removal_score``."""
+    """Keeps the first units, which all score 0; ``removal_score`` is for fewer layers or a narrower stream."""
 
     removal_score: float | None
 

@@ -128,9 +128,9 @@ def _gave_up(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
         "hidden size": (parent.hidden, cut.hidden, cut),
     }
     for unit, (before, after, step) in sizes.items():
-        left = costs_of(carving.checkpoint, carving.costs, step)["params"]
-        rows.append({"unit": unit, "before": before, "after": after, "params": params - left})
-        params = left
+        remaining = costs_of(carving.checkpoint, carving.costs, step)["params"]
+        rows.append({"unit": unit, "before": before, "after": after, "params": params - remaining})
+        params = remaining
     return rows
 
 

@@ -242,11 +242,13 @@ class Session:
     def importance(self) -> Criterion:
         """Return the criterion from the units' outputs on the tokens."""
         name = self.methods.criterion
-        definition, felt = definition_of(name), self.fisher if needs_gradients(name) else None
-        options = name, definition, self.pooling if felt else None
+        definition, fisher = definition_of(name), self.fisher if needs_gradients(name) else None
+        options = name, definition, self.pooling if fisher else None
         cache = ArrayCache() if definition is None else self.cache("importances", *options)
-        scores = importances(self.model, self._scored, name, fisher=felt, cache=cache, progress=self.progress)
-        return Additive(self._with_sinks(scores) if felt else scores)
+        scores = importances(
+            self.model, self._scored, name, fisher=fisher, cache=cache, progress=self.progress
+        )
+        return Additive(self._with_sinks(scores) if fisher else scores)
 
     def _with_sinks(self, scores: dict[str, list[Floats]]) -> dict[str, list[Floats]]:
         """Return scores of units in which the neurons that write massive activations rank first.
@@ -392,7 +394,7 @@ class Session:
         All have the same ridge, which hardly affects which plan is best.
         """
         fitted = self._few_fitted(cuts)
-        rule, loss = self.methods.repair, self._beside_whole(self.divided.compared.most(FINAL_TOKENS))
+        rule, loss = self.methods.repair, self._loss_against_whole(self.divided.compared.most(FINAL_TOKENS))
         losses = []
         for number, cut in enumerate(cuts):
             self.progress("measuring the best plans, repaired", number, len(cuts))
@@ -453,9 +455,11 @@ class Session:
 
     def weighed(self, cut: Cut, repaired: Repaired) -> WeighedChild:
         """Return a child with the moments of its matrices, where there are tokens."""
-        felt = None if self.methods.text is None else self.matrix_moments
-        information = self.fisher if felt is not None and cut.narrowing else None
-        return WeighedChild(Child(self.checkpoint, cut, repaired), felt, information, torch.get_num_threads())
+        moments = None if self.methods.text is None else self.matrix_moments
+        information = self.fisher if moments is not None and cut.narrowing else None
+        return WeighedChild(
+            Child(self.checkpoint, cut, repaired), moments, information, torch.get_num_threads()
+        )
 
     def typed_final(
         self, cut: Cut, choose: Callable[[WeighedChild], Types], *, is_repaired: bool = True
@@ -483,7 +487,7 @@ class Session:
 
     def compared_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:
         """Return the loss of a child as read back, on the tokens that compare plans."""
-        loss = typed.loss(self._beside_whole(self.divided.compared.most(FINAL_TOKENS)), repaired)
+        loss = typed.loss(self._loss_against_whole(self.divided.compared.most(FINAL_TOKENS)), repaired)
         give_back()
         return loss
 
@@ -515,9 +519,9 @@ class Session:
 
     @cached_property
     def _loss(self) -> Loss:
-        return self._beside_whole(self.divided.judged)
+        return self._loss_against_whole(self.divided.judged)
 
-    def _beside_whole(self, tokens: Tokens) -> Loss:
+    def _loss_against_whole(self, tokens: Tokens) -> Loss:
         """Return the loss of cuts on these tokens, compared with the parent with all its experts.
 
         Its predictions of the kept tokens are compared.

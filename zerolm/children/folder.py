@@ -34,7 +34,7 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
         raise ValueError(
             f"the hidden size cannot be cut: {other!r} adds to the residual stream and is kept whole"
         )
-    removed = family.cut.staying(parent.depth) - {kept.layer for kept in cut.layers}
+    removed = family.cut.required_layers(parent.depth) - {kept.layer for kept in cut.layers}
     if removed:
         raise ValueError(
             f"layer {min(removed)} of this {family.name} must be kept: no other layer is of its kind"

@@ -31,8 +31,7 @@ class Choices:
     """The numbers of KV groups and of neurons that a layer may keep, and of layers, ascending.
 
     ``by_layer`` lists (groups, neurons) for each layer where they differ; the other fields contain all of
-    them. ``width`` is that of the residual stream, None for the parent's; the layers ``staying`` cannot be
-    removed.
+    them. ``width`` is that of the residual stream, None for the parent's; ``required_layers`` cannot be removed.
     """
 
     groups: tuple[int, ...]
@@ -40,7 +39,7 @@ class Choices:
     depth: tuple[int, ...]
     by_layer: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
     width: Width | None = None
-    staying: frozenset[int] = frozenset()
+    required_layers: frozenset[int] = frozenset()
 
     def of(self, layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the numbers of KV groups and of neurons that this layer may keep."""

@@ -89,7 +89,7 @@ def plan_uniform(
     """
     gain, without = _gains(parent, criterion, choices)
     wanted = gain.copy()
-    wanted[sorted(choices.staying)] = np.inf
+    wanted[sorted(choices.required_layers)] = np.inf
     order = np.argsort(-wanted, axis=0, kind="stable")  # (layers, groups, ffn)
     best_first = np.take_along_axis(gain, order, axis=0).cumsum(axis=0)
     depths = np.array(choices.depth)
@@ -183,11 +183,11 @@ def _by_search(
         raise ValueError(_infeasible(budgets, problem.extreme_costs[0]))
     solution, bound = first
     picked = [layer.sizes[chosen[0]] for layer, chosen in zip(layers, solution.picks, strict=True)]
-    staying = [layer for layer, size in enumerate(picked) if size != REMOVED]
-    if not staying:
+    kept_layers = [layer for layer, size in enumerate(picked) if size != REMOVED]
+    if not kept_layers:
         raise ValueError("only a network without any layer keeps the budgets")
     return Planned(
-        Cut.of(parent, staying, picked.__getitem__, criterion.choose),
+        Cut.of(parent, kept_layers, picked.__getitem__, criterion.choose),
         dict(zip(COSTS, solution.costs.tolist(), strict=True)),
         solution.score,
         bool(at_least(solution.score, bound)),
@@ -215,7 +215,7 @@ def _candidates(
     costs = np.array([layer_costs.groups[g] + layer_costs.ffn[f] for g in groups for f in ffn])  # (pairs, 6)
     sizes = [(g, f) for g in groups for f in ffn]
     without_layer = criterion.without(layer)
-    if without_layer is not None and len(choices.depth) > 1 and layer not in choices.staying:
+    if without_layer is not None and len(choices.depth) > 1 and layer not in choices.required_layers:
         worth, costs = np.append(worth, without_layer), np.vstack([costs, -layer_costs.rest])
         sizes.append(REMOVED)
     best = _undominated(worth, costs)

@@ -86,7 +86,7 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
     )
     if parent.ffn == 0:  # a mixture of experts without a shared expert
         ffn = [0]
-    least_layers = max(1, len(cut.staying(parent.depth)))
+    least_layers = max(1, len(cut.required_layers(parent.depth)))
     layers = range(least_layers, parent.depth + 1) if cut.layers else [parent.depth]
     return {
         "heads": Sizes(parent.kv_heads, tuple(groups), cut.heads),
@@ -163,8 +163,10 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
         if kind != "hidden":
             _check_share(kind, share, kinds[kind], checkpoint.family.cut.note)
             chosen[kind] = (kinds[kind].nearest(share),)
-    staying = checkpoint.family.cut.staying(kinds["layers"].whole)
-    return Choices(chosen["heads"], chosen["ffn"], chosen["layers"], width=width, staying=staying)
+    required_layers = checkpoint.family.cut.required_layers(kinds["layers"].whole)
+    return Choices(
+        chosen["heads"], chosen["ffn"], chosen["layers"], width=width, required_layers=required_layers
+    )
 
 
 def _ffn_width_allowed(width: int, request: SizeRequest) -> bool:

@@ -154,18 +154,22 @@ class Backbones:
         each = (float(_least(one, multiplier)[0, 0]) for one in self.ends.values())
         return sum(each) + multiplier * self.plain.ends
 
-    def tree(self, pair: Pair | None, kept: frozenset[int] | None = None, staying: int | None = None) -> Tree:
+    def tree(
+        self, pair: Pair | None, kept: frozenset[int] | None = None, required_layer: int | None = None
+    ) -> Tree:
         """Return the tree of all choices: of types for one pair of sizes (their places), or also of sizes.
 
         ``kept`` are the layers that are kept. Without it any layer may be removed, if depths are free, except
-        for the layer ``staying``.
+        for the layer ``required_layer``.
         """
-        layers = [self._layer(layer, pair, kept, staying) for layer in range(self.depth)]
+        layers = [self._layer(layer, pair, kept, required_layer) for layer in range(self.depth)]
         ends = [_table((None, role), one, 0, 0) for role, one in self.ends.items()]
         plain = Options("ends", np.array([self.plain.ends]), np.array([self.lost.stream]))
         return All((*layers, *ends, plain))
 
-    def _layer(self, layer: int, pair: Pair | None, kept: frozenset[int] | None, staying: int | None) -> Tree:
+    def _layer(
+        self, layer: int, pair: Pair | None, kept: frozenset[int] | None, required_layer: int | None
+    ) -> Tree:
         pairs = pair if pair is not None else (None, None)
         sides = (
             ("groups", self.estimates.attention, self.lost.groups),
@@ -182,7 +186,8 @@ class Backbones:
         )
         if kept is None:
             return Either(
-                name, (with_layer, without_layer) if self.may_go and layer != staying else (with_layer,)
+                name,
+                (with_layer, without_layer) if self.may_go and layer != required_layer else (with_layer,),
             )
         return Either(name, (with_layer,)) if layer in kept else without_layer
 
@@ -398,7 +403,7 @@ def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> Losses:
 def smallest(backbones: Backbones) -> int:
     """Return the fewest bytes of a child for this width."""
     pairs = ((g, f) for g in range(len(backbones.choices.groups)) for f in range(len(backbones.choices.ffn)))
-    return min(least_bytes(backbones.tree(pair, staying=0)) for pair in pairs)
+    return min(least_bytes(backbones.tree(pair, required_layer=0)) for pair in pairs)
 
 
 def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:

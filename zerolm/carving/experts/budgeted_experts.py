@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_possible, planned
 from zerolm.carving.request import BY_LOSS, usual_criterion_of_experts
-from zerolm.carving.vocabulary.budgeted_tokens import may_leave, with_fewer_tokens
+from zerolm.carving.vocabulary.budgeted_tokens import may_prune_tokens, with_fewer_tokens
 from zerolm.planning.size_request import ALL, AUTO, ExpertsRequest
 from zerolm.progress import announce
 from zerolm.settings.domains import domains_of
@@ -38,10 +38,10 @@ def with_fewer_experts(request: Carving, folder: Path) -> Carving:
         methods = replace(methods, repair=experts.repair) if experts.is_alone else methods
         rest = replace(request, size=size.without_experts, methods=methods)
         shaped = replace(rest, parent=experts.shaped())
-        if not may_leave(shaped):  # else their number is chosen together with all other units
+        if not may_prune_tokens(shaped):  # else their number is chosen together with all other units
             check_possible(shaped.running())
         return replace(rest, parent=experts.as_parent(folder / "experts"))
-    reason = experts_stay(request)
+    reason = why_experts_are_kept(request)
     if reason == NO_TEXT:
         note = f"all experts are kept ({reason}): --text FILE compares them with all other units"
         return replace(request, parent=replace(request.parent, note=note))
@@ -69,7 +69,7 @@ def ready(request: Carving, folder: Path) -> Carving:
     return carving
 
 
-def experts_stay(request: Carving) -> str:
+def why_experts_are_kept(request: Carving) -> str:
     """Return why experts are not compared with other units within the budgets; empty where they are."""
     size, methods = request.size, request.methods
     if not request.checkpoint.family.has_experts or not request.checkpoint.layout.sizes.get("experts"):
@@ -125,13 +125,13 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
     from zerolm.carving.experts.expert_width import ExpertWidth
 
     limits = limits_of(request.size, request.whole_costs)
-    staying = of_experts(_with_experts(request, ExpertsRequest(keep=AUTO))).staying
-    experts = staying.routing.experts
+    selection = of_experts(_with_experts(request, ExpertsRequest(keep=AUTO))).selection
+    experts = selection.routing.experts
 
     def costs(count: int, neurons: int | None = None) -> dict[str, int]:
-        return request.costs_in(staying.shaped(count, neurons))
+        return request.costs_in(selection.shaped(count, neurons))
 
-    counts = _tried(staying.routing.possible(), limits, costs)
+    counts = _tried(selection.routing.possible(), limits, costs)
     fewer = {f"{count} of {experts}": ExpertsRequest(keep=str(count)) for count in counts}
     try:
         width = ExpertWidth.of(request.checkpoint, request.size)

@@ -11,7 +11,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.solvers.maximin import best_at_worst
 from zerolm.solvers.quadratic import least_pairs
 
-UNTOLD: Final[dict[str, Any]] = {**dict.fromkeys(("tokens", "gates", "loss", "gap")), "domains": {}}
+UNMEASURED: Final[dict[str, Any]] = {**dict.fromkeys(("tokens", "gates", "loss", "gap")), "domains": {}}
 """The description of experts that were not chosen here."""
 
 
@@ -60,6 +60,6 @@ def best_by_pairs(pairs: Floats, count: int, groups: int = 1) -> ChosenExperts:
 
     ``pairs`` F is (e, e). Raises ``ValueError`` for a pair that is not finite.
     """
-    gone = least_pairs(pairs, len(pairs) - count, groups)
-    kept = np.setdiff1d(np.arange(len(pairs)), gone.chosen)
-    return ChosenExperts(kept, gone.value, gone.gap)
+    removed = least_pairs(pairs, len(pairs) - count, groups)
+    kept = np.setdiff1d(np.arange(len(pairs)), removed.chosen)
+    return ChosenExperts(kept, removed.value, removed.gap)

@@ -44,11 +44,11 @@ def check_inside(
     is_usual = all(hasattr(experts, name) for name in ("is_transposed", "has_bias", "has_gate", "down_proj"))
     if is_usual:
         weight = experts.down_proj[expert]
-        ours = inside(experts, expert, hidden) @ (weight if experts.is_transposed else weight.T)
+        output = inside(experts, expert, hidden) @ (weight if experts.is_transposed else weight.T)
         if experts.has_bias:
-            ours = ours + experts.down_proj_bias[expert]
-        theirs = alone(hidden, torch.full((1, 1), expert, device=hidden.device), hidden.new_ones(1, 1))
-        is_usual = bool((ours - theirs).norm() <= APART * theirs.norm())
+            output = output + experts.down_proj_bias[expert]
+        expected = alone(hidden, torch.full((1, 1), expert, device=hidden.device), hidden.new_ones(1, 1))
+        is_usual = bool((output - expected).norm() <= APART * expected.norm())
     if not is_usual:
         raise ValueError(f"what experts of a {family} do inside is not known: {cure}")
 

@@ -103,11 +103,11 @@ def _sums(checkpoint: Checkpoint, stream: Stream, layer: int, neurons: bool) -> 
     sums, blocks = ExpertSums(checkpoint.layout.sizes[AXIS]), stream.blocks
     experts = experts_of(checkpoint, blocks.layer(layer).module, layer)
     masks = [blocks.tokens(index).reshape(-1) for index in range(len(blocks.batches))]
-    inner, left = NeuronSums(experts, checkpoint.family.name), iter(masks)
+    inner, remaining_masks = NeuronSums(experts, checkpoint.family.name), iter(masks)
     each = summing(experts, sums, iter(masks))
 
     def forward(hidden: Tensor, numbers: Tensor, gates: Tensor) -> Tensor:
-        mask = next(left)
+        mask = next(remaining_masks)
         inner.add(hidden[mask], numbers[mask], gates[mask])
         return each(hidden, numbers, gates)
 

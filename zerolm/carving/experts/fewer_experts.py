@@ -78,10 +78,10 @@ class FewerExperts:
         for name, info in self.parent.tensors.items():
             slot = layout.slots.get(name)
             if slot is not None or name in layout.carried:
-                tensors += self._left_of(info, slot)
+                tensors += self._kept_part_of(info, slot)
         return tensors
 
-    def _left_of(self, info: TensorInfo, slot: Slot | None) -> list[Outgoing]:
+    def _kept_part_of(self, info: TensorInfo, slot: Slot | None) -> list[Outgoing]:
         """Return the kept part of a tensor, or of those that hold it; ``ValueError`` if it cannot be cut."""
         kept = None if slot is None or slot.layer is None else self.by_layer.get(slot.layer)
         if slot is None or kept is None:

@@ -48,14 +48,15 @@ class CornerCosts:
     def __call__(self, experts: int, neurons: int) -> dict[str, int]:
         """Return the costs by name."""
 
-        def beside(count: int, name: str) -> int:
+        def with_experts(count: int, name: str) -> int:
             first, last = (self.corners[count, width][name] for width in self.neurons)
             return _between(neurons, self.neurons, first, last)
 
         least, most = self.experts
         names = next(iter(self.corners.values()))
         return {
-            name: _between(experts, self.experts, beside(least, name), beside(most, name)) for name in names
+            name: _between(experts, self.experts, with_experts(least, name), with_experts(most, name))
+            for name in names
         }
 
 

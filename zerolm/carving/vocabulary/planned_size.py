@@ -34,7 +34,7 @@ class Rest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Beside:
+class BestByTokens:
     """The best child within the budgets as functions of its number of tokens.
 
     ``check`` raises ``ValueError`` where no child is possible, before any long computation. ``fits`` returns
@@ -74,7 +74,7 @@ class TriedSize:
 
 
 def tried_sizes(
-    use: TextUse, losses: TokenLosses, beside: Beside, step: int, progress: Progress
+    use: TextUse, losses: TokenLosses, best_by_tokens: BestByTokens, step: int, progress: Progress
 ) -> list[TriedSize]:
     """Return the tried sizes of the vocabulary, the largest first; ``ValueError`` if none is possible.
 
@@ -89,16 +89,16 @@ def tried_sizes(
     def lost(size: int) -> float:
         return 0.0 if size == rows else max(0.0, losses.loss(use.chosen(size, whole=False)) - before)
 
-    alone = _most(beside.fits, least, rows, step)
-    tried = [] if alone is None else [TriedSize(alone, beside.params(alone), lost(alone), 0.0)]
-    if tried and tried[0].tokens <= small and not beside.has_types:
+    alone = _most(best_by_tokens.fits, least, rows, step)
+    tried = [] if alone is None else [TriedSize(alone, best_by_tokens.params(alone), lost(alone), 0.0)]
+    if tried and tried[0].tokens <= small and not best_by_tokens.has_types:
         return tried
     sizes = [size for size in usual_sizes(use.whole, step) if size > (alone or 0)]
     refused: list[ValueError] = []
     for number, size in enumerate(sizes):
         progress("trying sizes of the vocabulary", number, len(sizes))
         try:
-            rest = beside.best(size)
+            rest = best_by_tokens.best(size)
         except ValueError as error:
             refused.append(error)
             continue

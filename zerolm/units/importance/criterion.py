@@ -39,7 +39,7 @@ class Criterion(ABC):
 
 @dataclass(frozen=True)
 class FirstUnits(Criterion):
-    """Keeps the first units, which all score 0; ``removal_score`` is for fewer layers or a narrower stream."""
+    """Keeps the first units, which all score 0; ``removal_score`` is that without a layer, or narrower."""
 
     removal_score: float | None
 

@@ -116,7 +116,7 @@ def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RID
         order += remaining.names[near[removed]].tolist()
         costs += removal_costs
         remaining.remove(near[removed])
-    last = remaining.names[remaining.staying].tolist()
+    last = remaining.names[remaining.kept].tolist()
     return Elimination(np.array([*order, *last]), np.array([*costs, max(total - sum(costs), 0.0)]))
 
 
@@ -126,7 +126,7 @@ class _Remaining:
     def __init__(self, inverse: Tensor, columns: Tensor, units: int) -> None:
         self.inverse, self.columns, self.size = inverse, columns, len(inverse) // units
         self.names = torch.arange(units)
-        self.staying = torch.ones(units, dtype=torch.bool)
+        self.kept = torch.ones(units, dtype=torch.bool)
 
     def costs(self) -> Tensor:
         """Return the cost of removing each unit, (u,); infinite for a removed one."""
@@ -134,11 +134,11 @@ class _Remaining:
             costs = 0.5 * self.columns.square().sum(0) / self.inverse.diagonal()
         else:
             blocks = _blocks(self.inverse, self.size)
-            blocks[~self.staying] = torch.eye(self.size).to(blocks)
+            blocks[~self.kept] = torch.eye(self.size).to(blocks)
             columns = self.columns.T.reshape(len(blocks), self.size, -1)  # (u, size, r)
             costs = 0.5 * (columns * _solved(blocks, columns)).sum((1, 2))
         costs = costs.cpu()
-        costs[~self.staying] = torch.inf
+        costs[~self.kept] = torch.inf
         return costs
 
     def part(self, near: Tensor) -> _Window:
@@ -154,12 +154,12 @@ class _Remaining:
         solved = torch.linalg.solve(inverse[:, places], inverse)
         self.columns.addmm_(self.columns[:, places], solved, alpha=-1)
         self.inverse.addmm_(inverse.T, solved, alpha=-1)
-        self.staying[removed] = False
-        if int(self.staying.sum()) <= COMPACTED * len(self.staying):
-            places = self._places(torch.nonzero(self.staying)[:, 0])
+        self.kept[removed] = False
+        if int(self.kept.sum()) <= COMPACTED * len(self.kept):
+            places = self._places(torch.nonzero(self.kept)[:, 0])
             self.inverse, self.columns = self.inverse[places][:, places], self.columns[:, places]
-            self.names = self.names[self.staying]
-            self.staying = torch.ones(len(self.names), dtype=torch.bool)
+            self.names = self.names[self.kept]
+            self.kept = torch.ones(len(self.names), dtype=torch.bool)
 
     def _places(self, units: Tensor) -> Tensor:
         """Return the indices of the inputs of units, (units x size,)."""
@@ -174,23 +174,23 @@ class _Window:
 
     def cheapest(self, count: int) -> tuple[Tensor, list[float]]:
         """Return the places (count,) of units removed one by one, cheapest first, and the cost of each."""
-        staying = torch.ones(len(self.gram) // self.size, dtype=torch.bool)
+        kept = torch.ones(len(self.gram) // self.size, dtype=torch.bool)
         removed: list[int] = []
         removal_costs: list[float] = []
         for _ in range(count):
-            costs = self._costs(staying).cpu()
-            unit = int(costs.masked_fill(~staying, torch.inf).argmin())
+            costs = self._costs(kept).cpu()
+            unit = int(costs.masked_fill(~kept, torch.inf).argmin())
             removed.append(unit)
             removal_costs.append(float(costs[unit]))
-            staying[unit] = False
+            kept[unit] = False
             self._remove(slice(unit * self.size, (unit + 1) * self.size))
         return torch.tensor(removed), removal_costs
 
-    def _costs(self, staying: Tensor) -> Tensor:
+    def _costs(self, kept: Tensor) -> Tensor:
         if self.size == 1:
             return 0.5 * self.gram.diagonal() / self.inverse.diagonal()
         blocks, grams = (_blocks(each, self.size) for each in (self.inverse, self.gram))
-        blocks[~staying] = torch.eye(self.size).to(blocks)
+        blocks[~kept] = torch.eye(self.size).to(blocks)
         costs: Tensor = 0.5 * _solved(blocks, grams).diagonal(dim1=1, dim2=2).sum(1)
         return costs
 

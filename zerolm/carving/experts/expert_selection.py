@@ -45,7 +45,7 @@ CHOICE_FORMAT: Final = 1
 
 
 @dataclass(frozen=True, eq=False)
-class StayingExperts:
+class ExpertSelection:
     """A mixture of experts, and the part that a request keeps: planned and chosen lazily."""
 
     checkpoint: Checkpoint
@@ -74,7 +74,7 @@ class StayingExperts:
         return replace(self.compute, dtype="float32")
 
     @property
-    def are_told_by_tokens(self) -> bool:
+    def are_chosen_by_tokens(self) -> bool:
         """Whether experts are chosen from tokens."""
         return expert_worth.needs_tokens(self.methods.criterion)
 
@@ -180,7 +180,7 @@ class StayingExperts:
 
     def neuron_loss(self, layer: int) -> float | None:
         """Return the predicted loss of the removed neurons of kept experts; None without tokens."""
-        if not self.are_told_by_tokens or self.width is None:
+        if not self.are_chosen_by_tokens or self.width is None:
             return None
         neurons = self.plan[1] or self.width.whole
         return float(self._lost[layer][self.chosen[layer].kept, neurons].sum())
@@ -279,27 +279,27 @@ class StayingExperts:
         assert by_sums is not None
         return by_sums(sums)
 
-    def stays(self, layer: int, kept: Ints) -> dict[str, float]:
+    def kept_shares(self, layer: int, kept: Ints) -> dict[str, float]:
         """Return by domain the kept share of all experts' scores; by pairs 1 minus the lost share."""
         if len(domains_of(self.methods.text)) < 2:
             return {}
         shares = {}
         for name, use in self.uses.items():
-            worth = self._by_sums(use[layer])
-            gone = np.setdiff1d(np.arange(len(worth)), kept)
-            leaving = worth[np.ix_(gone, gone)] if worth.ndim > 1 else worth[gone]
-            total = float(worth.sum())
-            shares[name] = 1.0 - float(leaving.sum()) / total if total else 1.0
+            scores = self._by_sums(use[layer])
+            removed = np.setdiff1d(np.arange(len(scores)), kept)
+            removed_scores = scores[np.ix_(removed, removed)] if scores.ndim > 1 else scores[removed]
+            total = float(scores.sum())
+            shares[name] = 1.0 - float(removed_scores.sum()) / total if total else 1.0
         return shares
 
-    def said_of(self, layer: int, chosen: ChosenExperts) -> dict[str, Any]:
+    def described(self, layer: int, chosen: ChosenExperts) -> dict[str, Any]:
         """Return the description of a choice of experts: shares of tokens, gates and scores, loss and gap."""
         return {
             "tokens": self._share(layer, "count", chosen.kept),
             "gates": self._share(layer, "gate", chosen.kept),
             "loss": chosen.loss,
             "gap": chosen.gap,
-            "domains": self.stays(layer, chosen.kept),
+            "domains": self.kept_shares(layer, chosen.kept),
         }
 
     def _share(self, layer: int, name: str, kept: Ints) -> float | None:

@@ -57,10 +57,10 @@ class OwnTokens(Reader):
     @cached_property
     def columns(self) -> tuple[Tensor, Tensor]:
         """The ids of the tokens that this reader and its parent share: its own, and the parent's."""
-        ours, theirs = (one.tokenizer.get_vocab() for one in (self, self.parent or self))
-        shared = sorted(ours.keys() & theirs.keys())
+        ids, parent_ids = (one.tokenizer.get_vocab() for one in (self, self.parent or self))
+        shared = sorted(ids.keys() & parent_ids.keys())
         device = self.model.device
-        mine, other = (torch.tensor([v[token] for token in shared], device=device) for v in (ours, theirs))
+        mine, other = (torch.tensor([v[token] for token in shared], device=device) for v in (ids, parent_ids))
         return mine, other
 
     def places(self, stretch: str) -> dict[Hashable, int]:

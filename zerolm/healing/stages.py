@@ -181,8 +181,8 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
     way, size = stage / stages.count, stages.size
     keep = dict[str, float]()
     for name, share in size.keep.items():
-        whole, left = (getattr(dimensions(one), SIZES_OF_SHARES[name]) for one in (parent, source))
-        keep[name] = min(1.0, share**way * whole / left)
+        whole, current = (getattr(dimensions(one), SIZES_OF_SHARES[name]) for one in (parent, source))
+        keep[name] = min(1.0, share**way * whole / current)
     size = replace(size, shares=KeptShares(**keep))
     if stage > 1:
         # tokens and experts leave at once, before all else

@@ -42,8 +42,8 @@ class Call:
 
 def outside(model: PreTrainedModel, *others: nn.Parameter | None) -> list[nn.Parameter]:
     """Return the parameters of a model that are in none of its layers, but for these ``others``."""
-    left_out = {id(parameter) for parameter in (*layer_list(model).parameters(), *others)}
-    return [parameter for parameter in model.parameters() if id(parameter) not in left_out]
+    excluded = {id(parameter) for parameter in (*layer_list(model).parameters(), *others)}
+    return [parameter for parameter in model.parameters() if id(parameter) not in excluded]
 
 
 def embedded(embedding: nn.Module, ids: Tensor, table: Tensor | None = None) -> Tensor:

@@ -31,7 +31,7 @@ class Choices:
     """The numbers of KV groups and of neurons that a layer may keep, and of layers, ascending.
 
     ``by_layer`` lists (groups, neurons) for each layer where they differ; the other fields contain all of
-    them. ``width`` is that of the residual stream, None for the parent's; ``required_layers`` cannot be removed.
+    them. ``width`` is that of the residual stream, None for the parent's; ``required_layers`` are kept.
     """
 
     groups: tuple[int, ...]

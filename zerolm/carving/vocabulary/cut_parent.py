@@ -54,7 +54,7 @@ def chosen(
 ) -> tuple[ParentModel, Ints]:
     """Return the parent with the description of its tokens, and the tokens that a request keeps.
 
-    ``best_by_tokens`` returns the best child within the budgets for a number of tokens. Losses are measured on
+    ``best_by_tokens`` returns the best child within budgets for a number of tokens. Losses are measured on
     the held-out part of the text, with tokens chosen on the rest; the child's are chosen on all of it.
     """
     checkpoint, request = parent.checkpoint, size.vocabulary

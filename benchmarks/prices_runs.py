@@ -121,7 +121,7 @@ class Filled(Criterion):
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return self.by.choose(layer, kind, count)
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         return float(count)
 
     def narrower(self, width: Width) -> float | None:
@@ -256,7 +256,7 @@ class Parent:
         assert measured.stream is not None
         cuts = {
             kind: [
-                (-priced.worth(layer, kind, int(size)), float(loss))
+                (-priced.score(layer, kind, int(size)), float(loss))
                 for layer, losses in enumerate(measured.losses[kind])
                 for size, loss in zip(measured.sizes[kind][:-1], losses[:-1], strict=True)
             ]

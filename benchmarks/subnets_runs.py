@@ -108,7 +108,7 @@ def foretold(
             sums, shares = zip(*(_kept(criterion, cut) for cut in cuts), strict=True)
             columns[f"kept {name}"], columns[f"kept share {name}"] = list(sums), list(shares)
     columns["kept zerolm, its choice"] = [
-        sum(by_name["zerolm"].worth(c.layer, kind, len(c.units(kind))) for c in cut.layers for kind in KINDS)
+        sum(by_name["zerolm"].score(c.layer, kind, len(c.units(kind))) for c in cut.layers for kind in KINDS)
         for cut in cuts
     ]
     for plan, fewer in (("prices", 1), ("measured", MEASURED_ON)):

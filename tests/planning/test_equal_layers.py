@@ -36,7 +36,7 @@ def costs_of(sides_: tuple[Side, Side], picks: tuple[Ints, Ints], fixed: Ints) -
 
 def worth_of(sides_: tuple[Side, Side], picks: tuple[Ints, Ints]) -> float:
     return sum(
-        float(side.worth[np.arange(len(side.worth)), list(chosen)].sum())
+        float(side.scores[np.arange(len(side.scores)), list(chosen)].sum())
         for side, chosen in zip(sides_, picks, strict=True)
     )
 

@@ -25,7 +25,7 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import bias, layers_of, matrix
 from zerolm.passes import walk
 from zerolm.passes.loss_moments import loss_moments
-from zerolm.passes.walk import Reading, normalised
+from zerolm.passes.walk import NormInput, normalised
 from zerolm.planning.estimates import ESTIMATE_BATCH, StreamEstimates, calibrated, estimated_losses, steps
 from zerolm.planning.sensitivity import LossTable, measured_losses, midway
 from zerolm.text.tokens import Tokens
@@ -116,7 +116,7 @@ def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
                 each = change.sum((1, 2)) if by_sequence else change.sum(2)
                 sums[layer, key] = sums.get((layer, key), 0.0) + float(each.detach().double().square().sum())
     for (layer, (kind, size)), total in sums.items():
-        loss = table.without_layer[layer] if kind == "gone" else -table.worth(layer, kind, size)
+        loss = table.without_layer[layer] if kind == "gone" else -table.score(layer, kind, size)
         assert loss == pytest.approx(0.5 * total / count, rel=1e-3, abs=1e-9), (layer, kind, size)
 
 
@@ -134,7 +134,7 @@ def test_small_cuts_cost_what_is_foretold(name: str) -> None:
     foretold, measured = (make(network, MANY, by, BOTH) for make in (estimated_losses, measured_losses))
     pairs = np.array(
         [
-            (-foretold.worth(layer, kind, int(size)), loss)
+            (-foretold.score(layer, kind, int(size)), loss)
             for kind in BOTH
             for layer, losses in enumerate(measured.losses[kind])
             for size, loss in zip(measured.sizes[kind][:-1], losses[:-1], strict=True)
@@ -153,7 +153,7 @@ def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
     for kind in BOTH:
         for size in measured.sizes[kind][:-1].tolist():
             pairs = [
-                [table.worth(layer, kind, size) for table in (foretold, measured)]
+                [table.score(layer, kind, size) for table in (foretold, measured)]
                 for layer in range(len(layers_of(network)))
             ]
             ratio = np.divide(*np.sum(pairs, 0))
@@ -179,13 +179,13 @@ def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
     basis = loss_basis(network, felt)
     stream_estimates = StreamEstimates(basis, np.arange(1, 48), tied=False, read=felt.stream["energy"])
     stream, wished = (torch.randn(2, 5, 48, generator=generator) for _ in range(2))
-    reading = Reading(stream, wished)
+    reading = NormInput(stream, wished)
     stream_estimates.above(Blocks(network, []), 0, stream, reading)
     x = normalised(stream).double()
     cases = (
-        (stream_estimates.lost[0][0], basis),
+        (stream_estimates.removed[0][0], basis),
         (
-            stream_estimates._lost(reading, *stream_estimates.inside[1]),
+            stream_estimates._removed_part(reading, *stream_estimates.inside[1]),
             replace(basis, last=felt.stream["energy"]),
         ),
     )
@@ -213,7 +213,7 @@ def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
     assert (repaired.without_layer == cut.without_layer).all()
     for kind in BOTH:
         for layer, losses in enumerate(repaired.losses[kind]):
-            wanted = [by.lost(layer, kind, int(size)) for size in repaired.sizes[kind]]
+            wanted = [by.loss_increase(layer, kind, int(size)) for size in repaired.sizes[kind]]
             assert losses.tolist() == wanted
             assert losses[-1] == 0.0
     assert cut.stream is not None
@@ -299,7 +299,7 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         estimated_losses(network, TOKENS, criterion(network), BOTH)
     monkeypatch.undo()
     monkeypatch.setattr(
-        "zerolm.passes.walk.gradient_by_head", lambda *_: (Reading(infinite, infinite), infinite)
+        "zerolm.passes.walk.gradient_by_head", lambda *_: (NormInput(infinite, infinite), infinite)
     )
     with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
         loss_basis(network, loss_moments(network, TOKENS, with_stream=True).fisher)

@@ -70,7 +70,7 @@ class Prefix(Criterion):
     def choose(self, layer: int, kind: str, count: int) -> Any:
         return np.arange(count)
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         return count * (1.0 + 0.01 * layer)
 
 

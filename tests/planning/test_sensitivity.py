@@ -113,13 +113,13 @@ def test_single_cuts_lose_what_the_whole_network_loses(name: str) -> None:
 def test_worth_interpolates_and_predictions_add_up() -> None:
     _, found = table("llama", ("groups", "ffn"))
     sizes = found.sizes["ffn"]
-    assert found.worth(1, "ffn", 40) == 0.0
+    assert found.score(1, "ffn", 40) == 0.0
     middle = (int(sizes[2]) + int(sizes[3])) // 2
     between = sorted(-found.losses["ffn"][1][2:4])
-    assert between[0] <= found.worth(1, "ffn", middle) <= between[1]
+    assert between[0] <= found.score(1, "ffn", middle) <= between[1]
     groups, ffn = np.arange(1), np.arange(20)
     cut = Cut(dimensions_of(model("llama")), (LayerCut(0, groups, ffn), LayerCut(2, groups, ffn)))
-    parts = [found.worth(layer, "groups", 1) + found.worth(layer, "ffn", 20) for layer in (0, 2)]
+    parts = [found.score(layer, "groups", 1) + found.score(layer, "ffn", 20) for layer in (0, 2)]
     assert found.predicted(cut) == pytest.approx(found.without_layer[1] - sum(parts))
 
 
@@ -158,7 +158,7 @@ def test_between_what_is_measured_losses_are_interpolated_in_order(data: st.Data
     found = LossTable(
         by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
     )
-    worth = np.array([found.worth(0, "ffn", count) for count in range(sizes[0], sizes[-1] + 1)])
+    worth = np.array([found.score(0, "ffn", count) for count in range(sizes[0], sizes[-1] + 1)])
     assert worth[sizes - sizes[0]] == pytest.approx(-losses, abs=1e-12)
     assert (np.diff(worth) >= -1e-12).all()
 
@@ -169,5 +169,5 @@ def test_the_middle_of_two_losses_is_their_geometric_mean() -> None:
     found = LossTable(
         by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
     )
-    assert found.worth(0, "ffn", 15) == pytest.approx(-0.3)
-    assert found.worth(0, "ffn", 30) == pytest.approx(-0.05)
+    assert found.score(0, "ffn", 15) == pytest.approx(-0.3)
+    assert found.score(0, "ffn", 30) == pytest.approx(-0.05)

@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.same_tokens import has_llama_cpp
-from zerolm.children.verify import OUTPUT_TOLERANCE, Verified, apart, outputs, sent_by, states_of
+from zerolm.children.verify import OUTPUT_TOLERANCE, Verified, distance_of, output_of, outputs, states_of
 from zerolm.io.memory import give_back
 from zerolm.networks.opener import is_decoder, one_line, stored_model, without
 from zerolm.networks.stock_parent import StockParent
@@ -71,7 +71,7 @@ def _within(output: Tensor, stock_output: Tensor, name: str) -> Verified:
     """Return the distance of two outputs; ``ValueError`` where it exceeds rounding."""
     if output.shape != stock_output.shape:
         raise ValueError(_differs(name, f"has shape {list(stock_output.shape)}, not {list(output.shape)}"))
-    proof = apart(output, stock_output)
+    proof = distance_of(output, stock_output)
     if not proof.relative <= OUTPUT_TOLERANCE:
         raise ValueError(
             _differs(name, f"differs by {proof.difference:.3g} ({proof.relative:.2g} of the largest)")
@@ -101,7 +101,7 @@ def _as_a_whole(parent: Checkpoint, memory: int) -> Verified:
         except ImportError as error:  # a format that needs another package
             return _untried(str(error).splitlines()[0])
         stock_output = outputs(nn.Module.float(model).train(False)(input_ids=ids))
-    return _within(sent_by(parent, ids), stock_output, "the output")
+    return _within(output_of(parent, ids), stock_output, "the output")
 
 
 def _opener(parent: Checkpoint) -> Any:
@@ -123,4 +123,4 @@ def _with_llama_cpp(parent: Checkpoint) -> Verified:
         return _untried("that takes llama-cpp-python: pip install 'zerolm[gguf]'")
     from zerolm.children.gguf.check import compare_file
 
-    return compare_file(parent.source.file, lambda ids: sent_by(parent, ids), page_tokens(parent))
+    return compare_file(parent.source.file, lambda ids: output_of(parent, ids), page_tokens(parent))

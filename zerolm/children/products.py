@@ -24,7 +24,7 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import StockLayer
 from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import Repaired, carved_layer
-from zerolm.units.stream.in_memory import maps_of, put, tell_width
+from zerolm.units.stream.in_memory import maps_of, put, set_width
 from zerolm.units.stream.maps import PRODUCT_BLOCK, StreamMaps, Values
 
 ROUNDING_STEPS: Final = {"BF16": 2.0**-8, "F16": 2.0**-10, "F32": 2.0**-16}
@@ -84,7 +84,7 @@ def checked_layer(
         child, parent = (_by_outputs(inside[name], each) for each in (weight, parameter))
         if is_product(child, maps, role, kept.layer, parent, step):
             put(layer.module, name, weight)
-    tell_width(layer.module, narrowing)
+    set_width(layer.module, narrowing)
     return layer
 
 

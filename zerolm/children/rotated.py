@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.children.verify import ROUNDED, apart, outputs
+from zerolm.children.verify import ROUNDED, distance_of, outputs
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import in_memory
 from zerolm.networks.opener import mapped_model
@@ -36,7 +36,7 @@ def check_rotation(parent: Checkpoint) -> None:
     """Raise ``ValueError`` where the first layers of each kind have other outputs when reflected."""
     model, ids, kinds = mapped_model(parent), page_tokens(parent), parent.layout.kinds
     firsts = sorted(kinds.index(kind) for kind in set(kinds))
-    proof = apart(
+    proof = distance_of(
         _sent(model, ids, firsts, reflection(parent.layout.hidden)), _sent(model, ids, firsts, None)
     )
     if not proof.relative <= ROUNDED:

@@ -87,7 +87,7 @@ def compare(
 ) -> Verified:
     """Run both on the same tokens, (b, t); ``ValueError`` where they differ by more than rounding."""
     output, reference_output = (outputs(model(input_ids=ids)) for model in (child, reference))
-    return within_rounding(apart(output, reference_output), tolerance)
+    return within_rounding(distance_of(output, reference_output), tolerance)
 
 
 def within_rounding(proof: Verified, tolerance: float = OUTPUT_TOLERANCE) -> Verified:
@@ -150,11 +150,11 @@ def compare_blocks(
             del carved  # at most two at a time
             carved = masked_layer(parent_blocks.model, cut, kept, stored)
         wanted = parent_blocks.call(0, kept.layer, hidden, carved.module)
-        proof = apart(child_blocks.call(0, place, hidden), wanted)
+        proof = distance_of(child_blocks.call(0, place, hidden), wanted)
         if not proof.relative <= BLOCK_TOLERANCE:
             share = f"{proof.relative:.2g} of the largest output"
             raise ValueError(f"{differs} by {proof.difference:.3g} ({share})")
-        worst = max(worst, proof, key=lambda apart: apart.relative)
+        worst = max(worst, proof, key=lambda distance_of: distance_of.relative)
         del carved  # at most one at a time
     return worst
 
@@ -175,11 +175,11 @@ def compare_outputs(child: Checkpoint, carved: Callable[[Tensor], Tensor], ids: 
     the blocks are connected alike. Raises ``ValueError`` where outputs differ by more than rounding.
     """
     tolerance = max(ROUNDED, ROUNDINGS * coarseness(child))
-    return within_rounding(apart(sent_by(child, ids), carved(ids)), tolerance)
+    return within_rounding(distance_of(output_of(child, ids), carved(ids)), tolerance)
 
 
 @torch.no_grad()
-def sent_by(checkpoint: Checkpoint, ids: Tensor) -> Tensor:
+def output_of(checkpoint: Checkpoint, ids: Tensor) -> Tensor:
     """Return the outputs of a checkpoint for ids (b, t), one layer in memory at a time."""
     *_, out = states_of(checkpoint, ids)
     return outputs(out)
@@ -297,7 +297,7 @@ def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:
     return reference
 
 
-def apart(output: Tensor, reference: Tensor) -> Verified:
+def distance_of(output: Tensor, reference: Tensor) -> Verified:
     """Return the distance of two outputs, without judging it."""
     difference = float((output - reference).abs().max())
     return Verified(difference, difference / max(float(reference.abs().max()), 1e-12))

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts.expert_choice import best_experts
-from zerolm.carving.experts.expert_worth import drawn
+from zerolm.carving.experts.expert_scores import drawn
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts
 from zerolm.carving.experts.masked_parent import routers_masked
 from zerolm.carving.experts.routing import Routing

@@ -196,12 +196,12 @@ def uniform(parent: Checkpoint, cut: Cut) -> Cut:
         for parts in ([layer.groups for layer in layers], [layer.ffn for layer in layers])
     )
     rest = costs_by_part.outside[PARAMS] + sum(layer.rest[PARAMS] for layer in layers)
-    apart = np.abs(rest + np.add.outer(groups, ffn) - wanted)  # (groups, ffn)
-    least, neuron = apart.min(axis=1), np.diff(ffn[:2]).sum()
+    distances = np.abs(rest + np.add.outer(groups, ffn) - wanted)  # (groups, ffn)
+    least, neuron = distances.min(axis=1), np.diff(ffn[:2]).sum()
     mean = fmean(len(kept.groups) for kept in cut.layers)
     possible = np.flatnonzero(least <= max(neuron, least.min()))
     g = min(possible.tolist(), key=lambda place: abs(choices.groups[place] - mean))
-    return cut_to(cut, choices.groups[g], choices.ffn[int(apart[g].argmin())])
+    return cut_to(cut, choices.groups[g], choices.ffn[int(distances[g].argmin())])
 
 
 def cut_to(like: Cut, groups: int, ffn: int) -> Cut:

@@ -26,10 +26,10 @@ from zerolm.passes.token_sums import gram
 from zerolm.passes.walk import (
     Accumulator,
     LayerGradients,
-    Reading,
+    NormInput,
+    input_norms_and_writers,
+    norm_inputs,
     normalised,
-    readers_and_writers,
-    readings_of,
     writers,
 )
 
@@ -90,20 +90,20 @@ class FisherSums(Accumulator):
         return self.sums
 
     @property
-    def reads_head(self) -> bool:
+    def needs_head_input(self) -> bool:
         return self.with_stream
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
-        return readers_and_writers(layer) if self.with_stream else writers(layer)
+        return input_norms_and_writers(layer) if self.with_stream else writers(layer)
 
-    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: NormInput | None) -> None:
         if self.with_stream:
             assert reading is not None
             self.sums["last"] += _add_reading(reading, blocks.tokens(index), self.sums)
 
     def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
         _add_outputs(layer_gradients, _counted(blocks, layer_gradients.tokens), self.sums)
-        for reading in readings_of(layer_gradients, blocks) if self.with_stream else ():
+        for reading in norm_inputs(layer_gradients, blocks) if self.with_stream else ():
             _add_reading(reading, layer_gradients.tokens, self.sums)
 
     def fisher(self, blocks: Blocks) -> Fisher:
@@ -143,7 +143,7 @@ def _add_outputs(layer_gradients: LayerGradients, tokens: Tensor, sums: Arrays) 
         sums["shares"][layer_gradients.layer, place] += np.trace(moments)
 
 
-def _add_reading(reading: Reading, tokens: Tensor, sums: Arrays) -> Floats:
+def _add_reading(reading: NormInput, tokens: Tensor, sums: Arrays) -> Floats:
     """Add the second moments of a norm's normalised input and of its gradients; return the former (d, d)."""
     dtype = torch.float32 if reading.stream.shape[-1] >= WIDE else torch.float64
     pair = normalised(reading.stream), reading.gradient

@@ -25,7 +25,7 @@ from zerolm.architecture import Floats
 from zerolm.io.cache import Arrays
 from zerolm.networks.blocks import Blocks, embedded, tokens_at_once
 from zerolm.networks.roles import StockLayer, layer_list, norm_gain, places_of
-from zerolm.passes.walk import Accumulator, LayerGradients, Reading, normalised
+from zerolm.passes.walk import Accumulator, LayerGradients, NormInput, normalised
 
 UNTIED: Final = ("embedding", "head")
 EMBEDDING: Final = ("embedding",)
@@ -60,13 +60,13 @@ class MatrixSums(Accumulator):
         return self.sums
 
     @property
-    def reads_head(self) -> bool:
+    def needs_head_input(self) -> bool:
         return self._predicts
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return {role: layer.module.get_submodule(path) for role, path in self.paths.items()}
 
-    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: NormInput | None) -> None:
         if blocks.predicts:
             _add_head(blocks, index, last, self.sums)
 
@@ -226,5 +226,5 @@ def add_head(
 
 def mean_of(sums: Arrays, name: str, count: int) -> MatrixMoments:
     inputs, gradients = sums[f"{name}.read"] / count, sums[f"{name}.felt"] / count
-    apart, both = float(inputs.sum() * gradients.sum()), float(sums[f"{name}.both"][0]) / count
-    return MatrixMoments(inputs, gradients, both / apart if both and apart else 1.0)
+    separate, joint = float(inputs.sum() * gradients.sum()), float(sums[f"{name}.both"][0]) / count
+    return MatrixMoments(inputs, gradients, joint / separate if joint and separate else 1.0)

@@ -60,7 +60,7 @@ class LayerGradients:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class NormInput:
     """The input ``stream`` (b, t, d) of a norm, and the gradient ``gradient`` (b, t, d) in it normalised."""
 
     stream: Tensor
@@ -68,7 +68,7 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class OfWeights:
+class WeightGradients:
     """The gradients of the batch ``index`` in the matrices of a ``layer``, by the names of its parameters.
 
     ``downstream`` (b, t, d) are those before the layer, ``inputs`` (b, t, p) those in the layer's other
@@ -83,7 +83,7 @@ class OfWeights:
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class BatchGroup:
     """Batches that pass through the network together, so that each layer is read once for all of them.
 
     ``states[layer]`` are the states before each layer, and last those behind the last layer: one (b, t, d)
@@ -106,14 +106,14 @@ class Together:
             yield layer_gradients
             above[index] = layer_gradients.downstream
 
-    def of_weights(self, upstream: Sequence[Tensor]) -> Iterator[OfWeights]:
+    def weight_gradients(self, upstream: Sequence[Tensor]) -> Iterator[WeightGradients]:
         """Yield the gradients in the matrices of each layer, from the last to the first, batch by batch.
 
         ``upstream`` are the gradients behind the last layer. Raises ``ValueError`` for gradients that are not
         finite.
         """
         for index, layer, pair, above in self._backwards(list(upstream)):
-            gradients = _of_weights(self.blocks, index, layer, pair[0], above[index])
+            gradients = _weight_gradients(self.blocks, index, layer, pair[0], above[index])
             yield gradients
             above[index] = gradients.downstream
 
@@ -136,9 +136,9 @@ class Together:
             self.step()
 
 
-def together(
+def batch_groups(
     blocks: Blocks, sums: Arrays, cache: ArrayCache, name: str, text: str, progress: Progress
-) -> Iterator[Together]:
+) -> Iterator[BatchGroup]:
     """Yield the batches that pass through the network together, and store the ``sums`` after each group.
 
     Sums in the ``cache`` under ``name`` are resumed: they are copied into the arrays of ``sums``.
@@ -164,7 +164,7 @@ def together(
                     f"{BY_WEIGHTS}"
                 )
             steps()
-        yield Together(blocks, indices, states, steps)
+        yield BatchGroup(blocks, indices, states, steps)
         cache.put(name, sums | {"batches": np.array(indices.stop)})
 
 
@@ -181,11 +181,11 @@ class Accumulator(ABC):
         """Return the modules of a layer whose inputs, outputs and gradients are added, by name."""
 
     @property
-    def reads_head(self) -> bool:
+    def needs_head_input(self) -> bool:
         """Whether it needs the input of the last norm, which then has to be a root mean square."""
         return False
 
-    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: NormInput | None) -> None:
         """Add the states ``last`` (b, t, d) behind the last layer, and the input of the last norm.
 
         ``reading`` is None where no accumulator reads the head.
@@ -211,7 +211,7 @@ def walk(
 
     Sums in the ``cache`` under ``name`` are resumed. Raises ``ValueError`` where a gradient is not finite.
     """
-    reads_head = any(accumulator.reads_head for accumulator in accumulators.values())
+    needs_head_input = any(accumulator.needs_head_input for accumulator in accumulators.values())
     sums = {
         f"{of}.{kind}": each
         for of, accumulator in accumulators.items()
@@ -225,11 +225,11 @@ def walk(
             for name, module in accumulator.watched(layer).items()
         }
 
-    for part in together(blocks, sums, cache, name, text, progress):
+    for part in batch_groups(blocks, sums, cache, name, text, progress):
         upstream = []
         for index, last in zip(part.indices, part.states[-1], strict=True):
             reading = None
-            if reads_head:
+            if needs_head_input:
                 reading, above = gradient_by_head(blocks, index, last)
             else:
                 above = gradient_above(blocks, index, last, pooling=pooling)
@@ -255,7 +255,7 @@ def gradient_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPo
     return gradient
 
 
-def gradient_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading, Tensor]:
+def gradient_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[NormInput, Tensor]:
     """Return the input of the last norm with its gradient, and the gradient before it.
 
     The norm has to be a root mean square.
@@ -271,7 +271,7 @@ def gradient_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading,
     upstream = _gradient_by_predictions(blocks, index, last, read)
     places, scale = _predicted(blocks, last.shape[1])
     gradient[:, places] = scale * gain * torch.cat(parts, 1)
-    return Reading(last, gradient), upstream
+    return NormInput(last, gradient), upstream
 
 
 def _predicted(blocks: Blocks, length: int) -> tuple[slice, float]:
@@ -335,7 +335,9 @@ def _layer_gradients(
     )
 
 
-def _of_weights(blocks: Blocks, index: int, layer: int, below: Tensor, upstream: Tensor) -> OfWeights:
+def _weight_gradients(
+    blocks: Blocks, index: int, layer: int, below: Tensor, upstream: Tensor
+) -> WeightGradients:
     """Return the gradients of a layer for a batch with these states before it; unused matrices have none."""
     below, module = below.detach().requires_grad_(), blocks.layer(layer).module
     matrices = {name: weight for name, weight in module.named_parameters() if weight.dim() > 1}
@@ -352,18 +354,18 @@ def _of_weights(blocks: Blocks, index: int, layer: int, below: Tensor, upstream:
         for leaf in leaves:
             leaf.requires_grad_(False)
     weights = {name: each for name, each in zip(matrices, inside, strict=False) if each is not None}
-    return OfWeights(index, layer, downstream, weights, None if more is None else inside[-1])
+    return WeightGradients(index, layer, downstream, weights, None if more is None else inside[-1])
 
 
-def readings_of(layer_gradients: LayerGradients, blocks: Blocks) -> Iterator[Reading]:
-    """Yield the inputs of a layer's norms with their gradients, where ``readers`` were watched."""
+def norm_inputs(layer_gradients: LayerGradients, blocks: Blocks) -> Iterator[NormInput]:
+    """Yield the inputs of a layer's norms with their gradients, where ``input_norms`` were watched."""
     for norm in ("attention_norm", "ffn_norm"):
         stream = layer_gradients.values.inputs[norm]
         gain = norm_gain(blocks.model, norm, layer_gradients.layer).to(stream)
-        yield Reading(stream, layer_gradients.gradients.outputs[norm] * gain)
+        yield NormInput(stream, layer_gradients.gradients.outputs[norm] * gain)
 
 
-def readers(layer: StockLayer) -> dict[str, nn.Module]:
+def input_norms(layer: StockLayer) -> dict[str, nn.Module]:
     """Return the norms of a layer, before all modules that read the residual stream."""
     return {"attention_norm": layer.norms["before"], "ffn_norm": layer.norms["between"]}
 
@@ -378,9 +380,9 @@ def writers_and_norms(layer: StockLayer) -> dict[str, nn.Module]:
     return {**writers(layer), **layer.behind}
 
 
-def readers_and_writers(layer: StockLayer) -> dict[str, nn.Module]:
+def input_norms_and_writers(layer: StockLayer) -> dict[str, nn.Module]:
     """Return the norms of a layer, and the modules that write to the residual stream."""
-    return {**readers(layer), **writers(layer)}
+    return {**input_norms(layer), **writers(layer)}
 
 
 def normalised(x: Tensor) -> Tensor:

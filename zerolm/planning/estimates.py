@@ -35,11 +35,11 @@ from zerolm.passes.fisher import Fisher
 from zerolm.passes.walk import (
     Accumulator,
     LayerGradients,
-    Reading,
+    NormInput,
     Watched,
+    input_norms,
+    norm_inputs,
     normalised,
-    readers,
-    readings_of,
     walk,
     writers,
     writers_and_norms,
@@ -183,7 +183,7 @@ class StreamEstimates(CutEstimates):
             self.inside.append(_innovations(basis.vectors, read))
         self.last = _innovations(basis.vectors, basis.last)
         self.sums = np.zeros((len(self.inside), 2, len(widths)))
-        self.lost: dict[int, list[Tensor]] = {}
+        self.removed: dict[int, list[Tensor]] = {}
         self.embeddings: list[tuple[Tensor, Tensor]] = []
         for width in widths.tolist() if tied else []:
             narrowing = basis.narrowing(Width(width, True))
@@ -192,20 +192,22 @@ class StreamEstimates(CutEstimates):
             self.embeddings.append((next(maps), next(maps)))
 
     @property
-    def reads_head(self) -> bool:
+    def needs_head_input(self) -> bool:
         return True
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
-        return readers(layer)
+        return input_norms(layer)
 
-    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: NormInput | None) -> None:
         assert reading is not None
-        self.lost[index] = [self._lost(reading, *self.last)] * len(self.inside)
+        self.removed[index] = [self._removed_part(reading, *self.last)] * len(self.inside)
 
     def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
-        for reading in readings_of(layer_gradients, blocks):
-            pairs = zip(self.lost[layer_gradients.index], self.inside, strict=True)
-            self.lost[layer_gradients.index] = [lost + self._lost(reading, *inside) for lost, inside in pairs]
+        for reading in norm_inputs(layer_gradients, blocks):
+            pairs = zip(self.removed[layer_gradients.index], self.inside, strict=True)
+            self.removed[layer_gradients.index] = [
+                removed + self._removed_part(reading, *inside) for removed, inside in pairs
+            ]
         if layer_gradients.layer > 0:
             return
         changes = None
@@ -215,12 +217,12 @@ class StreamEstimates(CutEstimates):
                 [((layer_gradients.below @ a) * (layer_gradients.downstream @ b)).sum(-1) for a, b in maps],
                 -1,
             )
-        for sums, lost in zip(self.sums, self.lost.pop(layer_gradients.index), strict=True):
-            sums[0] += squares(lost, layer_gradients.tokens)
+        for sums, removed in zip(self.sums, self.removed.pop(layer_gradients.index), strict=True):
+            sums[0] += squares(removed, layer_gradients.tokens)
             if changes is not None:
-                sums[1] += squares(changes - lost, layer_gradients.tokens)
+                sums[1] += squares(changes - removed, layer_gradients.tokens)
 
-    def _lost(self, reading: Reading, stream_map: Tensor, gradient_map: Tensor) -> Tensor:
+    def _removed_part(self, reading: NormInput, stream_map: Tensor, gradient_map: Tensor) -> Tensor:
         """Return G . (removed part) for each width, (b, t, widths)."""
         normal = normalised(reading.stream)
         products = (normal @ stream_map.to(normal)) * (
@@ -322,7 +324,7 @@ def estimated_losses(
     as_cut = table(losses, 0)
     if repaired is None:
         return as_cut
-    after_repair = {kind: _lost(by, kind, counts, parent.depth) for kind, counts in sizes.items()}
+    after_repair = {kind: _after_repair(by, kind, counts, parent.depth) for kind, counts in sizes.items()}
     return replace(as_cut, repaired=table(after_repair, 1))
 
 
@@ -352,10 +354,10 @@ def steps(whole: int, most: int) -> Ints:
     return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])
 
 
-def _lost(by: Criterion, kind: str, counts: Ints, depth: int) -> Floats:
+def _after_repair(by: Criterion, kind: str, counts: Ints, depth: int) -> Floats:
     """Return the losses after least squares, (layers, sizes except the whole)."""
     sizes = counts[:-1].tolist()
-    return np.array([[by.lost(layer, kind, size) for size in sizes] for layer in range(depth)])
+    return np.array([[by.loss_increase(layer, kind, size) for size in sizes] for layer in range(depth)])
 
 
 def _removed(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:

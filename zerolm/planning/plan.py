@@ -36,7 +36,7 @@ class Planned:
 
     cut: Cut
     costs: dict[str, int]
-    worth: float
+    score: float
     optimal: bool
     width: Width | None = None
 
@@ -50,7 +50,7 @@ class Ranked(Protocol):
     """A plan that can be ranked with others: its score, and the sizes that it keeps."""
 
     @property
-    def worth(self) -> float: ...
+    def score(self) -> float: ...
 
     @property
     def sizes(self) -> tuple[object, ...]: ...
@@ -71,7 +71,7 @@ def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:
     stream, and deep cuts less well than expected. No single ranking is right for all models, so plans of both
     rankings and of their mean are measured. The score is minus a loss.
     """
-    near = [[plan for plan in plans if plan.worth >= NEAR * min(0.0, plans[0].worth)] for plans in ranked]
+    near = [[plan for plan in plans if plan.score >= NEAR * min(0.0, plans[0].score)] for plans in ranked]
     in_turn = (plan for row in zip_longest(*near) for plan in row if plan is not None)
     different: dict[tuple[object, ...], R] = {}
     for plan in in_turn:
@@ -93,7 +93,7 @@ def plan_uniform(
     order = np.argsort(-wanted, axis=0, kind="stable")  # (layers, groups, ffn)
     best_first = np.take_along_axis(gain, order, axis=0).cumsum(axis=0)
     depths = np.array(choices.depth)
-    worth = best_first[depths - 1] + without.sum()  # (depths, groups, ffn)
+    scores = best_first[depths - 1] + without.sum()  # (depths, groups, ffn)
     layers = np.array([_by_size(layer, choices) for layer in part_costs.layers])  # (layers, groups, ffn, 6)
     costs = (
         np.take_along_axis(layers, order[..., None], axis=0).cumsum(axis=0)[depths - 1] + part_costs.outside
@@ -101,15 +101,15 @@ def plan_uniform(
     allowed = budgets.allow(costs)
     if not allowed.any():
         raise ValueError(_infeasible(budgets, costs.reshape(-1, len(COSTS)).min(axis=0)))
-    top = worth[allowed].max()
-    equal = allowed & (worth >= top - TOLERANCE * abs(top))
-    d, g, f = np.unravel_index(np.argmin(np.where(equal, costs[..., PARAMS], np.inf)), worth.shape)
+    top = scores[allowed].max()
+    equal = allowed & (scores >= top - TOLERANCE * abs(top))
+    d, g, f = np.unravel_index(np.argmin(np.where(equal, costs[..., PARAMS], np.inf)), scores.shape)
     groups, ffn = choices.groups[g], choices.ffn[f]
     kept = np.sort(order[: depths[d], g, f]).tolist()
     named = dict(zip(COSTS, costs[d, g, f].tolist(), strict=True))
     cut = Cut.of(parent, kept, lambda layer: (groups, ffn), criterion.choose)
     optimal = part_costs.alike is not None or depths.tolist() == [parent.depth]
-    return Planned(cut, named, float(worth[d, g, f]), optimal)
+    return Planned(cut, named, float(scores[d, g, f]), optimal)
 
 
 def _by_size(layer: LayerCosts, choices: Choices) -> Ints:
@@ -121,7 +121,7 @@ def _by_size(layer: LayerCosts, choices: Choices) -> Ints:
 def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[Floats, Floats]:
     """Return the score that each layer adds at each size, (layers, groups, ffn), and the score without it."""
     groups, ffn = (
-        np.array([[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)])
+        np.array([[criterion.score(layer, kind, size) for size in sizes] for layer in range(parent.depth)])
         for kind, sizes in (("groups", choices.groups), ("ffn", choices.ffn))
     )
     without = np.array([criterion.without(layer) or 0.0 for layer in range(parent.depth)])
@@ -133,8 +133,8 @@ def _side(
 ) -> Side:
     sizes = choices.groups if kind == "groups" else choices.ffn
     table = layer_costs.groups if kind == "groups" else layer_costs.ffn
-    worth = [[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)]
-    return Side(np.array(sizes), np.array([table[size] for size in sizes]), np.array(worth))
+    scores = [[criterion.score(layer, kind, size) for size in sizes] for layer in range(parent.depth)]
+    return Side(np.array(sizes), np.array([table[size] for size in sizes]), np.array(scores))
 
 
 def plan_per_layer(
@@ -207,26 +207,26 @@ def _candidates(
 ) -> LayerCandidates:
     """Return all pairs of sizes of a layer that no other pair dominates in score and in every cost."""
     groups, ffn = choices.of(layer)
-    worth = np.add.outer(
-        [criterion.worth(layer, "groups", size) for size in groups],
-        [criterion.worth(layer, "ffn", size) for size in ffn],
+    scores = np.add.outer(
+        [criterion.score(layer, "groups", size) for size in groups],
+        [criterion.score(layer, "ffn", size) for size in ffn],
     ).ravel()  # (pairs,)
     layer_costs = part_costs.layers[layer]
     costs = np.array([layer_costs.groups[g] + layer_costs.ffn[f] for g in groups for f in ffn])  # (pairs, 6)
     sizes = [(g, f) for g in groups for f in ffn]
     without_layer = criterion.without(layer)
     if without_layer is not None and len(choices.depth) > 1 and layer not in choices.required_layers:
-        worth, costs = np.append(worth, without_layer), np.vstack([costs, -layer_costs.rest])
+        scores, costs = np.append(scores, without_layer), np.vstack([costs, -layer_costs.rest])
         sizes.append(REMOVED)
-    best = _undominated(worth, costs)
+    best = _undominated(scores, costs)
     return LayerCandidates(
-        [sizes[i] for i in best], CandidateTable(worth[best], costs[best], (1,) * len(best))
+        [sizes[i] for i in best], CandidateTable(scores[best], costs[best], (1,) * len(best))
     )
 
 
-def _undominated(worth: Floats, costs: Ints) -> Ints:
+def _undominated(scores: Floats, costs: Ints) -> Ints:
     """Return the undominated candidates."""
-    order = np.lexsort((*costs.T, -worth))
+    order = np.lexsort((*costs.T, -scores))
     kept: list[int] = []
     for i in order:
         if not kept or not (costs[kept] <= costs[i]).all(axis=1).any():

@@ -74,7 +74,7 @@ class LossTable(Criterion):
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return self.by.choose(layer, kind, count)
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         return -interpolated(count, self.sizes[kind], self.losses[kind][layer])
 
     def without(self, layer: int) -> float:
@@ -98,8 +98,8 @@ class LossTable(Criterion):
             if layer not in kept:
                 total -= self.without(layer)
                 continue
-            total -= self.worth(layer, "groups", len(kept[layer].groups))
-            total -= self.worth(layer, "ffn", len(kept[layer].ffn))
+            total -= self.score(layer, "groups", len(kept[layer].groups))
+            total -= self.score(layer, "ffn", len(kept[layer].ffn))
         return total
 
 
@@ -338,8 +338,8 @@ class Loss:
         return self._mean(hidden, end)
 
     def _mean(self, hidden: HiddenStates, end: Finish) -> float:
-        apart = self._divergences if self.blocks.predicts else self._distances
-        losses = torch.cat([apart(i, states, end) for i, states in enumerate(hidden)])
+        distances = self._divergences if self.blocks.predicts else self._distances
+        losses = torch.cat([distances(i, states, end) for i, states in enumerate(hidden)])
         mean = float(losses.cpu().double().mean())
         return 0.0 if mean < 0 else mean  # by rounding, where outputs are equal
 

@@ -115,7 +115,7 @@ def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -
     share = request.keep.get("hidden")
     possible: tuple[int, ...] = (sizes.whole,)
     usual = Width(sizes.whole, tied)
-    can_tell = sizes.can_be_cut and request.space is None and criterion.narrower(usual) is not None
+    can_compare = sizes.can_be_cut and request.space is None and criterion.narrower(usual) is not None
     if share is not None:
         _check_share("hidden", share, sizes, checkpoint.family.cut.hidden_note)
         if share * sizes.whole < sizes.possible[0] / 2:
@@ -124,9 +124,9 @@ def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -
                 f"least is {sizes.possible[0] / sizes.whole:.4g}"
             )
         possible = (sizes.nearest(share),)
-    elif request.budgets and can_tell:
+    elif request.budgets and can_compare:
         possible = sizes.possible
-    heads = (True, False) if tied and can_tell and request.budgets else (tied,)
+    heads = (True, False) if tied and can_compare and request.budgets else (tied,)
     return [
         None if hidden == sizes.whole else Width(hidden, head)
         for hidden in possible
@@ -261,13 +261,13 @@ def plans_of(
         except ValueError as error:
             errors.append(error)
             continue
-        worth = plan.worth + (criterion.narrower(width) or 0.0 if width else 0.0)
-        plans.append(replace(plan, worth=worth, width=width))
+        score = plan.score + (criterion.narrower(width) or 0.0 if width else 0.0)
+        plans.append(replace(plan, score=score, width=width))
     if not plans:
         raise errors[0]
-    top = max(plan.worth for plan in plans)
+    top = max(plan.score for plan in plans)
     equal = top - TOLERANCE * abs(top)
-    return sorted(plans, key=lambda plan: (-min(plan.worth, equal), plan.costs["params"]))
+    return sorted(plans, key=lambda plan: (-min(plan.score, equal), plan.costs["params"]))
 
 
 def _plan_at_width(

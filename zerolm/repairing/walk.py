@@ -328,7 +328,7 @@ class Walk:
         layer, norm = place
         assert self.cut.narrowing is not None
         gain = norm_gain(self.model, norm, None if norm == "final_norm" else layer).double().cpu().numpy()
-        start = torch.from_numpy(self.cut.narrowing.reading(norm, gain).T).to(fit.fitted.inputs)  # (k, d)
+        start = torch.from_numpy(self.cut.narrowing.input_map(norm, gain).T).to(fit.fitted.inputs)  # (k, d)
         columns, self.repaired.ridges[place] = fit.best(start, self.ridge(place))
         self.repaired.arrays[place] = columns.T.float().cpu().contiguous().numpy()
 

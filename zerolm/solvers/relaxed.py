@@ -1,8 +1,8 @@
 """Upper bounds of scores under several budgets, by multipliers that all problems share.
 
 A multiplier is the score of a unit of a limited cost. For multipliers p >= 0, no picks within the limits
-score more than the largest sum of (score - p cost), plus p limit: weak duality, whatever p is. The best ones of
-one problem are the dual of its linear relaxation; neighbours have nearly the same, so few are ever solved.
+score more than the largest sum of (score - p cost), plus p limit: weak duality, whatever p is. The best ones
+of one problem are the dual of its linear relaxation; neighbours have nearly the same, so few are solved.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class Relaxation:
 
     def _lower(self, multipliers: Floats, sums: Floats) -> None:
         limit = np.where(multipliers < 0, self.budgets.low, self.budgets.high)
-        worth = np.where(multipliers != 0, (limit - self._own) * multipliers, 0.0)
-        margin = BOUND_ROUNDING * (np.abs(sums) + np.abs(worth).sum(axis=1))
-        bound = self._factor * (sums + worth.sum(axis=1) + margin) + self._offset
+        limit_scores = np.where(multipliers != 0, (limit - self._own) * multipliers, 0.0)
+        margin = BOUND_ROUNDING * (np.abs(sums) + np.abs(limit_scores).sum(axis=1))
+        bound = self._factor * (sums + limit_scores.sum(axis=1) + margin) + self._offset
         self.bounds = np.minimum(self.bounds, bound)
 
     def _dual(self, index: int) -> Floats | None:
@@ -105,9 +105,9 @@ class Relaxation:
         rows = np.concatenate([costs[:, upper], -costs[:, lower]], axis=1).T.astype(float)
         limits = np.concatenate([(high - least)[upper], (least - low)[lower]]).astype(float)
         units = np.maximum(np.abs(rows).max(axis=1), 1.0)
-        worth = float(np.abs(score).max()) or 1.0
+        scale = float(np.abs(score).max()) or 1.0
         solved = linprog(
-            -score / worth,
+            -score / scale,
             A_ub=rows / units[:, None],
             b_ub=limits / units,
             A_eq=(np.arange(len(counts))[:, None] == np.repeat(np.arange(len(counts)), sizes)).astype(float),
@@ -118,7 +118,7 @@ class Relaxation:
             return None
         if solved.x is None:  # any multipliers bound the scores, if not as well
             return multipliers
-        duals = np.maximum(-solved.ineqlin.marginals, 0.0) * worth / units
+        duals = np.maximum(-solved.ineqlin.marginals, 0.0) * scale / units
         multipliers[upper] += duals[: len(upper)]
         multipliers[lower] -= duals[len(upper) :]
         return multipliers

@@ -34,7 +34,7 @@ from zerolm.passes.matrix_moments import (
     mean_of,
     outside_layers,
 )
-from zerolm.passes.walk import gradient_above, together
+from zerolm.passes.walk import batch_groups, gradient_above
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -95,13 +95,13 @@ def file_moments(
         lengths = zip(KINDS, (columns, rows, 1), strict=True)
         sums |= {f"{name}.{kind}": np.zeros(length) for kind, length in lengths}
     before = f"{body_prefix(model)}{places_of(model).modules.layers}"
-    for part in together(blocks, sums, cache, "sums", "computing second moments of gradients", progress):
+    for part in batch_groups(blocks, sums, cache, "sums", "computing second moments of gradients", progress):
         upstream = []
         for index, last in zip(part.indices, part.states[-1], strict=True):
             if predicts:
                 add_head(blocks, index, last, sums)
             upstream.append(gradient_above(blocks, index, last, pooling=pooling))
-        for gradients in part.of_weights(upstream):
+        for gradients in part.weight_gradients(upstream):
             named = {f"{before}.{gradients.layer}.{name}": each for name, each in gradients.weights.items()}
             stored = dict(by_tensor(child.parent, named, body_prefix(model)))
             for matrix in inside.get(gradients.layer, ()):

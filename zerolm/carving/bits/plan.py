@@ -57,7 +57,7 @@ class TypedPlan:
         return self.cut.is_whole and self.width is None
 
     @property
-    def worth(self) -> float:
+    def score(self) -> float:
         """Minus the predicted loss, for the ranking of plans."""
         return -self.loss
 
@@ -85,7 +85,7 @@ class Backbones:
 
     def __init__(self, estimates: TypeEstimates, choices: Choices, by: Criterion, budget: int) -> None:
         self.estimates, self.choices, self.by = estimates, choices, by
-        self.lost = _losses(estimates.parent, by, choices)
+        self.losses = _losses(estimates.parent, by, choices)
         width, parent = choices.width, estimates.parent
         groups, ffn = np.array(choices.groups), np.array(choices.ffn)
         self.roles = {role: estimates.of_layers(width, role, groups, by) for role in estimates.attention}
@@ -95,7 +95,7 @@ class Backbones:
         self.budget, self.depth = budget, parent.depth
 
     @property
-    def may_go(self) -> bool:
+    def may_remove_layers(self) -> bool:
         """Whether layers may be removed."""
         return len(self.choices.depth) > 1
 
@@ -111,41 +111,46 @@ class Backbones:
             if fixed:
                 total = self._at_depths(layers)
             else:
-                least = np.minimum(layers, self.lost.without_layer[:, None, None]) if self.may_go else layers
+                least = (
+                    np.minimum(layers, self.losses.without_layer[:, None, None])
+                    if self.may_remove_layers
+                    else layers
+                )
                 total = least.sum(0)[None]
             best = np.maximum(best, total + self._ends_at(multiplier) - multiplier * self.budget)
-        return best + self.lost.stream
+        return best + self.losses.stream
 
     def _at_depths(self, layers: Floats) -> Floats:
         """Return the sums over kept layers plus the losses of removed ones, (depths, groups, ffn)."""
         order, depths = self.order, np.array(self.choices.depth)
         kept = np.take_along_axis(layers, order, axis=0).cumsum(axis=0)[depths - 1]
-        removed = self.lost.without_layer[order]
+        removed = self.losses.without_layer[order]
         of_removed = np.append(removed[::-1].cumsum(axis=0)[::-1], np.zeros_like(removed[:1]), axis=0)
         return np.asarray(kept + of_removed[depths])
 
     @cached_property
     def order(self) -> Ints:
         """The layers by the loss without them, the largest first, for each pair of sizes."""
-        cut = self.lost.groups[:, :, None] + self.lost.ffn[:, None, :]
-        return np.argsort(cut - self.lost.without_layer[:, None, None], axis=0, kind="stable")
+        cut = self.losses.groups[:, :, None] + self.losses.ffn[:, None, :]
+        return np.argsort(cut - self.losses.without_layer[:, None, None], axis=0, kind="stable")
 
     def bound(self) -> float:
         """Return a lower bound of the loss with separate sizes in every layer."""
-        return max(self._bound_at(multiplier) for multiplier in MULTIPLIERS) + self.lost.stream
+        return max(self._bound_at(multiplier) for multiplier in MULTIPLIERS) + self.losses.stream
 
     def _bound_at(self, multiplier: float) -> float:
         layers = self._pairs(multiplier).min(axis=(1, 2))
-        if self.may_go:
-            layers = np.minimum(layers, self.lost.without_layer)
+        if self.may_remove_layers:
+            layers = np.minimum(layers, self.losses.without_layer)
         return float(layers.sum() + self._ends_at(multiplier) - multiplier * self.budget)
 
     def _pairs(self, multiplier: float) -> Floats:
         """Return the minimum of loss + multiplier x bytes of each layer for each pair of sizes."""
         attention = (
-            sum(_least(self.roles[role], multiplier) for role in self.estimates.attention) + self.lost.groups
+            sum(_least(self.roles[role], multiplier) for role in self.estimates.attention)
+            + self.losses.groups
         )
-        ffn = sum(_least(self.roles[role], multiplier) for role in self.estimates.ffn) + self.lost.ffn
+        ffn = sum(_least(self.roles[role], multiplier) for role in self.estimates.ffn) + self.losses.ffn
         attention += multiplier * self.plain.groups
         ffn += multiplier * (self.plain.ffn + self.plain.layer[:, None])
         return np.asarray(attention[:, :, None] + ffn[:, None, :])
@@ -164,7 +169,7 @@ class Backbones:
         """
         layers = [self._layer(layer, pair, kept, required_layer) for layer in range(self.depth)]
         ends = [_table((None, role), one, 0, 0) for role, one in self.ends.items()]
-        plain = Options("ends", np.array([self.plain.ends]), np.array([self.lost.stream]))
+        plain = Options("ends", np.array([self.plain.ends]), np.array([self.losses.stream]))
         return All((*layers, *ends, plain))
 
     def _layer(
@@ -172,8 +177,8 @@ class Backbones:
     ) -> Tree:
         pairs = pair if pair is not None else (None, None)
         sides = (
-            ("groups", self.estimates.attention, self.lost.groups),
-            ("ffn", self.estimates.ffn, self.lost.ffn),
+            ("groups", self.estimates.attention, self.losses.groups),
+            ("ffn", self.estimates.ffn, self.losses.ffn),
         )
         parts = [
             self._side(layer, kind, roles, losses, place)
@@ -182,12 +187,14 @@ class Backbones:
         plain = Options((layer, "plain"), self.plain.layer[layer : layer + 1], np.zeros(1))
         with_layer, name = All((*parts, plain)), (layer, "kept")
         without_layer = Options(
-            (layer, "removed"), np.zeros(1, np.int64), self.lost.without_layer[layer : layer + 1]
+            (layer, "removed"), np.zeros(1, np.int64), self.losses.without_layer[layer : layer + 1]
         )
         if kept is None:
             return Either(
                 name,
-                (with_layer, without_layer) if self.may_go and layer != required_layer else (with_layer,),
+                (with_layer, without_layer)
+                if self.may_remove_layers and layer != required_layer
+                else (with_layer,),
             )
         return Either(name, (with_layer,)) if layer in kept else without_layer
 
@@ -393,7 +400,7 @@ def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> Losses:
         shapes = ((depth, len(chosen.groups)), (depth, len(chosen.ffn)))
         return Losses(np.zeros(shapes[0]), np.zeros(shapes[1]), np.full(depth, np.inf), 0.0)
     groups, ffn = (
-        np.array([[-table.worth(layer, kind, size) for size in sizes] for layer in range(depth)])
+        np.array([[-table.score(layer, kind, size) for size in sizes] for layer in range(depth)])
         for kind, sizes in (("groups", chosen.groups), ("ffn", chosen.ffn))
     )
     stream = -(table.narrower(chosen.width) or 0.0) if chosen.width else 0.0

@@ -171,9 +171,9 @@ def _loss(request: Carving, folder: Path, trials: int) -> float:
     carving = ready(request, folder)
     session = carving.session
     if session is None:  # only tokens are removed
-        return carving.parent.lost_by_tokens
+        return carving.parent.loss_of_tokens
     if trials:
         announce_weighing(carving, "experts", trials)
     plan = planned(carving)
     loss = session.finals([plan.cut])[0] if plan.compared is None else plan.compared
-    return loss + carving.parent.lost_by_tokens
+    return loss + carving.parent.loss_of_tokens

@@ -235,14 +235,16 @@ class ExpertCarving:
         """Return the description of the experts as plain JSON."""
         selection, chosen, is_chosen = self.selection, self._chosen, self.recipe is None
         routing, neurons = selection.routing, _in_hex(fewer)
-        lost = {layer: selection.neuron_loss(layer) for layer in neurons} if is_chosen else {}
+        neuron_losses = {layer: selection.neuron_loss(layer) for layer in neurons} if is_chosen else {}
         rows = [
             {
                 "layer": layer,
                 "kept": kept.tolist(),
                 **(selection.described(layer, chosen[layer]) if is_chosen else UNMEASURED),
                 "left": error_shares.get(layer),
-                **({"neurons": {"kept": neurons[layer], "loss": lost.get(layer)}} if neurons else {}),
+                **(
+                    {"neurons": {"kept": neurons[layer], "loss": neuron_losses.get(layer)}} if neurons else {}
+                ),
             }
             for layer, kept in fewer.by_layer.items()
         ]

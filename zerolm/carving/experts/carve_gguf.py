@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from zerolm.architecture import Floats
-from zerolm.carving.experts import expert_worth
+from zerolm.carving.experts import expert_scores
 from zerolm.carving.experts.expert_choice import UNMEASURED, ChosenExperts, best_experts
 from zerolm.carving.experts.expert_count import check_domains, check_request, check_text, count_of
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
@@ -71,7 +71,7 @@ class GgufExpertCarving:
     @cached_property
     def selection(self) -> ExpertSelection | None:
         """The experts chosen from tokens; None where no tokens are used."""
-        if self.document is not None or not expert_worth.needs_tokens(self.methods.criterion):
+        if self.document is not None or not expert_scores.needs_tokens(self.methods.criterion):
             return None
         from zerolm.carving.experts.expert_selection import ExpertSelection
 
@@ -108,7 +108,7 @@ class GgufExpertCarving:
         if self.selection is not None:
             return self.selection.chosen_of(count)
         return {
-            layer: ChosenExperts(best_experts(self._worth(layer), count, self.routing.groups))
+            layer: ChosenExperts(best_experts(self._scores(layer), count, self.routing.groups))
             for layer in self.mixture.layers
         }
 
@@ -135,19 +135,19 @@ class GgufExpertCarving:
         check_domains(self.size, self.methods)
         if self.document is None:
             check_text(self.methods)
-            if self.methods.text is not None and not expert_worth.needs_tokens(criterion):
+            if self.methods.text is not None and not expert_scores.needs_tokens(criterion):
                 raise ValueError(
                     f"criterion {criterion} reads no text, and nothing is repaired: give no --text"
                 )
-            if criterion != expert_worth.RANDOM:
+            if criterion != expert_scores.RANDOM:
                 _needing_gguf()
         _ = self.mixture, self.recipe, self.selection
 
-    def _worth(self, layer: int) -> Floats:
-        if self.methods.criterion == expert_worth.RANDOM:
-            return expert_worth.drawn(self.methods.seed, layer, self.routing.experts)
+    def _scores(self, layer: int) -> Floats:
+        if self.methods.criterion == expert_scores.RANDOM:
+            return expert_scores.drawn(self.methods.seed, layer, self.routing.experts)
         self.progress("scoring experts by their weights", layer, self.mixture.layers[-1] + 1)
-        return self.mixture.worth(layer)
+        return self.mixture.scores(layer)
 
     @property
     def _calibration(self) -> Mapping[str, Any] | None:

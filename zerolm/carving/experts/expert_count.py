@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts.expert_worth import is_of_pairs, needs_tokens
+from zerolm.carving.experts.expert_scores import is_of_pairs, needs_tokens
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.request import SUMMED, Methods
 from zerolm.planning.size_request import ALL, AUTO, STORED, WORST, SizeRequest

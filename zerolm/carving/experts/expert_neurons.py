@@ -66,7 +66,7 @@ class NeuronSums:
         self.sums: Floats | None = None
 
     @property
-    def worth(self) -> Floats:
+    def scores(self) -> Floats:
         """The sums (e, m)."""
         assert self.sums is not None, "tokens were sent through the layer"
         down = self.experts.down_proj.detach()

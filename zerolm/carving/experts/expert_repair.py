@@ -77,7 +77,7 @@ def repaired_experts(
         error_shares[layer] = float(row.pop("left"))
         changed[layer] = {int(expert): matrix for expert, matrix in row.items()}
         if layer != layers[-1]:
-            walk.go_on(layer, changed[layer])
+            walk.advance(layer, changed[layer])
     return changed, error_shares
 
 
@@ -91,7 +91,7 @@ class _Walk:
         sizes = [len(each["input_ids"]) for each in self.blocks.batches]
         self.firsts = np.cumsum([0, *sizes])[:-1].tolist()
 
-    def go_on(self, layer: int, matrices: Matrices) -> None:
+    def advance(self, layer: int, matrices: Matrices) -> None:
         """Pass the child's states through a layer with these matrices, and the parent's through its own."""
         send_on(self.child, replace(self.fewer, changed={layer: matrices}), layer)
         self.parent.before(layer + 1)

@@ -114,7 +114,7 @@ def _sums(checkpoint: Checkpoint, stream: Stream, layer: int, neurons: bool) -> 
     with stand_ins([experts], [forward if neurons else each]):
         for _ in stream.through(layer):
             pass
-    return sums.arrays | ({OF_NEURONS: inner.worth} if neurons else {})
+    return sums.arrays | ({OF_NEURONS: inner.scores} if neurons else {})
 
 
 def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:

@@ -20,7 +20,7 @@ class ExpertPlan:
     by_neurons: float
 
     @property
-    def lost(self) -> float:
+    def loss(self) -> float:
         return self.by_experts + self.by_neurons
 
 
@@ -85,11 +85,11 @@ def least_lost(
         if neurons is None:
             continue
         alone = by_experts(count)
-        if best is not None and alone >= best.lost:
+        if best is not None and alone >= best.loss:
             break
         plan = ExpertPlan(count, neurons, alone, by_neurons(count, neurons))
-        if best is None or plan.lost < best.lost * (1 - TOLERANCE):
+        if best is None or plan.loss < best.loss * (1 - TOLERANCE):
             best = plan
-    if best is None or not np.isfinite(best.lost):
+    if best is None or not np.isfinite(best.loss):
         raise ValueError("no number of experts and of their neurons is within the budgets")
     return best

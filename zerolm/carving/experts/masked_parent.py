@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from zerolm.architecture import Ints
 from zerolm.carving.experts.fewer_experts import DOWN, ROUTER, FewerExperts, Matrices
 from zerolm.checkpoints import Checkpoint
-from zerolm.children.verify import Verified, apart, outputs, within_rounding
+from zerolm.children.verify import Verified, distance_of, outputs, within_rounding
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.stream import Stream
@@ -126,7 +126,7 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts) -> Verified:
         del module
         parent_blocks.let_go()
     return within_rounding(
-        apart(*(outputs(b.finish(0, h)) for b, h in ((child_blocks, hidden), (parent_blocks, wanted))))
+        distance_of(*(outputs(b.finish(0, h)) for b, h in ((child_blocks, hidden), (parent_blocks, wanted))))
     )
 
 

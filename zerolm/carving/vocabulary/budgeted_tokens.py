@@ -139,7 +139,7 @@ def best_by_tokens(carving: Carving) -> BestByTokens:
             plan = child.typing_of_cuts.predicted(by)[0]
             return Rest(child.costs_of(plan.cut)["params"], plan.loss, plan.bytes)
         planned = plans_of(child.checkpoint, by, carving.size, carving.costs)[0]
-        return Rest(planned.costs["params"], -planned.worth)
+        return Rest(planned.costs["params"], -planned.score)
 
     def fits(tokens: int) -> bool:
         return keeps_budgets(sized(carving, tokens))

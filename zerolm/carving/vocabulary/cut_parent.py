@@ -82,7 +82,7 @@ def chosen(
         of_child = losses.loss(use.chosen(rows, used=is_used, whole=False))
         of_parent = losses.loss(None)
         more |= {"losses": {"parent": of_parent, "child": of_child}, "held_out": use.is_held_out}
-        parent = replace(parent, lost_by_tokens=max(0.0, of_child - of_parent) / losses.bits_a_nat)
+        parent = replace(parent, loss_of_tokens=max(0.0, of_child - of_parent) / losses.bits_a_nat)
     if use.is_held_out:
         sizes = usual_sizes(use.whole, size.multiple_of or 1)
         counted = zip(sizes, use.curve(sizes), strict=True)

@@ -86,11 +86,11 @@ def tried_sizes(
     small = SMALL * before if is_decoder(losses.checkpoint) else SMALL_DISTANCE
     rows, least = use.whole.table.rows, use.whole.least
 
-    def lost(size: int) -> float:
+    def loss_of(size: int) -> float:
         return 0.0 if size == rows else max(0.0, losses.loss(use.chosen(size, whole=False)) - before)
 
     alone = _most(best_by_tokens.fits, least, rows, step)
-    tried = [] if alone is None else [TriedSize(alone, best_by_tokens.params(alone), lost(alone), 0.0)]
+    tried = [] if alone is None else [TriedSize(alone, best_by_tokens.params(alone), loss_of(alone), 0.0)]
     if tried and tried[0].tokens <= small and not best_by_tokens.has_types:
         return tried
     sizes = [size for size in usual_sizes(use.whole, step) if size > (alone or 0)]
@@ -105,7 +105,7 @@ def tried_sizes(
         top = min((one.loss for one in tried), default=math.inf)
         if rest.loss * scale >= top:
             continue
-        tried.append(TriedSize(size, rest.params, lost(size), rest.loss * scale, rest.bytes))
+        tried.append(TriedSize(size, rest.params, loss_of(size), rest.loss * scale, rest.bytes))
         if tried[-1].tokens > top:
             break
     if not tried:

@@ -17,7 +17,7 @@ from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.carving.vocabulary.tokenizer_json import numbers
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.many_scripts import PAGE
-from zerolm.children.verify import apart, sent_by
+from zerolm.children.verify import distance_of, output_of
 from zerolm.networks.opener import stock_tokenizer
 
 LINES: Final = 400
@@ -126,10 +126,10 @@ def _compared(whole: Checkpoint, child: Checkpoint, rows: Tensor, kept: Ints) ->
     longest = whole.layout.sizes.get("positions", rows.shape[1] + 2)
     rows = rows[:, : max(1, longest - 2)]  # some classes count positions from behind padding
     new = torch.from_numpy(np.searchsorted(kept, rows.numpy()))
-    expected, outputs = (sent_by(one, ids) for one, ids in ((whole, rows), (child, new)))
+    expected, outputs = (output_of(one, ids) for one, ids in ((whole, rows), (child, new)))
     if expected.shape[-1] != outputs.shape[-1]:
         expected = expected[..., torch.from_numpy(kept)]
-    far = apart(outputs, expected)
+    far = distance_of(outputs, expected)
     if not far.relative <= TOLERANCE:
         raise ValueError(
             f"with fewer tokens the parent's outputs differ by {far.difference:.3g} "

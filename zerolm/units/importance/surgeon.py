@@ -65,14 +65,14 @@ class Surgeon:
         self.moments["down"].add(neurons, weights=of_down)
 
     def importance(self) -> tuple[Floats, Floats]:
-        return self._worth("o"), self._worth("down")
+        return self._scores("o"), self._scores("down")
 
-    def _worth(self, role: str) -> Floats:
+    def _scores(self, role: str) -> Floats:
         module, sums = self.modules[role], self.moments[role]
         moments = sums.squares / sums.total
         root = torch.from_numpy(self.roots[role]).to(moments)
         ridge = max(RIDGE, len(moments) / (FEW * sums.count))
-        return elimination(moments, root.T @ matrix(module).to(moments), self.units[role], ridge).worth()
+        return elimination(moments, root.T @ matrix(module).to(moments), self.units[role], ridge).scores()
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,15 +82,15 @@ class Elimination:
     order: Ints
     costs: Floats
 
-    def worth(self) -> Floats:
+    def scores(self) -> Floats:
         """Return the scores of the units, (u,): their costs, made to increase in the order of removal.
 
         A unit that costs less than an earlier one gets the earlier score, and a little more.
         """
-        worth, least = np.empty(len(self.order)), 0.0
+        scores, least = np.empty(len(self.order)), 0.0
         for unit, cost in zip(self.order.tolist(), self.costs.tolist(), strict=True):
-            least = worth[unit] = max(cost, least * (1 + 1e-9))
-        return worth
+            least = scores[unit] = max(cost, least * (1 + 1e-9))
+        return scores
 
 
 def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RIDGE) -> Elimination:

@@ -78,7 +78,7 @@ class Narrowing:
     def width(self) -> Width:
         return Width(self.basis.shape[1], self.final_gain is not None)
 
-    def reading(self, norm: str, gain: Floats) -> Floats:
+    def input_map(self, norm: str, gain: Floats) -> Floats:
         """Return the factor (d, k) of a matrix behind a ``norm`` of this ``gain`` (d,)."""
         stream = self.predicted if norm == "final_norm" else self.basis
         return gain[:, None] * stream * self.scale

@@ -552,7 +552,7 @@ class Session:
         give_back()
         model = mapped_model(self.checkpoint)
 
-        def sent(ids: Tensor) -> Tensor:
+        def output(ids: Tensor) -> Tensor:
             blocks = Blocks(model, [{"input_ids": ids}])
             hidden = enter(cut, blocks.embed(0))
             for kept in cut.layers:
@@ -560,7 +560,7 @@ class Session:
                 hidden = blocks.call(0, kept.layer, hidden, module)
             return outputs(finish(blocks, 0, hidden, cut, repaired.arrays if repaired else {}))
 
-        return sent
+        return output
 
     def read_back(self, typed: TypedChild | TypedFile, repaired: Repaired) -> Callable[[Tensor], Tensor]:
         """Return a child as read back, as a function from ids (1, t) to its output, layer by layer.
@@ -570,7 +570,7 @@ class Session:
         held_of(self.model, self.compute).let_go()
         give_back()
         model = mapped_model(self.checkpoint)
-        return lambda ids: typed.sent(Blocks(model, [{"input_ids": ids}]), repaired)
+        return lambda ids: typed.output(Blocks(model, [{"input_ids": ids}]), repaired)
 
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
         """Return the carved parent, in memory and in float32."""

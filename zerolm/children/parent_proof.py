@@ -60,9 +60,9 @@ def _step_by_step(states: Iterator[Any], stock_states: Iterator[Any], depth: int
         "the output",
     ]
     proof = Verified(0.0, 0.0)
-    for name, sent, wanted in zip(names, states, stock_states, strict=True):
+    for name, state, stock_state in zip(names, states, stock_states, strict=True):
         is_last = name is names[-1]
-        pair = (outputs(sent), outputs(wanted)) if is_last else (sent, wanted)
+        pair = (outputs(state), outputs(stock_state)) if is_last else (state, stock_state)
         proof = _within(pair[0], pair[1], name)
     return proof
 

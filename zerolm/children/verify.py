@@ -303,9 +303,9 @@ def distance_of(output: Tensor, reference: Tensor) -> Verified:
     return Verified(difference, difference / max(float(reference.abs().max()), 1e-12))
 
 
-def outputs(sent: object) -> Tensor:
+def outputs(result: object) -> Tensor:
     """Return logits, or the last hidden states of a model without a head."""
-    logits = getattr(sent, "logits", None)
-    value = logits if logits is not None else getattr(sent, "last_hidden_state")  # noqa: B009
+    logits = getattr(result, "logits", None)
+    value = logits if logits is not None else getattr(result, "last_hidden_state")  # noqa: B009
     assert isinstance(value, Tensor)
     return value

@@ -247,9 +247,9 @@ def gradient_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPo
         return _gradient_by_predictions(blocks, index, last, blocks.finish)
     top = last.detach().requires_grad_()
     with torch.enable_grad():
-        sent = blocks.finish(index, top, gradients=True).last_hidden_state
+        states = blocks.finish(index, top, gradients=True).last_hidden_state
         tokens, generator = blocks.tokens(index), torch.Generator().manual_seed(index)
-        directions = pooling.direction(pooling(sent, tokens))  # (b, d)
+        directions = pooling.direction(pooling(states, tokens))  # (b, d)
         drawn = torch.randn(directions.shape, generator=generator).to(directions)
         (gradient,) = torch.autograd.grad((directions * drawn).sum(), top)
     return gradient
@@ -264,9 +264,9 @@ def gradient_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[NormInpu
     gradient, parts = torch.zeros_like(last), list[Tensor]()
 
     def read(index: int, top: Tensor, *, gradients: bool) -> Any:
-        sent = normalised(top) * gain
-        sent.register_hook(parts.append)  # type: ignore[no-untyped-call]
-        return blocks.head(index, sent, gradients=gradients)
+        head_input = normalised(top) * gain
+        head_input.register_hook(parts.append)  # type: ignore[no-untyped-call]
+        return blocks.head(index, head_input, gradients=gradients)
 
     upstream = _gradient_by_predictions(blocks, index, last, read)
     places, scale = _predicted(blocks, last.shape[1])

@@ -122,7 +122,7 @@ class UnitEstimates(CutEstimates):
             layer_gradients.stock_layer.writers[role],
             layer_gradients.stock_layer.behind[f"behind_{role}"],
         )
-        sent, upstream = (
+        output, upstream = (
             each.outputs[f"behind_{role}"] for each in (layer_gradients.values, layer_gradients.gradients)
         )
         inputs, columns, offset = layer_gradients.values.inputs[role], matrix(writer), bias(writer)
@@ -133,7 +133,7 @@ class UnitEstimates(CutEstimates):
         kept = 1 - self.removed[layer_gradients.layer].T  # (s, units)
         steps = torch.diff(kept, dim=0, prepend=torch.zeros_like(kept[:1]))
         width = inputs.shape[-1] // kept.shape[1]
-        changes = sent.new_empty(*sent.shape[:-1], len(steps))
+        changes = output.new_empty(*output.shape[:-1], len(steps))
         with torch.no_grad():
             for size, step in enumerate(steps):
                 units = torch.nonzero(step)[:, 0]
@@ -141,7 +141,7 @@ class UnitEstimates(CutEstimates):
                 signed = inputs[..., places] * step[units].repeat_interleave(width).to(inputs)
                 out = out + blocks.compute.product(signed, columns[:, places].T)
                 with blocks.compute.running():
-                    changes[..., size] = ((norm(out) - sent) * upstream).sum(-1)
+                    changes[..., size] = ((norm(out) - output) * upstream).sum(-1)
         return changes
 
 

@@ -351,8 +351,8 @@ class Loss:
         )
         return self.pooling.distances(embeddings, wanted)
 
-    def _embeddings(self, index: int, sent: Any) -> Tensor:
-        return self.pooling(sent.last_hidden_state, self.blocks.tokens(index))
+    def _embeddings(self, index: int, output: Any) -> Tensor:
+        return self.pooling(output.last_hidden_state, self.blocks.tokens(index))
 
     def _divergences(self, index: int, states: Tensor, end: Finish) -> Tensor:
         """Return KL(parent || changed) for each token of a batch, (n,), from a few logits at a time."""
@@ -373,7 +373,7 @@ class Loss:
         """Return the parent's output for a part of a batch; it is stored where memory holds all parts."""
         if part in self.wanted:
             return cast(T, self.wanted[part])
-        sent = make()
+        output = make()
         if self.is_kept:
-            self.wanted[part] = sent
-        return sent
+            self.wanted[part] = output
+        return output

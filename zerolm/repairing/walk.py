@@ -190,11 +190,11 @@ class Walk:
             if "o" not in roles:
                 continue
             target = seen.outputs["o"]
-            lost = None if carved.norm in BEHIND_NORMS else (hidden - child[i]) / self.factor
+            earlier_error = None if carved.norm in BEHIND_NORMS else (hidden - child[i]) / self.factor
             with watching(parts(carved), child[i], until="o") as seen:
                 self.blocks.call(i, layer, child[i], carved.module)
             weight = self._weights((layer, "o"), carved, i, hidden, hidden / self.factor, target)
-            self._add(fits["o"], i, seen.inputs["o"], target, lost, weight)
+            self._add(fits["o"], i, seen.inputs["o"], target, earlier_error, weight)
         if "o" in roles:
             self.solve((layer, "o"), roles["o"], fits["o"])
         if "down" not in roles:
@@ -205,8 +205,10 @@ class Walk:
         for i, hidden in enumerate(child):
             with watching(parts(carved), hidden, until="down") as seen:
                 self.blocks.call(i, layer, hidden, carved.module)
-            lost = None if carved.norm in BEHIND_NORMS else before[i] - self._before_ffn(carved, hidden, seen)
-            self._add(fits["down"], i, seen.inputs["down"], outputs[i], lost, weights[i])
+            earlier_error = (
+                None if carved.norm in BEHIND_NORMS else before[i] - self._before_ffn(carved, hidden, seen)
+            )
+            self._add(fits["down"], i, seen.inputs["down"], outputs[i], earlier_error, weights[i])
         self.solve((layer, "down"), carved.writers["down"], fits["down"])
 
     def _weights(
@@ -227,13 +229,13 @@ class Walk:
         index: int,
         x: Tensor,
         output: Tensor,
-        lost: Tensor | None,
+        earlier_error: Tensor | None,
         weights: Tensor | None = None,
     ) -> None:
         """Add the inputs (b, t, k) and targets (b, t, d) of a batch to a fit."""
         weights = self.blocks.tokens(index).float() if weights is None else weights
         with self.blocks.compute.wide():  # rounding is small compared with the tokens' noise
-            fit.add(x, output, lost, weights, is_held=index >= self.fitted)
+            fit.add(x, output, earlier_error, weights, is_held=index >= self.fitted)
 
     def _before_ffn(self, layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
         """Return the residual that the FFN's output is added to, (b, t, d), in the scale of that output.
@@ -252,7 +254,7 @@ class Walk:
         """Repair a layer of a narrower stream, norm by norm: its reading matrices, then its output matrix."""
         child = self.child.before(layer)
         # The parent's, (b, t, k), (b, t, k), (b, t, d), (b, t, k), (b, t, k).
-        stream, sent, reads, middle, written = (self.blocks.states() for _ in range(5))
+        stream, attention, reads, middle, written = (self.blocks.states() for _ in range(5))
         weights: list[Tensor] = []
         carved = self.carved(layer)
         fit = self._reading_fit()
@@ -260,7 +262,7 @@ class Walk:
             middles = hidden / self.factor + seen.outputs["o"]
             weights.append(self._weights((layer, "down"), carved, i, hidden, middles, seen.outputs["down"]))
             stream.append(self._kept(hidden))
-            sent.append(self._kept(seen.outputs["o"]))
+            attention.append(self._kept(seen.outputs["o"]))
             middle.append(self._kept(middles))
             written.append(self._kept(seen.outputs["down"]))
             reads.append(seen.inputs["ffn"])
@@ -272,7 +274,7 @@ class Walk:
         fit = self._output_fit(carved.writers["o"])
         for i, hidden in enumerate(child):
             inputs = self._input_of(carved, "o", i, layer, hidden)
-            self._add(fit, i, inputs, sent[i], (stream[i] - hidden) / self.factor, weights[i])
+            self._add(fit, i, inputs, attention[i], (stream[i] - hidden) / self.factor, weights[i])
         self.solve((layer, "o"), carved.writers["o"], fit)
 
         fit = self._reading_fit()
@@ -285,8 +287,8 @@ class Walk:
         for i, hidden in enumerate(child):
             with watching(parts(carved), hidden, until="down") as seen:
                 self.blocks.call(i, layer, hidden, carved.module)
-            lost = middle[i] - self._before_ffn(carved, hidden, seen)
-            self._add(fit, i, seen.inputs["down"], written[i], lost, weights[i])
+            earlier_error = middle[i] - self._before_ffn(carved, hidden, seen)
+            self._add(fit, i, seen.inputs["down"], written[i], earlier_error, weights[i])
         self.solve((layer, "down"), carved.writers["down"], fit)
 
     def read_by_head(self) -> None:

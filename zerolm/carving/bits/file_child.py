@@ -220,7 +220,7 @@ class TypedFile:
         del repaired
         return loss.of_network(self.blocks(loss.blocks))
 
-    def sent(self, blocks: Blocks, repaired: Repaired) -> Tensor:
+    def output(self, blocks: Blocks, repaired: Repaired) -> Tensor:
         """Return the output of the network as read back for the first batch."""
         del repaired
         others = self.blocks(blocks)

@@ -240,7 +240,7 @@ class TypedChild:
         network = ReadBack(loss.blocks, self, repaired)
         return loss.of_parts(network.cut, network.embed, network.layer, network.finish)
 
-    def sent(self, blocks: Blocks, repaired: Repaired) -> Tensor:
+    def output(self, blocks: Blocks, repaired: Repaired) -> Tensor:
         """Return the output of the network as read back for the first batch."""
         return ReadBack(blocks, self, repaired)(0)
 
@@ -307,6 +307,6 @@ class ReadBack:
         hidden = self.embed(index)
         for kept in self.cut.layers:
             hidden = self.blocks.call(index, kept.layer, hidden, self.layer(kept))
-        sent = self.finish(index, hidden)
-        states: Tensor = sent.logits if self.blocks.predicts else sent.last_hidden_state
+        output = self.finish(index, hidden)
+        states: Tensor = output.logits if self.blocks.predicts else output.last_hidden_state
         return states

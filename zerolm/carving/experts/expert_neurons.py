@@ -86,8 +86,8 @@ class NeuronSums:
             self.sums = np.zeros((shape[0], shape[1 if self.experts.is_transposed else 2]))
         step = max(1, AT_ONCE // self.sums.shape[1])
         for expert in np.unique(numbers.cpu().numpy()).tolist():
-            sent = numbers == expert  # (t, k)
-            for rows in sent.any(1).nonzero()[:, 0].split(step):
-                gate = (gates * sent)[rows].sum(1, keepdim=True).double()
+            routed = numbers == expert  # (t, k)
+            for rows in routed.any(1).nonzero()[:, 0].split(step):
+                gate = (gates * routed)[rows].sum(1, keepdim=True).double()
                 squares = (gate * inside(self.experts, expert, hidden[rows])).square().sum(0)
                 self.sums[expert] += squares.cpu().numpy()

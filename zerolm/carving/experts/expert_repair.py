@@ -136,10 +136,12 @@ class _Walk:
         for index in range(len(self.blocks.batches)):
             with stand_ins([experts], [seen.forward]):
                 wanted = self.blocks.call(index, layer, parent_states[index], module)
-                sent = seen.out
+                parent_output = seen.out
                 with as_child(module, self.fewer, layer):
                     out = self.blocks.call(index, layer, child_states[index], module)
-            lacking = (wanted - out) / self.factor if is_alone else (sent - seen.out).reshape(out.shape)
+            lacking = (
+                (wanted - out) / self.factor if is_alone else (parent_output - seen.out).reshape(out.shape)
+            )
             if not index:
                 first = seen.hidden[:1], int(seen.numbers[0, 0])
                 check_inside(experts, self.fewer.parent.family.name, seen.alone, *first)
@@ -201,9 +203,9 @@ class _Use:
     def _rows(self, index: int, expert: int) -> tuple[Tensor, Tensor]:
         """Return the tokens (n,) of a batch that are routed to an expert, and their gates (n, 1)."""
         numbers, gates = self.routed[index]
-        sent = (numbers == expert) & self.used[index][:, None]
-        rows = sent.any(1).nonzero()[:, 0]
-        return rows, (gates * sent)[rows].sum(1, keepdim=True).float()
+        routed = (numbers == expert) & self.used[index][:, None]
+        rows = routed.any(1).nonzero()[:, 0]
+        return rows, (gates * routed)[rows].sum(1, keepdim=True).float()
 
     def fit(self, experts: Any, expert: int, columns: Tensor, neurons: Kept) -> tuple[Fit, list[Tensor]]:
         """Return the moments of an expert with these columns (k, d), and its tokens of each batch.

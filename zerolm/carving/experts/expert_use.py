@@ -44,21 +44,21 @@ class ExpertSums:
         self.arrays: Arrays = {name: np.zeros(experts) for name in SINGLE}
         self.arrays |= {name: np.zeros((experts, experts)) for name in PAIRS}
 
-    def add(self, numbers: Tensor, gates: Tensor, sent: Tensor) -> None:
+    def add(self, numbers: Tensor, gates: Tensor, outputs: Tensor) -> None:
         """Add tokens with the numbers of their experts, gates (t, k) and outputs (t, k, d)."""
-        norms = sent.float().norm(dim=-1)
+        norms = outputs.float().norm(dim=-1)
         index, gate, norm = numbers.cpu().numpy(), *(x.double().cpu().numpy() for x in (gates, norms))
         total = gate.sum(1, keepdims=True)
         share = np.divide(gate, total, out=np.zeros_like(gate), where=total != 0)
-        sent = gate * norm
-        columns = (np.ones_like(gate), gate, share, norm, norm**2, sent, share * norm, sent**2)
+        gate_norm = gate * norm
+        columns = (np.ones_like(gate), gate, share, norm, norm**2, gate_norm, share * norm, gate_norm**2)
         for name, values in zip(SINGLE, columns, strict=True):
             np.add.at(self.arrays[name], index.reshape(-1), values.reshape(-1))
         rows = np.arange(len(index))[:, None]
-        met, weighed = (np.zeros((len(index), len(self.arrays["count"]))) for _ in PAIRS)
-        met[rows, index], weighed[rows, index] = 1.0, sent
+        met, weighted = (np.zeros((len(index), len(self.arrays["count"]))) for _ in PAIRS)
+        met[rows, index], weighted[rows, index] = 1.0, gate_norm
         self.arrays["together"] += met.T @ met
-        self.arrays["product"] += weighed.T @ weighed
+        self.arrays["product"] += weighted.T @ weighted
 
 
 def expert_use(
@@ -144,12 +144,12 @@ def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Ca
             here = slice(start, start + step)
             routed = numbers[here].reshape(-1, 1)
             repeated = hidden[here].repeat_interleave(each, 0)
-            sent = alone(repeated, routed, gates.new_ones(len(routed), 1)).unflatten(
+            outputs = alone(repeated, routed, gates.new_ones(len(routed), 1)).unflatten(
                 0, (-1, each)
             )  # (t, k, d)
-            out[here] = (sent * gates[here, :, None]).sum(1)
+            out[here] = (outputs * gates[here, :, None]).sum(1)
             used = mask[here]
-            sums.add(numbers[here][used], gates[here][used], sent[used])
+            sums.add(numbers[here][used], gates[here][used], outputs[used])
         return out
 
     return forward

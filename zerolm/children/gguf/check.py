@@ -157,8 +157,8 @@ def _compare_outputs(
     whose: str = CARVED,
 ) -> Verified:
     """Return the distance of logits, or states, from the reference's; ``whose`` names the reference."""
-    sent = "states" if opened.context_params.embeddings else "logits"
-    if sent == "states":
+    kind = "states" if opened.context_params.embeddings else "logits"
+    if kind == "states":
         output = states_of(opened, ids)  # (length, d)
     else:
         for token in ids:  # several at a time crash some builds, where weights are quantised
@@ -169,7 +169,7 @@ def _compare_outputs(
         with torch.no_grad():
             return reference(torch.tensor([list(ids)]))[0].float()
 
-    return _within(opened, sent, output, expected, tolerance, whose)
+    return _within(opened, kind, output, expected, tolerance, whose)
 
 
 def _with_embedding(
@@ -209,7 +209,7 @@ def _some_tokens(opened: Any, tokenizer: PreTrainedTokenizerBase | None) -> list
 
 def _within(
     opened: Any,
-    sent: str,
+    kind: str,
     output: Tensor,
     reference: Callable[[], Tensor],
     tolerance: float,
@@ -228,7 +228,7 @@ def _within(
         allowed, steadily = max(allowed, explained), max(tolerance, NOISE * _all_but(spare, noise))
     if not bool(output.isfinite().all()) and bool(expected.isfinite().all()):
         raise ValueError(
-            f"llama.cpp's {sent} are not finite, the carved parent's are: its products of F16 matrices take "
+            f"llama.cpp's {kind} are not finite, the carved parent's are: its products of F16 matrices take "
             f"activations in float16, which ends at 65,504; save the parent in bfloat16 first"
         )
     note = ""
@@ -237,7 +237,7 @@ def _within(
         difference = _all_but(others, output - expected)
         note = f"rounding sends {others} of {len(output)} tokens to other experts in llama.cpp"
     elif not difference <= allowed:
-        raise ValueError(f"llama.cpp's {sent} differ from {whose} by {difference:.3g}")
+        raise ValueError(f"llama.cpp's {kind} differ from {whose} by {difference:.3g}")
     return Verified(difference, difference / max(largest, 1e-12), note=note)
 
 

@@ -47,8 +47,8 @@ class ReadAgain:
 
     def digests(self) -> dict[Path, str]:
         """Return the SHA-256 of all files, which are complete; ``ValueError`` names a tensor that differs."""
-        for each in self._done:
-            each.result()
+        for future in self._done:
+            future.result()
         return {path: file.digest() for path, file in self._files.items()}
 
 

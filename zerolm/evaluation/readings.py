@@ -138,12 +138,12 @@ def _check_own_tokens(networks: Compared, request: JudgeRequest) -> None:
     if request.loops:
         raise ValueError(f"{of_other_tokens} has no prompts in common with it: leave --loops out")
     checkpoints = [*(each.checkpoint for each in networks.children), networks.parent]
-    for one in checkpoints:
-        if one.packed:
-            place = str(one.place)
+    for checkpoint in checkpoints:
+        if checkpoint.packed:
+            place = str(checkpoint.place)
             raise ValueError(f"{of_other_tokens} is compared in memory, and {place!r} is stored quantised")
         try:
-            stock_tokenizer(one.folder)
+            stock_tokenizer(checkpoint.folder)
         except ValueError as error:
             sizes = " and ".join(str(each.layout.vocab) for each in checkpoints)
             raise ValueError(

@@ -57,14 +57,14 @@ def best_pair(groups: Side, ffn: Side, fixed: Ints, budgets: Budgets) -> tuple[I
 
     ``fixed`` (6,) is the cost of the network with the smallest sizes. None where no sizes keep the budgets.
     """
-    one, other = _programme(groups), _programme(ffn)
-    scores = one.best[:, None] + other.best[None, :]  # (G, N)
+    by_groups, by_ffn = _programme(groups), _programme(ffn)
+    scores = by_groups.best[:, None] + by_ffn.best[None, :]  # (G, N)
     allowed = np.isfinite(scores)
     step_costs = [side.step_cost() for side in (groups, ffn)]
     params = np.zeros(())
     for column in range(len(COSTS)):
         a, b = (0 if step_cost is None else int(step_cost[column]) for step_cost in step_costs)
-        cost = fixed[column] + a * np.arange(len(one.best))[:, None] + b * np.arange(len(other.best))
+        cost = fixed[column] + a * np.arange(len(by_groups.best))[:, None] + b * np.arange(len(by_ffn.best))
         allowed &= (cost >= budgets.low[column]) & (cost <= budgets.high[column])
         params = cost if column == PARAMS else params
     if not allowed.any():
@@ -72,7 +72,7 @@ def best_pair(groups: Side, ffn: Side, fixed: Ints, budgets: Budgets) -> tuple[I
     top = scores[allowed].max()
     equal = allowed & (scores >= top - TOLERANCE * abs(top))
     g, n = np.unravel_index(np.argmin(np.where(equal, params, np.iinfo(np.int64).max)), scores.shape)
-    return one.picks(int(g)), other.picks(int(n)), float(scores[g, n])
+    return by_groups.picks(int(g)), by_ffn.picks(int(n)), float(scores[g, n])
 
 
 def fits(groups: Side, ffn: Side) -> bool:

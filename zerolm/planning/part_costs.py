@@ -128,7 +128,7 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
             matrices.append(Matrix("ffn" if "ffn" in kinds else "attention", count // shape[-1], shape[-1]))
             routed += count if slot.of_experts else 0
         kept = remembered(checkpoint.family, resized(layout, groups, ffn), layout.kinds[number])
-        one = Layer(
+        cut_layer = Layer(
             tuple(matrices),
             width.hidden,
             kept.products // 2,
@@ -140,7 +140,7 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
             kept.state,
             routed_vectors * (experts - active) // experts,
         )
-        return _with_bytes(costs.layers(Shapes.of([one]))[0], size if stored else None)
+        return _with_bytes(costs.layers(Shapes.of([cut_layer]))[0], size if stored else None)
 
     least_g, least_f = choices.groups[0], choices.ffn[0]
     rest = layer(least_g, least_f)

@@ -44,11 +44,13 @@ def best_at_worst(scores: Floats, count: int, groups: int = 1) -> BestAtWorst:
     scale = float(np.abs(scores).max()) or 1.0
     of_group = np.repeat(np.arange(groups), size // groups) == np.arange(groups)[:, None]
     rows = np.block([[scores / scale, -np.ones((ways, 1))], [of_group, np.zeros((groups, 1))]])
-    each = np.full(groups, count // groups)
+    per_group = np.full(groups, count // groups)
     result = milp(
         np.append(np.zeros(size), -1.0),
         constraints=LinearConstraint(
-            rows, np.concatenate([np.zeros(ways), each]), np.concatenate([np.full(ways, np.inf), each])
+            rows,
+            np.concatenate([np.zeros(ways), per_group]),
+            np.concatenate([np.full(ways, np.inf), per_group]),
         ),
         integrality=np.append(np.ones(size), 0),
         bounds=Bounds(np.append(np.zeros(size), -np.inf), np.append(np.ones(size), np.inf)),

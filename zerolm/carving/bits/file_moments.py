@@ -139,9 +139,9 @@ def _add(sums: Arrays, matrix: FileMatrix, stored: Mapping[str, Tensor]) -> None
         return
     for number in range(matrix.count):
         alone = tensors[0].slot.expert is not None
-        one = stored[tensors[number].source][None] if alone else stored[tensors[0].source][number][None]
-        if one.count_nonzero():
-            squares = _squares(matrix, one)
+        gradient = stored[tensors[number].source][None] if alone else stored[tensors[0].source][number][None]
+        if gradient.count_nonzero():
+            squares = _squares(matrix, gradient)
             inputs[number] += squares[0].sum(0)
             gradients[number] += squares[0].sum(1)
 

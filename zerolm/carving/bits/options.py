@@ -97,8 +97,8 @@ def least_bytes(tree: Tree) -> int:
     """Return the fewest bytes of any choice."""
     if isinstance(tree, Options):
         return int(tree.bytes[np.isfinite(tree.loss)].min())
-    each = [least_bytes(part) for part in tree.parts]
-    return sum(each) if isinstance(tree, All) else min(each)
+    of_parts = [least_bytes(part) for part in tree.parts]
+    return sum(of_parts) if isinstance(tree, All) else min(of_parts)
 
 
 def _dual(tree: Tree, budget: int) -> tuple[float, float, float]:
@@ -132,10 +132,10 @@ def _at(tree: Tree, multiplier: float) -> tuple[float, int, float]:
         values = tree.loss + multiplier * tree.bytes
         i = int(np.lexsort((tree.bytes, values))[0])
         return float(values[i]), int(tree.bytes[i]), float(tree.loss[i])
-    each = [_at(part, multiplier) for part in tree.parts]
+    of_parts = [_at(part, multiplier) for part in tree.parts]
     if isinstance(tree, Either):
-        return min(each, key=lambda one: one[:2])
-    return sum(one[0] for one in each), sum(one[1] for one in each), sum(one[2] for one in each)
+        return min(of_parts, key=lambda one: one[:2])
+    return sum(one[0] for one in of_parts), sum(one[1] for one in of_parts), sum(one[2] for one in of_parts)
 
 
 def _states(tree: Tree, multiplier: float, slack: float) -> Undominated:

@@ -156,8 +156,8 @@ class Backbones:
         return np.asarray(attention[:, :, None] + ffn[:, None, :])
 
     def _ends_at(self, multiplier: float) -> float:
-        each = (float(_least(one, multiplier)[0, 0]) for one in self.ends.values())
-        return sum(each) + multiplier * self.plain.ends
+        least = (float(_least(role, multiplier)[0, 0]) for role in self.ends.values())
+        return sum(least) + multiplier * self.plain.ends
 
     def tree(
         self, pair: Pair | None, kept: frozenset[int] | None = None, required_layer: int | None = None
@@ -232,8 +232,10 @@ class Backbones:
         best = least_loss(self.tree(pair, kept), self.budget, below)
         if best is None or any(best.picks.get((layer, "kept")) == 0 for layer in range(self.depth)):
             return best
-        each = (least_loss(self.tree(pair, kept, layer), self.budget, below) for layer in range(self.depth))
-        return min(filter(None, each), key=lambda one: (one.loss, one.bytes), default=None)
+        alternatives = (
+            least_loss(self.tree(pair, kept, layer), self.budget, below) for layer in range(self.depth)
+        )
+        return min(filter(None, alternatives), key=lambda choice: (choice.loss, choice.bytes), default=None)
 
 
 def _least(role: RoleEstimates, multiplier: float) -> Floats:
@@ -314,10 +316,10 @@ def typed_plans(
     checkpoint, parent = estimates.checkpoint, estimates.parent
     sides = []
     for width in widths_in_file(checkpoint, by, request):
-        each = choices(checkpoint, request, width)
+        possible = choices(checkpoint, request, width)
         if by.without(0) is None:
-            each = replace(each, depth=(parent.depth,))
-        sides.append(Backbones(estimates, each, by, within.bytes))
+            possible = replace(possible, depth=(parent.depth,))
+        sides.append(Backbones(estimates, possible, by, within.bytes))
     limited = bool(within.limited)
     if not request.is_uniform:
         if limited:
@@ -329,7 +331,7 @@ def typed_plans(
     else:
         plans = _uniform(sides, request, within, limited=limited)
     if not plans:
-        least = min(smallest(each) for each in sides)
+        least = min(smallest(backbones) for backbones in sides)
         if least <= within.bytes:
             others = ", ".join(f"--{name.replace('_', '-')}" for name in within.limited)
             raise ValueError(
@@ -361,35 +363,35 @@ def _uniform(
     fixed = limited or "layers" in request.keep
     plans: dict[int, TypedPlan] = {}
     rows = []
-    for place, each in enumerate(sides):
-        bounds = each.bounds(fixed=fixed)
+    for place, backbones in enumerate(sides):
+        bounds = backbones.bounds(fixed=fixed)
         if limited:
-            bounds = np.where(_allowed(each, within), bounds, np.inf)
+            bounds = np.where(_allowed(backbones, within), bounds, np.inf)
         rows += [(float(bounds[at]), place, at) for at in zip(*np.nonzero(np.isfinite(bounds)), strict=True)]
     for bound, place, (depth, *pair) in sorted(rows, key=lambda row: row[0]):
         top = min((plan.loss for plan in plans.values()), default=np.inf)
         below = min(plans[place].loss if place in plans else np.inf, NEAR * top)
         if bound >= below:
             continue
-        each, sizes = sides[place], (int(pair[0]), int(pair[1]))
-        count = each.choices.depth[depth]
-        kept = frozenset(each.order[:count, *sizes].tolist()) if fixed else None
-        best = each.best(sizes, kept, below)
+        backbones, sizes = sides[place], (int(pair[0]), int(pair[1]))
+        count = backbones.choices.depth[depth]
+        kept = frozenset(backbones.order[:count, *sizes].tolist()) if fixed else None
+        best = backbones.best(sizes, kept, below)
         if best is not None:
-            is_proven = not fixed or each.choices.depth == (each.depth,)
-            plans[place] = each.plan(best, sizes, is_proven=is_proven)
+            is_proven = not fixed or backbones.choices.depth == (backbones.depth,)
+            plans[place] = backbones.plan(best, sizes, is_proven=is_proven)
     return list(plans.values())
 
 
-def _allowed(each: Backbones, within: Within) -> Bools:
+def _allowed(backbones: Backbones, within: Within) -> Bools:
     """Return a mask of the (depths, groups, ffn) that keep the other budgets."""
-    chosen = each.choices
-    costs_by_part = part_costs(each.estimates.checkpoint, chosen, within.costs)
+    chosen = backbones.choices
+    costs_by_part = part_costs(backbones.estimates.checkpoint, chosen, within.costs)
     layers = np.array(
-        [[[one.rest + one.groups[g] + one.ffn[f] for f in chosen.ffn] for g in chosen.groups]
-         for one in costs_by_part.layers]
+        [[[layer.rest + layer.groups[g] + layer.ffn[f] for f in chosen.ffn] for g in chosen.groups]
+         for layer in costs_by_part.layers]
     )  # fmt: skip
-    ordered = np.take_along_axis(layers, each.order[..., None], axis=0).cumsum(axis=0)
+    ordered = np.take_along_axis(layers, backbones.order[..., None], axis=0).cumsum(axis=0)
     return within.others.allow(ordered[np.array(chosen.depth) - 1] + costs_by_part.outside)
 
 
@@ -419,13 +421,13 @@ def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
     ffn = tuple(sorted({len(layer.ffn) for layer in cut.layers}))
     width = cut.narrowing.width if cut.narrowing else None
     plain = PlainBytes.of(checkpoint, cut.parent, Choices(groups, ffn, (len(cut.layers),), width=width))
-    each = (
+    of_layers = (
         plain.groups[groups.index(len(layer.groups))]
         + plain.ffn[ffn.index(len(layer.ffn))]
         + plain.layer[layer.layer]
         for layer in cut.layers
     )
-    return int(sum(each)) + plain.ends
+    return int(sum(of_layers)) + plain.ends
 
 
 @dataclass(frozen=True)
@@ -458,11 +460,11 @@ def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: S
         plain, sizes, layer, kinds = PlainBytes.of(checkpoint, parent, chosen), {}, 0, set[str]()
         for kind, roles in (("groups", ATTENTION), ("ffn", FFN)):
             counts = np.array(getattr(chosen, kind))
-            each = [estimates.fewest(width, role, counts) for role in roles_of(checkpoint, roles)]
-            total = sum(one.bytes for one in each) + getattr(plain, kind)
+            of_roles = [estimates.fewest(width, role, counts) for role in roles_of(checkpoint, roles)]
+            total = sum(one.bytes for one in of_roles) + getattr(plain, kind)
             at = int(np.argmin(total))
             sizes[kind], layer = int(counts[at]), layer + int(total[at])
-            kinds |= {one.types[at] for one in each}
+            kinds |= {one.types[at] for one in of_roles}
         tied = checkpoint.layout.tied if width is None else width.tied
         outside = EMBEDDING if tied else outside_layers(predicts=checkpoint.family.task == "next")
         ends = [estimates.fewest(width, role, np.array([1])) for role in outside]

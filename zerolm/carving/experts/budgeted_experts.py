@@ -98,15 +98,15 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
     for way in [{"all": ExpertsRequest(keep=ALL)}, *ways]:
         for name, experts in way.items():
             announce(request.progress, f"weighing experts against all else: {name}")
-            one = _with_experts(request, experts)
+            carving = _with_experts(request, experts)
             try:
                 with TemporaryDirectory(dir=folder) as scratch:
-                    loss = _loss(one, Path(scratch), 0 if tried else 1 + sum(map(len, ways)))
+                    loss = _loss(carving, Path(scratch), 0 if tried else 1 + sum(map(len, ways)))
             except ValueError as error:
                 refused.append(error)
                 continue
             best = min((before for before, _ in tried.values()), default=loss)
-            tried[name] = loss, one
+            tried[name] = loss, carving
             if loss > best:
                 break
     if not tried:

@@ -104,14 +104,14 @@ def _sums(checkpoint: Checkpoint, stream: Stream, layer: int, neurons: bool) -> 
     experts = experts_of(checkpoint, blocks.layer(layer).module, layer)
     masks = [blocks.tokens(index).reshape(-1) for index in range(len(blocks.batches))]
     inner, remaining_masks = NeuronSums(experts, checkpoint.family.name), iter(masks)
-    each = summing(experts, sums, iter(masks))
+    add_and_forward = summing(experts, sums, iter(masks))
 
     def forward(hidden: Tensor, numbers: Tensor, gates: Tensor) -> Tensor:
         mask = next(remaining_masks)
         inner.add(hidden[mask], numbers[mask], gates[mask])
-        return each(hidden, numbers, gates)
+        return add_and_forward(hidden, numbers, gates)
 
-    with stand_ins([experts], [forward if neurons else each]):
+    with stand_ins([experts], [forward if neurons else add_and_forward]):
         for _ in stream.through(layer):
             pass
     return sums.arrays | ({OF_NEURONS: inner.scores} if neurons else {})
@@ -137,15 +137,15 @@ def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Ca
     alone = experts.forward
 
     def forward(hidden: Tensor, numbers: Tensor, gates: Tensor) -> Tensor:
-        tokens, each = numbers.shape
+        tokens, active = numbers.shape
         mask, out = next(masks), torch.empty_like(hidden)
-        step = max(1, AT_ONCE // (each * hidden.shape[-1]))
+        step = max(1, AT_ONCE // (active * hidden.shape[-1]))
         for start in range(0, tokens, step):
             here = slice(start, start + step)
             routed = numbers[here].reshape(-1, 1)
-            repeated = hidden[here].repeat_interleave(each, 0)
+            repeated = hidden[here].repeat_interleave(active, 0)
             outputs = alone(repeated, routed, gates.new_ones(len(routed), 1)).unflatten(
-                0, (-1, each)
+                0, (-1, active)
             )  # (t, k, d)
             out[here] = (outputs * gates[here, :, None]).sum(1)
             used = mask[here]

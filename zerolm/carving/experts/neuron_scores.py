@@ -34,8 +34,8 @@ def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
             scores[slot.expert] *= np.sqrt(sums.squares)[places].prod(0)
             continue
         for expert in range(info.shape[0]):
-            one = info.one(expert)
-            squares = sums_of(one, best_summing(one.end - one.start))[axis].squares
+            tensor = info.one(expert)
+            squares = sums_of(tensor, best_summing(tensor.end - tensor.start))[axis].squares
             scores[expert] *= np.sqrt(squares)[places].prod(0)
     return scores
 

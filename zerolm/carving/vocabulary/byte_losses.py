@@ -80,8 +80,8 @@ class TokenLosses:
         """Return losses on stretches of a text's pieces, with half the tokens of a whole text."""
         length, tokens = _longest(checkpoint, length), LOSS_TOKENS // 2
         count, size = _stretches(length, tokens)
-        each = -(-count // max(1, len(pieces)))
-        stretches = [part for piece in pieces for part in _within(piece, each, size)]
+        per_piece = -(-count // max(1, len(pieces)))
+        stretches = [part for piece in pieces for part in _within(piece, per_piece, size)]
         return cls._of(checkpoint, model, stretches, length, tokens)
 
     @classmethod

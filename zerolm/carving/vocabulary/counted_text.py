@@ -158,8 +158,8 @@ def add(counts: Ints, tokenizer: Any, pieces: list[str]) -> None:
     """Add the tokens of texts to counts; ``ValueError`` for an id beyond them."""
     with one_line("the text with its tokenizer"):
         encoded = tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
-    for one in encoded:
-        ids = np.array(one.ids, np.int64)
+    for encoding in encoded:
+        ids = np.array(encoding.ids, np.int64)
         if len(ids) and ids.max() >= len(counts):
             raise ValueError(f"the tokenizer gives token {ids.max()}, but the model has {len(counts)}")
         counts += np.bincount(ids, minlength=len(counts))

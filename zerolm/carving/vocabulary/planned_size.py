@@ -134,5 +134,5 @@ def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int 
 def usual_sizes(use: TokenUse, step: int) -> list[int]:
     """Return sizes from all tokens of the parent to a tenth of the used ones, the largest first."""
     rows = use.table.rows
-    each = (max(use.least, round(share * use.used)) for share in SHARES)
-    return list(dict.fromkeys([rows, *(min(rows, -(-size // step) * step) for size in each)]))
+    sizes = (max(use.least, round(share * use.used)) for share in SHARES)
+    return list(dict.fromkeys([rows, *(min(rows, -(-size // step) * step) for size in sizes)]))

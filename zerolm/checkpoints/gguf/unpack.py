@@ -201,8 +201,8 @@ def _tensors(model: GgufModel, family: Family, config: dict[str, Any]) -> list[_
         if len(order) != 3 or order[0] != sizes.sizes["experts"]:
             raise ValueError(f"tensor {stored!r} of {list(shape)} has no matrix for each expert")
         for expert in range(order[0]):
-            one = replace(info.one(expert), name=name.replace(EXPERT, str(expert)))
-            tensors.append(_Stored(one.name, pattern, one, kind))
+            part = replace(info.one(expert), name=name.replace(EXPERT, str(expert)))
+            tensors.append(_Stored(part.name, pattern, part, kind))
     return tensors
 
 

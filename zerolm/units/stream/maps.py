@@ -65,8 +65,8 @@ class StreamMaps:
         """
         role = role.split("+")[0]
         if raw.ndim == 3:
-            for one in raw:
-                matrix = self.whole(role, layer, one.T if turned else one, dtype)
+            for expert in raw:
+                matrix = self.whole(role, layer, expert.T if turned else expert, dtype)
                 yield np.ascontiguousarray(matrix.T if turned else matrix)[None]
         elif role.endswith("norm"):
             ones = np.ones(self.narrowing.width.hidden)

@@ -268,7 +268,7 @@ class Parent:
         size = SizeRequest.of(budgets={"max_weight_bytes": int(share * self.params)}, shape=shape)
         planner = TypePlanner(self.checkpoint, size, self.session, StoredCosts(), silent)
         by = self.session.table(self.session.importance(), ["groups", "ffn"], with_stream=True)
-        plans = planner.foretold(by)
+        plans = planner.predicted(by)
         plan: TypedPlan = plans[number % len(plans)]
         cut = planner.narrowed(plan)
         weighed = self.session.weighed(cut, Repaired())

@@ -34,14 +34,14 @@ from training.decoder import stream
 
 import zerolm
 from zerolm.carving.bits.kernels import rounded
-from zerolm.carving.experts import expert_worth, neuron_worth
+from zerolm.carving.experts import expert_scores, neuron_scores
 from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, ROUTER, FewerExperts, expert_layers
 from zerolm.carving.experts.joint_plan import least_lost
 from zerolm.carving.experts.masked_parent import as_child
-from zerolm.carving.experts.neuron_worth import best_neurons
+from zerolm.carving.experts.neuron_scores import best_neurons
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.evaluation.quantised_parent import matrices_of, quantised_parent
@@ -174,9 +174,9 @@ def chosen(sums: Any, name: str, count: int) -> Any:
     if name == ROUNDED:
         pairs = sums["product"] / np.maximum(sums["together"], 1)
         return np.setdiff1d(np.arange(len(pairs)), relaxed(pairs, len(pairs) - count))
-    worth = expert_worth.EXPERT_CRITERIA[name]
+    worth = expert_scores.EXPERT_CRITERIA[name]
     assert worth is not None
-    if expert_worth.is_of_pairs(name):
+    if expert_scores.is_of_pairs(name):
         return best_by_pairs(worth(sums), count).kept
     return best_experts(worth(sums), count)
 
@@ -189,9 +189,9 @@ def fewer_of(mixture: Mixture, count: int, name: str, text: str, seed: int = 0) 
         if text:
             return chosen(mixture.use(text)[layer], name, count)
         if name == RANDOM:
-            worth = expert_worth.drawn(seed, layer, checkpoint.layout.sizes["experts"])
+            worth = expert_scores.drawn(seed, layer, checkpoint.layout.sizes["experts"])
         else:
-            worth = expert_worth.by_weights(checkpoint, layer, ledger_of(checkpoint))
+            worth = expert_scores.by_weights(checkpoint, layer, ledger_of(checkpoint))
         return best_experts(worth, count)
 
     return FewerExperts(checkpoint, {layer: kept(layer) for layer in expert_layers(checkpoint)})
@@ -260,8 +260,8 @@ class Narrower:
         """The child with all experts, neurons chosen by chance, by weights, or by the text."""
         checkpoint, sizes = self.mixture.checkpoint, self.mixture.checkpoint.layout.sizes
         worths: dict[str, Callable[[int], Any]] = {
-            RANDOM: lambda layer: neuron_worth.drawn(0, layer, sizes[AXIS], self.whole),
-            "weights": lambda layer: neuron_worth.by_weights(checkpoint, layer, ledger_of(checkpoint)),
+            RANDOM: lambda layer: neuron_scores.drawn(0, layer, sizes[AXIS], self.whole),
+            "weights": lambda layer: neuron_scores.by_weights(checkpoint, layer, ledger_of(checkpoint)),
             "text": lambda layer: self.mixture.use(self.text)[layer][OF_NEURONS],
         }
         every = {layer: np.arange(sizes[AXIS]) for layer in expert_layers(checkpoint)}
@@ -278,7 +278,7 @@ class Narrower:
 
         def by_neurons(experts: int, width: int) -> float:
             return sum(
-                neuron_worth.lost(use[layer][OF_NEURONS])[each, width].sum()
+                neuron_scores.losses(use[layer][OF_NEURONS])[each, width].sum()
                 for layer, each in kept[experts].items()
             )
 
@@ -314,7 +314,7 @@ def rows(mixture: Mixture, count: int) -> list[Row]:
         (RANDOM, "", partial(by_chance, mixture, count)),
         ("aimer", "", partial(child, mixture, count, "aimer", "", "")),
     ]
-    names = [name for name in expert_worth.EXPERT_CRITERIA if expert_worth.needs_tokens(name)]
+    names = [name for name in expert_scores.EXPERT_CRITERIA if expert_scores.needs_tokens(name)]
     for text in CALIBRATIONS:
         for name in [*names, ROUNDED]:
             every = ["", "repaired"] if name in REPAIRED else [""]

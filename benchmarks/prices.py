@@ -28,7 +28,7 @@ from prices_runs import KINDS, Parent, Scale, timed
 from timing import one_thread
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from zerolm.planning.prices import priced_losses
+from zerolm.planning.estimates import estimated_losses
 from zerolm.planning.sensitivity import measured_losses
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Additive
@@ -89,7 +89,7 @@ def depth_row(depth: int) -> dict[str, float]:
     model = LlamaForCausalLM(config).eval().requires_grad_(False)
     tokens = Tokens(torch.randint(2048, (8, 128)))
     by = Additive(importances(model, tokens, "output_energy"))
-    _, priced = timed(lambda: priced_losses(model, tokens, by, KINDS))
+    _, priced = timed(lambda: estimated_losses(model, tokens, by, KINDS))
     _, measured = timed(lambda: measured_losses(model, tokens, by, KINDS))
     return {"prices": priced, "measured": measured}
 

@@ -27,7 +27,7 @@ from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 from zerolm.planning.part_costs import StoredCosts
-from zerolm.planning.plan import GONE
+from zerolm.planning.plan import REMOVED
 from zerolm.planning.sensitivity import LOSS_BATCH, Loss, LossTable
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import budgets_of, costs_of, plans_of
@@ -68,7 +68,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Shape:
-    """The KV groups and neurons of each layer of a parent, ``GONE`` for none, and the stream's width."""
+    """The KV groups and neurons of each layer of a parent, ``REMOVED`` for none, and the stream's width."""
 
     sizes: tuple[tuple[int, int], ...]
     hidden: int
@@ -79,7 +79,7 @@ class Shape:
         """Return the shape of a cut of a parent whose head is or is not ``tied``."""
         sizes = {layer.layer: (len(layer.groups), len(layer.ffn)) for layer in cut.layers}
         head = cut.narrowing.width.tied if cut.narrowing else tied
-        return cls(tuple(sizes.get(layer, GONE) for layer in range(cut.parent.depth)), cut.hidden, head)
+        return cls(tuple(sizes.get(layer, REMOVED) for layer in range(cut.parent.depth)), cut.hidden, head)
 
     @classmethod
     def read(cls, stored: dict[str, Any]) -> Self:
@@ -89,7 +89,7 @@ class Shape:
     def cut(self, session: Session, by: Criterion) -> Cut:
         """Return the cut of this shape, its units chosen by a criterion."""
         parent = dimensions(session.checkpoint)
-        layers = [layer for layer, size in enumerate(self.sizes) if size != GONE]
+        layers = [layer for layer, size in enumerate(self.sizes) if size != REMOVED]
         cut = Cut.of(parent, layers, self.sizes.__getitem__, by.choose)
         if self.hidden == parent.hidden:
             return cut
@@ -98,10 +98,10 @@ class Shape:
     @property
     def gone(self) -> list[int]:
         """Return the layers that go."""
-        return [layer for layer, size in enumerate(self.sizes) if size == GONE]
+        return [layer for layer, size in enumerate(self.sizes) if size == REMOVED]
 
     def __str__(self) -> str:
-        sizes = [size for size in self.sizes if size != GONE]
+        sizes = [size for size in self.sizes if size != REMOVED]
         groups, ffn = (spans(sorted(set(kind))) for kind in zip(*sizes, strict=True))
         head = "" if self.tied else " and a head"
         gone = f", without {', '.join(map(str, self.gone))}" if self.gone else ""
@@ -121,7 +121,7 @@ class Filled(Criterion):
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return self.by.choose(layer, kind, count)
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         return float(count)
 
     def narrower(self, width: Width) -> float | None:
@@ -256,7 +256,7 @@ class Parent:
         assert measured.stream is not None
         cuts = {
             kind: [
-                (-priced.worth(layer, kind, int(size)), float(loss))
+                (-priced.score(layer, kind, int(size)), float(loss))
                 for layer, losses in enumerate(measured.losses[kind])
                 for size, loss in zip(measured.sizes[kind][:-1], losses[:-1], strict=True)
             ]
@@ -267,7 +267,7 @@ class Parent:
             for head, losses in measured.stream.losses.items()
             for size, loss in zip(measured.stream.sizes[:-1], losses[:-1], strict=True)
         ]
-        cuts["gone"] = list(zip(priced.gone.tolist(), measured.gone.tolist(), strict=True))
+        cuts["gone"] = list(zip(priced.without_layer.tolist(), measured.without_layer.tolist(), strict=True))
         return cuts
 
     def joint_cut(self, number: int) -> dict[str, Any]:
@@ -303,7 +303,7 @@ class Parent:
         one = size()
         sizes = [one if uniform else size() for _ in range(parent.depth)]
         if drops:
-            sizes[int(generator.integers(1, parent.depth))] = GONE
+            sizes[int(generator.integers(1, parent.depth))] = REMOVED
         head = tied and (sixteenths == SIXTEENTHS or bool(generator.random() < 0.5))
         return Shape(tuple(sizes), max(1, sixteenths) * parent.hidden // SIXTEENTHS, head)
 

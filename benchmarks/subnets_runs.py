@@ -31,7 +31,7 @@ from zerolm.planning.size_request import SizeRequest
 from zerolm.settings.compute import USUALLY
 from zerolm.spaces.choices import by_layer
 from zerolm.units.importance.criteria import WEIGHTS_ONLY, criterion_of, needs_tokens
-from zerolm.units.importance.criterion import Additive, Criterion, Indifferent
+from zerolm.units.importance.criterion import Additive, Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
 
 CALIBRATED: Final = 32
@@ -108,7 +108,7 @@ def foretold(
             sums, shares = zip(*(_kept(criterion, cut) for cut in cuts), strict=True)
             columns[f"kept {name}"], columns[f"kept share {name}"] = list(sums), list(shares)
     columns["kept zerolm, its choice"] = [
-        sum(by_name["zerolm"].worth(c.layer, kind, len(c.units(kind))) for c in cut.layers for kind in KINDS)
+        sum(by_name["zerolm"].score(c.layer, kind, len(c.units(kind))) for c in cut.layers for kind in KINDS)
         for cut in cuts
     ]
     for plan, fewer in (("prices", 1), ("measured", MEASURED_ON)):
@@ -147,7 +147,7 @@ def seconds_alone(parent: Path, criterion: str, judging: JudgingRequest, count: 
         size = SizeRequest.of({"ffn": share})
         methods = methods_of(size, MethodRequest(criterion=criterion))
         units = (checkpoint.layout.kv_heads, int(share * checkpoint.layout.ffn))
-        (cut,) = cuts_of(checkpoint, Indifferent(None), [(units,) * checkpoint.layout.depth])
+        (cut,) = cuts_of(checkpoint, FirstUnits(None), [(units,) * checkpoint.layout.depth])
         with tempfile.TemporaryDirectory() as scratch:
             child = Path(scratch) / "child"
             for name, step in (

@@ -14,10 +14,10 @@ import prices_runs
 from carved.parent import Texts
 from parts import Parts
 from prices_page import compared, page
-from prices_runs import GONE, Parent, Scale, Shape
+from prices_runs import REMOVED, Parent, Scale, Shape
 from tiny import saved
 
-SHAPE = Shape(((4, 64), GONE, (2, 48)), 96, False)
+SHAPE = Shape(((4, 64), REMOVED, (2, 48)), 96, False)
 
 
 def test_a_shape_is_read_back_and_has_a_name() -> None:

@@ -55,7 +55,10 @@ VAGUE = {
 }
 
 
-EMPTY_WORDS = {"found", "own", "given", "told", "said", "known", "made", "asked"}
+EMPTY_WORDS = {
+    *("found", "own", "given", "told", "said", "known", "made", "asked"),
+    *("felt", "foretold", "goes", "stay", "stays", "staying", "leaving", "price", "priced", "bent"),
+}
 """Names of variables that do not say what is in them."""
 
 

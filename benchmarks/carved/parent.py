@@ -83,8 +83,8 @@ class Worst(Criterion):
             return units
         return np.setdiff1d(units, self.by.choose(layer, kind, len(units) - count))
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
-        return -self.by.worth(layer, kind, self.units[kind] - count)
+    def score(self, layer: int, kind: str, count: int) -> float:
+        return -self.by.score(layer, kind, self.units[kind] - count)
 
 
 @dataclass(eq=False)

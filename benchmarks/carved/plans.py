@@ -109,7 +109,7 @@ def scores(parent: Parent, table: LossTable, by: Additive, cut: Cut) -> dict[str
 def worth(by: Criterion, cut: Cut) -> float:
     """The sum over layers, for a plan's sizes."""
     return sum(
-        by.worth(layer.layer, kind, len(kept)) for layer in cut.layers for kind, kept in kinds(layer).items()
+        by.score(layer.layer, kind, len(kept)) for layer in cut.layers for kind, kept in kinds(layer).items()
     )
 
 

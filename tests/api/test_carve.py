@@ -16,7 +16,7 @@ from repeated import check_report
 from tiny import saved, word_tokenizer
 
 import zerolm as package
-from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
+from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.formats import FORMATS
 from zerolm.carving.request import MethodRequest
 from zerolm.costs import CostModel

@@ -21,7 +21,7 @@ from zerolm.networks import blocks as blocks_module
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import Compute, compute, computed
 from zerolm.networks.states import HiddenStates
-from zerolm.passes.walk import LayerGradients, Together, gradient_above, together, writers
+from zerolm.passes.walk import BatchGroup, LayerGradients, batch_groups, gradient_above, writers
 from zerolm.planning.sensitivity import Loss
 from zerolm.progress import silent
 from zerolm.settings.compute import ComputeRequest
@@ -104,8 +104,8 @@ def test_what_is_felt_does_not_depend_on_how_many_batches_go_together() -> None:
     def felt(memory: int) -> dict[tuple[int, int], LayerGradients]:
         blocks = Blocks(computed(network, Compute(memory=memory)), TOKENS.batches(1))
         seen: dict[tuple[int, int], LayerGradients] = {}
-        parts: list[Together] = []
-        for part in together(blocks, {}, ArrayCache(), "", "", silent):
+        parts: list[BatchGroup] = []
+        for part in batch_groups(blocks, {}, ArrayCache(), "", "", silent):
             parts.append(part)
             upstream = [
                 gradient_above(blocks, index, last)

@@ -105,7 +105,7 @@ def test_what_is_kept_is_closed_and_grows(kind: str) -> None:
     for smaller, larger in pairwise(kept):
         assert smaller <= larger
     for tokens in kept:
-        assert table.staying <= tokens
+        assert table.required <= tokens
         assert tokens == table.needed(tokens) | tokens
     grown = [counted.growth(size) for size in sizes]
     assert counted.growths(counted.counts, sizes) == grown
@@ -176,7 +176,7 @@ def test_listed_tokens_bring_what_they_need() -> None:
     document, before, table = whole("byte level")
     token = max(table.parts)
     kept = listed(table, [token])
-    assert {token, *table.parts[token], *table.staying} <= set(kept.tolist())
+    assert {token, *table.parts[token], *table.required} <= set(kept.tolist())
     after = Tokenizer.from_str(json.dumps(cut_document(document, kept)))
     text = before.decode([token])
     assert after.decode(after.encode(text).ids) == text

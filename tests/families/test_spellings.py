@@ -89,7 +89,7 @@ def test_sizes_that_must_be_equal_are_named() -> None:
 def test_layers_that_stay_are_the_first_and_the_last(first: int, last: int, depth: int) -> None:
     cut = Cuttable(True, True, True, "kept", "", keeps_first=first, keeps_last=last)
     expected = {n for n in range(depth) if n < first or n >= depth - last}
-    assert cut.staying(depth) == expected
+    assert cut.required_layers(depth) == expected
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])

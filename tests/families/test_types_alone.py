@@ -63,7 +63,7 @@ def test_llama_cpp_reads_the_types_that_were_measured(
     written.check()
     proof = check(
         file,
-        lambda ids: written.sent(Blocks(model, [{"input_ids": ids}]), Repaired()),
+        lambda ids: written.output(Blocks(model, [{"input_ids": ids}]), Repaired()),
         None,
         tolerance=1e9,
     )
@@ -86,7 +86,7 @@ def test_a_wrong_order_is_refused_whatever_rounding_explains(name: str, tmp_path
     model = open_model(checkpoint)
 
     def sent(ids: Tensor) -> Tensor:
-        return typed.sent(Blocks(model, [{"input_ids": ids}]), Repaired())
+        return typed.output(Blocks(model, [{"input_ids": ids}]), Repaired())
 
     write(other.child, file, typed=TypedFile(other, typed.types))
     with pytest.raises(ValueError, match=r"llama\.cpp's logits differ from the carved parent's"):

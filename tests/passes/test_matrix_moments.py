@@ -41,7 +41,7 @@ def tokens_for(parent: Checkpoint, folder: Path, sequences: int = 6) -> Tokens:
 def test_it_is_what_hooks_see(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(typed_parent(tmp_path / "parent", torch.float32))
     tokens, model = tokens_for(checkpoint, tmp_path), open_model(checkpoint)
-    felt = loss_moments(model, tokens, with_matrices=True).matrices
+    moments = loss_moments(model, tokens, with_matrices=True).matrices
     seen: dict[Place, list[Tensor]] = {}
     for number, layer in enumerate(model.model.layers):
         for role, path in ROLES.items():
@@ -66,16 +66,16 @@ def test_it_is_what_hooks_see(tmp_path: Path) -> None:
     for place, values in seen.items():
         x = torch.cat([each.detach().flatten(0, 1) for each in values[::2]])
         g = torch.cat([each.grad.flatten(0, 1) for each in values[1::2]])  # type: ignore[union-attr]
-        ours = felt[place]
-        np.testing.assert_allclose(ours.read, x.square().mean(0).double(), rtol=1e-4)
-        np.testing.assert_allclose(ours.felt, g.square().mean(0).double(), rtol=1e-4, atol=1e-9)
+        ours = moments[place]
+        np.testing.assert_allclose(ours.inputs, x.square().mean(0).double(), rtol=1e-4)
+        np.testing.assert_allclose(ours.gradients, g.square().mean(0).double(), rtol=1e-4, atol=1e-9)
         both = float((x.square().sum(1) * g.square().sum(1)).mean())
-        assert np.isclose(ours.factor, both / (ours.read.sum() * ours.felt.sum()), rtol=1e-4)
+        assert np.isclose(ours.factor, both / (ours.inputs.sum() * ours.gradients.sum()), rtol=1e-4)
     p = torch.cat(predictions)
-    np.testing.assert_allclose(felt[None, "head"].felt, (p * (1 - p)).mean(0).double(), rtol=1e-4)
+    np.testing.assert_allclose(moments[None, "head"].gradients, (p * (1 - p)).mean(0).double(), rtol=1e-4)
     shares = np.bincount(tokens.ids.flatten().numpy(), minlength=VOCAB) / count
-    np.testing.assert_allclose(felt[None, "embedding"].felt, shares)
-    assert felt[None, "embedding"].factor == 1.0
+    np.testing.assert_allclose(moments[None, "embedding"].gradients, shares)
+    assert moments[None, "embedding"].factor == 1.0
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_factors_of_embeddings_and_logits_count(kind: str, changes: dict[str, An
     words_of_bytes().save_pretrained(tmp_path / "parent")
     checkpoint = Checkpoint.open(tmp_path / "parent")
     tokens, model = tokens_for(checkpoint, tmp_path), open_model(checkpoint)
-    felt = loss_moments(model, tokens, with_matrices=True).matrices
+    moments = loss_moments(model, tokens, with_matrices=True).matrices
     factor = {"gemma2": SIZES["hidden_size"] ** 0.5, "granite": 3.0}[kind]
     stream, outputs, slopes = [], [], []
     model.model.layers[0].register_forward_pre_hook(lambda _, inputs: stream.append(inputs[0]))
@@ -112,8 +112,8 @@ def test_factors_of_embeddings_and_logits_count(kind: str, changes: dict[str, An
         (gradient,) = torch.autograd.grad(-log.gather(1, drawn).sum(), stream[-1])
         squares += (factor * gradient).flatten(0, 1).square().sum(0)
     count = tokens.ids.numel()
-    np.testing.assert_allclose(felt[None, "embedding"].read, (squares / count).double(), rtol=1e-3)
-    np.testing.assert_allclose(felt[None, "head"].felt, torch.cat(slopes).mean(0).double(), rtol=1e-3)
+    np.testing.assert_allclose(moments[None, "embedding"].inputs, (squares / count).double(), rtol=1e-3)
+    np.testing.assert_allclose(moments[None, "head"].gradients, torch.cat(slopes).mean(0).double(), rtol=1e-3)
 
 
 OF_BERT = {
@@ -127,14 +127,14 @@ def test_an_encoder_feels_its_sequences(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(typed_encoder(tmp_path / "parent"))
     text = str(some_lines(tmp_path / "text.txt", 7))
     tokens, model = tokens_of(checkpoint, text, sequences=7, length=16), open_model(checkpoint)
-    felt = loss_moments(model, tokens, with_matrices=True).matrices
+    moments = loss_moments(model, tokens, with_matrices=True).matrices
     matrices = {
         (number, role): layer.get_submodule(path).get_parameter("weight")
         for number, layer in enumerate(model.encoder.layer)
         for role, path in OF_BERT.items()
     }
     matrices[None, "embedding"] = model.get_input_embeddings().get_parameter("weight")
-    assert felt.keys() == matrices.keys()
+    assert moments.keys() == matrices.keys()
     sums = {place: torch.zeros_like(matrix) for place, matrix in matrices.items()}
     for index, batch in enumerate(tokens.filled(MOMENT_BATCH)):
         mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
@@ -149,7 +149,7 @@ def test_an_encoder_feels_its_sequences(tmp_path: Path) -> None:
             for place, gradient in zip(matrices, gradients, strict=True):
                 sums[place] += gradient.square()
     for place, total in sums.items():
-        ours, mean = felt[place], (total / len(tokens)).double()
-        np.testing.assert_allclose(ours.read, mean.sum(0), rtol=1e-3, atol=1e-9)
-        np.testing.assert_allclose(ours.felt, mean.sum(1), rtol=1e-3, atol=1e-9)
-        assert np.isclose(ours.factor * ours.read.sum(), 1.0, rtol=1e-4)
+        ours, mean = moments[place], (total / len(tokens)).double()
+        np.testing.assert_allclose(ours.inputs, mean.sum(0), rtol=1e-3, atol=1e-9)
+        np.testing.assert_allclose(ours.gradients, mean.sum(1), rtol=1e-3, atol=1e-9)
+        assert np.isclose(ours.factor * ours.inputs.sum(), 1.0, rtol=1e-4)

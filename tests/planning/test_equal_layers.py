@@ -30,13 +30,13 @@ def sides(draw: st.DrawFn, layers: int) -> Side:
 
 def costs_of(sides_: tuple[Side, Side], picks: tuple[Ints, Ints], fixed: Ints) -> Ints:
     return fixed + sum(
-        side.prices[list(chosen)].sum(axis=0) for side, chosen in zip(sides_, picks, strict=True)
+        side.costs[list(chosen)].sum(axis=0) for side, chosen in zip(sides_, picks, strict=True)
     )
 
 
 def worth_of(sides_: tuple[Side, Side], picks: tuple[Ints, Ints]) -> float:
     return sum(
-        float(side.worth[np.arange(len(side.worth)), list(chosen)].sum())
+        float(side.scores[np.arange(len(side.scores)), list(chosen)].sum())
         for side, chosen in zip(sides_, picks, strict=True)
     )
 

@@ -48,16 +48,16 @@ class Told(Criterion):
             kind: np.cumsum(generator.random((sizes.depth, whole)), axis=1)[:, ::-1] / whole
             for kind, whole in wholes.items()
         }
-        self.gone = generator.random(sizes.depth)
+        self.without_layer = generator.random(sizes.depth)
 
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return np.arange(count)
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         return -float(self.losses[kind][layer, count - 1])
 
     def without(self, layer: int) -> float:
-        return -float(self.gone[layer])
+        return -float(self.without_layer[layer])
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -81,7 +81,7 @@ def test_capacity_by_hand(name: str, parents: dict[str, Checkpoint]) -> None:
     best = np.sort(np.argsort(-wanted)[:7])
     capacity = made(checkpoint, "capacity")
     assert capacity.choose(1, "ffn", 7).tolist() == best.tolist()
-    assert capacity.worth(1, "ffn", 7) == pytest.approx(wanted[best].sum(), rel=1e-6)
+    assert capacity.score(1, "ffn", 7) == pytest.approx(wanted[best].sum(), rel=1e-6)
 
 
 @given(data=st.data())
@@ -91,14 +91,14 @@ def test_capacity_is_monotone(data: st.DataObject, parents: dict[str, Checkpoint
     capacity, sizes = made(checkpoint, "capacity"), dimensions(checkpoint)
     layer = data.draw(st.integers(0, sizes.depth - 1))
     less, more = sorted(data.draw(st.tuples(*[st.integers(1, sizes.ffn)] * 2)))
-    assert capacity.worth(layer, "ffn", less) <= capacity.worth(layer, "ffn", more)
+    assert capacity.score(layer, "ffn", less) <= capacity.score(layer, "ffn", more)
     assert set(capacity.choose(layer, "ffn", less)) <= set(capacity.choose(layer, "ffn", more))
 
 
 def test_equation_3_is_not_monotone(parents: dict[str, Checkpoint]) -> None:
     """Where the cut side is the shorter one, dropping weak neurons raises the literal score."""
     literal = made(parents["llama"], "zerolm")
-    worth = [literal.worth(0, "ffn", count) for count in range(1, 41)]
+    worth = [literal.score(0, "ffn", count) for count in range(1, 41)]
     assert any(b < a for a, b in itertools.pairwise(worth))
 
 
@@ -158,7 +158,7 @@ def test_uniform_plans_are_the_best_of_all(
         if costs[budget] <= limit:
             best = max(best, total(score, parent, {i: (groups, ffn) for i in kept}))
     planned = plan_of(checkpoint, score, wish, COST)
-    assert planned.worth == pytest.approx(best)
+    assert planned.score == pytest.approx(best)
     assert planned.costs[budget] <= limit
     assert planned.cut.uniform
 
@@ -166,7 +166,7 @@ def test_uniform_plans_are_the_best_of_all(
 def total(score: Criterion, parent: Dimensions, kept: dict[int, tuple[int, int]]) -> float:
     """What a network is worth whose layers have these (groups, neurons)."""
     return sum(
-        score.worth(i, "groups", kept[i][0]) + score.worth(i, "ffn", kept[i][1])
+        score.score(i, "groups", kept[i][0]) + score.score(i, "ffn", kept[i][1])
         if i in kept
         else score.without(i) or 0.0
         for i in range(parent.depth)
@@ -197,7 +197,7 @@ def test_per_layer_plans_are_the_best_of_all(
         if kept and all(costs[name] <= limit for name, limit in limits.items()):
             best = max(best, total(score, parent, kept))
     planned = plan_of(checkpoint, score, wish, COST)
-    assert planned.worth == pytest.approx(best)
+    assert planned.score == pytest.approx(best)
     assert planned.optimal
     assert all(planned.costs[name] <= limit for name, limit in limits.items())
     assert planned.costs == costs_of(checkpoint, COST, planned.cut)
@@ -308,7 +308,7 @@ def test_finalists_come_from_each_ranking_in_turn(losses: list[list[float]], mos
     wanted: list[int] = []
     for place in range(6):
         for plans in ranked:
-            if place < len(plans) and -plans[place].worth <= NEAR * -plans[0].worth:
+            if place < len(plans) and -plans[place].score <= NEAR * -plans[0].score:
                 ffn = len(plans[place].cut.layers[0].ffn)
                 wanted += [ffn] * (ffn not in wanted)
     assert [len(plan.cut.layers[0].ffn) for plan in chosen] == wanted[:most]

@@ -85,7 +85,7 @@ def test_predictions_that_are_too_many_to_keep_are_made_again(monkeypatch: pytes
     cuts = 2 * 3 * (1 + 7)  # two batches; three layers gone, and cut to seven widths each
     assert runs == [cuts + 2, cuts + cuts, 0]
     first, second = found
-    assert np.array_equal(first.gone, second.gone)
+    assert np.array_equal(first.without_layer, second.without_layer)
     assert all(map(np.array_equal, first.losses["ffn"], second.losses["ffn"]))
 
 
@@ -105,20 +105,22 @@ def test_single_cuts_lose_what_the_whole_network_loses(name: str) -> None:
             assert found.losses[kind][layer][place] == pytest.approx(wanted, rel=1e-3, abs=1e-6)
     for layer in range(3):
         cut = [each for each in whole.layers if each.layer != layer]
-        assert found.gone[layer] == pytest.approx(loss(network, Cut(whole.parent, tuple(cut))), rel=1e-3)
+        assert found.without_layer[layer] == pytest.approx(
+            loss(network, Cut(whole.parent, tuple(cut))), rel=1e-3
+        )
 
 
 def test_worth_interpolates_and_predictions_add_up() -> None:
     _, found = table("llama", ("groups", "ffn"))
     sizes = found.sizes["ffn"]
-    assert found.worth(1, "ffn", 40) == 0.0
+    assert found.score(1, "ffn", 40) == 0.0
     middle = (int(sizes[2]) + int(sizes[3])) // 2
     between = sorted(-found.losses["ffn"][1][2:4])
-    assert between[0] <= found.worth(1, "ffn", middle) <= between[1]
+    assert between[0] <= found.score(1, "ffn", middle) <= between[1]
     groups, ffn = np.arange(1), np.arange(20)
     cut = Cut(dimensions_of(model("llama")), (LayerCut(0, groups, ffn), LayerCut(2, groups, ffn)))
-    parts = [found.worth(layer, "groups", 1) + found.worth(layer, "ffn", 20) for layer in (0, 2)]
-    assert found.predicted(cut) == pytest.approx(found.gone[1] - sum(parts))
+    parts = [found.score(layer, "groups", 1) + found.score(layer, "ffn", 20) for layer in (0, 2)]
+    assert found.predicted(cut) == pytest.approx(found.without_layer[1] - sum(parts))
 
 
 def test_a_stopped_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +143,7 @@ def test_a_stopped_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for last in (9, 9):  # the layer that was left, then none
         found = measured_losses(network, TOKENS, by, ("groups", "ffn"), cache=kept)
         assert run[18:] == [2] * last
-        assert np.array_equal(found.gone, wanted.gone)
+        assert np.array_equal(found.without_layer, wanted.without_layer)
         for kind, layers in wanted.losses.items():
             assert all(np.array_equal(x, y) for x, y in zip(found.losses[kind], layers, strict=True))
 
@@ -156,7 +158,7 @@ def test_between_what_is_measured_losses_are_interpolated_in_order(data: st.Data
     found = LossTable(
         by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
     )
-    worth = np.array([found.worth(0, "ffn", count) for count in range(sizes[0], sizes[-1] + 1)])
+    worth = np.array([found.score(0, "ffn", count) for count in range(sizes[0], sizes[-1] + 1)])
     assert worth[sizes - sizes[0]] == pytest.approx(-losses, abs=1e-12)
     assert (np.diff(worth) >= -1e-12).all()
 
@@ -167,5 +169,5 @@ def test_the_middle_of_two_losses_is_their_geometric_mean() -> None:
     found = LossTable(
         by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
     )
-    assert found.worth(0, "ffn", 15) == pytest.approx(-0.3)
-    assert found.worth(0, "ffn", 30) == pytest.approx(-0.05)
+    assert found.score(0, "ffn", 15) == pytest.approx(-0.3)
+    assert found.score(0, "ffn", 30) == pytest.approx(-0.05)

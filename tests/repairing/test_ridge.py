@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zerolm.repairing import ridge as moments
-from zerolm.repairing.ridge import LOST_RIDGES, OUTPUT_RIDGES, Fit, SecondMoments
+from zerolm.repairing.ridge import ERROR_RIDGES, OUTPUT_RIDGES, Fit, SecondMoments
 from zerolm.units.ridges import UNTRIED, Ridges
 
 
@@ -79,7 +79,7 @@ def test_the_pair_with_the_least_loss_on_held_out_tokens_is_chosen(bias: bool) -
     if bias:
         a, b, c = (each - each.mean(0) for each in (a, b, c))
     losses = {}
-    for pair in product(OUTPUT_RIDGES, LOST_RIDGES):
+    for pair in product(OUTPUT_RIDGES, ERROR_RIDGES):
         columns, _ = fit.best(start.double(), Ridges(*pair))
         losses[pair] = float(np.square(b + c - a @ columns.numpy()).sum())
         assert fit.improves(start.double(), columns) == (
@@ -94,7 +94,7 @@ def test_noise_that_others_lost_is_not_fitted() -> None:
     x, true = torch.randn(64, 24, generator=generator), torch.randn(24, 5, generator=generator)
     lost = 10 * torch.randn(64, 5, generator=generator)
     fit = filled(x, x @ true, lost, torch.ones(64))
-    assert fit.chosen(0.5 * true.double()) == Ridges(min(OUTPUT_RIDGES), max(LOST_RIDGES))
+    assert fit.chosen(0.5 * true.double()) == Ridges(min(OUTPUT_RIDGES), max(ERROR_RIDGES))
 
 
 def test_mixtures_of_many_outputs_choose_the_ridges_of_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def test_of_two_that_are_alike_one_goes_first_and_then_all_is_as_without_it() ->
 def test_worth_keeps_the_order_and_what_each_costs() -> None:
     moments, columns = drawn(2, 40, 6)
     going = elimination(torch.from_numpy(moments), torch.from_numpy(columns), 40)
-    worth = going.worth()
+    worth = going.scores()
     assert np.argsort(worth, kind="stable").tolist() == going.order.tolist()
     assert (worth[going.order] >= going.costs).all()
     chosen = Additive({"ffn": [worth]}).choose(0, "ffn", 11)
@@ -136,7 +136,7 @@ def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tok
             ridge = max(RIDGE, x.shape[1] / (FEW * len(x)))
             moments = x.T @ (w[:, None] * x) / w.sum()
             going = elimination(torch.from_numpy(moments), torch.from_numpy(sent), units, ridge)
-            np.testing.assert_allclose(worth[kind][number], going.worth(), rtol=1e-2, atol=1e-9)
+            np.testing.assert_allclose(worth[kind][number], going.scores(), rtol=1e-2, atol=1e-9)
 
 
 @pytest.mark.parametrize("with_stream", [False, True])

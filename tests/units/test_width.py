@@ -263,7 +263,7 @@ def test_what_is_read_is_foretold_by_least_squares(tmp_path: Path) -> None:
         x = child.base_model(input_ids=many.ids).last_hidden_state.flatten(0, 1).double()  # (n, k)
         t = parent.base_model(input_ids=many.ids).last_hidden_state.flatten(0, 1).double()  # (n, d)
     gain = parent.base_model.norm.weight.detach().double().numpy()
-    start = torch.from_numpy(cut.narrowing.reading("final_norm", gain).T)  # type: ignore[union-attr]
+    start = torch.from_numpy(cut.narrowing.input_map("final_norm", gain).T)  # type: ignore[union-attr]
     moments = x.T @ x
     ridge = repaired.ridges[3, "final_norm"].output * float(moments.diagonal().mean())
     wanted = torch.linalg.solve(moments + ridge * torch.eye(32).double(), x.T @ t + ridge * start)  # (k, d)
@@ -353,7 +353,7 @@ class Drawn(Criterion):
     def choose(self, layer: int, kind: str, count: int) -> Any:
         return np.arange(count)
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         weight = np.random.default_rng([self.seed, layer, kind == "ffn"]).random()
         return -float(weight * (1 - count / {"groups": 2, "ffn": 40}[kind]))
 
@@ -382,9 +382,9 @@ def test_a_plan_tries_every_width_and_both_heads(seed: int, share: float, cost: 
             if hidden < 48:
                 cut = replace(cut, narrowing=basis.narrowing(width))
             if costs_of(parent, CostModel(), cut)[cost] <= limit:
-                worth = sum(by.worth(n, "groups", groups) + by.worth(n, "ffn", ffn) for n in range(3))
+                worth = sum(by.score(n, "groups", groups) + by.score(n, "ffn", ffn) for n in range(3))
                 best = max(best, worth + (by.narrower(width) if hidden < 48 else 0.0))
-        assert plan.worth == pytest.approx(best, rel=1e-9)
+        assert plan.score == pytest.approx(best, rel=1e-9)
         assert plan.costs[cost] <= limit
         cut = plan.cut if plan.width is None else replace(plan.cut, narrowing=basis.narrowing(plan.width))
         assert costs_of(parent, CostModel(), cut) == plan.costs

@@ -80,7 +80,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         equal_bytes=typed.equal_bytes if typed else [],
         experts=experts.described if experts else None,
         vocabulary=carving.parent.vocabulary,
-        units=_gave_up(carving, cut),
+        units=_removed_units(carving, cut),
         kept=cut,
     )
     folder = carving.destination.folder
@@ -99,7 +99,7 @@ def _text_note(carving: Carving, cut: Cut, typed: TypedWeights | None) -> str:
     return f"{methods.criterion}: {BY_WEIGHTS}" if by_weights else ""
 
 
-def _gave_up(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
+def _removed_units(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
     """Return the removed units of each kind, one kind after another: ``before``, ``after``, and parameters.
 
     The parameters sum to the difference between parent and child.
@@ -128,9 +128,9 @@ def _gave_up(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
         "hidden size": (parent.hidden, cut.hidden, cut),
     }
     for unit, (before, after, step) in sizes.items():
-        left = costs_of(carving.checkpoint, carving.costs, step)["params"]
-        rows.append({"unit": unit, "before": before, "after": after, "params": params - left})
-        params = left
+        remaining = costs_of(carving.checkpoint, carving.costs, step)["params"]
+        rows.append({"unit": unit, "before": before, "after": after, "params": params - remaining})
+        params = remaining
     return rows
 
 

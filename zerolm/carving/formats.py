@@ -136,8 +136,8 @@ class StockFolder(Format):
         stored = as_stored(child, cut, repaired)
         ids = page_tokens(parent)
         if parent.packed or not fits(parent, session.compute.limit):
-            sent = compare_outputs(child, session.carved_layers(cut, stored), ids)
-            return sent if proof is None else replace(proof, by="blocks")
+            by_outputs = compare_outputs(child, session.carved_layers(cut, stored), ids)
+            return by_outputs if proof is None else replace(proof, by="blocks")
         reference = session.carved(cut, stored)
         model = open_model(child)
         if cut.narrowing is None:

@@ -10,13 +10,13 @@ from typing import Final
 import torch
 
 from zerolm.carving.amount import inputs_of, tokens_scored
-from zerolm.carving.bits.prices import SAMPLED as SAMPLED_ROWS
+from zerolm.carving.bits.estimates import SAMPLED as SAMPLED_ROWS
 from zerolm.carving.request import Methods
 from zerolm.networks.blocks import Blocks
 from zerolm.passes.loss_moments import MOMENT_TOKENS
 from zerolm.passes.token_sums import gram
 from zerolm.passes.walk import LARGE, SAMPLED
-from zerolm.planning.prices import PRICE_TOKENS
+from zerolm.planning.estimates import ESTIMATE_TOKENS
 from zerolm.planning.sensitivity import (
     FINAL_TOKENS,
     LOSS_SEQUENCES,
@@ -105,7 +105,7 @@ class CarvingWork:
         if self.narrows or by_gradients or self.types:
             parts["Fisher information"] = min(fitted, MOMENT_TOKENS) * (back + (self.types > 0) * pace.head)
         if methods.plan == "prices":
-            parts["predicting cuts"] = min(held, PRICE_TOKENS) * back
+            parts["predicting cuts"] = min(held, ESTIMATE_TOKENS) * back
         elif methods.plan == "measured":
             cuts = cuts_of(self.parent) * depth * (there / 2 + pace.head)
             widths = 2 * len(STREAM_SHARES) * (there + pace.head) if self.narrows else 0.0

@@ -36,7 +36,7 @@ class ParentModel:
 
     ``vocabulary`` is plain JSON: tokens of the ``parent`` and of the ``child``, those ``used`` in the text,
     the parameters that keeping only these ``saves``, and the loss of smaller vocabularies. None where tokens
-    were not examined. ``lost_by_tokens`` is the loss of fewer tokens on held-out text, in nats per token, or
+    were not examined. ``loss_of_tokens`` is the loss of fewer tokens on held-out text, in nats per token, or
     1 - cosine. ``experts`` are the kept ones, None where all are kept; ``note`` explains that decision.
     """
 
@@ -45,5 +45,5 @@ class ParentModel:
     vocabulary: dict[str, Any] | None = None
     proof: Verified | None = None
     experts: KeptExperts | None = None
-    lost_by_tokens: float = 0.0
+    loss_of_tokens: float = 0.0
     note: str = ""

@@ -17,7 +17,7 @@ from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, wid
 from zerolm.progress import about, announce, silent
 from zerolm.text.defaults import GENERATED
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
-from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def check_sizes(carving: Carving) -> None:
     if carving.typing is not None:
         carving.typing.check(by_loss and carving.session is not None)
     elif carving.methods.plan != "heuristic" and not carving.is_done:
-        any_layer = Indifferent(-1.0 if by_loss else None)
+        any_layer = FirstUnits(-1.0 if by_loss else None)
         rounding(checkpoint, size, plan_of(checkpoint, any_layer, size, carving.costs))
 
 
@@ -135,7 +135,7 @@ def work_of(carving: Carving, session: Session) -> CarvingWork:
 
 def finalists_of(carving: Carving, session: Session) -> int:
     """Return the number of best plans that are repaired and measured before the choice."""
-    many = carving.methods.plan == "prices" and bool(carving.size.budgets) and session.foretells_repair
+    many = carving.methods.plan == "prices" and bool(carving.size.budgets) and session.predicts_repair
     return FINALISTS if carving.narrows or many else 0
 
 
@@ -188,7 +188,7 @@ def _with_types(carving: Carving, typing: TypePlanner | FileTypePlanner) -> Plan
 def losses_by(carving: Carving) -> Sequence[Criterion]:
     """Return the rankings of plans: tables of losses, the displayed one first; else the criterion."""
     typing, session = carving.typing, carving.session
-    by = Indifferent(None) if typing is not None and typing.keeps_all else _criterion(carving)
+    by = FirstUnits(None) if typing is not None and typing.keeps_all else _criterion(carving)
     if session is None or (typing is not None and not typing.may_cut) or carving.methods.plan not in BY_LOSS:
         return [by]
     table = _table(carving, session, by)

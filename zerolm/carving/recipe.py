@@ -12,8 +12,8 @@ import numpy as np
 
 import zerolm
 from zerolm.architecture import MAX_VOCAB, Ints
+from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.experts.expert_width import layer_from_hex
-from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
 from zerolm.carving.experts.fewer_experts import NEURONS, FewerExperts
 from zerolm.carving.request import MAX_TOKENS, Methods
 from zerolm.carving.result import Carved, CarvingMethod

@@ -174,7 +174,7 @@ def _methods_with_experts(size: SizeRequest, request: MethodRequest) -> Methods:
     """Return the methods of a request for fewer experts: its criterion is for them, or for other units."""
     from zerolm.units.importance.criteria import CRITERIA
 
-    rest, named = size.beside_experts, request.criterion
+    rest, named = size.without_experts, request.criterion
     if rest.chooses:
         methods = methods_of(rest, replace(request, criterion=named if named in CRITERIA else None))
         of_experts = named if named == RANDOM or named not in CRITERIA else None

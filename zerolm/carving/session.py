@@ -41,7 +41,7 @@ from zerolm.passes.fisher import Fisher
 from zerolm.passes.loss_moments import LossMoments, loss_moments
 from zerolm.passes.matrix_moments import MatrixMoments
 from zerolm.passes.matrix_moments import Place as MatrixPlace
-from zerolm.planning.prices import PRICE_TOKENS, bent, priced_losses
+from zerolm.planning.estimates import ESTIMATE_TOKENS, calibrated, estimated_losses
 from zerolm.planning.sensitivity import (
     FINAL_TOKENS,
     LOSS_BATCH,
@@ -242,11 +242,13 @@ class Session:
     def importance(self) -> Criterion:
         """Return the criterion from the units' outputs on the tokens."""
         name = self.methods.criterion
-        definition, felt = definition_of(name), self.fisher if needs_gradients(name) else None
-        options = name, definition, self.pooling if felt else None
+        definition, fisher = definition_of(name), self.fisher if needs_gradients(name) else None
+        options = name, definition, self.pooling if fisher else None
         cache = ArrayCache() if definition is None else self.cache("importances", *options)
-        scores = importances(self.model, self._scored, name, fisher=felt, cache=cache, progress=self.progress)
-        return Additive(self._with_sinks(scores) if felt else scores)
+        scores = importances(
+            self.model, self._scored, name, fisher=fisher, cache=cache, progress=self.progress
+        )
+        return Additive(self._with_sinks(scores) if fisher else scores)
 
     def _with_sinks(self, scores: dict[str, list[Floats]]) -> dict[str, list[Floats]]:
         """Return scores of units in which the neurons that write massive activations rank first.
@@ -291,8 +293,8 @@ class Session:
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
             tokens, basis = self._compared, self.basis if with_stream else None
-            after_repair = self.foretells_repair
-            table = priced_losses(
+            after_repair = self.predicts_repair
+            table = estimated_losses(
                 self.model,
                 tokens,
                 by,
@@ -306,9 +308,11 @@ class Session:
             )
             give_back()
             few = self._loss_on(self.divided.compared.most(FINAL_TOKENS))
-            gone = bent(table.gone, partial(self._without, few))
-            left = None if table.repaired is None else replace(table.repaired, gone=gone)
-            return replace(table, gone=gone, repaired=left)
+            without_layer = calibrated(table.without_layer, partial(self._without, few))
+            repaired = (
+                None if table.repaired is None else replace(table.repaired, without_layer=without_layer)
+            )
+            return replace(table, without_layer=without_layer, repaired=repaired)
         cache = self.cache("sensitivity", pooling)
         table = measured_losses(
             self.model,
@@ -328,7 +332,7 @@ class Session:
         return replace(table, stream=losses)
 
     @property
-    def foretells_repair(self) -> bool:
+    def predicts_repair(self) -> bool:
         """Return whether losses after least squares can be predicted.
 
         Not for an encoder: its loss is by sequence, over whose tokens errors add up.
@@ -390,7 +394,7 @@ class Session:
         All have the same ridge, which hardly affects which plan is best.
         """
         fitted = self._few_fitted(cuts)
-        rule, loss = self.methods.repair, self._beside_whole(self.divided.compared.most(FINAL_TOKENS))
+        rule, loss = self.methods.repair, self._loss_against_whole(self.divided.compared.most(FINAL_TOKENS))
         losses = []
         for number, cut in enumerate(cuts):
             self.progress("measuring the best plans, repaired", number, len(cuts))
@@ -451,9 +455,11 @@ class Session:
 
     def weighed(self, cut: Cut, repaired: Repaired) -> WeighedChild:
         """Return a child with the moments of its matrices, where there are tokens."""
-        felt = None if self.methods.text is None else self.matrix_moments
-        information = self.fisher if felt is not None and cut.narrowing else None
-        return WeighedChild(Child(self.checkpoint, cut, repaired), felt, information, torch.get_num_threads())
+        moments = None if self.methods.text is None else self.matrix_moments
+        information = self.fisher if moments is not None and cut.narrowing else None
+        return WeighedChild(
+            Child(self.checkpoint, cut, repaired), moments, information, torch.get_num_threads()
+        )
 
     def typed_final(
         self, cut: Cut, choose: Callable[[WeighedChild], Types], *, is_repaired: bool = True
@@ -481,7 +487,7 @@ class Session:
 
     def compared_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:
         """Return the loss of a child as read back, on the tokens that compare plans."""
-        loss = typed.loss(self._beside_whole(self.divided.compared.most(FINAL_TOKENS)), repaired)
+        loss = typed.loss(self._loss_against_whole(self.divided.compared.most(FINAL_TOKENS)), repaired)
         give_back()
         return loss
 
@@ -509,13 +515,13 @@ class Session:
     @property
     def _compared(self) -> Tokens:
         """The held-out tokens that losses of single cuts are predicted on."""
-        return self.divided.compared.most(PRICE_TOKENS)
+        return self.divided.compared.most(ESTIMATE_TOKENS)
 
     @cached_property
     def _loss(self) -> Loss:
-        return self._beside_whole(self.divided.judged)
+        return self._loss_against_whole(self.divided.judged)
 
-    def _beside_whole(self, tokens: Tokens) -> Loss:
+    def _loss_against_whole(self, tokens: Tokens) -> Loss:
         """Return the loss of cuts on these tokens, compared with the parent with all its experts.
 
         Its predictions of the kept tokens are compared.
@@ -546,7 +552,7 @@ class Session:
         give_back()
         model = mapped_model(self.checkpoint)
 
-        def sent(ids: Tensor) -> Tensor:
+        def output(ids: Tensor) -> Tensor:
             blocks = Blocks(model, [{"input_ids": ids}])
             hidden = enter(cut, blocks.embed(0))
             for kept in cut.layers:
@@ -554,7 +560,7 @@ class Session:
                 hidden = blocks.call(0, kept.layer, hidden, module)
             return outputs(finish(blocks, 0, hidden, cut, repaired.arrays if repaired else {}))
 
-        return sent
+        return output
 
     def read_back(self, typed: TypedChild | TypedFile, repaired: Repaired) -> Callable[[Tensor], Tensor]:
         """Return a child as read back, as a function from ids (1, t) to its output, layer by layer.
@@ -564,7 +570,7 @@ class Session:
         held_of(self.model, self.compute).let_go()
         give_back()
         model = mapped_model(self.checkpoint)
-        return lambda ids: typed.sent(Blocks(model, [{"input_ids": ids}]), repaired)
+        return lambda ids: typed.output(Blocks(model, [{"input_ids": ids}]), repaired)
 
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
         """Return the carved parent, in memory and in float32."""

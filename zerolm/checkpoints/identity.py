@@ -96,16 +96,16 @@ def _hashed(shard: Shard) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
 
 
 def _digest(tensor: TensorInfo) -> bytes:
-    digest, left = hashlib.sha256(), tensor.end - tensor.start
-    buffer = memoryview(bytearray(min(HASHED_BYTES, left)))
+    digest, remaining = hashlib.sha256(), tensor.end - tensor.start
+    buffer = memoryview(bytearray(min(HASHED_BYTES, remaining)))
     with tensor.file.open("rb", buffering=0) as file:
         file.seek(tensor.start)
-        while left:
-            count = file.readinto(buffer[: min(HASHED_BYTES, left)])
+        while remaining:
+            count = file.readinto(buffer[: min(HASHED_BYTES, remaining)])
             if not count:
                 raise ValueError(f"{str(tensor.file)!r} was cut off while it was read")
             digest.update(buffer[:count])
-            left -= count
+            remaining -= count
     return digest.digest()
 
 

@@ -38,22 +38,23 @@ def as_stored(
     return config, replace(Layout.of(family, config, tensors), notes=(UNTIED,))
 
 
-def same_numbers(ours: TensorInfo, theirs: TensorInfo) -> bool:
+def same_numbers(tensor: TensorInfo, other: TensorInfo) -> bool:
     """Return whether two tensors have the same shape and the same numbers, in whatever types.
 
     As ``torch.equal`` of both in float32, by which transformers decides whether to tie them. A quantised one
     is no copy of the other.
     """
-    if ours.shape != theirs.shape or ours.is_packed or theirs.is_packed:
+    if tensor.shape != other.shape or tensor.is_packed or other.is_packed:
         return False
     left, right = (
-        np.memmap(info.file, RAW_TYPES[info.dtype], "r", info.start, (info.count,)) for info in (ours, theirs)
+        np.memmap(info.file, RAW_TYPES[info.dtype], "r", info.start, (info.count,))
+        for info in (tensor, other)
     )
-    for start in range(0, ours.count, COMPARED):
+    for start in range(0, tensor.count, COMPARED):
         few = slice(start, start + COMPARED)
-        if ours.dtype == theirs.dtype and np.array_equal(left[few], right[few]):
+        if tensor.dtype == other.dtype and np.array_equal(left[few], right[few]):
             continue
-        if not np.array_equal(widened(left[few], ours.dtype), widened(right[few], theirs.dtype)):
+        if not np.array_equal(widened(left[few], tensor.dtype), widened(right[few], other.dtype)):
             return False
     return True
 

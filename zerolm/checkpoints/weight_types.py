@@ -84,16 +84,16 @@ def types_named(text: str, *, with_importances: bool) -> tuple[WeightType, ...]:
     ``ValueError`` for one that is not known, or needs importances where there are none.
     """
     if text == ALL:
-        return tuple(each for each in QUANTISED if with_importances or not each.needs_importances)
+        return tuple(kind for kind in QUANTISED if with_importances or not kind.needs_importances)
     chosen = set()
     for name in (part.strip() for part in text.split(",")):
-        each = BY_NAME.get(name.upper())
-        if each is None:
+        kind = BY_NAME.get(name.upper())
+        if kind is None:
             possible = [one.name for one in QUANTISED] + ["F16", "BF16", "F32"]
             raise ValueError(f"type {shown(name)} is not known{nearest(name.upper(), possible)}")
-        if each.needs_importances and not with_importances:
-            raise ValueError(f"type {each.name} needs importances: give --text FILE")
-        chosen.add(each)
+        if kind.needs_importances and not with_importances:
+            raise ValueError(f"type {kind.name} needs importances: give --text FILE")
+        chosen.add(kind)
     return from_largest(chosen)
 
 

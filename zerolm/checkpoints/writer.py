@@ -95,8 +95,8 @@ def write_shards(
                         file.flush()
                         written(path, tensor)
             settled.append(behind.submit(_settle, path))
-        for each in settled:
-            each.result()
+        for future in settled:
+            future.result()
     if len(shards) > 1:
         places = {
             tensor.name: path.name for path, shard in zip(paths, shards, strict=True) for tensor in shard

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.children.verify import Verified, apart, within_rounding
+from zerolm.children.verify import Verified, distance_of, within_rounding
 from zerolm.networks.opener import one_line, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling, prompt_tokens
 from zerolm.passes.outputs import embeddings
@@ -38,7 +38,7 @@ def with_encoded(proof: Verified, child: Checkpoint, reference: PreTrainedModel)
     length = longest_line(child, LONGEST + prompt_tokens(child))
     tokens = padded_lines(lines, stock_tokenizer(child.folder), length, prompt=child.prompt)
     wanted = [embeddings(reference, inputs, TokenPooling.of(child)) for inputs in tokens.batches(SENTENCES)]
-    far = within_rounding(apart(_encoded(child, lines, length), torch.cat(wanted)))
+    far = within_rounding(distance_of(_encoded(child, lines, length), torch.cat(wanted)))
     return replace(proof, embeddings=far.difference)
 
 

@@ -34,10 +34,10 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
         raise ValueError(
             f"the hidden size cannot be cut: {other!r} adds to the residual stream and is kept whole"
         )
-    gone = family.cut.staying(parent.depth) - {kept.layer for kept in cut.layers}
-    if gone:
+    removed = family.cut.required_layers(parent.depth) - {kept.layer for kept in cut.layers}
+    if removed:
         raise ValueError(
-            f"layer {min(gone)} of this {family.name} must be kept: no other layer is of its kind"
+            f"layer {min(removed)} of this {family.name} must be kept: no other layer is of its kind"
         )
     for kind, is_cut in cuts.items():
         if is_cut and not getattr(family.cut, kind):

@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.same_tokens import has_llama_cpp
-from zerolm.children.verify import OUTPUT_TOLERANCE, Verified, apart, outputs, sent_by, states_of
+from zerolm.children.verify import OUTPUT_TOLERANCE, Verified, distance_of, output_of, outputs, states_of
 from zerolm.io.memory import give_back
 from zerolm.networks.opener import is_decoder, one_line, stored_model, without
 from zerolm.networks.stock_parent import StockParent
@@ -42,8 +42,8 @@ def compare_with_stock(parent: Checkpoint, memory: int, progress: Progress) -> V
     if parent.packed or parent.family.config.at is not None:
         return _as_a_whole(parent, memory)
     ids = page_tokens(parent)
-    ours, theirs = states_of(parent, ids), StockParent(parent, {"input_ids": ids}).states()
-    proof = _step_by_step(ours, theirs, parent.layout.depth)
+    states, stock_states = states_of(parent, ids), StockParent(parent, {"input_ids": ids}).states()
+    proof = _step_by_step(states, stock_states, parent.layout.depth)
     give_back()
     return proof
 
@@ -52,7 +52,7 @@ def _untried(why: str) -> Verified:
     return Verified(0.0, 0.0, note=f"the parent was not compared with what stock software makes of it: {why}")
 
 
-def _step_by_step(ours: Iterator[Any], theirs: Iterator[Any], depth: int) -> Verified:
+def _step_by_step(states: Iterator[Any], stock_states: Iterator[Any], depth: int) -> Verified:
     """Compare states one by one; ``ValueError`` names the first that differ."""
     names = [
         "the output of the embeddings",
@@ -60,18 +60,18 @@ def _step_by_step(ours: Iterator[Any], theirs: Iterator[Any], depth: int) -> Ver
         "the output",
     ]
     proof = Verified(0.0, 0.0)
-    for name, sent, wanted in zip(names, ours, theirs, strict=True):
+    for name, state, stock_state in zip(names, states, stock_states, strict=True):
         is_last = name is names[-1]
-        pair = (outputs(sent), outputs(wanted)) if is_last else (sent, wanted)
+        pair = (outputs(state), outputs(stock_state)) if is_last else (state, stock_state)
         proof = _within(pair[0], pair[1], name)
     return proof
 
 
-def _within(ours: Tensor, theirs: Tensor, name: str) -> Verified:
+def _within(output: Tensor, stock_output: Tensor, name: str) -> Verified:
     """Return the distance of two outputs; ``ValueError`` where it exceeds rounding."""
-    if ours.shape != theirs.shape:
-        raise ValueError(_differs(name, f"has shape {list(theirs.shape)}, not {list(ours.shape)}"))
-    proof = apart(ours, theirs)
+    if output.shape != stock_output.shape:
+        raise ValueError(_differs(name, f"has shape {list(stock_output.shape)}, not {list(output.shape)}"))
+    proof = distance_of(output, stock_output)
     if not proof.relative <= OUTPUT_TOLERANCE:
         raise ValueError(
             _differs(name, f"differs by {proof.difference:.3g} ({proof.relative:.2g} of the largest)")
@@ -100,8 +100,8 @@ def _as_a_whole(parent: Checkpoint, memory: int) -> Verified:
             model, _ = stored_model(parent.folder, opener, **without(parent.wrapper))
         except ImportError as error:  # a format that needs another package
             return _untried(str(error).splitlines()[0])
-        theirs = outputs(nn.Module.float(model).train(False)(input_ids=ids))
-    return _within(sent_by(parent, ids), theirs, "the output")
+        stock_output = outputs(nn.Module.float(model).train(False)(input_ids=ids))
+    return _within(output_of(parent, ids), stock_output, "the output")
 
 
 def _opener(parent: Checkpoint) -> Any:
@@ -123,4 +123,4 @@ def _with_llama_cpp(parent: Checkpoint) -> Verified:
         return _untried("that takes llama-cpp-python: pip install 'zerolm[gguf]'")
     from zerolm.children.gguf.check import compare_file
 
-    return compare_file(parent.source.file, lambda ids: sent_by(parent, ids), page_tokens(parent))
+    return compare_file(parent.source.file, lambda ids: output_of(parent, ids), page_tokens(parent))

@@ -24,7 +24,7 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import StockLayer
 from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import Repaired, carved_layer
-from zerolm.units.stream.in_memory import maps_of, put, tell_width
+from zerolm.units.stream.in_memory import maps_of, put, set_width
 from zerolm.units.stream.maps import PRODUCT_BLOCK, StreamMaps, Values
 
 ROUNDING_STEPS: Final = {"BF16": 2.0**-8, "F16": 2.0**-10, "F32": 2.0**-16}
@@ -35,7 +35,7 @@ PROBES: Final = 8
 
 
 def is_product(
-    ours: Values, maps: StreamMaps, role: str, layer: int | None, values: Values, step: float
+    tensor: Values, maps: StreamMaps, role: str, layer: int | None, values: Values, step: float
 ) -> bool:
     """Return whether a tensor is the narrower stream's product with the parent's ``values``, up to rounding.
 
@@ -43,16 +43,16 @@ def is_product(
     """
     if values.ndim == 1 or role.endswith(BIAS):
         wanted = maps.whole(role, layer, values, "F32")
-        return wanted.shape == ours.shape and bool(
-            (np.abs(ours - wanted) <= step * (np.abs(wanted) + 1)).all()
+        return wanted.shape == tensor.shape and bool(
+            (np.abs(tensor - wanted) <= step * (np.abs(wanted) + 1)).all()
         )
-    probes = np.random.default_rng(0).standard_normal((ours.shape[-1], PROBES), np.float32)
+    probes = np.random.default_rng(0).standard_normal((tensor.shape[-1], PROBES), np.float32)
     wanted = maps.applied(role, layer, values, probes)
-    if wanted.shape[:-1] != ours.shape[:-1]:
+    if wanted.shape[:-1] != tensor.shape[:-1]:
         return False
-    lengths = np.linalg.norm(ours, axis=-1)[..., None] * np.linalg.norm(probes, axis=0)
+    lengths = np.linalg.norm(tensor, axis=-1)[..., None] * np.linalg.norm(probes, axis=0)
     floor = max(step * 1e-3, CANCELLED) * lengths.max(initial=0.0)
-    return bool((np.abs(ours @ probes - wanted) <= step * lengths + floor).all())
+    return bool((np.abs(tensor @ probes - wanted) <= step * lengths + floor).all())
 
 
 def checked_layer(
@@ -76,15 +76,15 @@ def checked_layer(
     for name, parameter in list(layer.module.named_parameters()):
         if name not in inside:
             continue
-        role, ours = inside[name].role, written(name)
+        role, weight = inside[name].role, written(name)
         solved = repaired.arrays.get((kept.layer, role)) if not role.endswith("norm") else None
         if solved is not None:
             put(layer.module, name, torch.from_numpy(solved))
             continue
-        child, parent = (_by_outputs(inside[name], each) for each in (ours, parameter))
+        child, parent = (_by_outputs(inside[name], each) for each in (weight, parameter))
         if is_product(child, maps, role, kept.layer, parent, step):
-            put(layer.module, name, ours)
-    tell_width(layer.module, narrowing)
+            put(layer.module, name, weight)
+    set_width(layer.module, narrowing)
     return layer
 
 
@@ -95,15 +95,15 @@ def _by_outputs(pattern: Pattern, weight: Tensor) -> Values:
 
 
 def check_outside(
-    child: Checkpoint, ours: str, parent: Checkpoint, theirs: str, role: str, maps: StreamMaps
+    child: Checkpoint, name: str, parent: Checkpoint, parent_name: str, role: str, maps: StreamMaps
 ) -> None:
     """Raise ``ValueError`` where a tensor outside the layers is not the expected product; rows at a time."""
-    raw, dtype = parent.raw(theirs), parent.tensors[theirs].dtype
+    raw, dtype = parent.raw(parent_name), parent.tensors[parent_name].dtype
     shape = (*raw.shape[:-1], maps.narrowing.width.hidden)
-    same = ours in child.tensors and child.tensors[ours].shape == shape
+    same = name in child.tensors and child.tensors[name].shape == shape
     for start in range(0, len(raw) if raw.ndim == 2 else 1, PRODUCT_BLOCK):
         rows = slice(start, start + PRODUCT_BLOCK) if raw.ndim == 2 else slice(None)
         values: NDArray[np.float32] = widened(np.asarray(raw[rows]), dtype)
-        same = same and is_product(child.read(ours, rows), maps, role, None, values, ROUNDING_STEPS[dtype])
+        same = same and is_product(child.read(name, rows), maps, role, None, values, ROUNDING_STEPS[dtype])
     if not same:
-        raise ValueError(f"{ours!r} of the written child differs from what was carved")
+        raise ValueError(f"{name!r} of the written child differs from what was carved")

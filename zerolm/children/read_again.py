@@ -47,8 +47,8 @@ class ReadAgain:
 
     def digests(self) -> dict[Path, str]:
         """Return the SHA-256 of all files, which are complete; ``ValueError`` names a tensor that differs."""
-        for each in self._done:
-            each.result()
+        for future in self._done:
+            future.result()
         return {path: file.digest() for path, file in self._files.items()}
 
 
@@ -72,10 +72,10 @@ class FileAgain:
             self.sum.update(length + header)
         self.tensors.append(tensor)
         for part in parts_of(tensor):
-            ours = bytearray(len(part))
-            if filled(self.opened, ours) < len(ours) or ours != part:
+            stored = bytearray(len(part))
+            if filled(self.opened, stored) < len(stored) or stored != part:
                 raise ValueError(f"{tensor.name!r} of the written child differs from what its parent has")
-            self.sum.update(ours)
+            self.sum.update(stored)
 
     def digest(self) -> str:
         """Return the SHA-256 of the file; ``ValueError`` where it has other tensors than those compared."""
@@ -99,12 +99,12 @@ def parts_of(tensor: Outgoing) -> Iterator[bytes | bytearray]:
         if isinstance(chunk, Span):
             with chunk.file.open("rb", buffering=0) as file:
                 file.seek(chunk.start)
-                left = chunk.end - chunk.start
-                while left:
-                    part = bytearray(min(BLOCK, left))
+                remaining = chunk.end - chunk.start
+                while remaining:
+                    part = bytearray(min(BLOCK, remaining))
                     if filled(file, part) < len(part):
                         raise ValueError(f"{str(chunk.file)!r} was cut off while it was read")
-                    left -= len(part)
+                    remaining -= len(part)
                     yield part
         else:
             yield chunk if isinstance(chunk, bytes) else np.ascontiguousarray(chunk).tobytes()

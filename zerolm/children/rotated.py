@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.children.verify import ROUNDED, apart, outputs
+from zerolm.children.verify import ROUNDED, distance_of, outputs
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import in_memory
 from zerolm.networks.opener import mapped_model
@@ -36,8 +36,8 @@ def check_rotation(parent: Checkpoint) -> None:
     """Raise ``ValueError`` where the first layers of each kind have other outputs when reflected."""
     model, ids, kinds = mapped_model(parent), page_tokens(parent), parent.layout.kinds
     firsts = sorted(kinds.index(kind) for kind in set(kinds))
-    proof = apart(
-        _sent(model, ids, firsts, reflection(parent.layout.hidden)), _sent(model, ids, firsts, None)
+    proof = distance_of(
+        _output(model, ids, firsts, reflection(parent.layout.hidden)), _output(model, ids, firsts, None)
     )
     if not proof.relative <= ROUNDED:
         raise ValueError(
@@ -47,7 +47,9 @@ def check_rotation(parent: Checkpoint) -> None:
 
 
 @torch.no_grad()
-def _sent(model: PreTrainedModel, ids: Tensor, layers: Sequence[int], narrowing: Narrowing | None) -> Tensor:
+def _output(
+    model: PreTrainedModel, ids: Tensor, layers: Sequence[int], narrowing: Narrowing | None
+) -> Tensor:
     """Return the output of some layers for ids (b, t), in float32, one layer in memory at a time."""
     blocks = Blocks(model, [{"input_ids": ids}])
     hidden = blocks.embed(0)

@@ -86,8 +86,8 @@ def compare(
     tolerance: float = OUTPUT_TOLERANCE,
 ) -> Verified:
     """Run both on the same tokens, (b, t); ``ValueError`` where they differ by more than rounding."""
-    ours, theirs = (outputs(model(input_ids=ids)) for model in (child, reference))
-    return within_rounding(apart(ours, theirs), tolerance)
+    output, reference_output = (outputs(model(input_ids=ids)) for model in (child, reference))
+    return within_rounding(distance_of(output, reference_output), tolerance)
 
 
 def within_rounding(proof: Verified, tolerance: float = OUTPUT_TOLERANCE) -> Verified:
@@ -122,39 +122,39 @@ def compare_blocks(
     _same_outside(child, parent, Child(parent, cut, stored).maps)
     length = min(length, parent.layout.sizes.get("positions", length))
     batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
-    ours, theirs = (Blocks(mapped_model(opened), [batch]) for opened in (child, parent))
-    _same_kinds(ours.model, theirs.model, [kept.layer for kept in cut.layers])
+    child_blocks, parent_blocks = (Blocks(mapped_model(opened), [batch]) for opened in (child, parent))
+    _same_kinds(child_blocks.model, parent_blocks.model, [kept.layer for kept in cut.layers])
     generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
     for place, kept in enumerate(cut.layers):
-        width = cut.hidden + ours.keys.width
+        width = cut.hidden + child_blocks.keys.width
         hidden = torch.randn(2, length, width, generator=generator)
         axes = _axes(parent, kept.layer)
 
         def written(
             name: str, place: int = place, kept: LayerCut = kept, axes: Mapping[str, Axes] = axes
         ) -> Tensor:
-            parameter = ours.layer(place).module.get_parameter(name)
+            parameter = child_blocks.layer(place).module.get_parameter(name)
             return _corner(parameter.detach(), [cut.places(kept, label) for label in axes.get(name, ())])
 
         if cut.narrowing:
-            carved = checked_layer(theirs, cut, kept, stored, written, coarseness(child))
+            carved = checked_layer(parent_blocks, cut, kept, stored, written, coarseness(child))
         else:
-            carved = carved_layer(theirs.model, cut, kept, stored)
+            carved = carved_layer(parent_blocks.model, cut, kept, stored)
         differs = f"layer {place} of the written child differs from layer {kept.layer} of the carved parent"
-        kept_in_child = ours.layer(place).module.state_dict()
+        kept_in_child = child_blocks.layer(place).module.state_dict()
         for name, weight in carved.module.state_dict().items():
             places = [cut.places(kept, label) for label in axes.get(name, ("",) * weight.dim())]
             if not _within(kept_in_child[name], weight, places):
                 raise ValueError(f"{differs} in {name!r}")
         if not cut.narrowing:
             del carved  # at most two at a time
-            carved = masked_layer(theirs.model, cut, kept, stored)
-        wanted = theirs.call(0, kept.layer, hidden, carved.module)
-        proof = apart(ours.call(0, place, hidden), wanted)
+            carved = masked_layer(parent_blocks.model, cut, kept, stored)
+        wanted = parent_blocks.call(0, kept.layer, hidden, carved.module)
+        proof = distance_of(child_blocks.call(0, place, hidden), wanted)
         if not proof.relative <= BLOCK_TOLERANCE:
             share = f"{proof.relative:.2g} of the largest output"
             raise ValueError(f"{differs} by {proof.difference:.3g} ({share})")
-        worst = max(worst, proof, key=lambda apart: apart.relative)
+        worst = max(worst, proof, key=lambda distance_of: distance_of.relative)
         del carved  # at most one at a time
     return worst
 
@@ -175,11 +175,11 @@ def compare_outputs(child: Checkpoint, carved: Callable[[Tensor], Tensor], ids: 
     the blocks are connected alike. Raises ``ValueError`` where outputs differ by more than rounding.
     """
     tolerance = max(ROUNDED, ROUNDINGS * coarseness(child))
-    return within_rounding(apart(sent_by(child, ids), carved(ids)), tolerance)
+    return within_rounding(distance_of(output_of(child, ids), carved(ids)), tolerance)
 
 
 @torch.no_grad()
-def sent_by(checkpoint: Checkpoint, ids: Tensor) -> Tensor:
+def output_of(checkpoint: Checkpoint, ids: Tensor) -> Tensor:
     """Return the outputs of a checkpoint for ids (b, t), one layer in memory at a time."""
     *_, out = states_of(checkpoint, ids)
     return outputs(out)
@@ -209,9 +209,15 @@ def _same_kinds(child: PreTrainedModel, parent: PreTrainedModel, kept: list[int]
 
     Short sequences do not show this.
     """
-    ours, theirs = (getattr(model.config, "layer_types", None) for model in (child, parent))
-    if ours is not None and theirs is not None and list(ours) != [theirs[layer] for layer in kept]:
-        raise ValueError(f"layers of the written child attend otherwise than the parent's: {', '.join(ours)}")
+    kinds, parent_kinds = (getattr(model.config, "layer_types", None) for model in (child, parent))
+    if (
+        kinds is not None
+        and parent_kinds is not None
+        and list(kinds) != [parent_kinds[layer] for layer in kept]
+    ):
+        raise ValueError(
+            f"layers of the written child attend otherwise than the parent's: {', '.join(kinds)}"
+        )
 
 
 def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None) -> None:
@@ -227,10 +233,10 @@ def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None
             continue
         if name not in child.tensors:
             raise ValueError(f"the written child lacks {name!r}")
-        ours, theirs = child.tensors[name], parent.tensors[name]
-        same = (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        for start in range(0, theirs.end - theirs.start, COMPARED_BYTES):
-            same = same and _bytes(ours, start) == _bytes(theirs, start)
+        tensor, parent_tensor = child.tensors[name], parent.tensors[name]
+        same = (tensor.dtype, tensor.shape) == (parent_tensor.dtype, parent_tensor.shape)
+        for start in range(0, parent_tensor.end - parent_tensor.start, COMPARED_BYTES):
+            same = same and _bytes(tensor, start) == _bytes(parent_tensor, start)
         if not same:
             raise ValueError(f"{name!r} of the written child differs from the parent's")
 
@@ -259,17 +265,19 @@ def as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> Repaired:
     return stored
 
 
-def _within(ours: Tensor, theirs: Tensor, places: Sequence[Ints | None]) -> bool:
+def _within(weights: Tensor, others: Tensor, places: Sequence[Ints | None]) -> bool:
     """Return whether weights are at these places of others along each axis, and all others are zeros."""
-    return torch.equal(_corner(ours, places), theirs) and bool(ours.count_nonzero() == theirs.count_nonzero())
+    return torch.equal(_corner(weights, places), others) and bool(
+        weights.count_nonzero() == others.count_nonzero()
+    )
 
 
-def _corner(ours: Tensor, places: Sequence[Ints | None]) -> Tensor:
+def _corner(values: Tensor, places: Sequence[Ints | None]) -> Tensor:
     """Return the values at these places along each axis."""
     for axis, index in enumerate(places):
         if index is not None:
-            ours = ours.index_select(axis, torch.as_tensor(index))
-    return ours
+            values = values.index_select(axis, torch.as_tensor(index))
+    return values
 
 
 def coarseness(child: Checkpoint) -> float:
@@ -289,15 +297,15 @@ def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:
     return reference
 
 
-def apart(ours: Tensor, theirs: Tensor) -> Verified:
+def distance_of(output: Tensor, reference: Tensor) -> Verified:
     """Return the distance of two outputs, without judging it."""
-    difference = float((ours - theirs).abs().max())
-    return Verified(difference, difference / max(float(theirs.abs().max()), 1e-12))
+    difference = float((output - reference).abs().max())
+    return Verified(difference, difference / max(float(reference.abs().max()), 1e-12))
 
 
-def outputs(sent: object) -> Tensor:
+def outputs(result: object) -> Tensor:
     """Return logits, or the last hidden states of a model without a head."""
-    logits = getattr(sent, "logits", None)
-    value = logits if logits is not None else getattr(sent, "last_hidden_state")  # noqa: B009
+    logits = getattr(result, "logits", None)
+    value = logits if logits is not None else getattr(result, "last_hidden_state")  # noqa: B009
     assert isinstance(value, Tensor)
     return value

@@ -71,6 +71,6 @@ def reason_of(error: BaseException) -> str:
 
 def _far(session: Any, plain: FirstOutput, ids: Tensor) -> float:
     with torch.no_grad():
-        theirs = plain(ids).numpy()
-    ours = session.run(None, {"input_ids": ids.numpy()})[0]
-    return float(np.abs(ours - theirs).max() / max(float(np.abs(theirs).max()), 1e-12))
+        expected = plain(ids).numpy()
+    exported = session.run(None, {"input_ids": ids.numpy()})[0]
+    return float(np.abs(exported - expected).max() / max(float(np.abs(expected).max()), 1e-12))

@@ -83,14 +83,14 @@ class Compared:
         ``ValueError`` where they cannot be compared, or weights are not finite.
         """
         of_file = is_mixture_file(parent)
-        theirs = Checkpoint.open(parent, packed=of_file or gguf_file(children[0]) is None)
+        parent_checkpoint = Checkpoint.open(parent, packed=of_file or gguf_file(children[0]) is None)
         every = [
-            _opened(name, theirs, of_file, folder / str(number), progress)
+            _opened(name, parent_checkpoint, of_file, folder / str(number), progress)
             for number, name in enumerate(children)
         ]
-        ledger_of(theirs)  # refuses weights that are not finite
+        ledger_of(parent_checkpoint)  # refuses weights that are not finite
         others = {other.place.resolve(): other for other in every[1:]}
-        return cls(theirs, [every[0], *others.values()])
+        return cls(parent_checkpoint, [every[0], *others.values()])
 
     def networks(self, running: Compute) -> list[PreTrainedModel]:
         """Return the parent and its children in memory, put where networks run."""
@@ -148,9 +148,9 @@ def _opened(
     """Return a child; experts of a GGUF file are compared with those of their parent's file."""
     file = gguf_file(name)
     if file is None or (of_mixture_file and is_mixture_file(file)):
-        ours = Checkpoint.open(name, packed=True)
-        _check_comparable(ours, parent)
-        return OpenedChild(ours.place, ours)
+        child = Checkpoint.open(name, packed=True)
+        _check_comparable(child, parent)
+        return OpenedChild(child.place, child)
     from zerolm.children.gguf.network import check_architecture, cut_in, is_read_back, rows_in
 
     check_architecture(file, parent)
@@ -179,47 +179,47 @@ def opened(
     """Return both checkpoints; ``ValueError`` where they cannot be compared, or weights are not finite."""
     if gguf_file(child) is not None:
         raise ValueError(f"{str(child)!r} is GGUF, which is compared with its parent alone")
-    ours, theirs = Checkpoint.open(child), Checkpoint.open(parent)
-    _check_comparable(ours, theirs)
-    ledger_of(theirs)  # refuses weights that are not finite
+    child_checkpoint, parent_checkpoint = Checkpoint.open(child), Checkpoint.open(parent)
+    _check_comparable(child_checkpoint, parent_checkpoint)
+    ledger_of(parent_checkpoint)  # refuses weights that are not finite
     if same_tokens:
-        check_same_tokens(ours, theirs)
-    return ours, theirs
+        check_same_tokens(child_checkpoint, parent_checkpoint)
+    return child_checkpoint, parent_checkpoint
 
 
-def check_same_tokens(ours: Checkpoint, theirs: Checkpoint) -> None:
+def check_same_tokens(child: Checkpoint, parent: Checkpoint) -> None:
     """Raise ``ValueError`` where the predictions of two checkpoints cannot be compared token by token."""
-    _check_same_kind(ours, theirs)
-    if ours.layout.vocab != theirs.layout.vocab:
-        sizes = f"{ours.layout.vocab} and {theirs.layout.vocab}"
+    _check_same_kind(child, parent)
+    if child.layout.vocab != parent.layout.vocab:
+        sizes = f"{child.layout.vocab} and {parent.layout.vocab}"
         raise ValueError(f"vocabularies of {sizes} tokens cannot be compared token by token")
 
 
-def _check_same_kind(ours: Checkpoint, theirs: Checkpoint) -> None:
-    if is_decoder(ours) != is_decoder(theirs):
-        kinds = f"{ours.family.name} and {theirs.family.name}"
+def _check_same_kind(child: Checkpoint, parent: Checkpoint) -> None:
+    if is_decoder(child) != is_decoder(parent):
+        kinds = f"{child.family.name} and {parent.family.name}"
         raise ValueError(f"a decoder and an encoder cannot be compared: {kinds}")
 
 
-def _check_comparable(ours: Checkpoint, theirs: Checkpoint) -> None:
+def _check_comparable(child: Checkpoint, parent: Checkpoint) -> None:
     """Raise ``ValueError`` for outputs that cannot be compared, exchanged networks, weights not finite."""
-    _check_same_kind(ours, theirs)
-    _check_not_exchanged(ours, theirs)
-    sizes = ours.layout.hidden, theirs.layout.hidden
-    if not is_decoder(theirs) and sizes[0] != sizes[1]:
+    _check_same_kind(child, parent)
+    _check_not_exchanged(child, parent)
+    sizes = child.layout.hidden, parent.layout.hidden
+    if not is_decoder(parent) and sizes[0] != sizes[1]:
         raise ValueError(f"embeddings of {sizes[0]} and {sizes[1]} dimensions cannot be compared")
-    ledger_of(ours)  # refuses weights that are not finite
+    ledger_of(child)  # refuses weights that are not finite
 
 
-def _check_not_exchanged(ours: Checkpoint, theirs: Checkpoint) -> None:
+def _check_not_exchanged(child: Checkpoint, parent: Checkpoint) -> None:
     """Raise ``ValueError`` where a parent was carved, and is smaller than its child in layers or tokens."""
-    if not (theirs.root / RECIPE).is_file():
+    if not (parent.root / RECIPE).is_file():
         return  # any other two may be compared
-    body, whole = (costs_of(each, CostModel())["body_params"] for each in (ours, theirs))
-    if body > whole or (body == whole and ours.layout.vocab > theirs.layout.vocab):
+    body, whole = (costs_of(each, CostModel())["body_params"] for each in (child, parent))
+    if body > whole or (body == whole and child.layout.vocab > parent.layout.vocab):
         raise ValueError(
-            f"the child {str(ours.place)!r} is larger than its parent {str(theirs.place)!r} ({body:,} "
-            f"against {whole:,} body parameters, {ours.layout.vocab:,} against {theirs.layout.vocab:,} "
+            f"the child {str(child.place)!r} is larger than its parent {str(parent.place)!r} ({body:,} "
+            f"against {whole:,} body parameters, {child.layout.vocab:,} against {parent.layout.vocab:,} "
             "tokens): exchange them"
         )
 

@@ -75,11 +75,11 @@ def _judged(readings: Readings, networks: Compared, request: JudgeRequest, progr
         rows[name] = other.params, [reader]
     readers = [reader for _, several in rows.values() for reader in several]  # the parent is the first
     judged = iter(readings.text.measures(readers, progress))
-    each = {
+    by_name = {
         name: evaluated_row(name, params, [next(judged) for _ in several])
         for name, (params, several) in rows.items()
     }
     note = "; ".join(filter(None, [readings.note, settings_note(networks.parent)]))
-    ordered = (each.pop("child"), *each.values())
+    ordered = (by_name.pop("child"), *by_name.values())
     prompts = min(request.loops, readings.sequences)
     return Evaluated(ordered, readings.sequences, readings.tokens, note, readings.shortened, prompts)

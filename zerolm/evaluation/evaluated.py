@@ -93,8 +93,8 @@ def evaluated_row(name: str, params: int, draws: Sequence[TextMeasures]) -> Eval
     """Return the mean of several draws, and how far they spread; ``ValueError`` where one is not finite."""
     columns = _columns(name, [draw.values for draw in draws])
     spread = {key: (min(column), max(column)) for key, column in columns.items()} if len(draws) > 1 else {}
-    each = {domain: [draw.domains[domain] for draw in draws] for domain in draws[0].domains}
-    domains = {domain: _means(_columns(name, values)) for domain, values in each.items()}
+    by_domain = {domain: [draw.domains[domain] for draw in draws] for domain in draws[0].domains}
+    domains = {domain: _means(_columns(name, values)) for domain, values in by_domain.items()}
     positions = _means(_columns(name, [draw.positions for draw in draws]))
     return EvaluatedRow(name, params, _means(columns), spread, domains, positions)
 

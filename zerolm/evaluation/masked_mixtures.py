@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts.expert_choice import best_experts
-from zerolm.carving.experts.expert_worth import drawn
+from zerolm.carving.experts.expert_scores import drawn
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts
 from zerolm.carving.experts.masked_parent import routers_masked
 from zerolm.carving.experts.routing import Routing
@@ -26,14 +26,14 @@ RANDOM: Final = "random"
 
 def fewer_experts(child: Checkpoint, parent: Checkpoint) -> int | None:
     """Return how many experts a layer of the child has, where it has fewer than its parent; else None."""
-    ours, theirs = (one.layout.sizes.get(AXIS, 0) for one in (child, parent))
-    return ours if parent.family.has_experts and 0 < ours < theirs else None
+    child_experts, parent_experts = (one.layout.sizes.get(AXIS, 0) for one in (child, parent))
+    return child_experts if parent.family.has_experts and 0 < child_experts < parent_experts else None
 
 
 def has_narrower_experts(child: Checkpoint, parent: Checkpoint) -> bool:
     """Return whether experts of the child have fewer neurons than those of its parent."""
-    ours, theirs = (one.layout.sizes.get(NEURONS, 0) for one in (child, parent))
-    return parent.family.has_experts and 0 < ours < theirs
+    child_neurons, parent_neurons = (one.layout.sizes.get(NEURONS, 0) for one in (child, parent))
+    return parent.family.has_experts and 0 < child_neurons < parent_neurons
 
 
 def lacks_experts_alone(child: Checkpoint, parent: Checkpoint) -> bool:

@@ -25,16 +25,18 @@ DISTANCES: Final = {"euclidean": 2, "manhattan": 1}
 """The similarities that are distances with a minus, by the exponent of their norm."""
 
 
-def embedding_measures(ours: Floats, theirs: Floats, distinct: Ints, by: str = COSINE) -> dict[str, float]:
+def embedding_measures(
+    embeddings: Floats, reference: Floats, distinct: Ints, by: str = COSINE
+) -> dict[str, float]:
     """Return the measures of embeddings (n, d) compared with the parent's (n, d).
 
     These are the mean ``cosine`` and the ``distance``, 1 less that; where at least ``LEAST`` sentences are
     ``distinct``, by their numbers, ``order`` and ``nearest`` of these (``neighbourhood``).
     """
-    distance = float(cosine_distances(*map(torch.from_numpy, (ours, theirs))).mean())
+    distance = float(cosine_distances(*map(torch.from_numpy, (embeddings, reference))).mean())
     measures = {"cosine": 1.0 - distance, "distance": distance}
     if len(distinct) >= LEAST:
-        order, nearest = neighbourhood(ours[distinct], theirs[distinct], by)
+        order, nearest = neighbourhood(embeddings[distinct], reference[distinct], by)
         measures |= {"order": order, "nearest": nearest}
     return measures
 
@@ -45,19 +47,21 @@ def unit(embedding: Floats) -> Floats:
     return np.asarray(embedding / lengths, np.float64)
 
 
-def neighbourhood(ours: Floats, theirs: Floats, by: str = COSINE) -> tuple[float, float]:
+def neighbourhood(embeddings: Floats, reference: Floats, by: str = COSINE) -> tuple[float, float]:
     """Return how embeddings (n, d) order one another as the parent's (n, d) do, ``by`` a similarity.
 
     First Spearman's rho of each sentence's similarities to all others, the mean over sentences; then the
     share of sentences whose nearest is one that the parent has nearest. Of many sentences some are taken.
     """
-    count = min(len(theirs), MOST)
-    chosen = np.arange(count) * len(theirs) // count
-    ours, theirs = (unit(each[chosen]) if by == COSINE else each[chosen] for each in (ours, theirs))
+    count = min(len(reference), MOST)
+    chosen = np.arange(count) * len(reference) // count
+    embeddings, reference = (
+        unit(each[chosen]) if by == COSINE else each[chosen] for each in (embeddings, reference)
+    )
     rhos, nearest = list[Floats](), 0
     for first in range(0, count, ROWS):
         rows = np.arange(first, min(first + ROWS, count))
-        a, b = (_similarities(one, rows, by) for one in (ours, theirs))
+        a, b = (_similarities(one, rows, by) for one in (embeddings, reference))
         rhos.append(spearmans(a, b))
         nearest += int((b[np.arange(len(rows)), a.argmax(1)] == b.max(1)).sum())
     return float(np.concatenate(rhos).mean()), nearest / count
@@ -81,9 +85,9 @@ def _similarities(embedding: Floats, rows: Ints, by: str) -> Floats:
     return np.asarray(every[others].reshape(len(rows), -1), np.float64)
 
 
-def spearmans(ours: Floats, theirs: Floats) -> Floats:
+def spearmans(first: Floats, second: Floats) -> Floats:
     """Return Spearman's rho of each row of (m, n) with that of another, with mean ranks; 0 of a constant."""
-    a, b = (rankdata(values, axis=1) for values in (ours, theirs))
+    a, b = (rankdata(values, axis=1) for values in (first, second))
     a, b = (ranks - ranks.mean(1, keepdims=True) for ranks in (a, b))
     norm = np.sqrt(np.square(a).sum(1) * np.square(b).sum(1))
     return np.asarray((a * b).sum(1) / np.where(norm > 0, norm, 1.0), np.float64)

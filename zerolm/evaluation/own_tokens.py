@@ -57,10 +57,10 @@ class OwnTokens(Reader):
     @cached_property
     def columns(self) -> tuple[Tensor, Tensor]:
         """The ids of the tokens that this reader and its parent share: its own, and the parent's."""
-        ours, theirs = (one.tokenizer.get_vocab() for one in (self, self.parent or self))
-        shared = sorted(ours.keys() & theirs.keys())
+        ids, parent_ids = (one.tokenizer.get_vocab() for one in (self, self.parent or self))
+        shared = sorted(ids.keys() & parent_ids.keys())
         device = self.model.device
-        mine, other = (torch.tensor([v[token] for token in shared], device=device) for v in (ours, theirs))
+        mine, other = (torch.tensor([v[token] for token in shared], device=device) for v in (ids, parent_ids))
         return mine, other
 
     def places(self, stretch: str) -> dict[Hashable, int]:
@@ -108,8 +108,8 @@ class StretchPredictions:
     windows: Sequence[tuple[Tensor, Tensor]]
     places: Mapping[Hashable, int]
 
-    def nats(self, theirs: StretchPredictions) -> tuple[Floats, Ints]:
-        """Return nats of surprise and of KL(theirs || this), and their numbers, (spans, 2) both.
+    def nats(self, parent: StretchPredictions) -> tuple[Floats, Ints]:
+        """Return nats of surprise and of KL(parent || this), and their numbers, (spans, 2) both.
 
         KL is over the tokens that both have, behind places in the first windows where both have read the same
         pieces and read the same one next.
@@ -118,12 +118,12 @@ class StretchPredictions:
         for logits, following in self.windows:
             nats = surprises(logits[:-1], following.to(logits.device))
             by_position[: len(nats), [0, 2]] += _with_ones(nats)
-        pairs = [(self.places[piece], at) for piece, at in theirs.places.items() if piece in self.places]
+        pairs = [(self.places[piece], at) for piece, at in parent.places.items() if piece in self.places]
         if pairs:
-            ours_at, theirs_at = torch.tensor(pairs).T
+            child_places, parent_places = torch.tensor(pairs).T
             mine, other = self.reader.columns
-            rows = theirs.windows[0][0][theirs_at][:, other], self.windows[0][0][ours_at][:, mine]
-            by_position[theirs_at.numpy()[:, None], [1, 3]] = _with_ones(kl(*rows))
+            rows = parent.windows[0][0][parent_places][:, other], self.windows[0][0][child_places][:, mine]
+            by_position[parent_places.numpy()[:, None], [1, 3]] = _with_ones(kl(*rows))
         sums = by_span(by_position)
         return sums[:, :2], sums[:, 2:].astype(np.int64)
 

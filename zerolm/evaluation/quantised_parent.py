@@ -14,9 +14,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
+from zerolm.carving.bits.estimates import rows_of_weights, spread_rows
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.options import All, Options, least_bytes, least_loss
-from zerolm.carving.bits.prices import rows_of_weights, spread_rows
 from zerolm.carving.experts.fewer_experts import ROUTER
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.weight_types import BY_NAME, QUANTISED, WeightType, from_largest

@@ -29,8 +29,8 @@ def batch_of(vocab: int, length: int) -> int:
 class Predicted(Protocol):
     """Predictions of one network on a passage."""
 
-    def nats(self, theirs: Any) -> tuple[Floats, Ints]:
-        """Return nats of surprise and of KL(theirs || this), and their numbers, (spans, 2) both."""
+    def nats(self, parent: Any) -> tuple[Floats, Ints]:
+        """Return nats of surprise and of KL(parent || this), and their numbers, (spans, 2) both."""
 
 
 class Reader:

@@ -17,9 +17,9 @@ from zerolm.evaluation.readers import InMemory, Reader
 from zerolm.evaluation.same_size import (
     AS_LLAMA_CPP,
     DRAW_SEEDS,
-    BesideChild,
-    beside_file,
-    beside_folder,
+    Baselines,
+    baselines_of_file,
+    baselines_of_folder,
     mixtures,
 )
 from zerolm.evaluation.text_judge import JudgedPassages, JudgedSentences, Sentences
@@ -60,11 +60,11 @@ def in_memory(networks: Compared, request: JudgeRequest, running: Compute, progr
     progress("opening both")
     reference, *models = networks.networks(running)
     if networks.of_llama_cpp:
-        others = BesideChild({}, {}, AS_LLAMA_CPP)
+        others = Baselines({}, {}, AS_LLAMA_CPP)
     elif child.file:
-        others = beside_file(child.file, parent, reference)
+        others = baselines_of_file(child.file, parent, reference)
     else:
-        others = beside_folder(child.checkpoint, parent, cut, reference, shared.tokens, progress)
+        others = baselines_of_folder(child.checkpoint, parent, cut, reference, shared.tokens, progress)
     pooling = MEAN if is_decoder(parent) else TokenPooling.of(parent)
     whole, *children = (InMemory(partial(lambda one: one, model), pooling) for model in (reference, *models))
     text = shared.predicted(reference) if is_decoder(parent) else shared.embedded()
@@ -82,8 +82,8 @@ def by_layers(
     if request.loops:
         raise ValueError(f"{why}, so that no prompts are answered: leave --loops out")
     shared = SharedTokens.of(parent, request)
-    ours = networks.children[0].checkpoint
-    choices, note = mixtures(ours, parent, DRAW_SEEDS[:1], partial(mapped_model, parent))
+    child = networks.children[0].checkpoint
+    choices, note = mixtures(child, parent, DRAW_SEEDS[:1], partial(mapped_model, parent))
     batches = [batch for several in shared.batches.values() for batch in several]
     read = partial(read_by_layers, batches=batches, running=running, progress=progress)
     whole, *masked = read(parent, choices=[choose for (choose,) in choices.values()])
@@ -138,12 +138,12 @@ def _check_own_tokens(networks: Compared, request: JudgeRequest) -> None:
     if request.loops:
         raise ValueError(f"{of_other_tokens} has no prompts in common with it: leave --loops out")
     checkpoints = [*(each.checkpoint for each in networks.children), networks.parent]
-    for one in checkpoints:
-        if one.packed:
-            place = str(one.place)
+    for checkpoint in checkpoints:
+        if checkpoint.packed:
+            place = str(checkpoint.place)
             raise ValueError(f"{of_other_tokens} is compared in memory, and {place!r} is stored quantised")
         try:
-            stock_tokenizer(one.folder)
+            stock_tokenizer(checkpoint.folder)
         except ValueError as error:
             sizes = " and ".join(str(each.layout.vocab) for each in checkpoints)
             raise ValueError(
@@ -155,6 +155,9 @@ def _shares(parent: OwnTokens, children: Sequence[OwnTokens], stretches: Sequenc
     """Return the share of the parent's predictions that each child is compared with, as text."""
     counts = np.zeros(1 + len(children))
     for stretch in stretches:
-        theirs = parent.places(stretch).keys()
-        counts += [len(theirs), *(len(theirs & child.places(stretch).keys()) for child in children)]
+        parent_places = parent.places(stretch).keys()
+        counts += [
+            len(parent_places),
+            *(len(parent_places & child.places(stretch).keys()) for child in children),
+        ]
     return ", ".join(f"{share:.1%}" for share in counts[1:] / max(1.0, counts[0]))

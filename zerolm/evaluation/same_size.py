@@ -61,7 +61,7 @@ def params_of(checkpoint: Checkpoint, cut: Cut | None) -> int:
 
 
 @dataclass(frozen=True)
-class BesideChild:
+class Baselines:
     """Networks of the child's size by row, each made in its turn, and a ``note``.
 
     Rows that are not in ``params`` have as many parameters as the child.
@@ -72,42 +72,42 @@ class BesideChild:
     note: str
 
 
-def beside_folder(
+def baselines_of_folder(
     child: Checkpoint,
     parent: Checkpoint,
     cut: Cut | None,
     reference: PreTrainedModel,
     tokens: Tokens,
     progress: Progress,
-) -> BesideChild:
+) -> Baselines:
     """Return the networks compared with a child: carvings of its size, and its parent in as few bytes."""
     rows, params, note = _carvings(child, parent, cut, reference, tokens, progress)
     room = stored_bytes(child)
     if room >= stored_bytes(parent):
-        return BesideChild(rows, params, note)
+        return Baselines(rows, params, note)
     try:
         quantised = quantised_parent(parent, reference, room, progress)
         model = quantised.applied(reference)
     except (ValueError, ModuleNotFoundError) as error:
-        return BesideChild(rows, params, f"{note}; no {QUANTISED_PARENT}: {error}")
+        return Baselines(rows, params, f"{note}; no {QUANTISED_PARENT}: {error}")
     note += (
         f"; {QUANTISED_PARENT}: {quantised.bytes:,} of the child's {room:,} bytes, without importances: "
         f"{quantised.text} matrices"
     )
     whole = {QUANTISED_PARENT: params_of(parent, None)}
-    return BesideChild({**rows, QUANTISED_PARENT: [lambda: model]}, {**params, **whole}, note)
+    return Baselines({**rows, QUANTISED_PARENT: [lambda: model]}, {**params, **whole}, note)
 
 
-def beside_file(file: Path, parent: Checkpoint, reference: PreTrainedModel) -> BesideChild:
+def baselines_of_file(file: Path, parent: Checkpoint, reference: PreTrainedModel) -> Baselines:
     """Return the parent rounded to one type of as few bytes as a GGUF file, where there is one."""
     from zerolm.carving.bits.single import of_one_type
 
     single = of_one_type(file, parent)
     if single is None:
-        return BesideChild({}, {}, READ_BACK)
+        return Baselines({}, {}, READ_BACK)
     note = f"{READ_BACK}; {single.name}: the parent with all matrices of this type"
     model = single.applied(reference)
-    return BesideChild({single.name: [lambda: model]}, {single.name: params_of(parent, None)}, note)
+    return Baselines({single.name: [lambda: model]}, {single.name: params_of(parent, None)}, note)
 
 
 def _carvings(
@@ -188,20 +188,20 @@ def uniform(parent: Checkpoint, cut: Cut) -> Cut:
     width = cut.narrowing.width if cut.narrowing else None
     sizes = tuple(range(1, whole.kv_heads + 1)), tuple(range(1, whole.ffn + 1))
     choices = Choices(*sizes, (depth,), width=width)
-    prices = part_costs(parent, choices, CostModel())
-    wanted = prices.of({kept.layer: (len(kept.groups), len(kept.ffn)) for kept in cut.layers})[PARAMS]
-    layers = [prices.layers[kept.layer] for kept in cut.layers]
+    costs_by_part = part_costs(parent, choices, CostModel())
+    wanted = costs_by_part.of({kept.layer: (len(kept.groups), len(kept.ffn)) for kept in cut.layers})[PARAMS]
+    layers = [costs_by_part.layers[kept.layer] for kept in cut.layers]
     groups, ffn = (
         np.sum([[costs[PARAMS] for costs in part.values()] for part in parts], axis=0)
         for parts in ([layer.groups for layer in layers], [layer.ffn for layer in layers])
     )
-    rest = prices.outside[PARAMS] + sum(layer.rest[PARAMS] for layer in layers)
-    apart = np.abs(rest + np.add.outer(groups, ffn) - wanted)  # (groups, ffn)
-    least, neuron = apart.min(axis=1), np.diff(ffn[:2]).sum()
+    rest = costs_by_part.outside[PARAMS] + sum(layer.rest[PARAMS] for layer in layers)
+    distances = np.abs(rest + np.add.outer(groups, ffn) - wanted)  # (groups, ffn)
+    least, neuron = distances.min(axis=1), np.diff(ffn[:2]).sum()
     mean = fmean(len(kept.groups) for kept in cut.layers)
     possible = np.flatnonzero(least <= max(neuron, least.min()))
     g = min(possible.tolist(), key=lambda place: abs(choices.groups[place] - mean))
-    return cut_to(cut, choices.groups[g], choices.ffn[int(apart[g].argmin())])
+    return cut_to(cut, choices.groups[g], choices.ffn[int(distances[g].argmin())])
 
 
 def cut_to(like: Cut, groups: int, ffn: int) -> Cut:

@@ -60,22 +60,31 @@ class Tasks:
     ) -> Tasks:
         """``ValueError`` for what is not known or not comparable, ``ModuleNotFoundError`` without harness."""
         running = compute(request)
-        ours, theirs = opened(child, parent)
-        if not is_decoder(theirs):
-            raise ValueError(f"tasks need a decoder, not a {theirs.family.name}: give --text FILE alone")
+        child_checkpoint, parent_checkpoint = opened(child, parent)
+        if not is_decoder(parent_checkpoint):
+            raise ValueError(
+                f"tasks need a decoder, not a {parent_checkpoint.family.name}: give --text FILE alone"
+            )
         harness = _harness()
-        return cls(tuple(dict.fromkeys(names)), ours, theirs, harness, _manager(harness, names), running)
+        return cls(
+            tuple(dict.fromkeys(names)),
+            child_checkpoint,
+            parent_checkpoint,
+            harness,
+            _manager(harness, names),
+            running,
+        )
 
     def compared(self, *, limit: int | None = None, progress: Progress = silent) -> list[TaskRow]:
         """Return all metrics on at most ``limit`` samples of a task, one network in memory at a time."""
         progress("running the tasks on the child")
-        ours = self._values(self.child, limit)
+        child_values = self._values(self.child, limit)
         progress("running the tasks on the parent")
-        theirs = self._values(self.parent, limit)
+        parent_values = self._values(self.parent, limit)
         return [
             TaskRow(task, metric, mine.samples, mine.value, mine.stderr, whole.value, whole.stderr)
-            for (task, metric), mine in ours.items()
-            if (whole := theirs.get((task, metric)))
+            for (task, metric), mine in child_values.items()
+            if (whole := parent_values.get((task, metric)))
         ]
 
     def _values(self, checkpoint: Checkpoint, limit: int | None) -> dict[tuple[str, str], TaskValue]:

@@ -66,9 +66,9 @@ class JudgedPassages:
         several = [(domain, passage) for domain, each in self.passages.items() for passage in each]
         for number, (domain, passage) in enumerate(several):
             progress(RUNNING, number, len(several))
-            theirs = readers[0].predictions(passage)
+            parent = readers[0].predictions(passage)
             for at, reader in enumerate(readers):
-                nats, predicted = (reader.predictions(passage) if at else theirs).nats(theirs)
+                nats, predicted = (reader.predictions(passage) if at else parent).nats(parent)
                 sums[domain][at] += nats
                 counts[domain][at] += predicted
         return sums, counts
@@ -142,22 +142,28 @@ class JudgedSentences:
 
     def measures(self, readers: Sequence[Reader], progress: Progress = silent) -> list[TextMeasures]:
         """Return ``embedding_measures``, and Spearman's rho of similarities within ``pairs`` with scores."""
-        theirs, *_ = every = self.sentences.embedded(readers, progress)
+        parent_embeddings, *_ = every = self.sentences.embedded(readers, progress)
         ends = np.cumsum(list(self.domains.values()), dtype=np.int64).tolist()
         counted = zip(self.domains.items(), ends, strict=True)
         parts = {name: np.arange(end - count, end) for (name, count), end in counted}
-        rows = [self._beside(ours, theirs, np.arange(len(theirs))) for ours in every]
+        rows = [
+            self._compared(embeddings, parent_embeddings, np.arange(len(parent_embeddings)))
+            for embeddings in every
+        ]
         if self.pairs is not None:
-            for row, ours in zip(rows, self.pairs.embedded(readers, progress), strict=True):
-                first, second = np.split(ours, 2)
+            for row, embeddings in zip(rows, self.pairs.embedded(readers, progress), strict=True):
+                first, second = np.split(embeddings, 2)
                 alike = similarity_within(first, second, self.by)
                 row["pairs"] = float(spearmans(alike[None], np.array([self.scores]))[0])
         return [
-            TextMeasures(row, {name: self._beside(ours, theirs, part) for name, part in parts.items()})
-            for row, ours in zip(rows, every, strict=True)
+            TextMeasures(
+                row,
+                {name: self._compared(embeddings, parent_embeddings, part) for name, part in parts.items()},
+            )
+            for row, embeddings in zip(rows, every, strict=True)
         ]
 
-    def _beside(self, ours: Floats, theirs: Floats, part: Ints) -> dict[str, float]:
+    def _compared(self, embeddings: Floats, parent_embeddings: Floats, part: Ints) -> dict[str, float]:
         """Return the measures of embeddings (n, d) of some sentences compared with the parent's."""
         distinct = first_of_each(self.sentences.contents[part])
-        return embedding_measures(ours[part], theirs[part], distinct, self.by)
+        return embedding_measures(embeddings[part], parent_embeddings[part], distinct, self.by)

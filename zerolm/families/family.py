@@ -377,7 +377,7 @@ class Cuttable:
     hidden_note: str = "its family does not say that norms commute with a rotation of the stream"
     unless: tuple[Unless, ...] = ()
 
-    def staying(self, depth: int) -> frozenset[int]:
+    def required_layers(self, depth: int) -> frozenset[int]:
         """Return the numbers of the layers that stay."""
         return frozenset(range(depth)[: self.keeps_first]) | frozenset(
             range(depth)[depth - self.keeps_last :]

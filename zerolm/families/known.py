@@ -113,7 +113,7 @@ def _families(folder: str) -> dict[str, Family]:
     result = {}
     for entry in entries:
         if entry.source.startswith(GROUP):
-            with _left_out(entry.source.removeprefix(f"{GROUP}: ")):
+            with _warned(entry.source.removeprefix(f"{GROUP}: ")):
                 result[entry.name] = read_family(whole(entry.name, documents))
         else:
             with _named(entry.source):
@@ -151,7 +151,7 @@ def _named(source: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def _left_out(name: str) -> Iterator[None]:
+def _warned(name: str) -> Iterator[None]:
     """Within, what is wrong with the document of a plug-in costs a warning."""
     try:
         yield

@@ -45,7 +45,7 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
     metric = truth.metric_of(metric)
     result = quality(truth, metric)
     if space is not None:
-        same_reading(_told(truth), space, f"the labels in {str(path)!r}")
+        same_reading(_conditions(truth), space, f"the labels in {str(path)!r}")
         truth = truth.model_copy(update={"settings": space.settings})
     reading = views(truth)[0]
     values = {entry.id: entry.results[metric] for entry in truth.architectures}
@@ -95,7 +95,7 @@ def benchmark_of(labels: Labels) -> dict[str, Any]:
     }
 
 
-def _told(truth: GroundTruth) -> Mapping[str, Any]:
+def _conditions(truth: GroundTruth) -> Mapping[str, Any]:
     """The settings of a file, or what its name and task tell of them."""
     corpus = named_corpus(truth)
     return truth.settings if truth.settings is not None else {"corpus": corpus} if corpus else {}

@@ -190,7 +190,7 @@ class Healing:
         """Train; the network of ``compact`` is then the healed one."""
         model, parent = self.compact.model, self._opened(self.patient.parent)
         model.to(self.device)  # type: ignore[arg-type]
-        theirs, before = self._measured(parent)
+        of_parent, before = self._measured(parent)
         judge = self.held_out.judge(model, parent) if processes().is_main_process else None
         if self.patient.teacher is not self.patient.parent:
             parent = self._opened(self.patient.teacher)
@@ -215,7 +215,7 @@ class Healing:
             training=training_of(
                 self.request, plan, trained, list(self.objective.weights), len(self.held_out.tokens)
             ),
-            losses={"before": before, "after": after, "parent": theirs},
+            losses={"before": before, "after": after, "parent": of_parent},
             curve=trained.rows,
         )
 

@@ -33,8 +33,8 @@ class HeldOut:
     ) -> tuple[Values, Values]:
         """Return ``perplexity`` and ``kl``, or the ``cosine``, of the parent and of a network."""
         readers, text = [self._reader(parent), self._reader(model)], self._text(self.tokens)
-        theirs, ours = text.measures(readers, progress)
-        return self._values(theirs), self._values(ours)
+        of_parent, of_network = text.measures(readers, progress)
+        return self._values(of_parent), self._values(of_network)
 
     def judge(self, model: PreTrainedModel, parent: PreTrainedModel) -> Judge:
         """Return the measure of a network on some of the sequences; the parent is not needed any more."""

@@ -37,24 +37,26 @@ class Patient:
         The parent of a child with fewer tokens has the same: it reads what the child reads, and predicts none
         but what the child has. Its files are then below the empty ``folder``.
         """
-        ours, theirs = opened(child, parent, same_tokens=False)
-        file = ours.root / "recipe.json"
+        child_checkpoint, parent_checkpoint = opened(child, parent, same_tokens=False)
+        file = child_checkpoint.root / "recipe.json"
         if not file.is_file():
             raise ValueError(
-                f"{str(ours.root)!r} has no recipe.json, so it is not known to be carved from "
-                f"{str(theirs.root)!r}"
+                f"{str(child_checkpoint.root)!r} has no recipe.json, so it is not known to be carved from "
+                f"{str(parent_checkpoint.root)!r}"
             )
-        recipe = read_recipe(file, theirs, fingerprint(theirs, progress=progress))
+        recipe = read_recipe(file, parent_checkpoint, fingerprint(parent_checkpoint, progress=progress))
         if recipe.kept is not None:
-            theirs = with_tokens(theirs, recipe.kept, folder / "tokens", progress=progress)
-        check_same_tokens(ours, theirs)
-        master = theirs
+            parent_checkpoint = with_tokens(
+                parent_checkpoint, recipe.kept, folder / "tokens", progress=progress
+            )
+        check_same_tokens(child_checkpoint, parent_checkpoint)
+        master = parent_checkpoint
         if teacher is not None:
             master = Checkpoint.open(teacher)
             ledger_of(master, progress=progress)  # refuses weights that are not finite
-            check_same_tokens(ours, master)
-            _check_same_tokens(ours, master)
-        return cls(ours, theirs, master, recipe)
+            check_same_tokens(child_checkpoint, master)
+            _check_same_tokens(child_checkpoint, master)
+        return cls(child_checkpoint, parent_checkpoint, master, recipe)
 
     @property
     def layers(self) -> tuple[tuple[int, int], ...]:

@@ -181,13 +181,13 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
     way, size = stage / stages.count, stages.size
     keep = dict[str, float]()
     for name, share in size.keep.items():
-        whole, left = (getattr(dimensions(one), SIZES_OF_SHARES[name]) for one in (parent, source))
-        keep[name] = min(1.0, share**way * whole / left)
+        whole, current = (getattr(dimensions(one), SIZES_OF_SHARES[name]) for one in (parent, source))
+        keep[name] = min(1.0, share**way * whole / current)
     size = replace(size, shares=KeptShares(**keep))
     if stage > 1:
         # tokens and experts leave at once, before all else
         experts, tokens = ExpertsRequest(keep=ALL), VocabularyRequest(ALL)
-        size = replace(size.beside_experts, experts=experts, vocabulary=tokens)
+        size = replace(size.without_experts, experts=experts, vocabulary=tokens)
     if not size.budgets:
         return size
     wholes = costs_of(parent, stages.costs, space=size.space)

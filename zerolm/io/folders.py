@@ -77,8 +77,8 @@ def _is_result(folder: Path) -> bool:
 
 
 def _is_report(names: set[str]) -> bool:
-    ours = all(name in WRITTEN or name.isdecimal() for name in names)
-    return ours and "result.json" in names
+    is_written = all(name in WRITTEN or name.isdecimal() for name in names)
+    return is_written and "result.json" in names
 
 
 def _is_child(folder: Path, names: set[str]) -> bool:
@@ -277,5 +277,5 @@ def _busy(path: Path) -> str:
 
 
 def _empty(work: Path) -> None:
-    for left in work.iterdir():
-        shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+    for entry in work.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

@@ -42,8 +42,8 @@ class Call:
 
 def outside(model: PreTrainedModel, *others: nn.Parameter | None) -> list[nn.Parameter]:
     """Return the parameters of a model that are in none of its layers, but for these ``others``."""
-    left_out = {id(parameter) for parameter in (*layer_list(model).parameters(), *others)}
-    return [parameter for parameter in model.parameters() if id(parameter) not in left_out]
+    excluded = {id(parameter) for parameter in (*layer_list(model).parameters(), *others)}
+    return [parameter for parameter in model.parameters() if id(parameter) not in excluded]
 
 
 def embedded(embedding: nn.Module, ids: Tensor, table: Tensor | None = None) -> Tensor:
@@ -215,8 +215,8 @@ class Blocks:
         norms = [body_of(last).get_submodule(name) for name in more]
         layers = list(layer_list(self.model))
         nothing = hidden.new_zeros(*hidden.shape[:-1], embedding.weight.shape[1])  # nor is it read
-        sent: list[Any] = [nothing, *[hidden] * len(norms), *[self._returned(hidden)] * len(layers)]
-        skipped, forwards = [last.get_input_embeddings(), *norms, *layers], [_sending(out) for out in sent]
+        results: list[Any] = [nothing, *[hidden] * len(norms), *[self._returned(hidden)] * len(layers)]
+        skipped, forwards = [last.get_input_embeddings(), *norms, *layers], [_sending(out) for out in results]
         if replaced is not None:
             module: nn.Module = last.get_output_embeddings()
             skipped.append(module)

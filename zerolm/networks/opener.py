@@ -92,9 +92,9 @@ def stock_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(folder, **COMMON)
 
 
-def differing_tokens(ours: PreTrainedTokenizerBase, theirs: PreTrainedTokenizerBase) -> set[str]:
+def differing_tokens(tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> set[str]:
     """Return the tokens that only one of two tokenizers has, or that have other ids in them."""
-    return {token for token, _ in set(ours.get_vocab().items()) ^ set(theirs.get_vocab().items())}
+    return {token for token, _ in set(tokenizer.get_vocab().items()) ^ set(other.get_vocab().items())}
 
 
 def stored_model(folder: Path, maker: Any, **options: Any) -> tuple[PreTrainedModel, Mapping[str, Any]]:

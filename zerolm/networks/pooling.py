@@ -92,16 +92,16 @@ class TokenPooling:
         length = embedding.norm(dim=-1, keepdim=True).clamp_min(SHORTEST)
         return embedding.div(length if self.similarity == COSINE else length.detach())
 
-    def distances(self, ours: Tensor, theirs: Tensor) -> Tensor:
+    def distances(self, embeddings: Tensor, reference: Tensor) -> Tensor:
         """Return how far embeddings (b, d) are from the parent's, (b,).
 
         That is 1 - cosine where lengths are not compared. Else it is half the squared distance, in units of
         the parent's squared length, which is the same of embeddings of length 1.
         """
         if self.similarity == COSINE:
-            return cosine_distances(ours, theirs)
-        lengths = theirs.square().sum(-1).clamp_min(SHORTEST**2)
-        return (ours - theirs).square().sum(-1) / (2.0 * lengths)
+            return cosine_distances(embeddings, reference)
+        lengths = reference.square().sum(-1).clamp_min(SHORTEST**2)
+        return (embeddings - reference).square().sum(-1) / (2.0 * lengths)
 
     @property
     def uncut(self) -> TokenPooling:
@@ -117,12 +117,12 @@ class TokenPooling:
         return ", ".join(["+".join(self.modes), *steps, *dimensions, *behind, *similarity])
 
 
-def cosine_distances(ours: Tensor, theirs: Tensor) -> Tensor:
+def cosine_distances(embeddings: Tensor, reference: Tensor) -> Tensor:
     """Return 1 - cosine of embeddings (n, d), (n,), as half the squared distance of their directions.
 
     It is exactly 0 of equal ones, and small ones keep their digits.
     """
-    a, b = (x / x.norm(dim=-1, keepdim=True).clamp_min(SHORTEST) for x in (ours, theirs))
+    a, b = (x / x.norm(dim=-1, keepdim=True).clamp_min(SHORTEST) for x in (embeddings, reference))
     squared: Tensor = (a - b).square().sum(-1)
     return squared / 2.0
 

@@ -91,14 +91,14 @@ def _blank(folder: Path) -> tuple[PreTrainedModel, torch.dtype]:
 
 def _drawn(name: str, shape: torch.Size, generator: torch.Generator) -> Iterator[Tensor]:
     """Yield the weights of a tensor in parts: of matrices normal ones, of norms ones, of biases zeros."""
-    left = shape.numel()
-    while left:
-        count = min(left, CHUNK)
+    remaining = shape.numel()
+    while remaining:
+        count = min(remaining, CHUNK)
         if len(shape) > 1:
             yield torch.randn(count, generator=generator).mul_(SPREAD)
         else:
             yield torch.full((count,), 0.0 if name.endswith("bias") else 1.0)
-        left -= count
+        remaining -= count
 
 
 def _check_room(folder: Path, needed: int) -> None:

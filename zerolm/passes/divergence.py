@@ -18,12 +18,12 @@ MOST_NATS: Final = 700.0
 """Largest mean surprise in nats: that of a broken network may exceed the largest exponential in float64."""
 
 
-def kl(theirs: Tensor, ours: Tensor) -> Tensor:
+def kl(logits_p: Tensor, logits_q: Tensor) -> Tensor:
     """Return KL(p || q) = sum_y p(y) (ln p(y) - ln q(y)) in nats, (..., n), of logits of p and q (..., n, v).
 
     Softmax and sum are in float32. The result is exactly 0 for equal logits; rounding may leave it below 0.
     """
-    return _by_rows(_kl, theirs, ours)
+    return _by_rows(_kl, logits_p, logits_q)
 
 
 def surprises(logits: Tensor, following: Tensor) -> Tensor:
@@ -36,8 +36,8 @@ def perplexity(nats: float) -> float:
     return math.exp(min(nats, MOST_NATS))
 
 
-def _kl(theirs: Tensor, ours: Tensor) -> Tensor:
-    log_p, log_q = (functional.log_softmax(logits.float(), dim=-1) for logits in (theirs, ours))
+def _kl(logits_p: Tensor, logits_q: Tensor) -> Tensor:
+    log_p, log_q = (functional.log_softmax(logits.float(), dim=-1) for logits in (logits_p, logits_q))
     return (log_p.exp() * (log_p - log_q)).sum(-1)
 
 

@@ -26,10 +26,10 @@ from zerolm.passes.token_sums import gram
 from zerolm.passes.walk import (
     Accumulator,
     LayerGradients,
-    Reading,
+    NormInput,
+    input_norms_and_writers,
+    norm_inputs,
     normalised,
-    readers_and_writers,
-    readings_of,
     writers,
 )
 
@@ -90,21 +90,21 @@ class FisherSums(Accumulator):
         return self.sums
 
     @property
-    def reads_head(self) -> bool:
+    def needs_head_input(self) -> bool:
         return self.with_stream
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
-        return readers_and_writers(layer) if self.with_stream else writers(layer)
+        return input_norms_and_writers(layer) if self.with_stream else writers(layer)
 
-    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: NormInput | None) -> None:
         if self.with_stream:
             assert reading is not None
             self.sums["last"] += _add_reading(reading, blocks.tokens(index), self.sums)
 
-    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
-        _add_outputs(felt, _counted(blocks, felt.tokens), self.sums)
-        for reading in readings_of(felt, blocks) if self.with_stream else ():
-            _add_reading(reading, felt.tokens, self.sums)
+    def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
+        _add_outputs(layer_gradients, _counted(blocks, layer_gradients.tokens), self.sums)
+        for reading in norm_inputs(layer_gradients, blocks) if self.with_stream else ():
+            _add_reading(reading, layer_gradients.tokens, self.sums)
 
     def fisher(self, blocks: Blocks) -> Fisher:
         """Return the means over all tokens of the batches."""
@@ -130,25 +130,25 @@ def _counted(blocks: Blocks, tokens: Tensor) -> Tensor:
     return counted
 
 
-def _add_outputs(felt: LayerGradients, tokens: Tensor, sums: Arrays) -> None:
+def _add_outputs(layer_gradients: LayerGradients, tokens: Tensor, sums: Arrays) -> None:
     """Add the second moments of the gradients in the outputs of a layer."""
     for place, role in enumerate(OUTPUT_ROLES):
-        if role not in felt.gradients.outputs:
+        if role not in layer_gradients.gradients.outputs:
             continue  # the layer has no such output
-        first = felt.gradients.outputs[role][:, 0][felt.tokens[:, 0]].double()
-        sums["first"][felt.layer, place] += float(first.square().sum())
-        gradients = felt.gradients.outputs[role][tokens].float()  # (n, d)
+        first = layer_gradients.gradients.outputs[role][:, 0][layer_gradients.tokens[:, 0]].double()
+        sums["first"][layer_gradients.layer, place] += float(first.square().sum())
+        gradients = layer_gradients.gradients.outputs[role][tokens].float()  # (n, d)
         moments = gram(gradients).cpu().double().numpy()
         sums["outputs"] += moments
-        sums["shares"][felt.layer, place] += np.trace(moments)
+        sums["shares"][layer_gradients.layer, place] += np.trace(moments)
 
 
-def _add_reading(reading: Reading, tokens: Tensor, sums: Arrays) -> Floats:
+def _add_reading(reading: NormInput, tokens: Tensor, sums: Arrays) -> Floats:
     """Add the second moments of a norm's normalised input and of its gradients; return the former (d, d)."""
     dtype = torch.float32 if reading.stream.shape[-1] >= WIDE else torch.float64
-    pair = normalised(reading.stream), reading.felt
-    stream, felt = (each[tokens].cpu().to(dtype) for each in pair)
+    pair = normalised(reading.stream), reading.gradient
+    stream, gradient = (each[tokens].cpu().to(dtype) for each in pair)
     moments: Floats = gram(stream).double().numpy()
     sums["energy"] += moments
-    sums["metric"] += gram(felt).double().numpy()
+    sums["metric"] += gram(gradient).double().numpy()
     return moments

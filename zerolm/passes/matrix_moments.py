@@ -25,7 +25,7 @@ from zerolm.architecture import Floats
 from zerolm.io.cache import Arrays
 from zerolm.networks.blocks import Blocks, embedded, tokens_at_once
 from zerolm.networks.roles import StockLayer, layer_list, norm_gain, places_of
-from zerolm.passes.walk import Accumulator, LayerGradients, Reading, normalised
+from zerolm.passes.walk import Accumulator, LayerGradients, NormInput, normalised
 
 UNTIED: Final = ("embedding", "head")
 EMBEDDING: Final = ("embedding",)
@@ -36,13 +36,14 @@ Place = tuple[int | None, str]
 
 @dataclass(frozen=True, eq=False)
 class MatrixMoments:
-    """Moments of a matrix: ``read`` (k,) = E[x_c^2], ``felt`` (n,) = E[G_r^2], and their joint ``factor``.
+    """Moments of a matrix: ``inputs`` (k,) = E[x_c^2], ``gradients`` (n,) = E[G_r^2], and a joint ``factor``.
 
-    For the embedding ``felt`` holds the share of each token, and ``read`` the squared gradients by component.
+    For the embedding ``gradients`` holds the share of each token, and ``inputs`` the squared gradients by
+    component.
     """
 
-    read: Floats
-    felt: Floats
+    inputs: Floats
+    gradients: Floats
     factor: float
 
 
@@ -59,23 +60,23 @@ class MatrixSums(Accumulator):
         return self.sums
 
     @property
-    def reads_head(self) -> bool:
+    def needs_head_input(self) -> bool:
         return self._predicts
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return {role: layer.module.get_submodule(path) for role, path in self.paths.items()}
 
-    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: NormInput | None) -> None:
         if blocks.predicts:
             _add_head(blocks, index, last, self.sums)
 
-    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
+    def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
         add = _add if blocks.predicts else _add_sequences
         for role in self.paths:
-            read, upstream = felt.values.inputs[role], felt.gradients.outputs[role]
-            add(self.sums, _name(felt.layer, role), read, upstream, felt.tokens)
-        if felt.layer == 0:
-            add_embedding(blocks, felt.index, felt.downstream, self.sums)
+            inputs, upstream = layer_gradients.values.inputs[role], layer_gradients.gradients.outputs[role]
+            add(self.sums, _name(layer_gradients.layer, role), inputs, upstream, layer_gradients.tokens)
+        if layer_gradients.layer == 0:
+            add_embedding(blocks, layer_gradients.index, layer_gradients.downstream, self.sums)
 
     def matrices(self, blocks: Blocks) -> dict[Place, MatrixMoments]:
         """Return the means over all tokens of the batches; for an encoder over its sequences."""
@@ -86,12 +87,12 @@ class MatrixSums(Accumulator):
             (layer, role) for layer in range(len(layer_list(blocks.model))) for role in self.paths
         ]
         places += [(None, role) for role in outside_layers(predicts=predicts)]
-        felt_of = {place: mean_of(self.sums, _name(*place), count) for place in places}
+        moments = {place: mean_of(self.sums, _name(*place), count) for place in places}
         if predicts:
-            embedding = felt_of[None, "embedding"]
-            read = embedding.read * embedding_factor(blocks) ** 2
-            felt_of[None, "embedding"] = replace(embedding, read=read)
-        return felt_of
+            embedding = moments[None, "embedding"]
+            inputs = embedding.inputs * embedding_factor(blocks) ** 2
+            moments[None, "embedding"] = replace(embedding, inputs=inputs)
+        return moments
 
 
 def outside_layers(*, predicts: bool) -> tuple[str, ...]:
@@ -137,16 +138,16 @@ def _squares(values: Tensor) -> Floats:
     return total
 
 
-def _add(sums: Arrays, name: str, read: Tensor, felt: Tensor, tokens: Tensor) -> None:
-    x, g = read[tokens].float(), felt[tokens].float()
+def _add(sums: Arrays, name: str, inputs: Tensor, gradients: Tensor, tokens: Tensor) -> None:
+    x, g = inputs[tokens].float(), gradients[tokens].float()
     sums[f"{name}.read"] += _squares(x)
     sums[f"{name}.felt"] += _squares(g)
     sums[f"{name}.both"] += float((x.square().sum(1) * g.square().sum(1)).double().sum())
 
 
-def _add_sequences(sums: Arrays, name: str, read: Tensor, felt: Tensor, tokens: Tensor) -> None:
+def _add_sequences(sums: Arrays, name: str, inputs: Tensor, gradients: Tensor, tokens: Tensor) -> None:
     """Add the squared gradients of each sequence of a batch in a matrix, summed over its tokens."""
-    for x, g, wanted in zip(read, felt, tokens, strict=True):
+    for x, g, wanted in zip(inputs, gradients, tokens, strict=True):
         _add_squares(sums, name, g[wanted].float().T @ x[wanted].float())
 
 
@@ -224,6 +225,6 @@ def add_head(
 
 
 def mean_of(sums: Arrays, name: str, count: int) -> MatrixMoments:
-    read, felt = sums[f"{name}.read"] / count, sums[f"{name}.felt"] / count
-    apart, both = float(read.sum() * felt.sum()), float(sums[f"{name}.both"][0]) / count
-    return MatrixMoments(read, felt, both / apart if both and apart else 1.0)
+    inputs, gradients = sums[f"{name}.read"] / count, sums[f"{name}.felt"] / count
+    separate, joint = float(inputs.sum() * gradients.sum()), float(sums[f"{name}.both"][0]) / count
+    return MatrixMoments(inputs, gradients, joint / separate if joint and separate else 1.0)

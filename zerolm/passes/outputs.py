@@ -42,9 +42,9 @@ class NextTokens:
         following, counted = (x[:, 1:].to(logits.device) for x in (inputs["input_ids"], token_mask(inputs)))
         return cls(logits[:, : following.shape[1]], following, counted, first)
 
-    def nats(self, theirs: NextTokens) -> tuple[Floats, Ints]:
-        """Return sums of surprise and of KL(theirs || this) in nats, and their counts, both (spans, 2)."""
-        divergence = kl(theirs.logits.to(self.logits.device), self.logits)
+    def nats(self, parent: NextTokens) -> tuple[Floats, Ints]:
+        """Return sums of surprise and of KL(parent || this) in nats, and their counts, both (spans, 2)."""
+        divergence = kl(parent.logits.to(self.logits.device), self.logits)
         nats = torch.stack([surprises(self.logits, self.following), divergence], -1)
         sums = nats.masked_fill(~self.counted[..., None], 0.0).cpu().double().sum(0).numpy()  # (n, 2)
         counts = self.counted.sum(0).cpu().numpy()[:, None].repeat(2, 1)

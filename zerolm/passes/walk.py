@@ -49,7 +49,7 @@ class LayerGradients:
 
     index: int
     layer: int
-    ours: StockLayer
+    stock_layer: StockLayer
     tokens: Tensor
     below: Tensor
     above: Tensor
@@ -60,15 +60,15 @@ class LayerGradients:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
-    """The input ``stream`` (b, t, d) of a norm, and the gradient ``felt`` (b, t, d) in it normalised."""
+class NormInput:
+    """The input ``stream`` (b, t, d) of a norm, and the gradient ``gradient`` (b, t, d) in it normalised."""
 
     stream: Tensor
-    felt: Tensor
+    gradient: Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class OfWeights:
+class WeightGradients:
     """The gradients of the batch ``index`` in the matrices of a ``layer``, by the names of its parameters.
 
     ``downstream`` (b, t, d) are those before the layer, ``inputs`` (b, t, p) those in the layer's other
@@ -83,7 +83,7 @@ class OfWeights:
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class BatchGroup:
     """Batches that pass through the network together, so that each layer is read once for all of them.
 
     ``states[layer]`` are the states before each layer, and last those behind the last layer: one (b, t, d)
@@ -102,18 +102,18 @@ class Together:
         ``ValueError`` for gradients that are not finite.
         """
         for index, layer, pair, above in self._backwards(list(upstream)):
-            felt = _layer_gradients(self.blocks, index, layer, pair, above[index], watched)
-            yield felt
-            above[index] = felt.downstream
+            layer_gradients = _layer_gradients(self.blocks, index, layer, pair, above[index], watched)
+            yield layer_gradients
+            above[index] = layer_gradients.downstream
 
-    def of_weights(self, upstream: Sequence[Tensor]) -> Iterator[OfWeights]:
+    def weight_gradients(self, upstream: Sequence[Tensor]) -> Iterator[WeightGradients]:
         """Yield the gradients in the matrices of each layer, from the last to the first, batch by batch.
 
         ``upstream`` are the gradients behind the last layer. Raises ``ValueError`` for gradients that are not
         finite.
         """
         for index, layer, pair, above in self._backwards(list(upstream)):
-            gradients = _of_weights(self.blocks, index, layer, pair[0], above[index])
+            gradients = _weight_gradients(self.blocks, index, layer, pair[0], above[index])
             yield gradients
             above[index] = gradients.downstream
 
@@ -136,9 +136,9 @@ class Together:
             self.step()
 
 
-def together(
+def batch_groups(
     blocks: Blocks, sums: Arrays, cache: ArrayCache, name: str, text: str, progress: Progress
-) -> Iterator[Together]:
+) -> Iterator[BatchGroup]:
     """Yield the batches that pass through the network together, and store the ``sums`` after each group.
 
     Sums in the ``cache`` under ``name`` are resumed: they are copied into the arrays of ``sums``.
@@ -164,7 +164,7 @@ def together(
                     f"{BY_WEIGHTS}"
                 )
             steps()
-        yield Together(blocks, indices, states, steps)
+        yield BatchGroup(blocks, indices, states, steps)
         cache.put(name, sums | {"batches": np.array(indices.stop)})
 
 
@@ -181,11 +181,11 @@ class Accumulator(ABC):
         """Return the modules of a layer whose inputs, outputs and gradients are added, by name."""
 
     @property
-    def reads_head(self) -> bool:
+    def needs_head_input(self) -> bool:
         """Whether it needs the input of the last norm, which then has to be a root mean square."""
         return False
 
-    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: NormInput | None) -> None:
         """Add the states ``last`` (b, t, d) behind the last layer, and the input of the last norm.
 
         ``reading`` is None where no accumulator reads the head.
@@ -193,7 +193,7 @@ class Accumulator(ABC):
         del blocks, index, last, reading  # most accumulators need layers only
 
     @abstractmethod
-    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
+    def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
         """Add a layer of a batch; the last layer comes first."""
 
 
@@ -211,26 +211,34 @@ def walk(
 
     Sums in the ``cache`` under ``name`` are resumed. Raises ``ValueError`` where a gradient is not finite.
     """
-    reads_head = any(one.reads_head for one in accumulators.values())
-    sums = {f"{of}.{kind}": each for of, one in accumulators.items() for kind, each in one.arrays.items()}
+    needs_head_input = any(accumulator.needs_head_input for accumulator in accumulators.values())
+    sums = {
+        f"{of}.{kind}": each
+        for of, accumulator in accumulators.items()
+        for kind, each in accumulator.arrays.items()
+    }
 
     def watched(layer: StockLayer) -> Mapping[str, nn.Module]:
-        return {name: module for one in accumulators.values() for name, module in one.watched(layer).items()}
+        return {
+            name: module
+            for accumulator in accumulators.values()
+            for name, module in accumulator.watched(layer).items()
+        }
 
-    for part in together(blocks, sums, cache, name, text, progress):
+    for part in batch_groups(blocks, sums, cache, name, text, progress):
         upstream = []
         for index, last in zip(part.indices, part.states[-1], strict=True):
             reading = None
-            if reads_head:
+            if needs_head_input:
                 reading, above = gradient_by_head(blocks, index, last)
             else:
                 above = gradient_above(blocks, index, last, pooling=pooling)
-            for one in accumulators.values():
-                one.above(blocks, index, last, reading)
+            for accumulator in accumulators.values():
+                accumulator.above(blocks, index, last, reading)
             upstream.append(above)
-        for felt in part.layers(upstream, watched):
-            for one in accumulators.values():
-                one.layer(felt, blocks)
+        for layer_gradients in part.layers(upstream, watched):
+            for accumulator in accumulators.values():
+                accumulator.layer(layer_gradients, blocks)
 
 
 def gradient_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPooling = MEAN) -> Tensor:
@@ -239,31 +247,31 @@ def gradient_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPo
         return _gradient_by_predictions(blocks, index, last, blocks.finish)
     top = last.detach().requires_grad_()
     with torch.enable_grad():
-        sent = blocks.finish(index, top, gradients=True).last_hidden_state
+        states = blocks.finish(index, top, gradients=True).last_hidden_state
         tokens, generator = blocks.tokens(index), torch.Generator().manual_seed(index)
-        directions = pooling.direction(pooling(sent, tokens))  # (b, d)
+        directions = pooling.direction(pooling(states, tokens))  # (b, d)
         drawn = torch.randn(directions.shape, generator=generator).to(directions)
         (gradient,) = torch.autograd.grad((directions * drawn).sum(), top)
     return gradient
 
 
-def gradient_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading, Tensor]:
+def gradient_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[NormInput, Tensor]:
     """Return the input of the last norm with its gradient, and the gradient before it.
 
     The norm has to be a root mean square.
     """
     gain = norm_gain(blocks.model, "final_norm", None).to(blocks.device)
-    felt, parts = torch.zeros_like(last), list[Tensor]()
+    gradient, parts = torch.zeros_like(last), list[Tensor]()
 
     def read(index: int, top: Tensor, *, gradients: bool) -> Any:
-        sent = normalised(top) * gain
-        sent.register_hook(parts.append)  # type: ignore[no-untyped-call]
-        return blocks.head(index, sent, gradients=gradients)
+        head_input = normalised(top) * gain
+        head_input.register_hook(parts.append)  # type: ignore[no-untyped-call]
+        return blocks.head(index, head_input, gradients=gradients)
 
     upstream = _gradient_by_predictions(blocks, index, last, read)
     places, scale = _predicted(blocks, last.shape[1])
-    felt[:, places] = scale * gain * torch.cat(parts, 1)
-    return Reading(last, felt), upstream
+    gradient[:, places] = scale * gain * torch.cat(parts, 1)
+    return NormInput(last, gradient), upstream
 
 
 def _predicted(blocks: Blocks, length: int) -> tuple[slice, float]:
@@ -310,9 +318,9 @@ def _layer_gradients(
     blocks: Blocks, index: int, layer: int, states: tuple[Tensor, Tensor], upstream: Tensor, watched: Watched
 ) -> LayerGradients:
     """Return the activations and gradients of a layer for a batch with these states before and behind it."""
-    below, ours = states[0].detach().requires_grad_(), blocks.layer(layer)
-    with torch.enable_grad(), watching(watched(ours), below) as seen:
-        out = blocks.call(index, layer, below, ours.module, gradients=True)
+    below, stock_layer = states[0].detach().requires_grad_(), blocks.layer(layer)
+    with torch.enable_grad(), watching(watched(stock_layer), below) as seen:
+        out = blocks.call(index, layer, below, stock_layer.module, gradients=True)
     places = [*seen.inputs.values(), *seen.outputs.values()]
     *inside, downstream = torch.autograd.grad(out, [*places, below], grad_outputs=upstream)
     values, gradients = (
@@ -323,11 +331,13 @@ def _layer_gradients(
         for each in ([place.detach() for place in places], inside)
     )
     return LayerGradients(
-        index, layer, ours, blocks.tokens(index), *states, upstream, downstream, values, gradients
+        index, layer, stock_layer, blocks.tokens(index), *states, upstream, downstream, values, gradients
     )
 
 
-def _of_weights(blocks: Blocks, index: int, layer: int, below: Tensor, upstream: Tensor) -> OfWeights:
+def _weight_gradients(
+    blocks: Blocks, index: int, layer: int, below: Tensor, upstream: Tensor
+) -> WeightGradients:
     """Return the gradients of a layer for a batch with these states before it; unused matrices have none."""
     below, module = below.detach().requires_grad_(), blocks.layer(layer).module
     matrices = {name: weight for name, weight in module.named_parameters() if weight.dim() > 1}
@@ -344,18 +354,18 @@ def _of_weights(blocks: Blocks, index: int, layer: int, below: Tensor, upstream:
         for leaf in leaves:
             leaf.requires_grad_(False)
     weights = {name: each for name, each in zip(matrices, inside, strict=False) if each is not None}
-    return OfWeights(index, layer, downstream, weights, None if more is None else inside[-1])
+    return WeightGradients(index, layer, downstream, weights, None if more is None else inside[-1])
 
 
-def readings_of(felt: LayerGradients, blocks: Blocks) -> Iterator[Reading]:
-    """Yield the inputs of a layer's norms with their gradients, where ``readers`` were watched."""
+def norm_inputs(layer_gradients: LayerGradients, blocks: Blocks) -> Iterator[NormInput]:
+    """Yield the inputs of a layer's norms with their gradients, where ``input_norms`` were watched."""
     for norm in ("attention_norm", "ffn_norm"):
-        stream = felt.values.inputs[norm]
-        gain = norm_gain(blocks.model, norm, felt.layer).to(stream)
-        yield Reading(stream, felt.gradients.outputs[norm] * gain)
+        stream = layer_gradients.values.inputs[norm]
+        gain = norm_gain(blocks.model, norm, layer_gradients.layer).to(stream)
+        yield NormInput(stream, layer_gradients.gradients.outputs[norm] * gain)
 
 
-def readers(layer: StockLayer) -> dict[str, nn.Module]:
+def input_norms(layer: StockLayer) -> dict[str, nn.Module]:
     """Return the norms of a layer, before all modules that read the residual stream."""
     return {"attention_norm": layer.norms["before"], "ffn_norm": layer.norms["between"]}
 
@@ -370,9 +380,9 @@ def writers_and_norms(layer: StockLayer) -> dict[str, nn.Module]:
     return {**writers(layer), **layer.behind}
 
 
-def readers_and_writers(layer: StockLayer) -> dict[str, nn.Module]:
+def input_norms_and_writers(layer: StockLayer) -> dict[str, nn.Module]:
     """Return the norms of a layer, and the modules that write to the residual stream."""
-    return {**readers(layer), **writers(layer)}
+    return {**input_norms(layer), **writers(layer)}
 
 
 def normalised(x: Tensor) -> Tensor:

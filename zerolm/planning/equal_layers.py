@@ -25,11 +25,11 @@ many."""
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One kind of units: ``sizes`` (s,), ascending, costs ``prices`` (s, 6), scores ``worth`` (layers, s)."""
+    """One kind of units: ``sizes`` (s,), ascending, costs ``costs`` (s, 6), scores ``scores`` (layers, s)."""
 
     sizes: Ints
-    prices: Ints
-    worth: Floats
+    costs: Ints
+    scores: Floats
 
     @property
     def step(self) -> int:
@@ -43,13 +43,13 @@ class Side:
     @property
     def totals(self) -> int:
         """Return the number of possible totals of steps over all layers."""
-        return int(self.steps[-1]) * len(self.worth) + 1
+        return int(self.steps[-1]) * len(self.scores) + 1
 
-    def price(self) -> Ints | None:
+    def step_cost(self) -> Ints | None:
         """Return the cost of a step, (6,); None where steps differ in cost."""
-        rise, steps = self.prices - self.prices[0], self.steps[:, None]
-        one = rise[-1] // max(int(self.steps[-1]), 1)
-        return one if (rise == one * steps).all() else None
+        rise, steps = self.costs - self.costs[0], self.steps[:, None]
+        cost = rise[-1] // max(int(self.steps[-1]), 1)
+        return cost if (rise == cost * steps).all() else None
 
 
 def best_pair(groups: Side, ffn: Side, fixed: Ints, budgets: Budgets) -> tuple[Ints, Ints, float] | None:
@@ -57,29 +57,29 @@ def best_pair(groups: Side, ffn: Side, fixed: Ints, budgets: Budgets) -> tuple[I
 
     ``fixed`` (6,) is the cost of the network with the smallest sizes. None where no sizes keep the budgets.
     """
-    one, other = _programme(groups), _programme(ffn)
-    worth = one.best[:, None] + other.best[None, :]  # (G, N)
-    allowed = np.isfinite(worth)
-    prices = [side.price() for side in (groups, ffn)]
+    by_groups, by_ffn = _programme(groups), _programme(ffn)
+    scores = by_groups.best[:, None] + by_ffn.best[None, :]  # (G, N)
+    allowed = np.isfinite(scores)
+    step_costs = [side.step_cost() for side in (groups, ffn)]
     params = np.zeros(())
     for column in range(len(COSTS)):
-        a, b = (0 if price is None else int(price[column]) for price in prices)
-        cost = fixed[column] + a * np.arange(len(one.best))[:, None] + b * np.arange(len(other.best))
+        a, b = (0 if step_cost is None else int(step_cost[column]) for step_cost in step_costs)
+        cost = fixed[column] + a * np.arange(len(by_groups.best))[:, None] + b * np.arange(len(by_ffn.best))
         allowed &= (cost >= budgets.low[column]) & (cost <= budgets.high[column])
         params = cost if column == PARAMS else params
     if not allowed.any():
         return None
-    top = worth[allowed].max()
-    equal = allowed & (worth >= top - TOLERANCE * abs(top))
-    g, n = np.unravel_index(np.argmin(np.where(equal, params, np.iinfo(np.int64).max)), worth.shape)
-    return one.picks(int(g)), other.picks(int(n)), float(worth[g, n])
+    top = scores[allowed].max()
+    equal = allowed & (scores >= top - TOLERANCE * abs(top))
+    g, n = np.unravel_index(np.argmin(np.where(equal, params, np.iinfo(np.int64).max)), scores.shape)
+    return by_groups.picks(int(g)), by_ffn.picks(int(n)), float(scores[g, n])
 
 
 def fits(groups: Side, ffn: Side) -> bool:
     """Return whether costs depend on the totals alone, and the totals are few enough."""
-    work = (side.totals * side.worth.size for side in (groups, ffn))
+    work = (side.totals * side.scores.size for side in (groups, ffn))
     small = groups.totals * ffn.totals <= MAX_TOTALS and sum(work) <= 64 * MAX_TOTALS
-    return small and groups.price() is not None and ffn.price() is not None
+    return small and groups.step_cost() is not None and ffn.step_cost() is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +102,10 @@ class Programme:
 def _programme(side: Side) -> Programme:
     best = np.full(side.totals, -np.inf)
     best[0] = 0.0
-    chosen = np.zeros((len(side.worth), side.totals), np.int64)
-    for layer, worth in enumerate(side.worth):
+    chosen = np.zeros((len(side.scores), side.totals), np.int64)
+    for layer, scores in enumerate(side.scores):
         after = np.full(side.totals, -np.inf)
-        for place, (step, value) in enumerate(zip(side.steps.tolist(), worth.tolist(), strict=True)):
+        for place, (step, value) in enumerate(zip(side.steps.tolist(), scores.tolist(), strict=True)):
             reached = best[: side.totals - step] + value
             better = reached > after[step:]
             after[step:][better] = reached[better]

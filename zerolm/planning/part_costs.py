@@ -31,8 +31,7 @@ class Choices:
     """The numbers of KV groups and of neurons that a layer may keep, and of layers, ascending.
 
     ``by_layer`` lists (groups, neurons) for each layer where they differ; the other fields contain all of
-    them. ``width`` is that of the residual stream, None for the parent's; the layers ``staying`` cannot be
-    removed.
+    them. ``width`` is that of the residual stream, None for the parent's; ``required_layers`` are kept.
     """
 
     groups: tuple[int, ...]
@@ -40,7 +39,7 @@ class Choices:
     depth: tuple[int, ...]
     by_layer: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
     width: Width | None = None
-    staying: frozenset[int] = frozenset()
+    required_layers: frozenset[int] = frozenset()
 
     def of(self, layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the numbers of KV groups and of neurons that this layer may keep."""
@@ -129,7 +128,7 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
             matrices.append(Matrix("ffn" if "ffn" in kinds else "attention", count // shape[-1], shape[-1]))
             routed += count if slot.of_experts else 0
         kept = remembered(checkpoint.family, resized(layout, groups, ffn), layout.kinds[number])
-        one = Layer(
+        cut_layer = Layer(
             tuple(matrices),
             width.hidden,
             kept.products // 2,
@@ -141,7 +140,7 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
             kept.state,
             routed_vectors * (experts - active) // experts,
         )
-        return _with_bytes(costs.layers(Shapes.of([one]))[0], size if stored else None)
+        return _with_bytes(costs.layers(Shapes.of([cut_layer]))[0], size if stored else None)
 
     least_g, least_f = choices.groups[0], choices.ffn[0]
     rest = layer(least_g, least_f)

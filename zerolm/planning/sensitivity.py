@@ -59,26 +59,26 @@ class LossTable(Criterion):
 
     ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending; the last size is the whole, with
     loss 0. Between sizes losses are interpolated geometrically, because the loss of the last units is a
-    multiple of that of the first, and linearly towards 0. ``gone`` (depth,) are the losses without a layer.
-    ``stream`` has those of a narrower stream, if it can be cut. ``repaired`` has the losses of the same cuts
-    after least squares, where they are estimated.
+    multiple of that of the first, and linearly towards 0. ``without_layer`` (depth,) are the losses without a
+    layer. ``stream`` has those of a narrower stream, if it can be cut. ``repaired`` has the losses of the
+    same cuts after least squares, where they are estimated.
     """
 
     by: Criterion
     sizes: dict[str, Ints]
     losses: dict[str, list[Floats]]
-    gone: Floats
+    without_layer: Floats
     stream: StreamLosses | None = None
     repaired: LossTable | None = None
 
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return self.by.choose(layer, kind, count)
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         return -interpolated(count, self.sizes[kind], self.losses[kind][layer])
 
     def without(self, layer: int) -> float:
-        return -float(self.gone[layer])
+        return -float(self.without_layer[layer])
 
     def narrower(self, width: Width) -> float | None:
         return None if self.stream is None else -self.stream.loss(width)
@@ -98,8 +98,8 @@ class LossTable(Criterion):
             if layer not in kept:
                 total -= self.without(layer)
                 continue
-            total -= self.worth(layer, "groups", len(kept[layer].groups))
-            total -= self.worth(layer, "ffn", len(kept[layer].ffn))
+            total -= self.score(layer, "groups", len(kept[layer].groups))
+            total -= self.score(layer, "ffn", len(kept[layer].ffn))
         return total
 
 
@@ -115,7 +115,7 @@ def midway(table: LossTable, other: LossTable) -> LossTable:
             kind: [_mean_of(*pair) for pair in zip(rows, other.losses[kind], strict=True)]
             for kind, rows in table.losses.items()
         },
-        gone=_mean_of(table.gone, other.gone),
+        without_layer=_mean_of(table.without_layer, other.without_layer),
         stream=stream,
         repaired=None,
     )
@@ -338,30 +338,30 @@ class Loss:
         return self._mean(hidden, end)
 
     def _mean(self, hidden: HiddenStates, end: Finish) -> float:
-        apart = self._divergences if self.blocks.predicts else self._distances
-        losses = torch.cat([apart(i, states, end) for i, states in enumerate(hidden)])
+        distances = self._divergences if self.blocks.predicts else self._distances
+        losses = torch.cat([distances(i, states, end) for i, states in enumerate(hidden)])
         mean = float(losses.cpu().double().mean())
         return 0.0 if mean < 0 else mean  # by rounding, where outputs are equal
 
     def _distances(self, index: int, states: Tensor, end: Finish) -> Tensor:
         """Return the distances of the embeddings of a batch from the parent's, (b,)."""
-        ours = self._embeddings(index, end(index, states))
-        theirs = self._once(
+        embeddings = self._embeddings(index, end(index, states))
+        wanted = self._once(
             (index, 0), lambda: self._embeddings(index, self.parent.finish(index, self.last[index]))
         )
-        return self.pooling.distances(ours, theirs)
+        return self.pooling.distances(embeddings, wanted)
 
-    def _embeddings(self, index: int, sent: Any) -> Tensor:
-        return self.pooling(sent.last_hidden_state, self.blocks.tokens(index))
+    def _embeddings(self, index: int, output: Any) -> Tensor:
+        return self.pooling(output.last_hidden_state, self.blocks.tokens(index))
 
     def _divergences(self, index: int, states: Tensor, end: Finish) -> Tensor:
         """Return KL(parent || changed) for each token of a batch, (n,), from a few logits at a time."""
         size, places = tokens_at_once(self.blocks, len(states)), slice(self.step // 2, None, self.step)
         both = (torch.split(each[:, places], size, 1) for each in (states, self.last[index]))
         parts = []
-        for part, (ours, theirs) in enumerate(zip(*both, strict=True)):
-            wanted = self._once((index, part), partial(self._predicted, index, theirs))
-            parts.append(kl(wanted, end(index, ours).logits))  # (b, n)
+        for part, (changed, unchanged) in enumerate(zip(*both, strict=True)):
+            wanted = self._once((index, part), partial(self._predicted, index, unchanged))
+            parts.append(kl(wanted, end(index, changed).logits))  # (b, n)
         return torch.cat(parts, 1)[self.blocks.tokens(index)[:, places]]
 
     def _predicted(self, index: int, states: Tensor) -> Tensor:
@@ -373,7 +373,7 @@ class Loss:
         """Return the parent's output for a part of a batch; it is stored where memory holds all parts."""
         if part in self.wanted:
             return cast(T, self.wanted[part])
-        sent = make()
+        output = make()
         if self.is_kept:
-            self.wanted[part] = sent
-        return sent
+            self.wanted[part] = output
+        return output

@@ -327,7 +327,7 @@ class SizeRequest:
         return type(self)(self.limits, vocabulary=self.vocabulary, shape=self.shape, space=self.space)
 
     @property
-    def beside_experts(self) -> SizeRequest:
+    def without_experts(self) -> SizeRequest:
         """Return the request for all other units, without the budgets that are used for experts."""
         rest = replace(self, experts=ExpertsRequest())
         if not self.experts.take_budgets:
@@ -337,7 +337,7 @@ class SizeRequest:
     @property
     def cuts_experts_alone(self) -> bool:
         """Return whether experts are removed, and nothing else but a number of tokens."""
-        rest = self.beside_experts
+        rest = self.without_experts
         others = rest.cuts_layers or rest.weights != WeightsRequest() or rest.vocabulary.size == AUTO
         return self.experts.are_cut and not others
 

@@ -77,14 +77,16 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
     groups = (
         count
         for count in range(1, parent.kv_heads + 1)
-        if _group_count_goes(count, hidden, checkpoint, request)
+        if _group_count_allowed(count, hidden, checkpoint, request)
     )
     ffn = sorted(
-        width for width in {*range(every, parent.ffn + 1, every), parent.ffn} if _goes(width, request)
+        width
+        for width in {*range(every, parent.ffn + 1, every), parent.ffn}
+        if _ffn_width_allowed(width, request)
     )
     if parent.ffn == 0:  # a mixture of experts without a shared expert
         ffn = [0]
-    least_layers = max(1, len(cut.staying(parent.depth)))
+    least_layers = max(1, len(cut.required_layers(parent.depth)))
     layers = range(least_layers, parent.depth + 1) if cut.layers else [parent.depth]
     return {
         "heads": Sizes(parent.kv_heads, tuple(groups), cut.heads),
@@ -113,7 +115,7 @@ def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -
     share = request.keep.get("hidden")
     possible: tuple[int, ...] = (sizes.whole,)
     usual = Width(sizes.whole, tied)
-    can_tell = sizes.can_be_cut and request.space is None and criterion.narrower(usual) is not None
+    can_compare = sizes.can_be_cut and request.space is None and criterion.narrower(usual) is not None
     if share is not None:
         _check_share("hidden", share, sizes, checkpoint.family.cut.hidden_note)
         if share * sizes.whole < sizes.possible[0] / 2:
@@ -122,9 +124,9 @@ def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -
                 f"least is {sizes.possible[0] / sizes.whole:.4g}"
             )
         possible = (sizes.nearest(share),)
-    elif request.budgets and can_tell:
+    elif request.budgets and can_compare:
         possible = sizes.possible
-    heads = (True, False) if tied and can_tell and request.budgets else (tied,)
+    heads = (True, False) if tied and can_compare and request.budgets else (tied,)
     return [
         None if hidden == sizes.whole else Width(hidden, head)
         for hidden in possible
@@ -161,17 +163,19 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
         if kind != "hidden":
             _check_share(kind, share, kinds[kind], checkpoint.family.cut.note)
             chosen[kind] = (kinds[kind].nearest(share),)
-    staying = checkpoint.family.cut.staying(kinds["layers"].whole)
-    return Choices(chosen["heads"], chosen["ffn"], chosen["layers"], width=width, staying=staying)
+    required_layers = checkpoint.family.cut.required_layers(kinds["layers"].whole)
+    return Choices(
+        chosen["heads"], chosen["ffn"], chosen["layers"], width=width, required_layers=required_layers
+    )
 
 
-def _goes(width: int, request: SizeRequest) -> bool:
+def _ffn_width_allowed(width: int, request: SizeRequest) -> bool:
     """Return whether the request allows an FFN of this width."""
     divides = width % request.tensor_parallel == 0 and width % (request.multiple_of or 1) == 0
     return divides and width >= request.least_ffn
 
 
-def _group_count_goes(count: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:
+def _group_count_allowed(count: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:
     """Return whether the request allows this number of KV groups, and the format uniform layers with them."""
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     biased = any(checkpoint.config.get(flag) for flag in checkpoint.family.config.flags)
@@ -253,20 +257,20 @@ def plans_of(
     plans, errors = [], []
     for width in widths(checkpoint, criterion, request):
         try:
-            plan = _plan_beside(checkpoint, criterion, request, costs, width)
+            plan = _plan_at_width(checkpoint, criterion, request, costs, width)
         except ValueError as error:
             errors.append(error)
             continue
-        worth = plan.worth + (criterion.narrower(width) or 0.0 if width else 0.0)
-        plans.append(replace(plan, worth=worth, width=width))
+        score = plan.score + (criterion.narrower(width) or 0.0 if width else 0.0)
+        plans.append(replace(plan, score=score, width=width))
     if not plans:
         raise errors[0]
-    top = max(plan.worth for plan in plans)
+    top = max(plan.score for plan in plans)
     equal = top - TOLERANCE * abs(top)
-    return sorted(plans, key=lambda plan: (-min(plan.worth, equal), plan.costs["params"]))
+    return sorted(plans, key=lambda plan: (-min(plan.score, equal), plan.costs["params"]))
 
 
-def _plan_beside(
+def _plan_at_width(
     checkpoint: Checkpoint,
     criterion: Criterion,
     request: SizeRequest,
@@ -279,10 +283,10 @@ def _plan_beside(
         if sizes.depth[-1] < parent.depth:
             raise ValueError("layers cannot be ranked by weights alone: give --text FILE, or --text random")
         sizes = replace(sizes, depth=(parent.depth,))
-    prices = prices_of(checkpoint, sizes, costs, request.space)
+    costs_by_part = part_costs_of(checkpoint, sizes, costs, request.space)
     budgets = Budgets.of(request.budgets)
     plan = plan_uniform if request.is_uniform else plan_per_layer
-    return plan(parent, criterion, sizes, prices, budgets)
+    return plan(parent, criterion, sizes, costs_by_part, budgets)
 
 
 def heuristic_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> Cut:
@@ -293,7 +297,7 @@ def heuristic_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequ
     return Cut.of(dimensions(checkpoint), range(len(sizes)), sizes.__getitem__, criterion.choose)
 
 
-def prices_of(checkpoint: Checkpoint, sizes: Choices, costs: CostModel, space: str | None) -> PartCosts:
+def part_costs_of(checkpoint: Checkpoint, sizes: Choices, costs: CostModel, space: str | None) -> PartCosts:
     """Return the costs of the parts of a checkpoint, counted by the ``space`` where one is given."""
     count = part_costs if space is None else SIZE_SPACES[space].part_costs
     return count(checkpoint, sizes, costs)
@@ -307,8 +311,8 @@ def costs_of(
     width = cut.narrowing.width if cut.narrowing else None
     sizes = {layer.layer: (len(layer.groups), len(layer.ffn)) for layer in cut.layers}
     groups, ffn = (tuple(sorted(set(kind))) for kind in zip(*sizes.values(), strict=True))
-    prices = prices_of(checkpoint, Choices(groups, ffn, (len(sizes),), width=width), costs, space)
-    return dict(zip(COSTS, prices.of(sizes).tolist(), strict=True))
+    costs_by_part = part_costs_of(checkpoint, Choices(groups, ffn, (len(sizes),), width=width), costs, space)
+    return dict(zip(COSTS, costs_by_part.of(sizes).tolist(), strict=True))
 
 
 def budgets_of(budgets: Mapping[str, int | str], parent: Mapping[str, int]) -> dict[str, int]:

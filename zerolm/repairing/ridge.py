@@ -28,7 +28,7 @@ from zerolm.passes.token_sums import TokenSums
 from zerolm.units.ridges import UNTRIED, Ridges
 
 OUTPUT_RIDGES: Final = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-LOST_RIDGES: Final = (1e-1, 1.0, 1e1, 1e2)
+ERROR_RIDGES: Final = (1e-1, 1.0, 1e1, 1e2)
 """The ridges tried for a matrix's own output in the parent, and for the error of the layers before."""
 OUTPUTS: Final = 64
 """With more outputs than this, ridges are chosen on this number of random linear combinations of them."""
@@ -44,12 +44,12 @@ class SecondMoments:
         self.sums = TokenSums(inputs, 2 * outputs, centred=bias, device=device)
 
     def add(
-        self, x: Tensor, output: Tensor, lost: Tensor | None = None, weights: Tensor | None = None
+        self, x: Tensor, output: Tensor, earlier_error: Tensor | None = None, weights: Tensor | None = None
     ) -> None:
         """Add tokens: inputs (n, k), targets (n, d) in one part or two, weights (n,)."""
         output = output.float()
-        lost = torch.zeros_like(output) if lost is None else lost.float()
-        self.sums.add(x, torch.cat([output, lost], 1), weights)
+        earlier_error = torch.zeros_like(output) if earlier_error is None else earlier_error.float()
+        self.sums.add(x, torch.cat([output, earlier_error], 1), weights)
 
     @property
     def count(self) -> int:
@@ -66,10 +66,10 @@ class SecondMoments:
 
         With a ``mix`` (d, m) those of linear combinations of the outputs, (k, m).
         """
-        output, lost = self.sums.crossed.tensor_split(2, 1)
+        output, earlier_error = self.sums.crossed.tensor_split(2, 1)
         if mix is not None:  # before the products of k x k, because m is small
-            start, output, lost = start @ mix, output @ mix, lost @ mix
-        return output - self.inputs @ start, lost
+            start, output, earlier_error = start @ mix, output @ mix, earlier_error @ mix
+        return output - self.inputs @ start, earlier_error
 
     def offset(self, columns: Tensor) -> Tensor:
         """Return the bias (d,) with which columns (k, d) reproduce the mean of the sum of both parts."""
@@ -107,7 +107,9 @@ class Fit:
         new, again = (SecondMoments(inputs, outputs, bias=bias, device=device) for _ in range(2))
         return cls(new, again)
 
-    def add(self, x: Tensor, output: Tensor, lost: Tensor | None, weights: Tensor, *, is_held: bool) -> None:
+    def add(
+        self, x: Tensor, output: Tensor, earlier_error: Tensor | None, weights: Tensor, *, is_held: bool
+    ) -> None:
         """Add sequences: inputs (b, t, k), targets (b, t, d), weights (b, t), 0 for tokens to omit."""
         rows = weights > 0
         if not rows.any():
@@ -117,26 +119,32 @@ class Fit:
             return values.flatten(0, 1) if rows.all() else values[rows]
 
         moments = self.held if is_held else self.fitted
-        moments.add(taken(x), taken(output), None if lost is None else taken(lost), taken(weights))
+        moments.add(
+            taken(x), taken(output), None if earlier_error is None else taken(earlier_error), taken(weights)
+        )
 
     def best(self, start: Tensor, ridges: Ridges | None = None) -> tuple[Tensor, Ridges]:
         """Return the columns (k, d) and their ridges: the given ones, else the best on held-out tokens."""
         if ridges is None:
             ridges = self.chosen(start) if self.held.count else UNTRIED
-        output, lost = self.fitted.missing(start)
+        output, earlier_error = self.fitted.missing(start)
         solver = RidgeSolver(self.fitted.inputs)
         (first,) = solver.solve([output], ridges.output)
-        (second,) = solver.solve([lost], ridges.lost) if bool(lost.any()) else (torch.zeros_like(first),)
+        (second,) = (
+            solver.solve([earlier_error], ridges.lost)
+            if bool(earlier_error.any())
+            else (torch.zeros_like(first),)
+        )
         return start + first + second, ridges
 
     def improves(self, start: Tensor, columns: Tensor) -> bool:
         """Return whether columns have a lower loss on held-out tokens than ``start``, both (k, d)."""
-        output, lost = self.held.missing(start)
+        output, earlier_error = self.held.missing(start)
         change = columns - start
-        return float((change * (self.held.inputs @ change - 2 * (output + lost))).sum()) < 0
+        return float((change * (self.held.inputs @ change - 2 * (output + earlier_error))).sum()) < 0
 
     def chosen(self, start: Tensor) -> Ridges:
-        """Return the ridges of ``OUTPUT_RIDGES`` and ``LOST_RIDGES`` with the lowest held-out loss."""
+        """Return the ridges of ``OUTPUT_RIDGES`` and ``ERROR_RIDGES`` with the lowest held-out loss."""
         outputs = start.shape[1]
         mix = torch.eye(outputs, dtype=start.dtype, device=start.device)
         if outputs > OUTPUTS:
@@ -147,19 +155,19 @@ class Fit:
         held, missing = self.held.inputs.to(dtype), self.held.missing(start, mix)
         wanted = (missing[0] + missing[1]).to(dtype)
         solver = RidgeSolver(self.fitted.inputs.to(dtype))
-        solved = {share: solver.solve(parts, share) for share in {*OUTPUT_RIDGES, *LOST_RIDGES}}
+        solved = {share: solver.solve(parts, share) for share in {*OUTPUT_RIDGES, *ERROR_RIDGES}}
         output = {share: solved[share][0] for share in OUTPUT_RIDGES}
-        lost = {share: solved[share][1] for share in LOST_RIDGES}
-        sent = {share: held @ change for share, change in lost.items()}
+        earlier_error = {share: solved[share][1] for share in ERROR_RIDGES}
+        predicted = {share: held @ change for share, change in earlier_error.items()}
 
-        def alone(change: Tensor, sent: Tensor) -> float:
-            return float((change * (sent - 2 * wanted)).sum())
+        def alone(change: Tensor, predicted: Tensor) -> float:
+            return float((change * (predicted - 2 * wanted)).sum())
 
         firsts = {share: alone(change, held @ change) for share, change in output.items()}
-        seconds = {share: alone(change, sent[share]) for share, change in lost.items()}
+        seconds = {share: alone(change, predicted[share]) for share, change in earlier_error.items()}
 
         def loss(pair: tuple[float, float]) -> float:
-            together = 2 * float((output[pair[0]] * sent[pair[1]]).sum())
+            together = 2 * float((output[pair[0]] * predicted[pair[1]]).sum())
             return firsts[pair[0]] + seconds[pair[1]] + together
 
-        return Ridges(*min(product(OUTPUT_RIDGES, LOST_RIDGES), key=loss))
+        return Ridges(*min(product(OUTPUT_RIDGES, ERROR_RIDGES), key=loss))

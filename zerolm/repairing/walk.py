@@ -175,8 +175,8 @@ class Walk:
         if self.cut.narrowing:
             self._narrow_in_order(layer)
             return
-        ours, child = self.carved(layer), self.child.before(layer)
-        roles = ours.writers
+        carved, child = self.carved(layer), self.child.before(layer)
+        roles = carved.writers
 
         # The output of down_proj in the parent, and the residual that it is added to, where that counts.
         outputs, before = self.blocks.states(), self.blocks.states()
@@ -185,29 +185,31 @@ class Walk:
         for i, hidden, seen in self.parent.through(layer, parts):
             if "down" in roles:
                 outputs.append(seen.outputs["down"])
-                before.append(self._before_ffn(ours, hidden, seen))
-                weights.append(self._weights((layer, "down"), ours, i, hidden, before[i], outputs[i]))
+                before.append(self._before_ffn(carved, hidden, seen))
+                weights.append(self._weights((layer, "down"), carved, i, hidden, before[i], outputs[i]))
             if "o" not in roles:
                 continue
             target = seen.outputs["o"]
-            lost = None if ours.norm in BEHIND_NORMS else (hidden - child[i]) / self.factor
-            with watching(parts(ours), child[i], until="o") as seen:
-                self.blocks.call(i, layer, child[i], ours.module)
-            weight = self._weights((layer, "o"), ours, i, hidden, hidden / self.factor, target)
-            self._add(fits["o"], i, seen.inputs["o"], target, lost, weight)
+            earlier_error = None if carved.norm in BEHIND_NORMS else (hidden - child[i]) / self.factor
+            with watching(parts(carved), child[i], until="o") as seen:
+                self.blocks.call(i, layer, child[i], carved.module)
+            weight = self._weights((layer, "o"), carved, i, hidden, hidden / self.factor, target)
+            self._add(fits["o"], i, seen.inputs["o"], target, earlier_error, weight)
         if "o" in roles:
             self.solve((layer, "o"), roles["o"], fits["o"])
         if "down" not in roles:
             return
         if self.reading_back is not None:
-            ours = self.carved(layer)
+            carved = self.carved(layer)
 
         for i, hidden in enumerate(child):
-            with watching(parts(ours), hidden, until="down") as seen:
-                self.blocks.call(i, layer, hidden, ours.module)
-            lost = None if ours.norm in BEHIND_NORMS else before[i] - self._before_ffn(ours, hidden, seen)
-            self._add(fits["down"], i, seen.inputs["down"], outputs[i], lost, weights[i])
-        self.solve((layer, "down"), ours.writers["down"], fits["down"])
+            with watching(parts(carved), hidden, until="down") as seen:
+                self.blocks.call(i, layer, hidden, carved.module)
+            earlier_error = (
+                None if carved.norm in BEHIND_NORMS else before[i] - self._before_ffn(carved, hidden, seen)
+            )
+            self._add(fits["down"], i, seen.inputs["down"], outputs[i], earlier_error, weights[i])
+        self.solve((layer, "down"), carved.writers["down"], fits["down"])
 
     def _weights(
         self, place: Place, layer: StockLayer, index: int, stream: Tensor, before: Tensor, output: Tensor
@@ -227,13 +229,13 @@ class Walk:
         index: int,
         x: Tensor,
         output: Tensor,
-        lost: Tensor | None,
+        earlier_error: Tensor | None,
         weights: Tensor | None = None,
     ) -> None:
         """Add the inputs (b, t, k) and targets (b, t, d) of a batch to a fit."""
         weights = self.blocks.tokens(index).float() if weights is None else weights
         with self.blocks.compute.wide():  # rounding is small compared with the tokens' noise
-            fit.add(x, output, lost, weights, is_held=index >= self.fitted)
+            fit.add(x, output, earlier_error, weights, is_held=index >= self.fitted)
 
     def _before_ffn(self, layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
         """Return the residual that the FFN's output is added to, (b, t, d), in the scale of that output.
@@ -252,42 +254,42 @@ class Walk:
         """Repair a layer of a narrower stream, norm by norm: its reading matrices, then its output matrix."""
         child = self.child.before(layer)
         # The parent's, (b, t, k), (b, t, k), (b, t, d), (b, t, k), (b, t, k).
-        stream, sent, reads, middle, written = (self.blocks.states() for _ in range(5))
+        stream, attention, reads, middle, written = (self.blocks.states() for _ in range(5))
         weights: list[Tensor] = []
-        ours = self.carved(layer)
+        carved = self.carved(layer)
         fit = self._reading_fit()
         for i, hidden, seen in self.parent.through(layer, inputs_and_outputs):
             middles = hidden / self.factor + seen.outputs["o"]
-            weights.append(self._weights((layer, "down"), ours, i, hidden, middles, seen.outputs["down"]))
+            weights.append(self._weights((layer, "down"), carved, i, hidden, middles, seen.outputs["down"]))
             stream.append(self._kept(hidden))
-            sent.append(self._kept(seen.outputs["o"]))
+            attention.append(self._kept(seen.outputs["o"]))
             middle.append(self._kept(middles))
             written.append(self._kept(seen.outputs["down"]))
             reads.append(seen.inputs["ffn"])
-            inputs = self._input_of(ours, "attention", i, layer, child[i])
+            inputs = self._input_of(carved, "attention", i, layer, child[i])
             self._add(fit, i, inputs, seen.inputs["attention"], None)
         self._solve_reading((layer, "attention_norm"), fit)
 
-        ours = self.carved(layer)
-        fit = self._output_fit(ours.writers["o"])
+        carved = self.carved(layer)
+        fit = self._output_fit(carved.writers["o"])
         for i, hidden in enumerate(child):
-            inputs = self._input_of(ours, "o", i, layer, hidden)
-            self._add(fit, i, inputs, sent[i], (stream[i] - hidden) / self.factor, weights[i])
-        self.solve((layer, "o"), ours.writers["o"], fit)
+            inputs = self._input_of(carved, "o", i, layer, hidden)
+            self._add(fit, i, inputs, attention[i], (stream[i] - hidden) / self.factor, weights[i])
+        self.solve((layer, "o"), carved.writers["o"], fit)
 
         fit = self._reading_fit()
         for i, hidden in enumerate(child):
-            self._add(fit, i, self._input_of(ours, "ffn", i, layer, hidden), reads[i], None)
+            self._add(fit, i, self._input_of(carved, "ffn", i, layer, hidden), reads[i], None)
         self._solve_reading((layer, "ffn_norm"), fit)
 
-        ours = self.carved(layer)
-        fit = self._output_fit(ours.writers["down"])
+        carved = self.carved(layer)
+        fit = self._output_fit(carved.writers["down"])
         for i, hidden in enumerate(child):
-            with watching(parts(ours), hidden, until="down") as seen:
-                self.blocks.call(i, layer, hidden, ours.module)
-            lost = middle[i] - self._before_ffn(ours, hidden, seen)
-            self._add(fit, i, seen.inputs["down"], written[i], lost, weights[i])
-        self.solve((layer, "down"), ours.writers["down"], fit)
+            with watching(parts(carved), hidden, until="down") as seen:
+                self.blocks.call(i, layer, hidden, carved.module)
+            earlier_error = middle[i] - self._before_ffn(carved, hidden, seen)
+            self._add(fit, i, seen.inputs["down"], written[i], earlier_error, weights[i])
+        self.solve((layer, "down"), carved.writers["down"], fit)
 
     def read_by_head(self) -> None:
         """Fit the head's input of a narrower stream, behind all layers."""
@@ -299,8 +301,8 @@ class Walk:
         put(unit, "weight", torch.ones(self.cut.hidden, device=self.blocks.device) - shift)
         pairs = zip(self.parent.before(depth), self.child.before(depth), strict=True)
         with torch.no_grad():
-            for i, (theirs, ours) in enumerate(pairs):
-                self._add(fit, i, unit(ours), norm(theirs), None)
+            for i, (parent, child) in enumerate(pairs):
+                self._add(fit, i, unit(child), norm(parent), None)
         self._solve_reading((depth, "final_norm"), fit)
 
     def _kept(self, stream: Tensor) -> Tensor:
@@ -317,10 +319,10 @@ class Walk:
         is_biased = bias(module) is not None
         return Fit.empty(inputs, outputs, bias=is_biased, device=self.blocks.compute.sums)
 
-    def _input_of(self, ours: StockLayer, role: str, i: int, layer: int, hidden: Tensor) -> Tensor:
+    def _input_of(self, carved: StockLayer, role: str, i: int, layer: int, hidden: Tensor) -> Tensor:
         """Return the input of a carved layer's module for a batch with the states ``hidden`` before it."""
-        with watching(inputs_and_outputs(ours), hidden, until=role) as seen:
-            self.blocks.call(i, layer, hidden, ours.module)
+        with watching(inputs_and_outputs(carved), hidden, until=role) as seen:
+            self.blocks.call(i, layer, hidden, carved.module)
         return seen.inputs[role]
 
     def _solve_reading(self, place: Place, fit: Fit) -> None:
@@ -328,16 +330,16 @@ class Walk:
         layer, norm = place
         assert self.cut.narrowing is not None
         gain = norm_gain(self.model, norm, None if norm == "final_norm" else layer).double().cpu().numpy()
-        start = torch.from_numpy(self.cut.narrowing.reading(norm, gain).T).to(fit.fitted.inputs)  # (k, d)
+        start = torch.from_numpy(self.cut.narrowing.input_map(norm, gain).T).to(fit.fitted.inputs)  # (k, d)
         columns, self.repaired.ridges[place] = fit.best(start, self.ridge(place))
         self.repaired.arrays[place] = columns.T.float().cpu().contiguous().numpy()
 
     def add_means(self, layer: int) -> None:
         """Add the mean output of a layer's removed inputs in the parent to the biases, if any."""
-        ours, kept = self.carved(layer), self.kept[layer]
+        carved, kept = self.carved(layer), self.kept[layer]
         units, parent = {"o": kept.groups, "down": kept.ffn}, self.cut.parent
         wholes = {"o": parent.kv_heads, "down": parent.ffn}
-        writers = {role: module for role, module in ours.writers.items() if bias(module) is not None}
+        writers = {role: module for role, module in carved.writers.items() if bias(module) is not None}
         fits = {role: self._output_fit(module) for role, module in writers.items()}
         for i, _, seen in self.parent.through(layer, parts):
             for role, fit in fits.items():

@@ -46,16 +46,16 @@ def drawn(
             ways = [way for ways in block.candidates.alternatives for way in ways]
             chosen = generator.choices(ways, k=1 if block.tied else block.count)
             layers += chosen * block.count if block.tied else chosen
-        one = space.read(space.join(backbone, layers))
-        sizes = {name: score.of(one) for name, score in limits.items()}
+        architecture = space.read(space.join(backbone, layers))
+        sizes = {name: score.of(architecture) for name, score in limits.items()}
         for name, size in sizes.items():
             best = min if name.startswith("max") else max
             nearest[name] = best(size, nearest.get(name, size))
         since += 1
-        key = json.dumps(one.choices, sort_keys=True) if distinct else ""
+        key = json.dumps(architecture.choices, sort_keys=True) if distinct else ""
         if _within(sizes, budgets or {}) and not (distinct and key in seen):
             seen.add(key)
-            architectures.append(one)
+            architectures.append(architecture)
             since = 0
         if len(architectures) == count:
             return architectures

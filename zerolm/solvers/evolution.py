@@ -100,7 +100,7 @@ class _Breeder:
         return listable(self._searched)
 
     @cached_property
-    def _left(self) -> Iterator[Solution]:
+    def _feasible(self) -> Iterator[Solution]:
         """Yield what keeps the budgets: all, in random order, where they can be listed, else one."""
         if not self._listable:
             programmes = single_limits(self._searched, self.budgets, PARAMS) is None
@@ -132,7 +132,7 @@ class _Breeder:
         """Bring a brood to its size by what draws missed; where that cannot be listed, by one if need be."""
         if len(brood) == size or (not self._listable and (brood or evaluated)):
             return
-        for solution in self._left:
+        for solution in self._feasible:
             genes = self.able[solution.problem], solution.picks
             if genes not in evaluated and genes not in brood:
                 brood[genes] = solution.costs

@@ -193,11 +193,11 @@ class Exact:
         while blocks:
             table, count = blocks.pop()
             chosen = np.empty((len(cost), count), np.int64)
-            for left in range(count - 1, -1, -1):
-                before = self.prefix([*blocks, (table, left)] if left else blocks)
-                chosen[:, left] = self._last_choice(table, before, cost, score)
-                cost = cost - table.costs[chosen[:, left], self.column]
-                score = score - self.integers(table)[chosen[:, left]]
+            for earlier in range(count - 1, -1, -1):
+                before = self.prefix([*blocks, (table, earlier)] if earlier else blocks)
+                chosen[:, earlier] = self._last_choice(table, before, cost, score)
+                cost = cost - table.costs[chosen[:, earlier], self.column]
+                score = score - self.integers(table)[chosen[:, earlier]]
             picks[order[len(blocks)]] = [tuple(row) for row in np.sort(chosen, axis=1).tolist()]
         return list(zip(*picks, strict=True))
 
@@ -250,11 +250,11 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """Candidates above ``candidate`` of block ``block`` are decided; ``left`` picks of it remain."""
+    """Candidates above ``candidate`` of block ``block`` are decided; ``remaining`` picks of it remain."""
 
     block: int
     candidate: int
-    left: int
+    remaining: int
     cost: int
     score: int
     chosen: tuple[int, ...]
@@ -299,19 +299,19 @@ class _Suffixes:
         return node.block == len(self.blocks)
 
     def front(self, node: _Node) -> Front:
-        return ORIGIN if self.complete(node) else self.fronts[node.block][node.candidate][node.left]
+        return ORIGIN if self.complete(node) else self.fronts[node.block][node.candidate][node.remaining]
 
     def children(self, node: _Node) -> Iterator[_Node]:
         """Pick the current candidate once more, or leave it for good."""
         b, j = node.block, node.candidate
         cost, score = node.cost + self.costs[b][j], node.score + self.scores[b][j]
         chosen = (*node.chosen, j)
-        if node.left == 1:
+        if node.remaining == 1:
             yield self._enter(b + 1, cost, score, chosen)
         else:
-            yield _Node(b, j, node.left - 1, cost, score, chosen)
+            yield _Node(b, j, node.remaining - 1, cost, score, chosen)
         if j:
-            yield _Node(b, j - 1, node.left, node.cost, node.score, node.chosen)
+            yield _Node(b, j - 1, node.remaining, node.cost, node.score, node.chosen)
 
     def picks(self, node: _Node) -> tuple[tuple[int, ...], ...]:
         picks, start = [], 0

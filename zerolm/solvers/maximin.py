@@ -30,25 +30,27 @@ class BestAtWorst:
         return more / abs(self.value) if more > PROVEN * abs(self.value) else 0.0
 
 
-def best_at_worst(worths: Floats, count: int, groups: int = 1) -> BestAtWorst:
+def best_at_worst(scores: Floats, count: int, groups: int = 1) -> BestAtWorst:
     """Return the ``count`` members, as many of each group, whose least sum over the rows is the most.
 
-    ``worths`` are (ways, n); members of a group follow one another. As a mixed-integer programme: maximise t
+    ``scores`` are (ways, n); members of a group follow one another. As a mixed-integer programme: maximise t
     with worths x >= t and as many ones of x in each group. ``ValueError`` for what is no number.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    if not np.isfinite(worths).all():
+    if not np.isfinite(scores).all():
         raise ValueError("an expert's score is NaN or infinite: the model's activations are not finite")
-    ways, size = worths.shape
-    scale = float(np.abs(worths).max()) or 1.0
+    ways, size = scores.shape
+    scale = float(np.abs(scores).max()) or 1.0
     of_group = np.repeat(np.arange(groups), size // groups) == np.arange(groups)[:, None]
-    rows = np.block([[worths / scale, -np.ones((ways, 1))], [of_group, np.zeros((groups, 1))]])
-    each = np.full(groups, count // groups)
+    rows = np.block([[scores / scale, -np.ones((ways, 1))], [of_group, np.zeros((groups, 1))]])
+    per_group = np.full(groups, count // groups)
     result = milp(
         np.append(np.zeros(size), -1.0),
         constraints=LinearConstraint(
-            rows, np.concatenate([np.zeros(ways), each]), np.concatenate([np.full(ways, np.inf), each])
+            rows,
+            np.concatenate([np.zeros(ways), per_group]),
+            np.concatenate([np.full(ways, np.inf), per_group]),
         ),
         integrality=np.append(np.ones(size), 0),
         bounds=Bounds(np.append(np.zeros(size), -np.inf), np.append(np.ones(size), np.inf)),
@@ -57,5 +59,5 @@ def best_at_worst(worths: Floats, count: int, groups: int = 1) -> BestAtWorst:
     if result.x is None:
         raise RuntimeError(f"HiGHS found no answer: {result.message}")
     chosen = np.flatnonzero(np.rint(result.x[:-1]))
-    value = float(worths[:, chosen].sum(1).min())
+    value = float(scores[:, chosen].sum(1).min())
     return BestAtWorst(chosen, value, max(value, -float(result.mip_dual_bound) * scale))

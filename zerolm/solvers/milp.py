@@ -177,7 +177,7 @@ def in_order(
         limit, _, index, excluded, optimum = heapq.heappop(heap)
         problem = problems[index]
         if optimum is None:
-            if -limit > relaxed.bounds[index]:  # prices found since are lower
+            if -limit > relaxed.bounds[index]:  # multipliers found since are lower
                 push(float(relaxed.bounds[index]), index, excluded, None)
                 continue
             if index not in relaxed.tight:

@@ -191,8 +191,8 @@ def compile_problems(
             key = (id(candidates), depth if score.sees_depth else 0)
             if key not in tables:
                 column = _score_column(candidates, score, depth)
-                priced = _of_layers(candidates, costs, columns)
-                tables[key] = CandidateTable(column, priced, candidates.multiplicity)
+                layer_costs = _of_layers(candidates, costs, columns)
+                tables[key] = CandidateTable(column, layer_costs, candidates.multiplicity)
             table = tables[key]
             if table.peak * block.count >= UNBOUNDED:
                 raise ValueError("costs beyond 2^62 cannot be compared exactly; reduce context or batch")

@@ -104,9 +104,9 @@ class _Pairs:
         """Return what is left where ``fixed`` members are in, if they are ``ones``, or out."""
         free, chosen = ~fixed, fixed & ones
         linear = self.linear[free] + 2 * self.form[np.ix_(free, chosen)].sum(1)
-        left = self.each - np.bincount(self.group[chosen], minlength=len(self.each))
+        remaining = self.each - np.bincount(self.group[chosen], minlength=len(self.each))
         groups, group = np.unique(self.group[free], return_inverse=True)
-        return _Pairs(self.form[np.ix_(free, free)], linear, self.value(chosen), group, left[groups])
+        return _Pairs(self.form[np.ix_(free, free)], linear, self.value(chosen), group, remaining[groups])
 
     def starts(self) -> Iterator[Bools]:
         """Yield sets to begin from: of least rows, greedily, and random ones."""
@@ -126,13 +126,13 @@ class _Pairs:
 
     def greedy(self) -> Bools:
         """Return a set to which the member that adds least was added again and again."""
-        left, chosen = self.each.copy(), np.zeros(len(self.group), bool)
+        remaining, chosen = self.each.copy(), np.zeros(len(self.group), bool)
         added = self.form.diagonal() + self.linear
-        while left.any():
-            free = np.flatnonzero(~chosen & (left[self.group] > 0))
+        while remaining.any():
+            free = np.flatnonzero(~chosen & (remaining[self.group] > 0))
             member = free[added[free].argmin()]
             chosen[member], added = True, added + 2 * self.form[member]
-            left[self.group[member]] -= 1
+            remaining[self.group[member]] -= 1
         return chosen
 
     def exchanged(self, start: Bools) -> Bools:

@@ -79,8 +79,8 @@ class Solver:
 
     def _shape(self, choice: Choice) -> object:
         """Return what is equal for choices of which only one is listed."""
-        told_apart = self.instance.score.sees_choices
-        return choice.architecture.identity if told_apart else choice.architecture.shape_key()
+        are_distinct = self.instance.score.sees_choices
+        return choice.architecture.identity if are_distinct else choice.architecture.shape_key()
 
 
 def _led_by(first: Choice, choices: Sequence[Choice]) -> list[Choice]:

@@ -82,14 +82,14 @@ def _tokens_of(
 
 def joined(domains: Mapping[str, Tokens]) -> Tokens:
     """Return the tokens of several domains, one after another; padded where one of them is."""
-    each = list(domains.values())
-    named = "".join(f"{name}={one.text or one.seed}," for name, one in domains.items())
+    parts = list(domains.values())
+    named = "".join(f"{name}={tokens.text or tokens.seed}," for name, tokens in domains.items())
     digest = hashlib.sha256(named.encode()).hexdigest()
-    longest = max(one.ids.shape[1] for one in each)
-    if all(one.mask is None and one.ids.shape[1] == longest for one in each):
-        return Tokens(torch.cat([one.ids for one in each]), text=digest)
-    rows = [functional.pad(one.ids, (0, longest - one.ids.shape[1])) for one in each]
-    masks = [torch.ones_like(one.ids) if one.mask is None else one.mask for one in each]
+    longest = max(tokens.ids.shape[1] for tokens in parts)
+    if all(tokens.mask is None and tokens.ids.shape[1] == longest for tokens in parts):
+        return Tokens(torch.cat([tokens.ids for tokens in parts]), text=digest)
+    rows = [functional.pad(tokens.ids, (0, longest - tokens.ids.shape[1])) for tokens in parts]
+    masks = [torch.ones_like(tokens.ids) if tokens.mask is None else tokens.mask for tokens in parts]
     padded = [functional.pad(mask, (0, longest - mask.shape[1])) for mask in masks]
     return Tokens(torch.cat(rows), torch.cat(padded), digest)
 

@@ -117,12 +117,12 @@ def pieces(content: str) -> Iterator[str]:
 
 def beginning(source: str) -> Iterator[str]:
     """Yield the documents of a text in pieces, 16 Mi characters at most."""
-    left = TRAINED_ON
+    remaining = TRAINED_ON
     for document in documents(source):
-        content = document.content[:left]
-        left -= len(content)
+        content = document.content[:remaining]
+        remaining -= len(content)
         yield from pieces(content)
-        if not left:
+        if not remaining:
             return
 
 

@@ -93,11 +93,11 @@ class Tokens:
                 f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens, and {LEAST_SEQUENCES} "
                 "are the least: one to fit and two held out; give more text, or a smaller --length"
             )
-        each = min(max(1, len(self) // HELD_SHARE), max(1, HELD_TOKENS * len(self) // self.count))
+        held_count = min(max(1, len(self) // HELD_SHARE), max(1, HELD_TOKENS * len(self) // self.count))
         generator = np.random.default_rng(0)  # at random within each stretch: texts may have a period
-        ends = np.arange(2 * each + 1) * len(self) // (2 * each)
+        ends = np.arange(2 * held_count + 1) * len(self) // (2 * held_count)
         held = generator.integers(ends[:-1], ends[1:])
-        sides = generator.permuted(np.tile([0, 1], (each, 1)), axis=1).ravel()
+        sides = generator.permuted(np.tile([0, 1], (held_count, 1)), axis=1).ravel()
         fitted = np.setdiff1d(np.arange(len(self)), held)
         return DividedTokens(self.rows(fitted), self.rows(held[sides == 0]), self.rows(held[sides == 1]))
 

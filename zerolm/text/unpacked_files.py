@@ -44,15 +44,15 @@ def lines(file: Path) -> Iterator[tuple[int, str]]:
 
     ``ValueError`` names a line that is no UTF-8 or has more than 64 MiB.
     """
-    number, left = 0, b""
+    number, rest = 0, b""
     for block in blocks(file):
-        *whole, left = (left + block).split(b"\n")
+        *whole, rest = (rest + block).split(b"\n")
         for line in whole:
             number += 1
             yield from _decoded(file, number, line)
-        if len(left) > LONGEST_LINE:
+        if len(rest) > LONGEST_LINE:
             raise ValueError(f"{str(file)!r}, line {number + 1} has more than {LONGEST_LINE >> 20} MiB")
-    yield from _decoded(file, number + 1, left)
+    yield from _decoded(file, number + 1, rest)
 
 
 def _decoded(file: Path, number: int, line: bytes) -> Iterator[tuple[int, str]]:

@@ -214,7 +214,7 @@ def labels_as_trained(
                 losses += [label.loss] if label.losses else []
                 yield place, label
         done = len(wanted) - len(lacking)
-        progress(_told(losses), done, len(wanted))
+        progress(_summary(losses), done, len(wanted))
         work, waiting = LabelTraining(text, request), [wanted[place] for place in lacking]
         trained = finished(waiting, work, name=lambda run: run.name, jobs=jobs, backend=backend)
         with closing(trained) as results:
@@ -222,11 +222,11 @@ def labels_as_trained(
                 _keep(waiting[number], label)
                 losses += [label.loss] if label.losses else []
                 done += 1
-                progress(_told(losses), done, len(wanted))
+                progress(_summary(losses), done, len(wanted))
                 yield lacking[number], label
 
 
-def _told(losses: Sequence[float]) -> str:
+def _summary(losses: Sequence[float]) -> str:
     return f"training architectures, best loss {min(losses):.3f}" if losses else "training architectures"
 
 

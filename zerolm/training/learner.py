@@ -92,8 +92,12 @@ class Student(nn.Module):
     def __init__(self, model: nn.Module, objective: Objective, widths: tuple[int, int] | None = None) -> None:
         super().__init__()
         self.model, self.objective = model, objective
-        ours, theirs = widths or (0, 0)
-        self.fit = nn.Linear(ours, theirs, bias=False) if objective.hidden and ours != theirs else None
+        width, teacher_width = widths or (0, 0)
+        self.fit = (
+            nn.Linear(width, teacher_width, bias=False)
+            if objective.hidden and width != teacher_width
+            else None
+        )
         if set(objective.weights) == {"hidden"}:
             _leave_head_alone(model)
 
@@ -134,11 +138,11 @@ class Student(nn.Module):
         if self.fit is not None:
             inputs = self.objective.inputs(ids)
             outputs: Any = self.model(**inputs, use_cache=False, output_hidden_states=True)
-            ours = torch.cat(
+            states = torch.cat(
                 [outputs.hidden_states[place].flatten(0, 1) for place, _ in self.objective.layers]
             )
-            theirs = torch.cat([state.flatten(0, 1) for state in signals["hidden"]])
-            self.fit.weight.copy_(torch.linalg.lstsq(ours.float(), theirs.float()).solution.T)
+            teacher_states = torch.cat([state.flatten(0, 1) for state in signals["hidden"]])
+            self.fit.weight.copy_(torch.linalg.lstsq(states.float(), teacher_states.float()).solution.T)
         losses = {name: float(loss) for name, loss in self(ids, **signals).items()}
         first = next(iter(losses.values()))
         weights = {
@@ -152,17 +156,17 @@ class Student(nn.Module):
         compared = [states[place] for place, _ in self.objective.layers]
         return compared if self.fit is None else [self.fit(state) for state in compared]
 
-    def _embedded(self, ours: Tensor, theirs: Tensor, mask: Tensor | None) -> Tensor:
+    def _embedded(self, states: Tensor, teacher_states: Tensor, mask: Tensor | None) -> Tensor:
         """Return how far the embeddings of last states (b, t, d) lie apart."""
         pooling = self.objective.pooling
         assert pooling is not None
         assert mask is not None
-        return pooling.distances(pooling(ours, mask).float(), pooling(theirs, mask).float()).mean()
+        return pooling.distances(pooling(states, mask).float(), pooling(teacher_states, mask).float()).mean()
 
     def _predicted(
         self,
         name: str,
-        ours: Tensor,
+        student_logits: Tensor,
         input_ids: Tensor,
         logits: Tensor | None,
         log_p: Tensor | None,
@@ -170,11 +174,13 @@ class Student(nn.Module):
     ) -> Tensor:
         temperature = self.objective.temperature
         if name == "next-token":
-            return next_token(ours, input_ids)
+            return next_token(student_logits, input_ids)
         if log_p is not None and ids is not None:
-            return top_kl(ours, log_p, ids, temperature)
+            return top_kl(student_logits, log_p, ids, temperature)
         assert logits is not None
-        return {"kl": forward_kl, "reverse-kl": reverse_kl, "dist": dist}[name](ours, logits, temperature)
+        return {"kl": forward_kl, "reverse-kl": reverse_kl, "dist": dist}[name](
+            student_logits, logits, temperature
+        )
 
 
 def _leave_head_alone(model: Any) -> None:

@@ -44,26 +44,26 @@ def mean_loss(
     return total / count
 
 
-def forward_kl(ours: Tensor, theirs: Tensor, temperature: float = 1.0) -> Tensor:
+def forward_kl(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
     """Return T^2 KL(teacher || student), the mean over positions in nats, of logits (b, t, v) of both.
 
     Both are divided by the temperature T; T^2 keeps the gradients' size (Hinton et al., arXiv 1503.02531).
     """
-    return kl(theirs.float() / temperature, ours.float() / temperature).mean() * temperature**2
+    return kl(teacher.float() / temperature, student.float() / temperature).mean() * temperature**2
 
 
-def reverse_kl(ours: Tensor, theirs: Tensor, temperature: float = 1.0) -> Tensor:
+def reverse_kl(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
     """Return T^2 KL(student || teacher), the mean over positions in nats, of logits (b, t, v) of both."""
-    return forward_kl(theirs, ours, temperature)
+    return forward_kl(teacher, student, temperature)
 
 
-def top_kl(ours: Tensor, log_p: Tensor, ids: Tensor, temperature: float = 1.0) -> Tensor:
+def top_kl(student: Tensor, log_p: Tensor, ids: Tensor, temperature: float = 1.0) -> Tensor:
     """Return T^2 KL(teacher || student) over the teacher's k likeliest tokens and all others as one.
 
     ``log_p`` and ``ids`` (b, t, k) are the teacher's log-probabilities at the temperature, logits (b, t, v).
     By the log-sum inequality it is at most ``forward_kl``, and equal where k = v.
     """
-    every = _log_softmax(ours, temperature)
+    every = _log_softmax(student, temperature)
     log_q = every.gather(-1, ids)  # (b, t, k)
     inside = (log_p.exp() * (log_p - log_q)).sum(-1)
     if log_p.shape[-1] == every.shape[-1]:
@@ -74,7 +74,9 @@ def top_kl(ours: Tensor, log_p: Tensor, ids: Tensor, temperature: float = 1.0) -
     return (inside + outside).mean() * temperature**2
 
 
-def standardised(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tensor | None = None) -> Tensor:
+def standardised(
+    of_student: Sequence[Tensor], of_teacher: Sequence[Tensor], padding: Tensor | None = None
+) -> Tensor:
     """Return the mean squared difference of standardised features, the mean over pairs of (b, t, d).
 
     Every channel of every sample has mean 0 and deviation 1 over the tokens, so that the loss is 2 (1 - r) of
@@ -82,7 +84,7 @@ def standardised(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tens
     2510.27037). One that stands still, or is empty, counts as 0 and has no gradient. ``padding`` (b, t) is 0
     on tokens that do not count.
     """
-    pairs = zip(ours, theirs, strict=True)
+    pairs = zip(of_student, of_teacher, strict=True)
     losses = [
         _mean_square(_over_tokens(student, padding) - _over_tokens(teacher, padding), padding)
         for student, teacher in pairs
@@ -90,7 +92,9 @@ def standardised(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tens
     return torch.stack(losses).mean()
 
 
-def relative_mse(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tensor | None = None) -> Tensor:
+def relative_mse(
+    of_student: Sequence[Tensor], of_teacher: Sequence[Tensor], padding: Tensor | None = None
+) -> Tensor:
     """Return the mean squared difference of features over the teacher's mean square, the mean over pairs.
 
     Scale and shift count, as they do where an encoder's tokens are averaged into an embedding. ``padding`` is
@@ -99,18 +103,18 @@ def relative_mse(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tens
     losses = [
         _mean_square(student.float() - teacher.float(), padding)
         / _mean_square(teacher.float(), padding).clamp_min(TINY)
-        for student, teacher in zip(ours, theirs, strict=True)
+        for student, teacher in zip(of_student, of_teacher, strict=True)
     ]
     return torch.stack(losses).mean()
 
 
-def dist(ours: Tensor, theirs: Tensor, temperature: float = 1.0) -> Tensor:
+def dist(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
     """Return DIST of logits (b, t, v): T^2 (1 - r) over the classes of each row, plus over the rows of each.
 
     r is Pearson's correlation of the softmaxes at the temperature (Huang et al., arXiv 2205.10536, with
     beta = gamma = 1). Of two classes the first term has no gradient.
     """
-    p, q = (_log_softmax(logits, temperature).exp().flatten(0, -2) for logits in (theirs, ours))  # (n, v)
+    p, q = (_log_softmax(logits, temperature).exp().flatten(0, -2) for logits in (teacher, student))  # (n, v)
     rows, columns = (1.0 - _pearson(p, q, axis).mean() for axis in (1, 0))
     return (rows + columns) * temperature**2
 
@@ -141,8 +145,8 @@ def _mean_square(values: Tensor, padding: Tensor | None) -> Tensor:
     return values[padding.bool()].square().mean()
 
 
-def _pearson(ours: Tensor, theirs: Tensor, axis: int) -> Tensor:
-    a, b = (_unit(x - x.mean(axis, keepdim=True), axis) for x in (ours, theirs))
+def _pearson(student: Tensor, teacher: Tensor, axis: int) -> Tensor:
+    a, b = (_unit(x - x.mean(axis, keepdim=True), axis) for x in (student, teacher))
     return (a * b).sum(axis)
 
 

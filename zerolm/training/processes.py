@@ -88,8 +88,8 @@ def _broadcast(content: bytes, state: Any) -> bytes:
     """Return the bytes of the first process."""
     size = torch.tensor([len(content)], device=state.device)
     distributed.broadcast(size, 0)
-    sent = torch.zeros(int(size), dtype=torch.uint8, device=state.device)
+    buffer = torch.zeros(int(size), dtype=torch.uint8, device=state.device)
     if content:
-        sent.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
-    distributed.broadcast(sent, 0)
-    return bytes(sent.cpu().numpy())
+        buffer.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+    distributed.broadcast(buffer, 0)
+    return bytes(buffer.cpu().numpy())

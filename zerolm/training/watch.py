@@ -83,7 +83,7 @@ class TrainingWatch(TrainerCallback):
             control.should_save = control.should_save or due
         if due or is_last:
             self._measure(state, parts)
-        self.run.progress(f"training, loss {self._loss:.3f}{self._told()}", done, of)
+        self.run.progress(f"training, loss {self._loss:.3f}{self._measured_text()}", done, of)
 
     def _due(self, step: int) -> tuple[bool, bool, int, int]:
         """Return whether to measure behind a step, whether it is the last, and what is done of how much."""
@@ -95,7 +95,7 @@ class TrainingWatch(TrainerCallback):
         due, self._part = part > self._part, part
         return due, is_last or share >= 1, round(self.spent * 1000), round(request.seconds * 1000)
 
-    def _told(self) -> str:
+    def _measured_text(self) -> str:
         last = self.rows[-1] if self.rows else {}
         name = next((name for name in ("kl", "cosine", "perplexity") if name in last), None)
         return f", {name} {last[name]:.3g} on text held out" if name else ""

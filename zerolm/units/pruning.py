@@ -78,9 +78,9 @@ def slice_layer(layer: StockLayer, cut: Cut, kept: LayerCut) -> None:
             if (indices := cut.kept(kept, label)) is not None:
                 keep_along(layer.module, name, axis, indices)
     groups = len(kept.groups)
-    left = {label: cut.parent.length(label, groups, 0) for label in ("q", "kv")}
+    head_lengths = {label: cut.parent.length(label, groups, 0) for label in ("q", "kv")}
     heads = groups * cut.parent.heads_per_group
-    layer.resize({**left, "heads": heads, "kv_heads": groups})
+    layer.resize({**head_lengths, "heads": heads, "kv_heads": groups})
 
 
 def labelled(layer: StockLayer, parent: Dimensions) -> dict[str, tuple[str, ...]]:

@@ -84,9 +84,9 @@ def test_moments_are_those_of_whole_gradients(name: str, text: str, tmp_path: Pa
         ]  # fmt: skip
         squares = np.concatenate(by_hand) / count * np.square(matrix.slopes)
         scale = max(float(squares.sum((1, 2)).max()), 1e-30)
-        np.testing.assert_allclose(each.read, squares.sum(1), rtol=2e-3, atol=1e-6 * scale)
-        np.testing.assert_allclose(each.felt, squares.sum(2), rtol=2e-3, atol=1e-6 * scale)
-        whole = each.factor * each.felt.sum(1) * each.read.sum(1)
+        np.testing.assert_allclose(each.inputs, squares.sum(1), rtol=2e-3, atol=1e-6 * scale)
+        np.testing.assert_allclose(each.gradients, squares.sum(2), rtol=2e-3, atol=1e-6 * scale)
+        whole = each.factor * each.gradients.sum(1) * each.inputs.sum(1)
         np.testing.assert_allclose(whole, squares.sum((1, 2)), rtol=2e-3, atol=1e-6 * scale)
         checked += matrix.count
     assert checked > 10

@@ -24,7 +24,7 @@ from gguf_files import TYPES, quantised, read, written
 from zerolm.carving.bits.row_blocks import check_fit, fit_notes, in_blocks, rows_by_axis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, QUANTISED, for_rows, types_named
-from zerolm.children.gguf.check import COARSELY, rounding_beside
+from zerolm.children.gguf.check import COARSELY, rounding_error
 from zerolm.planning.size_request import SizeRequest, WeightsRequest
 from zerolm.units.kept_units import dimensions
 
@@ -225,4 +225,4 @@ def test_few_quantised_matrices_explain_the_rounding_of_a_file(
     kinds = [row["type"] for row in json.loads(ran.out)["types"]]
     assert 0 < kinds.count("Q4_0") < len(kinds) / 2
     file = next((tmp_path / "child").glob("*.gguf"))
-    assert rounding_beside(file) == COARSELY
+    assert rounding_error(file) == COARSELY

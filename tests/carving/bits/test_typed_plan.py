@@ -16,10 +16,10 @@ from typed_models import fused_parent, some_words, typed_parent
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from zerolm.architecture import Ints
+from zerolm.carving.bits.estimates import ATTENTION, FFN, TypeEstimates, as_importances
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.plan import Within, plain_bytes, typed_plans
 from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.prices import ATTENTION, FFN, TypePrices, as_importances
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
@@ -34,7 +34,7 @@ from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
 from zerolm.solvers.problem import Budgets
 from zerolm.text.calibration import tokens_of
-from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.stream.narrowing import Width
 
@@ -42,12 +42,12 @@ TYPES = (BY_NAME["Q8_0"], BY_NAME["Q4_0"])
 
 
 @pytest.fixture(scope="module")
-def prices(tmp_path_factory: pytest.TempPathFactory) -> TypePrices:
+def estimates(tmp_path_factory: pytest.TempPathFactory) -> TypeEstimates:
     folder = tmp_path_factory.mktemp("typed")
     checkpoint = Checkpoint.open(typed_parent(folder / "parent"))
     tokens = tokens_of(checkpoint, str(some_words(folder / "text.txt")), sequences=8, length=16)
-    felt = loss_moments(open_model(checkpoint), tokens, with_matrices=True).matrices
-    return TypePrices(checkpoint, TYPES, felt, (checkpoint.layout.hidden,))
+    moments = loss_moments(open_model(checkpoint), tokens, with_matrices=True).matrices
+    return TypeEstimates(checkpoint, TYPES, moments, (checkpoint.layout.hidden,))
 
 
 def table(seed: int) -> LossTable:
@@ -56,29 +56,31 @@ def table(seed: int) -> LossTable:
     sizes = {"groups": np.array([1, 2]), "ffn": np.array([32, 64, 96])}
     losses = {kind: [np.append(np.sort(rng.random(len(each) - 1))[::-1], 0.0) * 1e-2 for _ in range(2)]
               for kind, each in sizes.items()}  # fmt: skip
-    return LossTable(Indifferent(-1.0), sizes, losses, 0.05 * rng.random(2))
+    return LossTable(FirstUnits(-1.0), sizes, losses, 0.05 * rng.random(2))
 
 
 def of(budget: int) -> Within:
     return Within(budget, Budgets.of({}), StoredCosts())
 
 
-def exact_price(prices: TypePrices, layer: int, role: str, kind: str) -> float:
+def exact_price(estimates: TypeEstimates, layer: int, role: str, kind: str) -> float:
     """Return 1/2 f sum_rc E[G_r^2] e_rc^2 E[x_c^2] of a whole matrix, by its definition."""
-    assert prices.felt is not None
-    values = prices.checkpoint.read(prices.checkpoint.layout.name(role, layer) or "")
-    felt = prices.felt[layer, role]
-    errors = np.square(rounded(values, BY_NAME[kind], as_importances(felt.read)) - values, dtype=np.float64)
-    return float(0.5 * felt.factor * felt.felt @ errors @ felt.read)
+    assert estimates.moments is not None
+    values = estimates.checkpoint.read(estimates.checkpoint.layout.name(role, layer) or "")
+    moments = estimates.moments[layer, role]
+    errors = np.square(
+        rounded(values, BY_NAME[kind], as_importances(moments.inputs)) - values, dtype=np.float64
+    )
+    return float(0.5 * moments.factor * moments.gradients @ errors @ moments.inputs)
 
 
-def test_a_whole_matrix_is_priced_by_the_formula(prices: TypePrices) -> None:
+def test_a_whole_matrix_is_priced_by_the_formula(estimates: TypeEstimates) -> None:
     counts = {"groups": np.array([2]), "ffn": np.array([96])}
     for role in (*ATTENTION, *FFN):
         kind = "groups" if role in ATTENTION else "ffn"
-        priced = prices.of_layers(None, role, counts[kind], Indifferent(None))
+        priced = estimates.of_layers(None, role, counts[kind], FirstUnits(None))
         for layer, (place, one) in itertools.product(range(2), enumerate(priced.types)):
-            wanted = exact_price(prices, layer, role, one.name)
+            wanted = exact_price(estimates, layer, role, one.name)
             assert np.isclose(priced.loss[layer, 0, place], wanted, rtol=1e-6, atol=1e-15)
 
 
@@ -87,28 +89,30 @@ def test_a_fused_matrix_is_priced_by_the_rows_of_its_units(groups: int, tmp_path
     """They are those that a cut keeps, wherever they lie."""
     checkpoint = Checkpoint.open(fused_parent(tmp_path / "parent"))
     tokens = tokens_of(checkpoint, str(some_words(tmp_path / "text.txt")), sequences=8, length=16)
-    felt = loss_moments(open_model(checkpoint), tokens, with_matrices=True).matrices
-    prices = TypePrices(checkpoint, TYPES, felt, (checkpoint.layout.hidden,))
-    assert (prices.attention, prices.ffn) == (("q+k+v", "o"), ("gate+up", "down"))
+    moments = loss_moments(open_model(checkpoint), tokens, with_matrices=True).matrices
+    estimates = TypeEstimates(checkpoint, TYPES, moments, (checkpoint.layout.hidden,))
+    assert (estimates.attention, estimates.ffn) == (("q+k+v", "o"), ("gate+up", "down"))
     by = Last()
-    cut = Cut.of(prices.parent, (0, 1), lambda layer: (groups, 32 * groups), by.choose)
+    cut = Cut.of(estimates.parent, (0, 1), lambda layer: (groups, 32 * groups), by.choose)
     for layer, (role, count) in itertools.product(range(2), (("q+k+v", groups), ("gate+up", 32 * groups))):
         name = checkpoint.layout.name(role, layer) or ""
         rows = cut.kept(cut.layers[layer], checkpoint.layout.slots[name].axes[0])
-        whole, each = checkpoint.read(name), felt[layer, role]
+        whole, each = checkpoint.read(name), moments[layer, role]
         all_units = np.array([2 if role == "q+k+v" else 96])
         kept = whole if rows is None else whole[rows]
-        weights = each.felt if rows is None else each.felt[rows]
-        share = float(weights @ np.square(kept) @ each.read) / float(each.felt @ np.square(whole) @ each.read)
-        part, priced = (prices.of_layers(None, role, size, by) for size in (np.array([count]), all_units))
+        weights = each.gradients if rows is None else each.gradients[rows]
+        share = float(weights @ np.square(kept) @ each.inputs) / float(
+            each.gradients @ np.square(whole) @ each.inputs
+        )
+        part, priced = (estimates.of_layers(None, role, size, by) for size in (np.array([count]), all_units))
         np.testing.assert_allclose(part.loss[layer, 0], share * priced.loss[layer, 0], rtol=1e-5)
         for place, one in enumerate(priced.types):
             assert np.isclose(
-                priced.loss[layer, 0, place], exact_price(prices, layer, role, one.name), rtol=0.1
+                priced.loss[layer, 0, place], exact_price(estimates, layer, role, one.name), rtol=0.1
             )
 
 
-class Last(Indifferent):
+class Last(FirstUnits):
     """Keeps the last units."""
 
     def __init__(self) -> None:
@@ -118,23 +122,25 @@ class Last(Indifferent):
         return np.arange({"groups": 2, "ffn": 96}[kind])[-count:]
 
 
-def test_a_child_is_weighed_as_its_parent_where_nothing_is_cut(prices: TypePrices) -> None:
-    checkpoint = prices.checkpoint
-    weighed = WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint))), prices.felt)
+def test_a_child_is_weighed_as_its_parent_where_nothing_is_cut(estimates: TypeEstimates) -> None:
+    checkpoint = estimates.checkpoint
+    weighed = WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint))), estimates.moments)
     for place in weighed.tensors:
         if place[0] is not None:
             losses = weighed.losses(place, TYPES).loss
-            wanted = [exact_price(prices, place[0], place[1], one.name) for one in TYPES]
+            wanted = [exact_price(estimates, place[0], place[1], one.name) for one in TYPES]
             np.testing.assert_allclose(losses, wanted, rtol=1e-6)
 
 
-def brute(prices: TypePrices, by: LossTable, budget: int, *, uniform: bool) -> float:
+def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool) -> float:
     """Return the least loss of all sizes, layers and types, by trying what each of them costs."""
     fronts = []
     sizes = {**dict.fromkeys(ATTENTION, np.array([1, 2])), **dict.fromkeys(FFN, np.array([32, 64, 96]))}
-    roles = {role: prices.of_layers(None, role, counts, by) for role, counts in sizes.items()}
+    roles = {role: estimates.of_layers(None, role, counts, by) for role, counts in sizes.items()}
     for layer in range(2):
-        options: dict[tuple[int, int] | None, list[tuple[int, float]]] = {None: [(0, float(by.gone[layer]))]}
+        options: dict[tuple[int, int] | None, list[tuple[int, float]]] = {
+            None: [(0, float(by.without_layer[layer]))]
+        }
         for g, f in itertools.product(range(2), range(3)):
             cut = float(by.losses["groups"][layer][g] + by.losses["ffn"][layer][f])
             rows = [(2 * 4 * 64, cut)]
@@ -152,7 +158,7 @@ def brute(prices: TypePrices, by: LossTable, budget: int, *, uniform: bool) -> f
             options[g, f] = rows
         fronts.append(options)
     ends = [(4 * 64, 0.0)]
-    for one in prices.outside(None).values():
+    for one in estimates.outside(None).values():
         ends = [
             (b + int(s), loss + float(x))
             for b, loss in ends
@@ -171,46 +177,48 @@ def brute(prices: TypePrices, by: LossTable, budget: int, *, uniform: bool) -> f
 
 
 @given(st.integers(0, 50), st.floats(0.2, 1.0), st.booleans())
-def test_the_plan_is_the_best_of_all(prices: TypePrices, seed: int, share: float, uniform: bool) -> None:
-    checkpoint, by = prices.checkpoint, table(seed)
+def test_the_plan_is_the_best_of_all(
+    estimates: TypeEstimates, seed: int, share: float, uniform: bool
+) -> None:
+    checkpoint, by = estimates.checkpoint, table(seed)
     whole = sum(2 * one.count for one in checkpoint.tensors.values())
     budget = int(share * whole / 2)
     request = SizeRequest.of(
         budgets={"max_weight_bytes": budget}, shape="uniform" if uniform else "per-layer", multiple_of=32
     )
-    wanted = brute(prices, by, budget, uniform=uniform)
+    wanted = brute(estimates, by, budget, uniform=uniform)
     if not np.isfinite(wanted):
         with pytest.raises(ValueError, match="no types keep the budgets: --max-weight-bytes"):
-            typed_plans(prices, by, request, of(budget))
+            typed_plans(estimates, by, request, of(budget))
         return
-    plan = typed_plans(prices, by, request, of(budget))[0]
+    plan = typed_plans(estimates, by, request, of(budget))[0]
     assert np.isclose(plan.loss, wanted, rtol=1e-9)
     assert plan.is_proven
     assert plan.bytes <= budget
-    weighed = WeighedChild(Child(checkpoint, plan.cut), prices.felt)
+    weighed = WeighedChild(Child(checkpoint, plan.cut), estimates.moments)
     assert weighed.bytes_of(plan.types) + plain_bytes(plan.cut, checkpoint) == plan.bytes
     assert TypedChild(weighed, plan.types).bytes == plan.bytes
 
 
-def test_a_narrower_stream_is_a_cut(prices: TypePrices) -> None:
+def test_a_narrower_stream_is_a_cut(estimates: TypeEstimates) -> None:
     plan = typed_plans(
-        prices, table(0), SizeRequest.of(dict.fromkeys(("ffn", "heads", "layers"), 1)), of(10**6)
+        estimates, table(0), SizeRequest.of(dict.fromkeys(("ffn", "heads", "layers"), 1)), of(10**6)
     )[0]
     assert plan.is_whole
     assert not replace(plan, width=Width(32, False)).is_whole
 
 
-def test_other_budgets_hold_beside_the_bytes(prices: TypePrices) -> None:
+def test_other_budgets_hold_beside_the_bytes(estimates: TypeEstimates) -> None:
     by: Criterion = table(0)
     budgets = {"max_weight_bytes": 60_000, "max_kv_bytes": 2 * 2 * 2 * 16 * 1024}
     request = SizeRequest.of(budgets=budgets, multiple_of=32)
     within = Within(60_000, Budgets.of({"max_kv_bytes": budgets["max_kv_bytes"]}), StoredCosts())
-    plan = typed_plans(prices, by, request, within)[0]
+    plan = typed_plans(estimates, by, request, within)[0]
     assert len(plan.cut.layers) * len(plan.cut.layers[0].groups) <= 2
-    loose = typed_plans(prices, by, request, of(60_000))[0]
+    loose = typed_plans(estimates, by, request, of(60_000))[0]
     assert loose.loss <= plan.loss
     with pytest.raises(ValueError, match="within max_weight_bytes alone: leave max_kv_bytes out"):
-        typed_plans(prices, by, SizeRequest.of(budgets=budgets, shape="per-layer"), within)
+        typed_plans(estimates, by, SizeRequest.of(budgets=budgets, shape="per-layer"), within)
 
 
 @pytest.fixture(scope="module")
@@ -238,12 +246,12 @@ def test_the_best_by_each_table_are_measured_and_told_by_the_first(session: Sess
     def planner() -> TypePlanner:
         return TypePlanner(session.checkpoint, size, session, StoredCosts(), silent)
 
-    alone = [planner().foretold(by)[0] for by in tables]
+    alone = [planner().predicted(by)[0] for by in tables]
     chosen = planner().best(tables)
-    told = {round(each.predicted, 9) for each in chosen.beside}
+    told = {round(each.predicted, 9) for each in chosen.compared}
     for plan, by in zip(alone, tables, strict=True):
         cut = planner().narrowed(plan)
         assert round(plan.loss - by.predicted(cut) + tables[0].predicted(cut), 9) in told
-    measured = [each.measured for each in chosen.beside if not each.name.endswith(" everywhere")]
+    measured = [each.measured for each in chosen.compared if not each.name.endswith(" everywhere")]
     assert chosen.loss == min(filter(None, measured))
     assert f"{chosen.loss:.3g}" in chosen.sentence()

@@ -19,11 +19,11 @@ from saved_mixtures import mixture
 from tiny_mixtures import MIXTURES
 from transformers import AutoModelForCausalLM
 
-from zerolm.carving.experts import staying_experts
+from zerolm.carving.experts import expert_selection
+from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_with_masked, masked
 from zerolm.carving.experts.routing import Routing
-from zerolm.carving.experts.staying_experts import StayingExperts
 from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint, Outgoing, write_shards
 from zerolm.children.read_again import ReadAgain
@@ -222,7 +222,7 @@ def test_by_pairs_no_other_experts_lose_less(
     carved = carve(folder, tmp_path / "child", keep_experts="4", **tokens)
     checkpoint = Checkpoint.open(folder)
     methods = Methods(criterion=criterion, text="random", sequences=4, length=12)
-    use = StayingExperts(checkpoint, SizeRequest(), methods, StoredCosts(), ComputeRequest(), silent).use
+    use = ExpertSelection(checkpoint, SizeRequest(), methods, StoredCosts(), ComputeRequest(), silent).use
     groups, kept = Routing.of(checkpoint).groups, kept_in(tmp_path / "child")
     assert carved.optimal is True
     assert carved.experts is not None
@@ -241,7 +241,7 @@ def test_by_pairs_no_other_experts_lose_less(
         assert (row["loss"], row["gap"]) == (pytest.approx(least, rel=1e-7), 0)
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     assert [each["gap"] for each in recipe["experts"]] == [0] * len(kept)
-    monkeypatch.setattr(staying_experts, "best_by_pairs", None)
+    monkeypatch.setattr(expert_selection, "best_by_pairs", None)
     again = carve(folder, keep_experts="4", **tokens)  # from the cache
     assert again.experts == carved.experts
     rebuild(tmp_path / "child" / "recipe.json", folder, tmp_path / "again")

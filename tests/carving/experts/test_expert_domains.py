@@ -13,7 +13,7 @@ from carvings import carve, rebuild
 from saved_mixtures import mixture
 from tiny import word_tokenizer
 
-from zerolm.carving.experts.staying_experts import StayingExperts
+from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint
 from zerolm.planning.part_costs import StoredCosts
@@ -37,10 +37,10 @@ def parent(tmp_path: Path) -> Path:
     return folder
 
 
-def carving(parent: Path, text: str, domains: str = "mean", criterion: str = "reap") -> StayingExperts:
+def carving(parent: Path, text: str, domains: str = "mean", criterion: str = "reap") -> ExpertSelection:
     size = SizeRequest(experts=ExpertsRequest("4", domains=domains))
     methods = Methods(criterion=criterion, text=text, sequences=10, length=12)
-    return StayingExperts(Checkpoint.open(parent), size, methods, StoredCosts(), ComputeRequest(), silent)
+    return ExpertSelection(Checkpoint.open(parent), size, methods, StoredCosts(), ComputeRequest(), silent)
 
 
 def test_sums_of_domains_are_kept_apart_and_add_up(parent: Path, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from stopped import Stopped, stopping_at
 from torch import Tensor, nn
 
 from zerolm.carving.experts.expert_repair import repaired_experts
+from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA, by_weights
 from zerolm.carving.experts.expert_use import expert_use
-from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA, by_weights
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.io.cache import ArrayCache

@@ -25,7 +25,7 @@ from zerolm.planning.size_space import SizeSpace
 from zerolm.planning.size_spaces import SIZE_SPACES
 from zerolm.planning.sizes import costs_of, heuristic_of, plan_of
 from zerolm.registry import Entry
-from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import dimensions
 
 COST = CostModel()
@@ -70,7 +70,7 @@ class Prefix(Criterion):
     def choose(self, layer: int, kind: str, count: int) -> Any:
         return np.arange(count)
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         return count * (1.0 + 0.01 * layer)
 
 
@@ -139,7 +139,7 @@ def test_sub_networks_are_drawn_of_the_space_within_macs(
             for layer in zip(each, allowed, strict=True)
             for size, options in zip(*layer, strict=True)
         )
-    for cut in cuts_of(parent, Indifferent(None), sizes[:8]):
+    for cut in cuts_of(parent, FirstUnits(None), sizes[:8]):
         assert 0.75 * whole <= costs_of(parent, COST, cut, name)["macs"] <= 0.8 * whole
 
 

@@ -33,7 +33,7 @@ from zerolm.lab.subnets.slicing import KeptRows, cuts_of, digest_of, slice_paren
 from zerolm.networks.compute import Compute
 from zerolm.networks.opener import open_model
 from zerolm.settings.compute import RunningRequest
-from zerolm.units.importance.criterion import Indifferent
+from zerolm.units.importance.criterion import FirstUnits
 from zerolm.units.kept_units import dimensions
 from zerolm.units.pruning import apply_in_memory
 
@@ -94,7 +94,7 @@ def test_side_by_side_each_gives_what_it_gives_alone(parent: Path) -> None:
     """All ways through three layers, so that many share their first layers, beside the copies of each."""
     checkpoint = Checkpoint.open(parent)
     layers = [(1, 3), (1, 40), (2, 17)]
-    cuts = cuts_of(checkpoint, Indifferent(None), list(product(layers, [(2, 40), (1, 9)], layers)))
+    cuts = cuts_of(checkpoint, FirstUnits(None), list(product(layers, [(2, 40), (1, 9)], layers)))
     model = open_model(checkpoint)
     tokens = judged_text(checkpoint, str(parent.parent / "text.txt"), 8, 16).tokens
     makers = [partial(apply_in_memory, model, cut) for cut in cuts]
@@ -121,7 +121,7 @@ def test_a_sub_network_is_the_child_of_its_sizes(
     session = Session(
         Checkpoint.open(parent), Methods(criterion, text=seen, sequences=24, length=16), lambda *_: None
     )
-    by = session.importance() if criterion == "output_energy" else Indifferent(None)
+    by = session.importance() if criterion == "output_energy" else FirstUnits(None)
     (cut,) = cuts_of(session.checkpoint, by, [(size,) * 3])
     (ours,) = results(parent, [cut], repair, session.tokens)
     tokens = judged_text(session.checkpoint, str(parent.parent / "text.txt"), 8, 16).tokens
@@ -139,7 +139,7 @@ def test_repair_gives_another_network_than_none(parent: Path) -> None:
         Methods("prefix", text=str(parent.parent / "seen.txt"), sequences=96, length=16),
         lambda *_: None,
     )
-    cuts = cuts_of(checkpoint, Indifferent(None), [((1, 20),) * 3, ((2, 30),) * 3])
+    cuts = cuts_of(checkpoint, FirstUnits(None), [((1, 20),) * 3, ((2, 30),) * 3])
     for plain, solved in zip(
         results(parent, cuts), results(parent, cuts, "least-squares", session.tokens), strict=True
     ):
@@ -149,7 +149,7 @@ def test_repair_gives_another_network_than_none(parent: Path) -> None:
 def test_bits_a_byte_are_perplexity_by_bytes(parent: Path) -> None:
     """A word and its space are 3 or 4 bytes; the first word of each sequence is given."""
     text = judged_text(Checkpoint.open(parent), str(parent.parent / "text.txt"), 8, 16)
-    (ours,) = results(parent, cuts_of(Checkpoint.open(parent), Indifferent(None), [((1, 9),) * 3]))
+    (ours,) = results(parent, cuts_of(Checkpoint.open(parent), FirstUnits(None), [((1, 9),) * 3]))
     rows = text.tokens.ids[:, 1:].tolist()
     bytes_ = sum(len(f" w{one}") for row in rows for one in row)
     nats = np.log(ours["perplexity"]) * sum(map(len, rows))
@@ -173,7 +173,7 @@ def test_classes_are_those_of_each_text_alone(
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     checkpoint = Checkpoint.open(parent)
     judged, _ = judged_by(checkpoint, JudgingRequest(data=str(tmp_path / "rows.csv")))
-    cuts = cuts_of(checkpoint, Indifferent(None), SIZES_CUT[kind])
+    cuts = cuts_of(checkpoint, FirstUnits(None), SIZES_CUT[kind])
     together = Judging(str(parent), judged, Compute())(cuts)
     model = AutoModelForSequenceClassification.from_pretrained(parent).eval()
     tokenizer = AutoTokenizer.from_pretrained(parent)
@@ -268,7 +268,7 @@ def test_what_is_kept_is_of_the_same_question_alone(parent: Path) -> None:
     assert all(a["kl"] != b["kl"] for a, b in zip(prefix.results, capacity.results, strict=True))
     again = slice_parent(parent, draw, CutRequest("capacity"), text, running=ON_CPU)
     assert again.results == capacity.results
-    assert len({digest_of(cut) for cut in cuts_of(prefix.checkpoint, Indifferent(None), prefix.sizes)}) == 3
+    assert len({digest_of(cut) for cut in cuts_of(prefix.checkpoint, FirstUnits(None), prefix.sizes)}) == 3
 
 
 def test_a_parent_that_is_not_cut_as_its_document_says_is_refused(

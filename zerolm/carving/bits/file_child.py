@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from zerolm.carving.bits.estimates import as_importances, rows_of_weights, spread_rows
 from zerolm.carving.bits.file_moments import LAYER_EMBEDDING, GradientMoments
 from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
 from zerolm.carving.bits.options import Options
-from zerolm.carving.bits.prices import as_importances, rows_of_weights, spread_rows
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.dequantise import dequantised
 from zerolm.checkpoints.replaced import ReplacedTensor
@@ -90,7 +90,9 @@ class WeighedFile:
         if self.moments is None:
             return None
         parts = self.parts(matrix, number)
-        return as_importances(np.asarray(sum(part.felt.sum() * part.factor * part.read for part in parts)))
+        return as_importances(
+            np.asarray(sum(part.gradients.sum() * part.factor * part.inputs for part in parts))
+        )
 
     def by_column(self) -> Iterator[tuple[str, Values]]:
         """Yield the importances of each tensor by its name, (m, k)."""
@@ -118,15 +120,15 @@ class WeighedFile:
         """Return the loss of one matrix of a tensor by type, from the errors of some rows."""
         most = rows_of_weights(ROWS, matrix.columns, WEIGHTS)
         taken = spread_rows(matrix.rows, max(-(-most // matrix.count), FEWEST))
-        parts = [part for part in self.parts(matrix, number) if part.felt.sum() > 0.0]
+        parts = [part for part in self.parts(matrix, number) if part.gradients.sum() > 0.0]
         losses, importances = np.zeros(len(types)), self.importances(matrix, number)
         for place, kind in enumerate(types if parts else ()):
             errors = rounded(values[taken], kind, importances, self.threads) - values[taken]
             squares = np.square(errors, dtype=np.float64)
             for part in parts:
-                weights = part.felt[taken]
-                share = float(weights.sum() / part.felt.sum()) or 1.0
-                losses[place] += 0.5 * part.factor * float(weights @ (squares @ part.read)) / share
+                weights = part.gradients[taken]
+                share = float(weights.sum() / part.gradients.sum()) or 1.0
+                losses[place] += 0.5 * part.factor * float(weights @ (squares @ part.inputs)) / share
         return losses
 
     def bytes_of(self, types: Types) -> int:
@@ -218,7 +220,7 @@ class TypedFile:
         del repaired
         return loss.of_network(self.blocks(loss.blocks))
 
-    def sent(self, blocks: Blocks, repaired: Repaired) -> Tensor:
+    def output(self, blocks: Blocks, repaired: Repaired) -> Tensor:
         """Return the output of the network as read back for the first batch."""
         del repaired
         others = self.blocks(blocks)

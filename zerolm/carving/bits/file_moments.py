@@ -34,7 +34,7 @@ from zerolm.passes.matrix_moments import (
     mean_of,
     outside_layers,
 )
-from zerolm.passes.walk import gradient_above, together
+from zerolm.passes.walk import batch_groups, gradient_above
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -49,19 +49,19 @@ LAYER_EMBEDDING: Final = "layer_embedding"
 
 @dataclass(frozen=True, eq=False)
 class GradientMoments:
-    """Moments of the m matrices (n, k) of a tensor: ``read`` (m, k), ``felt`` (m, n), and ``factor`` (m,).
+    """Moments of the m matrices (n, k) of a tensor: ``inputs`` (m, k), ``gradients`` (m, n), ``factor`` (m,).
 
-    E[g_rc^2] of a matrix is approximated by its factor x felt_r x read_c, as in a ``MatrixMoments``.
+    E[g_rc^2] of a matrix is approximated by its factor x gradients_r x inputs_c, as in a ``MatrixMoments``.
     """
 
-    read: NDArray[np.floating]
-    felt: NDArray[np.floating]
+    inputs: NDArray[np.floating]
+    gradients: NDArray[np.floating]
     factor: Floats
 
     def of(self, number: int) -> MatrixMoments:
         """Return the moments of one matrix."""
-        read, felt = (each[number].astype(np.float64) for each in (self.read, self.felt))
-        return MatrixMoments(read, felt, float(self.factor[number]))
+        inputs, gradients = (each[number].astype(np.float64) for each in (self.inputs, self.gradients))
+        return MatrixMoments(inputs, gradients, float(self.factor[number]))
 
 
 def file_moments(
@@ -95,13 +95,13 @@ def file_moments(
         lengths = zip(KINDS, (columns, rows, 1), strict=True)
         sums |= {f"{name}.{kind}": np.zeros(length) for kind, length in lengths}
     before = f"{body_prefix(model)}{places_of(model).modules.layers}"
-    for part in together(blocks, sums, cache, "sums", "computing second moments of gradients", progress):
+    for part in batch_groups(blocks, sums, cache, "sums", "computing second moments of gradients", progress):
         upstream = []
         for index, last in zip(part.indices, part.states[-1], strict=True):
             if predicts:
                 add_head(blocks, index, last, sums)
             upstream.append(gradient_above(blocks, index, last, pooling=pooling))
-        for gradients in part.of_weights(upstream):
+        for gradients in part.weight_gradients(upstream):
             named = {f"{before}.{gradients.layer}.{name}": each for name, each in gradients.weights.items()}
             stored = dict(by_tensor(child.parent, named, body_prefix(model)))
             for matrix in inside.get(gradients.layer, ()):
@@ -131,19 +131,19 @@ def _add(sums: Arrays, matrix: FileMatrix, stored: Mapping[str, Tensor]) -> None
     tensors = matrix.stack.tensors
     if not all(tensor.source in stored for tensor in tensors):
         return  # a layer that does not use it
-    read, felt = (sums[f"{matrix.name}.{kind}"] for kind in ("read", "felt"))
+    inputs, gradients = (sums[f"{matrix.name}.{kind}"] for kind in ("read", "felt"))
     if not matrix.is_by_expert:
         squares = _squares(matrix, stored[tensors[0].source])
-        read += squares.sum(1)
-        felt += squares.sum(2)
+        inputs += squares.sum(1)
+        gradients += squares.sum(2)
         return
     for number in range(matrix.count):
         alone = tensors[0].slot.expert is not None
-        one = stored[tensors[number].source][None] if alone else stored[tensors[0].source][number][None]
-        if one.count_nonzero():
-            squares = _squares(matrix, one)
-            read[number] += squares[0].sum(0)
-            felt[number] += squares[0].sum(1)
+        gradient = stored[tensors[number].source][None] if alone else stored[tensors[0].source][number][None]
+        if gradient.count_nonzero():
+            squares = _squares(matrix, gradient)
+            inputs[number] += squares[0].sum(0)
+            gradients[number] += squares[0].sum(1)
 
 
 def _add_inputs(blocks: Blocks, index: int, layer: int, gradients: Tensor, sums: Arrays) -> None:
@@ -168,9 +168,9 @@ def _means(
     """Return the moments of a matrix; an empty list where none were measured."""
     layer, role = matrix.stack.place
     if layer is not None:
-        read, felt = (sums[f"{matrix.name}.{kind}"] / np.float32(count) for kind in ("read", "felt"))
-        both = read.sum(1, dtype=np.float64)
-        return [GradientMoments(read, felt, 1.0 / np.maximum(both, LEAST))]
+        inputs, gradients = (sums[f"{matrix.name}.{kind}"] / np.float32(count) for kind in ("read", "felt"))
+        both = inputs.sum(1, dtype=np.float64)
+        return [GradientMoments(inputs, gradients, 1.0 / np.maximum(both, LEAST))]
     if role == LAYER_EMBEDDING:
         return [_outside(matrix, sums, role, count, input_factor(matrix) ** 2)]
     if role not in ends:
@@ -192,4 +192,4 @@ def _outside(matrix: FileMatrix, sums: Arrays, name: str, count: int, embedded: 
     """Return the moments of an embedding, or of a head."""
     mean, slope = mean_of(sums, name, count), float(matrix.slopes[0, 0])
     scale = slope**2 * (1.0 if name == "head" else embedded)
-    return GradientMoments(scale * mean.read[None], mean.felt[None], np.array([mean.factor]))
+    return GradientMoments(scale * mean.inputs[None], mean.gradients[None], np.array([mean.factor]))

@@ -29,9 +29,6 @@ from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import Repaired
 
-Priced = tuple[tuple[WeightType, ...], Options]
-"""The possible types of the stored tensors of a place, with their bytes and losses."""
-
 
 class FileTypePlanner(TypesRequest):
     """Plans the types of an uncut child; ``session`` is None without tokens."""
@@ -65,7 +62,7 @@ class FileTypePlanner(TypesRequest):
         if self.names_types:
             check_rows(self._rows, str(self.size.weights.types))
         smallest = {place: min(sizes) for place, sizes in self._sizes.items()}
-        least = self._unpriced.plain_bytes + sum(smallest.values())
+        least = self._without_moments.plain_bytes + sum(smallest.values())
         if least > self.budget:
             raise ValueError(self.too_few(least, "with all units"))
 
@@ -108,18 +105,18 @@ class FileTypePlanner(TypesRequest):
         return notes
 
     @cached_property
-    def _unpriced(self) -> WeighedFile:
+    def _without_moments(self) -> WeighedFile:
         return WeighedFile(Child(self.checkpoint, self.cut), None)
 
     @cached_property
     def _weighed(self) -> WeighedFile:
-        return self._unpriced if self.session is None else self.session.weighed_file()
+        return self._without_moments if self.session is None else self.session.weighed_file()
 
     @cached_property
     def _rows(self) -> list[Rows]:
         """The rows of matrices by their length."""
         roles: dict[int, list[str]] = {}
-        for (_, role), every in self._unpriced.matrices.items():
+        for (_, role), every in self._without_moments.matrices.items():
             for matrix in every:
                 roles.setdefault(matrix.columns, []).append(role)
         return [
@@ -131,7 +128,7 @@ class FileTypePlanner(TypesRequest):
     def _candidates(self) -> dict[Place, tuple[WeightType, ...]]:
         """The possible types of each place's stored tensors, common to all their pieces, largest first."""
         types = {}
-        for place, every in self._unpriced.matrices.items():
+        for place, every in self._without_moments.matrices.items():
             able = [
                 types_of_rows(self.checkpoint, self.types, matrix.stack.first.source, matrix.columns)
                 for matrix in every
@@ -144,17 +141,17 @@ class FileTypePlanner(TypesRequest):
         """The bytes of the stored tensors of each place by type."""
         return {
             place: [sum(size_of(matrix, kind) for matrix in every) for kind in self._candidates[place]]
-            for place, every in self._unpriced.matrices.items()
+            for place, every in self._without_moments.matrices.items()
         }
 
     @cached_property
-    def _priced(self) -> dict[Place, Options]:
+    def _options(self) -> dict[Place, Options]:
         """The bytes and losses of each place by type."""
         cache = ArrayCache()
         if self.session is not None:
             cache = self.session.cache("file types", [kind.name for kind in self.types])
         step = Counted(self.progress, "rounding every matrix to every type", len(self._candidates))
-        priced = {}
+        options_of = {}
         for place, kinds in self._candidates.items():
             name = "-".join(map(str, place))
             row = cache.get(name)
@@ -162,34 +159,34 @@ class FileTypePlanner(TypesRequest):
                 options = self._weighed.losses(place, kinds)
                 row = {"bytes": options.bytes, "loss": options.loss}
                 cache.put(name, row)
-            priced[place] = Options(place, row["bytes"], row["loss"])
+            options_of[place] = Options(place, row["bytes"], row["loss"])
             step()
-        return priced
+        return options_of
 
     @cached_property
     def _plan(self) -> TypedPlan:
         plain = self._weighed.plain_bytes
-        best = least_loss(All(tuple(self._priced.values())), self.budget - plain)
+        best = least_loss(All(tuple(self._options.values())), self.budget - plain)
         assert best is not None  # check() proved that some types are small enough
         types = {place: self._candidates[place][row].name for place, row in best.picks.items()}
         return TypedPlan(self.cut, None, types, plain + best.bytes, best.loss, is_proven=True)
 
-    def foretold(self, tokens: int) -> tuple[int, float]:
+    def predicted(self, tokens: int) -> tuple[int, float]:
         """Return the bytes of the best types with this number of tokens, and their loss in nats per token.
 
         Rows of removed tokens are assumed to lose nothing. Raises ``ValueError`` where no types keep the
         bytes.
         """
         plain = self._weighed.plain_bytes
-        options = All(tuple(self._beside(each, tokens) for each in self._priced.values()))
+        options = All(tuple(self._with_tokens(each, tokens) for each in self._options.values()))
         best = least_loss(options, self.budget - plain)
         if best is None:
             raise ValueError(self.too_few(plain + least_bytes(options), f"with {tokens:,} tokens"))
         return plain + best.bytes, best.loss
 
-    def _beside(self, options: Options, tokens: int) -> Options:
+    def _with_tokens(self, options: Options, tokens: int) -> Options:
         """Return the options of a place with this number of tokens, if its matrices have a row for each."""
-        every = self._unpriced.matrices[options.name]
+        every = self._without_moments.matrices[options.name]
         stored = [tensor.slot for matrix in every for tensor in matrix.stack.tensors]
         if not any(label in AXES for slot in stored for label in slot.axes):
             return options
@@ -205,7 +202,7 @@ class FileTypePlanner(TypesRequest):
             size = self._weighed.bytes_of(types)
             if size > self.budget:
                 continue
-            losses = (each.loss[self._candidates[place].index(kind)] for place, each in self._priced.items())
+            losses = (each.loss[self._candidates[place].index(kind)] for place, each in self._options.items())
             rows.append(EqualBytes(kind.name, size, float(np.sum(list(losses))), None))
         if not rows:
             return []

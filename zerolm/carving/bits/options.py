@@ -1,8 +1,8 @@
 """The least loss within bytes over a tree of choices, exactly: a knapsack of tensors, units and layers.
 
 A tree is a sum of parts (``All``), a choice of one of several (``Either``), or a table of options of which
-one is chosen (``Options``), such as the types of a tensor. For a price l of a byte the minimum of loss + l x
-bytes separates over the parts. That minimum minus l x budget is a lower bound of the loss (Lagrange). A
+one is chosen (``Options``), such as the types of a tensor. For a multiplier l the minimum of loss + l x bytes
+separates over the parts. That minimum minus l x budget is a lower bound of the loss (Lagrange). A
 partial choice may be excluded if its excess over the parts' own minimum is larger than the gap between the
 bound and a known solution. Few choices remain, and dynamic programming over bytes and loss tries all of them.
 """
@@ -18,10 +18,10 @@ import numpy as np
 from zerolm.architecture import Floats, Ints
 
 STEPS: Final = 60
-"""Number of bisections of the logarithm of a byte's price."""
-PRICES: Final = (1e-30, 1e6)
+"""Number of bisections of the logarithm of the multiplier."""
+MULTIPLIERS: Final = (1e-30, 1e6)
 SLACK: Final = 1e-12
-"""Tolerance for rounding, relative to the loss and to the price of the budget."""
+"""Tolerance for rounding, relative to the loss and to multiplier x budget."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +78,12 @@ def least_loss(tree: Tree, budget: int, below: float = np.inf) -> Best | None:
     """
     if least_bytes(tree) > budget:
         return None
-    price, bound, feasible = _dual(tree, budget)
+    multiplier, bound, feasible = _dual(tree, budget)
     if bound >= below:
         return None
     limit = min(below, feasible)
-    slack = max(0.0, limit - bound) + SLACK * max(abs(limit), abs(bound), price * budget)
-    states = _states(tree, price, slack)
+    slack = max(0.0, limit - bound) + SLACK * max(abs(limit), abs(bound), multiplier * budget)
+    states = _states(tree, multiplier, slack)
     inside = np.flatnonzero(states.bytes <= budget)
     if not len(inside):
         return None
@@ -97,17 +97,17 @@ def least_bytes(tree: Tree) -> int:
     """Return the fewest bytes of any choice."""
     if isinstance(tree, Options):
         return int(tree.bytes[np.isfinite(tree.loss)].min())
-    each = [least_bytes(part) for part in tree.parts]
-    return sum(each) if isinstance(tree, All) else min(each)
+    of_parts = [least_bytes(part) for part in tree.parts]
+    return sum(of_parts) if isinstance(tree, All) else min(of_parts)
 
 
 def _dual(tree: Tree, budget: int) -> tuple[float, float, float]:
-    """Return the price of a byte with the best bound, that bound, and the loss of a feasible choice.
+    """Return the multiplier with the best bound, that bound, and the loss of a feasible choice.
 
-    At a high price the minimum of loss + price x bytes has few bytes, at a low one many.
+    At a high multiplier the minimum of loss + multiplier x bytes has few bytes, at a low one many.
     """
-    low, high = np.log(PRICES)
-    best, at, feasible = -np.inf, PRICES[1], np.inf
+    low, high = np.log(MULTIPLIERS)
+    best, at, feasible = -np.inf, MULTIPLIERS[1], np.inf
     for _ in range(STEPS):
         middle = float(np.exp((low + high) / 2))
         _, size, loss = _at(tree, middle)
@@ -126,33 +126,33 @@ def _dual(tree: Tree, budget: int) -> tuple[float, float, float]:
     return at, best, feasible
 
 
-def _at(tree: Tree, price: float) -> tuple[float, int, float]:
-    """Return the minimum of loss + price x bytes, with its bytes and loss."""
+def _at(tree: Tree, multiplier: float) -> tuple[float, int, float]:
+    """Return the minimum of loss + multiplier x bytes, with its bytes and loss."""
     if isinstance(tree, Options):
-        values = tree.loss + price * tree.bytes
+        values = tree.loss + multiplier * tree.bytes
         i = int(np.lexsort((tree.bytes, values))[0])
         return float(values[i]), int(tree.bytes[i]), float(tree.loss[i])
-    each = [_at(part, price) for part in tree.parts]
+    of_parts = [_at(part, multiplier) for part in tree.parts]
     if isinstance(tree, Either):
-        return min(each, key=lambda one: one[:2])
-    return sum(one[0] for one in each), sum(one[1] for one in each), sum(one[2] for one in each)
+        return min(of_parts, key=lambda one: one[:2])
+    return sum(one[0] for one in of_parts), sum(one[1] for one in of_parts), sum(one[2] for one in of_parts)
 
 
-def _states(tree: Tree, price: float, slack: float) -> Undominated:
-    """Return the choices whose loss + price x bytes exceeds the minimum by at most ``slack``."""
+def _states(tree: Tree, multiplier: float, slack: float) -> Undominated:
+    """Return the choices whose loss + multiplier x bytes exceeds the minimum by at most ``slack``."""
     if isinstance(tree, Options):
-        values = tree.loss + price * tree.bytes
+        values = tree.loss + multiplier * tree.bytes
         kept = np.flatnonzero(values <= values.min() + slack)
         return _front(tree.bytes[kept], tree.loss[kept], lambda i: {tree.name: int(kept[i])})
     if isinstance(tree, Either):
-        return _of_either(tree, price, slack)
-    return _of_all(tree, price, slack)
+        return _of_either(tree, multiplier, slack)
+    return _of_all(tree, multiplier, slack)
 
 
-def _of_either(tree: Either, price: float, slack: float) -> Undominated:
-    least = [_at(part, price)[0] for part in tree.parts]
+def _of_either(tree: Either, multiplier: float, slack: float) -> Undominated:
+    least = [_at(part, multiplier)[0] for part in tree.parts]
     top = min(least) + slack
-    able = [(place, _states(part, price, top - floor)) for place, (part, floor) in
+    able = [(place, _states(part, multiplier, top - floor)) for place, (part, floor) in
             enumerate(zip(tree.parts, least, strict=True)) if floor <= top]  # fmt: skip
     which = np.concatenate([np.full(len(states.loss), i) for i, (_, states) in enumerate(able)])
     within = np.concatenate([np.arange(len(states.loss)) for _, states in able])
@@ -167,20 +167,20 @@ def _of_either(tree: Either, price: float, slack: float) -> Undominated:
     return _front(sizes, losses, picks)
 
 
-def _of_all(tree: All, price: float, slack: float) -> Undominated:
+def _of_all(tree: All, multiplier: float, slack: float) -> Undominated:
     total, floor = Undominated(np.zeros(1, np.int64), np.zeros(1), lambda i: {}), 0.0
     for part in tree.parts:
-        more = _states(part, price, slack)
-        floor += _at(part, price)[0]
-        total = _summed(total, more, price, floor + slack)
+        more = _states(part, multiplier, slack)
+        floor += _at(part, multiplier)[0]
+        total = _summed(total, more, multiplier, floor + slack)
     return total
 
 
-def _summed(first: Undominated, more: Undominated, price: float, top: float) -> Undominated:
-    """Return the sums of two choices with a loss + price x bytes of at most ``top``."""
+def _summed(first: Undominated, more: Undominated, multiplier: float, top: float) -> Undominated:
+    """Return the sums of two choices with a loss + multiplier x bytes of at most ``top``."""
     sizes = np.add.outer(first.bytes, more.bytes)
     losses = np.add.outer(first.loss, more.loss)
-    rows, columns = np.nonzero(losses + price * sizes <= top)
+    rows, columns = np.nonzero(losses + multiplier * sizes <= top)
 
     def picks(i: int) -> Picks:
         return {**first.picks(int(rows[i])), **more.picks(int(columns[i]))}

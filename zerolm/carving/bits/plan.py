@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Bools, Floats, Ints
+from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
-from zerolm.carving.bits.prices import RolePrices, TypePrices
 from zerolm.carving.bits.row_blocks import ATTENTION, FFN, roles_of, widths_in_file
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import ADDED, held_in_file
@@ -25,12 +25,12 @@ from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import choices
 from zerolm.solvers.problem import UNBOUNDED, Budgets
-from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, Dimensions, dimensions
 from zerolm.units.stream.narrowing import Width
 
-PRICE_STEPS: Final = np.geomspace(1e-16, 1e-2, 85)
-"""Prices of a byte for which the losses of all sizes are bounded."""
+MULTIPLIERS: Final = np.geomspace(1e-16, 1e-2, 85)
+"""Multipliers of a byte for which the losses of all sizes are bounded."""
 Pair = tuple[int, int]
 """The places among the choices of a number of KV groups and of neurons."""
 NEAR: Final = 2.0
@@ -57,7 +57,7 @@ class TypedPlan:
         return self.cut.is_whole and self.width is None
 
     @property
-    def worth(self) -> float:
+    def score(self) -> float:
         """Minus the predicted loss, for the ranking of plans."""
         return -self.loss
 
@@ -69,33 +69,33 @@ class TypedPlan:
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Losses of cuts, by sizes: ``groups`` (layers, g), ``ffn`` (layers, f), whole layers ``gone`` (layers,).
+    """Losses of cuts, by sizes: ``groups`` (layers, g), ``ffn`` (layers, f), ``without_layer`` (layers,).
 
     ``stream`` is the loss of the width. All are 0 where nothing is cut.
     """
 
     groups: Floats
     ffn: Floats
-    gone: Floats
+    without_layer: Floats
     stream: float
 
 
 class Backbones:
     """The possible sizes of a child for one width of the stream, with their bytes and losses."""
 
-    def __init__(self, prices: TypePrices, choices: Choices, by: Criterion, budget: int) -> None:
-        self.prices, self.choices, self.by = prices, choices, by
-        self.lost = _losses(prices.parent, by, choices)
-        width, parent = choices.width, prices.parent
+    def __init__(self, estimates: TypeEstimates, choices: Choices, by: Criterion, budget: int) -> None:
+        self.estimates, self.choices, self.by = estimates, choices, by
+        self.losses = _losses(estimates.parent, by, choices)
+        width, parent = choices.width, estimates.parent
         groups, ffn = np.array(choices.groups), np.array(choices.ffn)
-        self.roles = {role: prices.of_layers(width, role, groups, by) for role in prices.attention}
-        self.roles |= {role: prices.of_layers(width, role, ffn, by) for role in prices.ffn}
-        self.ends = prices.outside(width)
-        self.plain = PlainBytes.of(prices.checkpoint, parent, choices)
+        self.roles = {role: estimates.of_layers(width, role, groups, by) for role in estimates.attention}
+        self.roles |= {role: estimates.of_layers(width, role, ffn, by) for role in estimates.ffn}
+        self.ends = estimates.outside(width)
+        self.plain = PlainBytes.of(estimates.checkpoint, parent, choices)
         self.budget, self.depth = budget, parent.depth
 
     @property
-    def may_go(self) -> bool:
+    def may_remove_layers(self) -> bool:
         """Whether layers may be removed."""
         return len(self.choices.depth) > 1
 
@@ -106,76 +106,97 @@ class Backbones:
         and there is one depth.
         """
         best = np.array(-np.inf)
-        for price in PRICE_STEPS:
-            layers = self._pairs(price)  # (layers, groups, ffn)
+        for multiplier in MULTIPLIERS:
+            layers = self._pairs(multiplier)  # (layers, groups, ffn)
             if fixed:
                 total = self._at_depths(layers)
             else:
-                least = np.minimum(layers, self.lost.gone[:, None, None]) if self.may_go else layers
+                least = (
+                    np.minimum(layers, self.losses.without_layer[:, None, None])
+                    if self.may_remove_layers
+                    else layers
+                )
                 total = least.sum(0)[None]
-            best = np.maximum(best, total + self._ends_at(price) - price * self.budget)
-        return best + self.lost.stream
+            best = np.maximum(best, total + self._ends_at(multiplier) - multiplier * self.budget)
+        return best + self.losses.stream
 
     def _at_depths(self, layers: Floats) -> Floats:
         """Return the sums over kept layers plus the losses of removed ones, (depths, groups, ffn)."""
         order, depths = self.order, np.array(self.choices.depth)
-        stay = np.take_along_axis(layers, order, axis=0).cumsum(axis=0)[depths - 1]
-        gone = self.lost.gone[order]
-        without = np.append(gone[::-1].cumsum(axis=0)[::-1], np.zeros_like(gone[:1]), axis=0)
-        return np.asarray(stay + without[depths])
+        kept = np.take_along_axis(layers, order, axis=0).cumsum(axis=0)[depths - 1]
+        removed = self.losses.without_layer[order]
+        of_removed = np.append(removed[::-1].cumsum(axis=0)[::-1], np.zeros_like(removed[:1]), axis=0)
+        return np.asarray(kept + of_removed[depths])
 
     @cached_property
     def order(self) -> Ints:
         """The layers by the loss without them, the largest first, for each pair of sizes."""
-        cut = self.lost.groups[:, :, None] + self.lost.ffn[:, None, :]
-        return np.argsort(cut - self.lost.gone[:, None, None], axis=0, kind="stable")
+        cut = self.losses.groups[:, :, None] + self.losses.ffn[:, None, :]
+        return np.argsort(cut - self.losses.without_layer[:, None, None], axis=0, kind="stable")
 
     def bound(self) -> float:
         """Return a lower bound of the loss with separate sizes in every layer."""
-        return max(self._bound_at(price) for price in PRICE_STEPS) + self.lost.stream
+        return max(self._bound_at(multiplier) for multiplier in MULTIPLIERS) + self.losses.stream
 
-    def _bound_at(self, price: float) -> float:
-        layers = self._pairs(price).min(axis=(1, 2))
-        if self.may_go:
-            layers = np.minimum(layers, self.lost.gone)
-        return float(layers.sum() + self._ends_at(price) - price * self.budget)
+    def _bound_at(self, multiplier: float) -> float:
+        layers = self._pairs(multiplier).min(axis=(1, 2))
+        if self.may_remove_layers:
+            layers = np.minimum(layers, self.losses.without_layer)
+        return float(layers.sum() + self._ends_at(multiplier) - multiplier * self.budget)
 
-    def _pairs(self, price: float) -> Floats:
-        """Return the minimum of loss + price x bytes of each layer for each pair of sizes."""
-        attention = sum(_least(self.roles[role], price) for role in self.prices.attention) + self.lost.groups
-        ffn = sum(_least(self.roles[role], price) for role in self.prices.ffn) + self.lost.ffn
-        attention += price * self.plain.groups
-        ffn += price * (self.plain.ffn + self.plain.layer[:, None])
+    def _pairs(self, multiplier: float) -> Floats:
+        """Return the minimum of loss + multiplier x bytes of each layer for each pair of sizes."""
+        attention = (
+            sum(_least(self.roles[role], multiplier) for role in self.estimates.attention)
+            + self.losses.groups
+        )
+        ffn = sum(_least(self.roles[role], multiplier) for role in self.estimates.ffn) + self.losses.ffn
+        attention += multiplier * self.plain.groups
+        ffn += multiplier * (self.plain.ffn + self.plain.layer[:, None])
         return np.asarray(attention[:, :, None] + ffn[:, None, :])
 
-    def _ends_at(self, price: float) -> float:
-        each = (float(_least(one, price)[0, 0]) for one in self.ends.values())
-        return sum(each) + price * self.plain.ends
+    def _ends_at(self, multiplier: float) -> float:
+        least = (float(_least(role, multiplier)[0, 0]) for role in self.ends.values())
+        return sum(least) + multiplier * self.plain.ends
 
-    def tree(self, pair: Pair | None, kept: frozenset[int] | None = None, staying: int | None = None) -> Tree:
+    def tree(
+        self, pair: Pair | None, kept: frozenset[int] | None = None, required_layer: int | None = None
+    ) -> Tree:
         """Return the tree of all choices: of types for one pair of sizes (their places), or also of sizes.
 
         ``kept`` are the layers that are kept. Without it any layer may be removed, if depths are free, except
-        for the layer ``staying``.
+        for the layer ``required_layer``.
         """
-        layers = [self._layer(layer, pair, kept, staying) for layer in range(self.depth)]
+        layers = [self._layer(layer, pair, kept, required_layer) for layer in range(self.depth)]
         ends = [_table((None, role), one, 0, 0) for role, one in self.ends.items()]
-        plain = Options("ends", np.array([self.plain.ends]), np.array([self.lost.stream]))
+        plain = Options("ends", np.array([self.plain.ends]), np.array([self.losses.stream]))
         return All((*layers, *ends, plain))
 
-    def _layer(self, layer: int, pair: Pair | None, kept: frozenset[int] | None, staying: int | None) -> Tree:
+    def _layer(
+        self, layer: int, pair: Pair | None, kept: frozenset[int] | None, required_layer: int | None
+    ) -> Tree:
         pairs = pair if pair is not None else (None, None)
-        sides = (("groups", self.prices.attention, self.lost.groups), ("ffn", self.prices.ffn, self.lost.ffn))
+        sides = (
+            ("groups", self.estimates.attention, self.losses.groups),
+            ("ffn", self.estimates.ffn, self.losses.ffn),
+        )
         parts = [
             self._side(layer, kind, roles, losses, place)
             for (kind, roles, losses), place in zip(sides, pairs, strict=True)
         ]
         plain = Options((layer, "plain"), self.plain.layer[layer : layer + 1], np.zeros(1))
-        stays, name = All((*parts, plain)), (layer, "stays")
-        gone = Options((layer, "gone"), np.zeros(1, np.int64), self.lost.gone[layer : layer + 1])
+        with_layer, name = All((*parts, plain)), (layer, "kept")
+        without_layer = Options(
+            (layer, "removed"), np.zeros(1, np.int64), self.losses.without_layer[layer : layer + 1]
+        )
         if kept is None:
-            return Either(name, (stays, gone) if self.may_go and layer != staying else (stays,))
-        return Either(name, (stays,)) if layer in kept else gone
+            return Either(
+                name,
+                (with_layer, without_layer)
+                if self.may_remove_layers and layer != required_layer
+                else (with_layer,),
+            )
+        return Either(name, (with_layer,)) if layer in kept else without_layer
 
     def _side(self, layer: int, kind: str, roles: Sequence[str], losses: Floats, place: int | None) -> Tree:
         places = range(losses.shape[1]) if place is None else (place,)
@@ -190,7 +211,7 @@ class Backbones:
     def plan(self, best: Best, pair: Pair | None, *, is_proven: bool) -> TypedPlan:
         """Return the plan of a choice."""
         picks, choices = best.picks, self.choices
-        kept = [layer for layer in range(self.depth) if picks.get((layer, "stays")) == 0]
+        kept = [layer for layer in range(self.depth) if picks.get((layer, "kept")) == 0]
         sizes: dict[int, tuple[int, int]] = {}
         types: dict[Place, str] = {}
         for layer in kept:
@@ -198,7 +219,7 @@ class Backbones:
             sizes[layer] = choices.groups[places[0]], choices.ffn[places[1]]
             types |= {(layer, role): one.types[picks[layer, role]].name for role, one in self.roles.items()}
         types |= {(None, role): one.types[picks[None, role]].name for role, one in self.ends.items()}
-        cut = Cut.of(self.prices.parent, kept, sizes.__getitem__, self.by.choose)
+        cut = Cut.of(self.estimates.parent, kept, sizes.__getitem__, self.by.choose)
         return TypedPlan(cut, choices.width, types, best.bytes, best.loss, is_proven)
 
     def best(
@@ -209,18 +230,20 @@ class Backbones:
         It keeps at least one layer.
         """
         best = least_loss(self.tree(pair, kept), self.budget, below)
-        if best is None or any(best.picks.get((layer, "stays")) == 0 for layer in range(self.depth)):
+        if best is None or any(best.picks.get((layer, "kept")) == 0 for layer in range(self.depth)):
             return best
-        each = (least_loss(self.tree(pair, kept, layer), self.budget, below) for layer in range(self.depth))
-        return min(filter(None, each), key=lambda one: (one.loss, one.bytes), default=None)
+        alternatives = (
+            least_loss(self.tree(pair, kept, layer), self.budget, below) for layer in range(self.depth)
+        )
+        return min(filter(None, alternatives), key=lambda choice: (choice.loss, choice.bytes), default=None)
 
 
-def _least(role: RolePrices, price: float) -> Floats:
-    """Return the minimum of loss + price x bytes over types, (layers, sizes)."""
-    return np.asarray((role.loss + price * role.bytes).min(-1))
+def _least(role: RoleEstimates, multiplier: float) -> Floats:
+    """Return the minimum of loss + multiplier x bytes over types, (layers, sizes)."""
+    return np.asarray((role.loss + multiplier * role.bytes).min(-1))
 
 
-def _table(name: Place, role: RolePrices, layer: int, size: int) -> Options:
+def _table(name: Place, role: RoleEstimates, layer: int, size: int) -> Options:
     return Options(name, role.bytes[size], role.loss[layer, size])
 
 
@@ -281,20 +304,22 @@ class Within:
         )
 
 
-def typed_plans(prices: TypePrices, by: Criterion, request: SizeRequest, within: Within) -> list[TypedPlan]:
+def typed_plans(
+    estimates: TypeEstimates, by: Criterion, request: SizeRequest, within: Within
+) -> list[TypedPlan]:
     """Return the best plan for each width of the stream that allows one, the best of all first.
 
     Cuts have the losses of ``by``, if that is a table of losses; otherwise 0, and the request must fix the
     sizes. Plans with more than twice the least loss are omitted. Raises ``ValueError``, with the fewest
     bytes, where there is no plan.
     """
-    checkpoint, parent = prices.checkpoint, prices.parent
+    checkpoint, parent = estimates.checkpoint, estimates.parent
     sides = []
     for width in widths_in_file(checkpoint, by, request):
-        each = choices(checkpoint, request, width)
+        possible = choices(checkpoint, request, width)
         if by.without(0) is None:
-            each = replace(each, depth=(parent.depth,))
-        sides.append(Backbones(prices, each, by, within.bytes))
+            possible = replace(possible, depth=(parent.depth,))
+        sides.append(Backbones(estimates, possible, by, within.bytes))
     limited = bool(within.limited)
     if not request.is_uniform:
         if limited:
@@ -306,7 +331,7 @@ def typed_plans(prices: TypePrices, by: Criterion, request: SizeRequest, within:
     else:
         plans = _uniform(sides, request, within, limited=limited)
     if not plans:
-        least = min(smallest(each) for each in sides)
+        least = min(smallest(backbones) for backbones in sides)
         if least <= within.bytes:
             others = ", ".join(f"--{name.replace('_', '-')}" for name in within.limited)
             raise ValueError(
@@ -338,36 +363,36 @@ def _uniform(
     fixed = limited or "layers" in request.keep
     plans: dict[int, TypedPlan] = {}
     rows = []
-    for place, each in enumerate(sides):
-        bounds = each.bounds(fixed=fixed)
+    for place, backbones in enumerate(sides):
+        bounds = backbones.bounds(fixed=fixed)
         if limited:
-            bounds = np.where(_allowed(each, within), bounds, np.inf)
+            bounds = np.where(_allowed(backbones, within), bounds, np.inf)
         rows += [(float(bounds[at]), place, at) for at in zip(*np.nonzero(np.isfinite(bounds)), strict=True)]
     for bound, place, (depth, *pair) in sorted(rows, key=lambda row: row[0]):
         top = min((plan.loss for plan in plans.values()), default=np.inf)
         below = min(plans[place].loss if place in plans else np.inf, NEAR * top)
         if bound >= below:
             continue
-        each, sizes = sides[place], (int(pair[0]), int(pair[1]))
-        count = each.choices.depth[depth]
-        kept = frozenset(each.order[:count, *sizes].tolist()) if fixed else None
-        best = each.best(sizes, kept, below)
+        backbones, sizes = sides[place], (int(pair[0]), int(pair[1]))
+        count = backbones.choices.depth[depth]
+        kept = frozenset(backbones.order[:count, *sizes].tolist()) if fixed else None
+        best = backbones.best(sizes, kept, below)
         if best is not None:
-            is_proven = not fixed or each.choices.depth == (each.depth,)
-            plans[place] = each.plan(best, sizes, is_proven=is_proven)
+            is_proven = not fixed or backbones.choices.depth == (backbones.depth,)
+            plans[place] = backbones.plan(best, sizes, is_proven=is_proven)
     return list(plans.values())
 
 
-def _allowed(each: Backbones, within: Within) -> Bools:
+def _allowed(backbones: Backbones, within: Within) -> Bools:
     """Return a mask of the (depths, groups, ffn) that keep the other budgets."""
-    chosen = each.choices
-    prices = part_costs(each.prices.checkpoint, chosen, within.costs)
+    chosen = backbones.choices
+    costs_by_part = part_costs(backbones.estimates.checkpoint, chosen, within.costs)
     layers = np.array(
-        [[[one.rest + one.groups[g] + one.ffn[f] for f in chosen.ffn] for g in chosen.groups]
-         for one in prices.layers]
+        [[[layer.rest + layer.groups[g] + layer.ffn[f] for f in chosen.ffn] for g in chosen.groups]
+         for layer in costs_by_part.layers]
     )  # fmt: skip
-    ordered = np.take_along_axis(layers, each.order[..., None], axis=0).cumsum(axis=0)
-    return within.others.allow(ordered[np.array(chosen.depth) - 1] + prices.outside)
+    ordered = np.take_along_axis(layers, backbones.order[..., None], axis=0).cumsum(axis=0)
+    return within.others.allow(ordered[np.array(chosen.depth) - 1] + costs_by_part.outside)
 
 
 def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> Losses:
@@ -377,17 +402,17 @@ def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> Losses:
         shapes = ((depth, len(chosen.groups)), (depth, len(chosen.ffn)))
         return Losses(np.zeros(shapes[0]), np.zeros(shapes[1]), np.full(depth, np.inf), 0.0)
     groups, ffn = (
-        np.array([[-table.worth(layer, kind, size) for size in sizes] for layer in range(depth)])
+        np.array([[-table.score(layer, kind, size) for size in sizes] for layer in range(depth)])
         for kind, sizes in (("groups", chosen.groups), ("ffn", chosen.ffn))
     )
     stream = -(table.narrower(chosen.width) or 0.0) if chosen.width else 0.0
-    return Losses(groups, ffn, np.asarray(table.gone, np.float64), stream)
+    return Losses(groups, ffn, np.asarray(table.without_layer, np.float64), stream)
 
 
 def smallest(backbones: Backbones) -> int:
     """Return the fewest bytes of a child for this width."""
     pairs = ((g, f) for g in range(len(backbones.choices.groups)) for f in range(len(backbones.choices.ffn)))
-    return min(least_bytes(backbones.tree(pair, staying=0)) for pair in pairs)
+    return min(least_bytes(backbones.tree(pair, required_layer=0)) for pair in pairs)
 
 
 def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
@@ -396,13 +421,13 @@ def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
     ffn = tuple(sorted({len(layer.ffn) for layer in cut.layers}))
     width = cut.narrowing.width if cut.narrowing else None
     plain = PlainBytes.of(checkpoint, cut.parent, Choices(groups, ffn, (len(cut.layers),), width=width))
-    each = (
+    of_layers = (
         plain.groups[groups.index(len(layer.groups))]
         + plain.ffn[ffn.index(len(layer.ffn))]
         + plain.layer[layer.layer]
         for layer in cut.layers
     )
-    return int(sum(each)) + plain.ends
+    return int(sum(of_layers)) + plain.ends
 
 
 @dataclass(frozen=True)
@@ -427,22 +452,22 @@ class Fewest:
 
 def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: SizeRequest) -> Fewest:
     """Return the fewest bytes of any child that the request allows."""
-    parent, any_loss = dimensions(checkpoint), Indifferent(-1.0)
-    prices = TypePrices(checkpoint, tuple(types), None, ())
+    parent, any_loss = dimensions(checkpoint), FirstUnits(-1.0)
+    estimates = TypeEstimates(checkpoint, tuple(types), None, ())
     every = []
     for width in widths_in_file(checkpoint, any_loss, request):
         chosen = choices(checkpoint, request, width)
         plain, sizes, layer, kinds = PlainBytes.of(checkpoint, parent, chosen), {}, 0, set[str]()
         for kind, roles in (("groups", ATTENTION), ("ffn", FFN)):
             counts = np.array(getattr(chosen, kind))
-            each = [prices.fewest(width, role, counts) for role in roles_of(checkpoint, roles)]
-            total = sum(one.bytes for one in each) + getattr(plain, kind)
+            of_roles = [estimates.fewest(width, role, counts) for role in roles_of(checkpoint, roles)]
+            total = sum(one.bytes for one in of_roles) + getattr(plain, kind)
             at = int(np.argmin(total))
             sizes[kind], layer = int(counts[at]), layer + int(total[at])
-            kinds |= {one.types[at] for one in each}
+            kinds |= {one.types[at] for one in of_roles}
         tied = checkpoint.layout.tied if width is None else width.tied
         outside = EMBEDDING if tied else outside_layers(predicts=checkpoint.family.task == "next")
-        ends = [prices.fewest(width, role, np.array([1])) for role in outside]
+        ends = [estimates.fewest(width, role, np.array([1])) for role in outside]
         kinds |= {one.types[0] for one in ends}
         depth = chosen.depth[0]
         norms = int(np.sort(plain.layer)[:depth].sum())

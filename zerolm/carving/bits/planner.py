@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from zerolm.carving.bits.estimates import Directions, TypeEstimates
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_bytes, typed_plans
-from zerolm.carving.bits.prices import Directions, TypePrices
 from zerolm.carving.bits.row_blocks import (
     ATTENTION,
     FFN,
@@ -35,7 +35,7 @@ from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import Progress
 from zerolm.solvers.problem import Budgets
-from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import Repaired
 
@@ -65,27 +65,27 @@ class Chosen:
     """
 
     plan: TypedPlan
-    beside: list[EqualBytes]
+    compared: list[EqualBytes]
     loss: float | None = None
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return all ways as plain JSON, including the chosen one."""
-        return [asdict(each) for each in self.beside]
+        return [asdict(each) for each in self.compared]
 
     def sentence(self) -> str:
         """Return a sentence on the best way for these bytes; empty where nothing was measured."""
-        ours = self.loss
-        alone = next((each.measured for each in self.beside if each.name == ALONE), None)
-        if ours is None:
+        loss = self.loss
+        alone = next((each.measured for each in self.compared if each.name == ALONE), None)
+        if loss is None:
             return ""
         if self.plan.is_whole:
-            cuts = [each.measured for each in self.beside if " layers" in each.name and each.measured]
-            beside = f", the best plan with cuts {min(cuts):.3g}" if cuts else ""
-            return f"prune nothing: quantisation types alone lose {ours:.3g} at these bytes{beside}"
+            cuts = [each.measured for each in self.compared if " layers" in each.name and each.measured]
+            with_cuts = f", the best plan with cuts {min(cuts):.3g}" if cuts else ""
+            return f"prune nothing: quantisation types alone lose {loss:.3g} at these bytes{with_cuts}"
         if alone is None:
-            return f"types alone do not reach these bytes; with cuts {ours:.3g} is lost"
-        better = ": --keep 1 would be better" if alone < ours else ""
-        return f"types alone lose {alone:.3g} at these bytes, with cuts {ours:.3g}{better}"
+            return f"types alone do not reach these bytes; with cuts {loss:.3g} is lost"
+        better = ": --keep 1 would be better" if alone < loss else ""
+        return f"types alone lose {alone:.3g} at these bytes, with cuts {loss:.3g}{better}"
 
 
 def row_multiple(ffn: int) -> int:
@@ -153,11 +153,11 @@ class TypePlanner(TypesRequest):
         self.budget = int(size.budgets["max_weight_bytes"])
         others = {name: value for name, value in size.budgets.items() if name != "max_weight_bytes"}
         self.within = Within(self.budget, Budgets.of(others), costs)
-        self._prices: TypePrices | None = None
+        self._estimates: TypeEstimates | None = None
 
-    def foretold(self, by: Criterion) -> list[TypedPlan]:
+    def predicted(self, by: Criterion) -> list[TypedPlan]:
         """Return the best plans for each width, the best first; ``ValueError`` where there is none."""
-        return typed_plans(self.prices(by), by, self.size, self.within)
+        return typed_plans(self.estimates(by), by, self.size, self.within)
 
     def best(self, tables: Sequence[Criterion]) -> Chosen:
         """Return the plan of least loss as read back, among the best predicted ones and types alone.
@@ -165,9 +165,11 @@ class TypePlanner(TypesRequest):
         Each of ``tables`` ranks plans; predicted losses are those of the first. Without tokens the plan is
         the best predicted one. Raises ``ValueError`` where no plan keeps the budgets.
         """
-        ranked = [self.foretold(by) for by in tables]
+        ranked = [self.predicted(by) for by in tables]
         owner = {id(plan): by for by, plans in zip(tables, ranked, strict=True) for plan in plans}
-        plans = [self._told(plan, owner[id(plan)], tables[0]) for plan in finalists(ranked, FINALISTS)]
+        plans = [
+            self._with_loss_by(plan, owner[id(plan)], tables[0]) for plan in finalists(ranked, FINALISTS)
+        ]
         if self.session is None:
             return Chosen(plans[0], [])
         allowed = len(plans)
@@ -184,45 +186,45 @@ class TypePlanner(TypesRequest):
         ]
         return Chosen(plans[best], [*rows, *self._single()], losses[best])
 
-    def _told(self, plan: TypedPlan, by: Criterion, other: Criterion) -> TypedPlan:
+    def _with_loss_by(self, plan: TypedPlan, by: Criterion, other: Criterion) -> TypedPlan:
         """Return a plan of one table with its loss by another."""
         if not isinstance(by, LossTable) or not isinstance(other, LossTable):
             return plan
         cut = self.narrowed(plan)
         return replace(plan, loss=plan.loss - by.predicted(cut) + other.predicted(cut))
 
-    def prices(self, by: Criterion) -> TypePrices:
+    def estimates(self, by: Criterion) -> TypeEstimates:
         """Return the losses of types for all widths that ``by`` can compare."""
         hidden = self.checkpoint.layout.hidden
         wanted = {
             width.hidden if width else hidden for width in widths_in_file(self.checkpoint, by, self.size)
         }
         every = tuple(sorted(wanted | {hidden}))
-        if self._prices is not None and self._prices.hidden == every:
-            return self._prices
-        felt, session = None, self.session
+        if self._estimates is not None and self._estimates.hidden == every:
+            return self._estimates
+        moments, session = None, self.session
         directions, cache = None, ArrayCache()
         if session is not None:
-            felt = session.matrix_moments
+            moments = session.matrix_moments
             directions = Directions.of(session.basis, session.fisher) if wanted != {hidden} else None
             names = [kind.name for kind in self.types]
             cache = session.cache("type prices", names, sorted(wanted))
-        self._prices = TypePrices(
+        self._estimates = TypeEstimates(
             self.checkpoint,
             self.types,
-            felt,
+            moments,
             every,
             directions,
             self.progress,
             cache,
         )
-        return self._prices
+        return self._estimates
 
     @property
-    def _ready(self) -> TypePrices:
+    def _ready(self) -> TypeEstimates:
         """The losses that plans were made with."""
-        assert self._prices is not None
-        return self._prices
+        assert self._estimates is not None
+        return self._estimates
 
     def check(self, by_loss: bool) -> None:
         """Raise ``ValueError`` before the long computation for a request that would fail after it.
@@ -264,7 +266,7 @@ class TypePlanner(TypesRequest):
         if self.within.limited:
             return None
         try:
-            return typed_plans(self._ready, Indifferent(None), WHOLE, self.within)[0]
+            return typed_plans(self._ready, FirstUnits(None), WHOLE, self.within)[0]
         except ValueError:
             return None
 

@@ -19,7 +19,7 @@ from zerolm.checkpoints.weight_types import (
 )
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import choices, sizes_of, widths
-from zerolm.units.importance.criterion import Criterion, Indifferent
+from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import dimensions
 from zerolm.units.stream.narrowing import Width
 
@@ -103,7 +103,7 @@ def rows_by_axis(checkpoint: Checkpoint, request: SizeRequest) -> list[Rows]:
     readers = roles_of(checkpoint, [part for part in (*ATTENTION, *FFN) if part not in WRITTEN])
     unit = parent.head_size * parent.heads_per_group
     possible: dict[str, set[int]] = {"stream": set(), "heads": set(), "ffn": set()}
-    for width in widths_in_file(checkpoint, Indifferent(-1.0), request):
+    for width in widths_in_file(checkpoint, FirstUnits(-1.0), request):
         chosen = choices(checkpoint, request, width)
         possible["stream"].add(parent.hidden if width is None else width.hidden)
         possible["heads"] |= {unit * count for count in chosen.groups}

@@ -15,16 +15,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zerolm.architecture import Floats
-from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
-from zerolm.carving.bits.options import All, Options, least_loss
-from zerolm.carving.bits.plan import plain_bytes
-from zerolm.carving.bits.prices import (
+from zerolm.carving.bits.estimates import (
     as_importances,
-    felt_in_all,
     rows_of_weights,
     shares_along,
     spread_rows,
+    total_gradients,
 )
+from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
+from zerolm.carving.bits.options import All, Options, least_loss
+from zerolm.carving.bits.plan import plain_bytes
 from zerolm.carving.bits.row_blocks import WRITTEN
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised
@@ -53,11 +53,11 @@ Types = Mapping[Place, str]
 class WeighedChild:
     """A child with the moments of its parent's matrices.
 
-    ``felt`` is None without tokens; ``fisher`` is needed where the stream is narrower.
+    ``moments`` is None without tokens; ``fisher`` is needed where the stream is narrower.
     """
 
     child: Child
-    felt: Mapping[Place, MatrixMoments] | None
+    moments: Mapping[Place, MatrixMoments] | None
     fisher: Fisher | None = None
     threads: int = 1
 
@@ -93,39 +93,45 @@ class WeighedChild:
 
     def _inside(self, layer: int, role: str) -> MatrixMoments:
         tensor, narrowing = self.tensors[layer, role], self.cut.narrowing
-        felt = self._of_parent((layer, role), tensor.info.shape)
+        moments = self._of_parent((layer, role), tensor.info.shape)
         rows, columns = (tensor.indices.get(axis, slice(None)) for axis in (0, 1))
         if narrowing is None:
-            return MatrixMoments(felt.read[columns], felt.felt[rows], felt.factor)
+            return MatrixMoments(moments.inputs[columns], moments.gradients[rows], moments.factor)
         if role in WRITTEN:
             along = self._along("outputs", self._shares[layer, OUTPUT_ROLES.index(role)])
-            return MatrixMoments(felt.read[columns], along, felt.factor)
-        return MatrixMoments(self._along("energy") / narrowing.scale**2, felt.felt[rows], felt.factor)
+            return MatrixMoments(moments.inputs[columns], along, moments.factor)
+        return MatrixMoments(
+            self._along("energy") / narrowing.scale**2, moments.gradients[rows], moments.factor
+        )
 
     def _outside(self, role: str) -> MatrixMoments:
         narrowing = self.cut.narrowing
         shape = next(t.info.shape for (layer, _), t in self.tensors.items() if layer is None)
-        felt = self._of_parent((None, role), shape)
+        moments = self._of_parent((None, role), shape)
         if narrowing is None:
-            return felt
+            return moments
         if role == "embedding":
-            return MatrixMoments(self._along("outputs", float(felt.read.sum())), felt.felt, felt.factor)
+            return MatrixMoments(
+                self._along("outputs", float(moments.inputs.sum())), moments.gradients, moments.factor
+            )
         gain = 1.0 if narrowing.final_gain is None else np.square(narrowing.final_gain)
-        return MatrixMoments(self._along("last") * gain / narrowing.scale**2, felt.felt, felt.factor)
+        return MatrixMoments(
+            self._along("last") * gain / narrowing.scale**2, moments.gradients, moments.factor
+        )
 
     def _of_parent(self, place: Place, shape: tuple[int, ...]) -> MatrixMoments:
         """Return the moments of the parent's matrix (n, k); without tokens all ones."""
-        if self.felt is None:
+        if self.moments is None:
             return MatrixMoments(np.ones(shape[1]), np.ones(shape[0]), 1.0)
-        return self.felt[place]
+        return self.moments[place]
 
     @cached_property
     def _shares(self) -> Floats:
         assert self.fisher is not None
-        return felt_in_all(self.fisher)
+        return total_gradients(self.fisher)
 
     @cached_property
-    def _moments(self) -> dict[str, Floats]:
+    def _direction_shares(self) -> dict[str, Floats]:
         """The shares of the directions of the child's stream, (k,), by the kind of second moments."""
         assert self.fisher is not None
         assert self.cut.narrowing is not None
@@ -139,14 +145,16 @@ class WeighedChild:
 
     def _along(self, name: str, total: float | None = None) -> Floats:
         """Return second moments along the child's stream, (k,); ``total`` is the trace in the parent's."""
-        return self._moments[name] * (self.cut.parent.hidden if total is None else total)
+        return self._direction_shares[name] * (self.cut.parent.hidden if total is None else total)
 
     def importances(self, place: Place) -> Values | None:
         """Return the weights of the squared errors by column of a matrix, (k,); None without tokens."""
-        if self.felt is None:
+        if self.moments is None:
             return None
         parts = self.parts(place)
-        return as_importances(np.asarray(sum(part.felt.sum() * part.factor * part.read for part in parts)))
+        return as_importances(
+            np.asarray(sum(part.gradients.sum() * part.factor * part.inputs for part in parts))
+        )
 
     def by_column(self) -> Iterator[tuple[str, Values]]:
         """Yield the importances of each matrix by its name in a file, (1, k)."""
@@ -162,7 +170,7 @@ class WeighedChild:
         rows, columns = values.shape
         parts, taken = self.parts(place), spread_rows(rows, rows_of_weights(ROWS, columns, WEIGHTS))
         some, sizes, losses = values[taken], [], []
-        whole = sum_of_squares(values) if self.felt is None else 1.0
+        whole = sum_of_squares(values) if self.moments is None else 1.0
         for kind in types:
             sizes.append(kind.size(columns) * rows)
             if not kind.holds(columns):
@@ -171,10 +179,10 @@ class WeighedChild:
             squares = np.square(rounded(some, kind, importances, self.threads) - some, dtype=np.float64)
             loss = 0.0
             for part in parts:
-                weights = part.felt[taken]
-                share = float(weights.sum() / part.felt.sum()) or 1.0
-                loss += 0.5 * part.factor * float(weights @ (squares @ part.read)) / share
-            losses.append(loss if self.felt is not None else 0.5 * loss / max(whole, 1e-300))
+                weights = part.gradients[taken]
+                share = float(weights.sum() / part.gradients.sum()) or 1.0
+                loss += 0.5 * part.factor * float(weights @ (squares @ part.inputs)) / share
+            losses.append(loss if self.moments is not None else 0.5 * loss / max(whole, 1e-300))
         return Options(place, np.array(sizes, np.int64), np.array(losses))
 
     def types_within(
@@ -232,7 +240,7 @@ class TypedChild:
         network = ReadBack(loss.blocks, self, repaired)
         return loss.of_parts(network.cut, network.embed, network.layer, network.finish)
 
-    def sent(self, blocks: Blocks, repaired: Repaired) -> Tensor:
+    def output(self, blocks: Blocks, repaired: Repaired) -> Tensor:
         """Return the output of the network as read back for the first batch."""
         return ReadBack(blocks, self, repaired)(0)
 
@@ -299,6 +307,6 @@ class ReadBack:
         hidden = self.embed(index)
         for kept in self.cut.layers:
             hidden = self.blocks.call(index, kept.layer, hidden, self.layer(kept))
-        sent = self.finish(index, hidden)
-        states: Tensor = sent.logits if self.blocks.predicts else sent.last_hidden_state
+        output = self.finish(index, hidden)
+        states: Tensor = output.logits if self.blocks.predicts else output.last_hidden_state
         return states

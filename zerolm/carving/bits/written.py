@@ -76,8 +76,8 @@ class WrittenFile(TypedFile):
 
     def encoded(self, matrix: FileMatrix, expert: int | None = None) -> Iterator[NDArray[Any]]:
         raw = np.asarray(self._tensors[matrix.name].data).view(np.uint8)
-        each = raw.reshape(matrix.count, matrix.rows, -1)
-        yield from each if expert is None else each[expert : expert + 1]
+        by_expert = raw.reshape(matrix.count, matrix.rows, -1)
+        yield from by_expert if expert is None else by_expert[expert : expert + 1]
 
     def check(self) -> None:
         """Raise ``ValueError`` where a matrix has another type than planned, or other numbers."""

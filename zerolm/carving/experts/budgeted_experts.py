@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_possible, planned
 from zerolm.carving.request import BY_LOSS, usual_criterion_of_experts
-from zerolm.carving.vocabulary.budgeted_tokens import may_leave, with_fewer_tokens
+from zerolm.carving.vocabulary.budgeted_tokens import may_prune_tokens, with_fewer_tokens
 from zerolm.planning.size_request import ALL, AUTO, ExpertsRequest
 from zerolm.progress import announce
 from zerolm.settings.domains import domains_of
@@ -36,12 +36,12 @@ def with_fewer_experts(request: Carving, folder: Path) -> Carving:
     if size.experts.are_cut:
         experts = of_experts(request)
         methods = replace(methods, repair=experts.repair) if experts.is_alone else methods
-        rest = replace(request, size=size.beside_experts, methods=methods)
+        rest = replace(request, size=size.without_experts, methods=methods)
         shaped = replace(rest, parent=experts.shaped())
-        if not may_leave(shaped):  # else their number is chosen together with all other units
+        if not may_prune_tokens(shaped):  # else their number is chosen together with all other units
             check_possible(shaped.running())
         return replace(rest, parent=experts.as_parent(folder / "experts"))
-    reason = experts_stay(request)
+    reason = why_experts_are_kept(request)
     if reason == NO_TEXT:
         note = f"all experts are kept ({reason}): --text FILE compares them with all other units"
         return replace(request, parent=replace(request.parent, note=note))
@@ -69,7 +69,7 @@ def ready(request: Carving, folder: Path) -> Carving:
     return carving
 
 
-def experts_stay(request: Carving) -> str:
+def why_experts_are_kept(request: Carving) -> str:
     """Return why experts are not compared with other units within the budgets; empty where they are."""
     size, methods = request.size, request.methods
     if not request.checkpoint.family.has_experts or not request.checkpoint.layout.sizes.get("experts"):
@@ -98,15 +98,15 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
     for way in [{"all": ExpertsRequest(keep=ALL)}, *ways]:
         for name, experts in way.items():
             announce(request.progress, f"weighing experts against all else: {name}")
-            one = _with_experts(request, experts)
+            carving = _with_experts(request, experts)
             try:
                 with TemporaryDirectory(dir=folder) as scratch:
-                    loss = _loss(one, Path(scratch), 0 if tried else 1 + sum(map(len, ways)))
+                    loss = _loss(carving, Path(scratch), 0 if tried else 1 + sum(map(len, ways)))
             except ValueError as error:
                 refused.append(error)
                 continue
             best = min((before for before, _ in tried.values()), default=loss)
-            tried[name] = loss, one
+            tried[name] = loss, carving
             if loss > best:
                 break
     if not tried:
@@ -125,13 +125,13 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
     from zerolm.carving.experts.expert_width import ExpertWidth
 
     limits = limits_of(request.size, request.whole_costs)
-    staying = of_experts(_with_experts(request, ExpertsRequest(keep=AUTO))).staying
-    experts = staying.routing.experts
+    selection = of_experts(_with_experts(request, ExpertsRequest(keep=AUTO))).selection
+    experts = selection.routing.experts
 
     def costs(count: int, neurons: int | None = None) -> dict[str, int]:
-        return request.costs_in(staying.shaped(count, neurons))
+        return request.costs_in(selection.shaped(count, neurons))
 
-    counts = _tried(staying.routing.possible(), limits, costs)
+    counts = _tried(selection.routing.possible(), limits, costs)
     fewer = {f"{count} of {experts}": ExpertsRequest(keep=str(count)) for count in counts}
     try:
         width = ExpertWidth.of(request.checkpoint, request.size)
@@ -166,14 +166,14 @@ def _loss(request: Carving, folder: Path, trials: int) -> float:
     Unless ``trials`` is 0, the time for that number of trials is announced.
     """
     if request.size.experts.are_cut:
-        rest, experts = replace(request, size=request.size.beside_experts), of_experts(request)
+        rest, experts = replace(request, size=request.size.without_experts), of_experts(request)
         request = replace(rest, parent=experts.as_parent(folder / "experts", is_tried=True))
     carving = ready(request, folder)
     session = carving.session
     if session is None:  # only tokens are removed
-        return carving.parent.lost_by_tokens
+        return carving.parent.loss_of_tokens
     if trials:
         announce_weighing(carving, "experts", trials)
     plan = planned(carving)
     loss = session.finals([plan.cut])[0] if plan.compared is None else plan.compared
-    return loss + carving.parent.lost_by_tokens
+    return loss + carving.parent.loss_of_tokens

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts.expert_choice import UNTOLD, ChosenExperts
+from zerolm.carving.experts.expert_choice import UNMEASURED, ChosenExperts
 from zerolm.carving.experts.expert_count import check_domains, check_joint, check_request, check_text, checked
 from zerolm.carving.experts.expert_repair import repaired_experts
+from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.experts.expert_width import ExpertWidth, to_hex
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_with_masked
-from zerolm.carving.experts.staying_experts import StayingExperts
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.parent_model import KeptExperts, ParentModel
 from zerolm.carving.recipe import Recipe, with_experts
@@ -73,21 +73,21 @@ class ExpertCarving:
         return "none" if self.checkpoint.packed else repair
 
     @cached_property
-    def staying(self) -> StayingExperts:
+    def selection(self) -> ExpertSelection:
         """The experts and neurons that the request keeps."""
         carving = self.carving
-        return StayingExperts(
+        return ExpertSelection(
             self.checkpoint, self.size, self.methods, carving.costs, carving.compute, carving.progress
         )
 
     @property
     def session(self) -> Session:
-        return self.staying.session
+        return self.selection.session
 
     def shaped(self) -> ParentModel:
         """Return the mixture with its number of kept experts, for counting; ``ValueError`` if impossible."""
         self._check()
-        smaller = replace(self.staying.shaped(), fewer=Fewer(self.checkpoint))
+        smaller = replace(self.selection.shaped(), fewer=Fewer(self.checkpoint))
         return replace(self.carving.parent, checkpoint=smaller)
 
     def as_parent(self, folder: Path, *, is_tried: bool = False) -> ParentModel:
@@ -96,10 +96,10 @@ class ExpertCarving:
         With ``is_tried`` it is not compared with the parent. Raises ``ValueError`` for an impossible request.
         """
         is_written = self.carving.destination.folder is not None and not is_tried
-        fewer, left = self._made(proves=is_written)
+        fewer, error_shares = self._made(proves=is_written)
         smaller = fewer.checkpoint(folder, progress=self.carving.progress)
         experts = KeptExperts(
-            self._described(fewer, left),
+            self._described(fewer, error_shares),
             partial(self._recorded, fewer),
             self._units(fewer),
             self._note(),
@@ -119,7 +119,7 @@ class ExpertCarving:
         self._check()
         if proves:
             _ = self.proof
-        _ = self.staying.ledger
+        _ = self.selection.ledger
         fewer = self._fewer()
         if self.is_alone and self.recipe is None and self.carving.destination.folder is None:
             return fewer, {}
@@ -159,17 +159,17 @@ class ExpertCarving:
             raise ValueError(
                 f"tensor {embedding!r} is stored quantised, and rows of an embedding are not read so"
             )
-        _ = self.staying.routing
+        _ = self.selection.routing
         if self.recipe is None:
             check_joint(self.size, methods)
-            self.staying.check()
+            self.selection.check()
 
     def _fewer(self) -> FewerExperts:
         """Return the child with the best experts of each layer, or with the recipe's."""
         recipe = self.recipe
         if recipe is None or recipe.experts is None:
-            return self.staying.fewer
-        kept = checked(recipe.experts, expert_layers(self.checkpoint), self.staying.routing)
+            return self.selection.fewer
+        kept = checked(recipe.experts, expert_layers(self.checkpoint), self.selection.routing)
         neurons: Mapping[int, Ints] = recipe.neurons(self.checkpoint.layout.sizes.get(NEURONS, 0))
         if neurons:
             neurons = ExpertWidth.of(self.checkpoint, self.size).checked(neurons)
@@ -184,17 +184,17 @@ class ExpertCarving:
             self.recipe.check_text(session.tokens.text)
         kept = [(layer, kept.tolist()) for layer, kept in fewer.by_layer.items()]
         cache = session.cache("repaired experts", kept, *_in_hex(fewer).items())
-        changed, left = repaired_experts(
+        changed, error_shares = repaired_experts(
             fewer, session.model, session.divided.fitted, cache=cache, progress=self.carving.progress
         )
-        return replace(fewer, changed=changed), left
+        return replace(fewer, changed=changed), error_shares
 
     def _note(self) -> str:
         """Return notes on the choice."""
         copied = COPIED if self.checkpoint.packed and self.methods.repair != "none" else ""
         is_chosen = self.recipe is None and self.size.experts.keep is not None
         by_weights = BY_WEIGHTS if is_chosen and self.methods.criterion == "aimer" else ""
-        return "; ".join(filter(None, [copied, self.staying.rounding(), by_weights]))
+        return "; ".join(filter(None, [copied, self.selection.rounding(), by_weights]))
 
     @property
     def _is_optimal(self) -> bool | None:
@@ -229,20 +229,22 @@ class ExpertCarving:
     @property
     def _chosen(self) -> dict[int, ChosenExperts]:
         """The choice of each layer; empty where a recipe names the experts."""
-        return {} if self.recipe is not None else self.staying.chosen
+        return {} if self.recipe is not None else self.selection.chosen
 
-    def _described(self, fewer: FewerExperts, left: Mapping[int, float]) -> dict[str, Any]:
+    def _described(self, fewer: FewerExperts, error_shares: Mapping[int, float]) -> dict[str, Any]:
         """Return the description of the experts as plain JSON."""
-        staying, chosen, is_chosen = self.staying, self._chosen, self.recipe is None
-        routing, neurons = staying.routing, _in_hex(fewer)
-        lost = {layer: staying.neuron_loss(layer) for layer in neurons} if is_chosen else {}
+        selection, chosen, is_chosen = self.selection, self._chosen, self.recipe is None
+        routing, neurons = selection.routing, _in_hex(fewer)
+        neuron_losses = {layer: selection.neuron_loss(layer) for layer in neurons} if is_chosen else {}
         rows = [
             {
                 "layer": layer,
                 "kept": kept.tolist(),
-                **(staying.said_of(layer, chosen[layer]) if is_chosen else UNTOLD),
-                "left": left.get(layer),
-                **({"neurons": {"kept": neurons[layer], "loss": lost.get(layer)}} if neurons else {}),
+                **(selection.described(layer, chosen[layer]) if is_chosen else UNMEASURED),
+                "left": error_shares.get(layer),
+                **(
+                    {"neurons": {"kept": neurons[layer], "loss": neuron_losses.get(layer)}} if neurons else {}
+                ),
             }
             for layer, kept in fewer.by_layer.items()
         ]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from zerolm.architecture import Floats
-from zerolm.carving.experts import expert_worth
-from zerolm.carving.experts.expert_choice import UNTOLD, ChosenExperts, best_experts
+from zerolm.carving.experts import expert_scores
+from zerolm.carving.experts.expert_choice import UNMEASURED, ChosenExperts, best_experts
 from zerolm.carving.experts.expert_count import check_domains, check_request, check_text, count_of
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
 from zerolm.carving.experts.gguf_mixture import GgufMixture
@@ -34,7 +34,7 @@ from zerolm.settings import shown
 from zerolm.settings.compute import ComputeRequest
 
 if TYPE_CHECKING:
-    from zerolm.carving.experts.staying_experts import StayingExperts
+    from zerolm.carving.experts.expert_selection import ExpertSelection
 
 FORMAT: Final = "gguf"
 COPIED: Final = "experts of a gguf file are copied as they are, and none is repaired"
@@ -69,17 +69,19 @@ class GgufExpertCarving:
         return None if self.document is None else GgufRecipe.of(self.document, self.mixture)
 
     @cached_property
-    def staying(self) -> StayingExperts | None:
+    def selection(self) -> ExpertSelection | None:
         """The experts chosen from tokens; None where no tokens are used."""
-        if self.document is not None or not expert_worth.needs_tokens(self.methods.criterion):
+        if self.document is not None or not expert_scores.needs_tokens(self.methods.criterion):
             return None
-        from zerolm.carving.experts.staying_experts import StayingExperts
+        from zerolm.carving.experts.expert_selection import ExpertSelection
 
         try:
             checkpoint = Checkpoint.open(self.file, packed=True)
         except ValueError as error:
             raise ValueError(f"{error}; --criterion aimer needs no text") from None
-        return StayingExperts(checkpoint, self.size, self.methods, StoredCosts(), self.compute, self.progress)
+        return ExpertSelection(
+            checkpoint, self.size, self.methods, StoredCosts(), self.compute, self.progress
+        )
 
     @property
     def routing(self) -> Routing:
@@ -103,10 +105,10 @@ class GgufExpertCarving:
         if self.recipe is not None:
             return {layer: ChosenExperts(kept) for layer, kept in self.recipe.experts.items()}
         count = count_of(self.size, self.routing, self._costs(self.routing.experts), self._costs)
-        if self.staying is not None:
-            return self.staying.chosen_of(count)
+        if self.selection is not None:
+            return self.selection.chosen_of(count)
         return {
-            layer: ChosenExperts(best_experts(self._worth(layer), count, self.routing.groups))
+            layer: ChosenExperts(best_experts(self._scores(layer), count, self.routing.groups))
             for layer in self.mixture.layers
         }
 
@@ -133,30 +135,30 @@ class GgufExpertCarving:
         check_domains(self.size, self.methods)
         if self.document is None:
             check_text(self.methods)
-            if self.methods.text is not None and not expert_worth.needs_tokens(criterion):
+            if self.methods.text is not None and not expert_scores.needs_tokens(criterion):
                 raise ValueError(
                     f"criterion {criterion} reads no text, and nothing is repaired: give no --text"
                 )
-            if criterion != expert_worth.RANDOM:
+            if criterion != expert_scores.RANDOM:
                 _needing_gguf()
-        _ = self.mixture, self.recipe, self.staying
+        _ = self.mixture, self.recipe, self.selection
 
-    def _worth(self, layer: int) -> Floats:
-        if self.methods.criterion == expert_worth.RANDOM:
-            return expert_worth.drawn(self.methods.seed, layer, self.routing.experts)
+    def _scores(self, layer: int) -> Floats:
+        if self.methods.criterion == expert_scores.RANDOM:
+            return expert_scores.drawn(self.methods.seed, layer, self.routing.experts)
         self.progress("scoring experts by their weights", layer, self.mixture.layers[-1] + 1)
-        return self.mixture.worth(layer)
+        return self.mixture.scores(layer)
 
     @property
     def _calibration(self) -> Mapping[str, Any] | None:
         """The tokens that experts were chosen from, in the form of a recipe; None without."""
         if self.document is not None:
             return self.document.get("calibration")
-        return None if self.staying is None else self.staying.session.calibration
+        return None if self.selection is None else self.selection.session.calibration
 
-    def _said_of(self, layer: int) -> dict[str, Any]:
+    def _choice_described(self, layer: int) -> dict[str, Any]:
         """Return the description of a layer's choice from tokens."""
-        return UNTOLD if self.staying is None else self.staying.said_of(layer, self._chosen[layer])
+        return UNMEASURED if self.selection is None else self.selection.described(layer, self._chosen[layer])
 
     def _costs(self, count: int) -> dict[str, int]:
         """Return the costs that a file's tensors determine, with ``count`` experts in each layer."""
@@ -184,7 +186,7 @@ class GgufExpertCarving:
         widths = zip(sizes["heads"], sizes["kv_heads"], sizes["ffn"], strict=True)
         kinds = {BLOCKS[kind] for kind in mixture.header.types.values()}
         rows = [
-            {"layer": layer, "kept": chosen.kept.tolist(), **self._said_of(layer), "left": None}
+            {"layer": layer, "kept": chosen.kept.tolist(), **self._choice_described(layer), "left": None}
             for layer, chosen in self._chosen.items()
         ]
         return Carved(

@@ -11,7 +11,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.solvers.maximin import best_at_worst
 from zerolm.solvers.quadratic import least_pairs
 
-UNTOLD: Final[dict[str, Any]] = {**dict.fromkeys(("tokens", "gates", "loss", "gap")), "domains": {}}
+UNMEASURED: Final[dict[str, Any]] = {**dict.fromkeys(("tokens", "gates", "loss", "gap")), "domains": {}}
 """The description of experts that were not chosen here."""
 
 
@@ -28,30 +28,30 @@ class ChosenExperts:
     gap: float | None = None
 
 
-def best_experts(worth: Floats, count: int, groups: int = 1) -> Ints:
+def best_experts(scores: Floats, count: int, groups: int = 1) -> Ints:
     """Return the ``count`` experts, ascending, with the largest sum of scores (e,), equally many per group.
 
     Experts of a group are consecutive. The sum is separable, so the best of each group are the best choice;
     ties go to the first. Raises ``ValueError`` for a score that is not finite.
     """
-    if not np.isfinite(worth).all():
+    if not np.isfinite(scores).all():
         raise ValueError("an expert's score is NaN or infinite: the model's activations are not finite")
-    by_group = worth.reshape(groups, -1)
+    by_group = scores.reshape(groups, -1)
     order = np.argsort(-by_group, axis=1, kind="stable")[:, : count // groups]
     first = np.arange(groups)[:, None] * by_group.shape[1]
     return np.sort((order + first).reshape(-1))
 
 
-def best_by_domains(worths: Floats, count: int, groups: int = 1) -> ChosenExperts:
+def best_by_domains(scores: Floats, count: int, groups: int = 1) -> ChosenExperts:
     """Return ``count`` experts, equal numbers from each group, with the best worst domain.
 
-    ``worths`` are (domains, e); a domain counts by the share of its sum that is kept.
+    ``scores`` are (domains, e); a domain counts by the share of its sum that is kept.
     """
-    totals = worths.sum(1, keepdims=True)
+    totals = scores.sum(1, keepdims=True)
     used = (totals > 0)[:, 0]
     if not used.any():
-        return ChosenExperts(best_experts(worths.sum(0), count, groups))
-    best = best_at_worst(worths[used] / totals[used], count, groups)
+        return ChosenExperts(best_experts(scores.sum(0), count, groups))
+    best = best_at_worst(scores[used] / totals[used], count, groups)
     return ChosenExperts(best.chosen, gap=best.gap)
 
 
@@ -60,6 +60,6 @@ def best_by_pairs(pairs: Floats, count: int, groups: int = 1) -> ChosenExperts:
 
     ``pairs`` F is (e, e). Raises ``ValueError`` for a pair that is not finite.
     """
-    gone = least_pairs(pairs, len(pairs) - count, groups)
-    kept = np.setdiff1d(np.arange(len(pairs)), gone.chosen)
-    return ChosenExperts(kept, gone.value, gone.gap)
+    removed = least_pairs(pairs, len(pairs) - count, groups)
+    kept = np.setdiff1d(np.arange(len(pairs)), removed.chosen)
+    return ChosenExperts(kept, removed.value, removed.gap)

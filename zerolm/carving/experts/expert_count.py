@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts.expert_worth import is_of_pairs, needs_tokens
+from zerolm.carving.experts.expert_scores import is_of_pairs, needs_tokens
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.request import SUMMED, Methods
 from zerolm.planning.size_request import ALL, AUTO, STORED, WORST, SizeRequest
@@ -145,10 +145,10 @@ def checked(experts: Mapping[int, Ints], layers: list[int], routing: Routing) ->
     """Return the experts of a recipe; ``ValueError`` where they do not fit the parent's ``layers``."""
     sizes = {len(kept) for kept in experts.values()}
     groups = routing.groups
-    each = {
+    by_group = {
         tuple(np.bincount(kept * groups // routing.experts, minlength=groups)) for kept in experts.values()
     }
-    if sorted(experts) != layers or len(sizes) != 1 or any(len(set(row)) > 1 for row in each):
+    if sorted(experts) != layers or len(sizes) != 1 or any(len(set(row)) > 1 for row in by_group):
         raise ValueError("the recipe keeps other numbers of experts than its parent's layers can have")
     routing.size(str(sizes.pop()))
     return experts

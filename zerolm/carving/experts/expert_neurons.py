@@ -44,11 +44,11 @@ def check_inside(
     is_usual = all(hasattr(experts, name) for name in ("is_transposed", "has_bias", "has_gate", "down_proj"))
     if is_usual:
         weight = experts.down_proj[expert]
-        ours = inside(experts, expert, hidden) @ (weight if experts.is_transposed else weight.T)
+        output = inside(experts, expert, hidden) @ (weight if experts.is_transposed else weight.T)
         if experts.has_bias:
-            ours = ours + experts.down_proj_bias[expert]
-        theirs = alone(hidden, torch.full((1, 1), expert, device=hidden.device), hidden.new_ones(1, 1))
-        is_usual = bool((ours - theirs).norm() <= APART * theirs.norm())
+            output = output + experts.down_proj_bias[expert]
+        expected = alone(hidden, torch.full((1, 1), expert, device=hidden.device), hidden.new_ones(1, 1))
+        is_usual = bool((output - expected).norm() <= APART * expected.norm())
     if not is_usual:
         raise ValueError(f"what experts of a {family} do inside is not known: {cure}")
 
@@ -66,7 +66,7 @@ class NeuronSums:
         self.sums: Floats | None = None
 
     @property
-    def worth(self) -> Floats:
+    def scores(self) -> Floats:
         """The sums (e, m)."""
         assert self.sums is not None, "tokens were sent through the layer"
         down = self.experts.down_proj.detach()
@@ -86,8 +86,8 @@ class NeuronSums:
             self.sums = np.zeros((shape[0], shape[1 if self.experts.is_transposed else 2]))
         step = max(1, AT_ONCE // self.sums.shape[1])
         for expert in np.unique(numbers.cpu().numpy()).tolist():
-            sent = numbers == expert  # (t, k)
-            for rows in sent.any(1).nonzero()[:, 0].split(step):
-                gate = (gates * sent)[rows].sum(1, keepdim=True).double()
+            routed = numbers == expert  # (t, k)
+            for rows in routed.any(1).nonzero()[:, 0].split(step):
+                gate = (gates * routed)[rows].sum(1, keepdim=True).double()
                 squares = (gate * inside(self.experts, expert, hidden[rows])).square().sum(0)
                 self.sums[expert] += squares.cpu().numpy()

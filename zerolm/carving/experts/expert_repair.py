@@ -61,7 +61,11 @@ def repaired_experts(
     The share is that of held-out sequences. The ``cache`` has the results of an interrupted run. Raises
     ``ValueError`` for experts with unknown activations.
     """
-    walk, changed, left = _Walk(fewer, model, tokens, batch), dict[int, Matrices](), dict[int, float]()
+    walk, changed, error_shares = (
+        _Walk(fewer, model, tokens, batch),
+        dict[int, Matrices](),
+        dict[int, float](),
+    )
     layers = list(fewer.by_layer)
     for layer in layers:
         progress("repairing the kept experts", layer, fewer.parent.layout.depth)
@@ -70,11 +74,11 @@ def repaired_experts(
             solved, share = walk.solved(layer)
             row = {str(expert): matrix for expert, matrix in solved.items()} | {"left": np.array(share)}
             cache.put(f"layer-{layer}", row)
-        left[layer] = float(row.pop("left"))
+        error_shares[layer] = float(row.pop("left"))
         changed[layer] = {int(expert): matrix for expert, matrix in row.items()}
         if layer != layers[-1]:
-            walk.go_on(layer, changed[layer])
-    return changed, left
+            walk.advance(layer, changed[layer])
+    return changed, error_shares
 
 
 class _Walk:
@@ -87,7 +91,7 @@ class _Walk:
         sizes = [len(each["input_ids"]) for each in self.blocks.batches]
         self.firsts = np.cumsum([0, *sizes])[:-1].tolist()
 
-    def go_on(self, layer: int, matrices: Matrices) -> None:
+    def advance(self, layer: int, matrices: Matrices) -> None:
         """Pass the child's states through a layer with these matrices, and the parent's through its own."""
         send_on(self.child, replace(self.fewer, changed={layer: matrices}), layer)
         self.parent.before(layer + 1)
@@ -127,15 +131,17 @@ class _Walk:
     def _use(self, layer: int, module: nn.Module, experts: nn.Module) -> _Use:
         """Return the inputs of a layer's experts in the child, and the error behind the layer."""
         seen, use = _Seen(experts), _Use(self)
-        theirs, ours = self.parent.before(layer), self.child.before(layer)
+        parent_states, child_states = self.parent.before(layer), self.child.before(layer)
         is_alone = self._is_alone(layer, module, experts)
         for index in range(len(self.blocks.batches)):
             with stand_ins([experts], [seen.forward]):
-                wanted = self.blocks.call(index, layer, theirs[index], module)
-                sent = seen.out
+                wanted = self.blocks.call(index, layer, parent_states[index], module)
+                parent_output = seen.out
                 with as_child(module, self.fewer, layer):
-                    out = self.blocks.call(index, layer, ours[index], module)
-            lacking = (wanted - out) / self.factor if is_alone else (sent - seen.out).reshape(out.shape)
+                    out = self.blocks.call(index, layer, child_states[index], module)
+            lacking = (
+                (wanted - out) / self.factor if is_alone else (parent_output - seen.out).reshape(out.shape)
+            )
             if not index:
                 first = seen.hidden[:1], int(seen.numbers[0, 0])
                 check_inside(experts, self.fewer.parent.family.name, seen.alone, *first)
@@ -197,9 +203,9 @@ class _Use:
     def _rows(self, index: int, expert: int) -> tuple[Tensor, Tensor]:
         """Return the tokens (n,) of a batch that are routed to an expert, and their gates (n, 1)."""
         numbers, gates = self.routed[index]
-        sent = (numbers == expert) & self.used[index][:, None]
-        rows = sent.any(1).nonzero()[:, 0]
-        return rows, (gates * sent)[rows].sum(1, keepdim=True).float()
+        routed = (numbers == expert) & self.used[index][:, None]
+        rows = routed.any(1).nonzero()[:, 0]
+        return rows, (gates * routed)[rows].sum(1, keepdim=True).float()
 
     def fit(self, experts: Any, expert: int, columns: Tensor, neurons: Kept) -> tuple[Fit, list[Tensor]]:
         """Return the moments of an expert with these columns (k, d), and its tokens of each batch.

@@ -44,21 +44,21 @@ class ExpertSums:
         self.arrays: Arrays = {name: np.zeros(experts) for name in SINGLE}
         self.arrays |= {name: np.zeros((experts, experts)) for name in PAIRS}
 
-    def add(self, numbers: Tensor, gates: Tensor, sent: Tensor) -> None:
+    def add(self, numbers: Tensor, gates: Tensor, outputs: Tensor) -> None:
         """Add tokens with the numbers of their experts, gates (t, k) and outputs (t, k, d)."""
-        norms = sent.float().norm(dim=-1)
+        norms = outputs.float().norm(dim=-1)
         index, gate, norm = numbers.cpu().numpy(), *(x.double().cpu().numpy() for x in (gates, norms))
         total = gate.sum(1, keepdims=True)
         share = np.divide(gate, total, out=np.zeros_like(gate), where=total != 0)
-        sent = gate * norm
-        columns = (np.ones_like(gate), gate, share, norm, norm**2, sent, share * norm, sent**2)
+        gate_norm = gate * norm
+        columns = (np.ones_like(gate), gate, share, norm, norm**2, gate_norm, share * norm, gate_norm**2)
         for name, values in zip(SINGLE, columns, strict=True):
             np.add.at(self.arrays[name], index.reshape(-1), values.reshape(-1))
         rows = np.arange(len(index))[:, None]
-        met, weighed = (np.zeros((len(index), len(self.arrays["count"]))) for _ in PAIRS)
-        met[rows, index], weighed[rows, index] = 1.0, sent
+        met, weighted = (np.zeros((len(index), len(self.arrays["count"]))) for _ in PAIRS)
+        met[rows, index], weighted[rows, index] = 1.0, gate_norm
         self.arrays["together"] += met.T @ met
-        self.arrays["product"] += weighed.T @ weighed
+        self.arrays["product"] += weighted.T @ weighted
 
 
 def expert_use(
@@ -103,18 +103,18 @@ def _sums(checkpoint: Checkpoint, stream: Stream, layer: int, neurons: bool) -> 
     sums, blocks = ExpertSums(checkpoint.layout.sizes[AXIS]), stream.blocks
     experts = experts_of(checkpoint, blocks.layer(layer).module, layer)
     masks = [blocks.tokens(index).reshape(-1) for index in range(len(blocks.batches))]
-    inner, left = NeuronSums(experts, checkpoint.family.name), iter(masks)
-    each = summing(experts, sums, iter(masks))
+    inner, remaining_masks = NeuronSums(experts, checkpoint.family.name), iter(masks)
+    add_and_forward = summing(experts, sums, iter(masks))
 
     def forward(hidden: Tensor, numbers: Tensor, gates: Tensor) -> Tensor:
-        mask = next(left)
+        mask = next(remaining_masks)
         inner.add(hidden[mask], numbers[mask], gates[mask])
-        return each(hidden, numbers, gates)
+        return add_and_forward(hidden, numbers, gates)
 
-    with stand_ins([experts], [forward if neurons else each]):
+    with stand_ins([experts], [forward if neurons else add_and_forward]):
         for _ in stream.through(layer):
             pass
-    return sums.arrays | ({OF_NEURONS: inner.worth} if neurons else {})
+    return sums.arrays | ({OF_NEURONS: inner.scores} if neurons else {})
 
 
 def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:
@@ -137,19 +137,19 @@ def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Ca
     alone = experts.forward
 
     def forward(hidden: Tensor, numbers: Tensor, gates: Tensor) -> Tensor:
-        tokens, each = numbers.shape
+        tokens, active = numbers.shape
         mask, out = next(masks), torch.empty_like(hidden)
-        step = max(1, AT_ONCE // (each * hidden.shape[-1]))
+        step = max(1, AT_ONCE // (active * hidden.shape[-1]))
         for start in range(0, tokens, step):
             here = slice(start, start + step)
             routed = numbers[here].reshape(-1, 1)
-            repeated = hidden[here].repeat_interleave(each, 0)
-            sent = alone(repeated, routed, gates.new_ones(len(routed), 1)).unflatten(
-                0, (-1, each)
+            repeated = hidden[here].repeat_interleave(active, 0)
+            outputs = alone(repeated, routed, gates.new_ones(len(routed), 1)).unflatten(
+                0, (-1, active)
             )  # (t, k, d)
-            out[here] = (sent * gates[here, :, None]).sum(1)
+            out[here] = (outputs * gates[here, :, None]).sum(1)
             used = mask[here]
-            sums.add(numbers[here][used], gates[here][used], sent[used])
+            sums.add(numbers[here][used], gates[here][used], outputs[used])
         return out
 
     return forward

@@ -78,10 +78,10 @@ class FewerExperts:
         for name, info in self.parent.tensors.items():
             slot = layout.slots.get(name)
             if slot is not None or name in layout.carried:
-                tensors += self._left_of(info, slot)
+                tensors += self._kept_part_of(info, slot)
         return tensors
 
-    def _left_of(self, info: TensorInfo, slot: Slot | None) -> list[Outgoing]:
+    def _kept_part_of(self, info: TensorInfo, slot: Slot | None) -> list[Outgoing]:
         """Return the kept part of a tensor, or of those that hold it; ``ValueError`` if it cannot be cut."""
         kept = None if slot is None or slot.layer is None else self.by_layer.get(slot.layer)
         if slot is None or kept is None:
@@ -129,20 +129,20 @@ class FewerExperts:
         for expert in kept.tolist():
             yield from self._expert(info.one(expert), slot, expert)
 
-    def _expert(self, one: TensorInfo, slot: Slot, expert: int) -> Iterable[Chunk]:
+    def _expert(self, tensor: TensorInfo, slot: Slot, expert: int) -> Iterable[Chunk]:
         """Yield the kept part of the tensor of one expert, new or unchanged."""
         matrix, narrow = self._changed(slot).get(expert), self._narrow(slot)
         if narrow is None:
-            yield Span(one.file, one.start, one.end) if matrix is None else _stored(matrix, one)
+            yield Span(tensor.file, tensor.start, tensor.end) if matrix is None else _stored(matrix, tensor)
             return
         axis, places = narrow
         neurons = self.neurons_of(slot.layer or 0, expert)
         rows = np.sort(places[:, neurons].reshape(-1))
         if matrix is None:
-            yield from sliced(one, {axis: rows})
+            yield from sliced(tensor, {axis: rows})
         else:
-            turned = matrix if matrix.shape == one.shape else matrix.T
-            yield narrowed(turned.take(rows, axis), one.dtype)
+            turned = matrix if matrix.shape == tensor.shape else matrix.T
+            yield narrowed(turned.take(rows, axis), tensor.dtype)
 
     def as_stored(self, layer: int, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a down projection of a layer, rounded to its stored type."""

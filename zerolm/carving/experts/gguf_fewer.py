@@ -74,20 +74,22 @@ class FewerGgufExperts:
         metadata = parent.metadata | self._changes
         if child.metadata != metadata or list(child.tensors) != list(parent.tensors):
             raise ValueError("the written child has other metadata or tensors than were to be written")
-        with file.open("rb") as ours, self.parent.file.open("rb") as theirs:
+        with file.open("rb") as child_file, self.parent.file.open("rb") as parent_file:
             if not all(
-                _bytes(ours, *child.entries[key]) == _bytes(theirs, *parent.entries[key])
+                _bytes(child_file, *child.entries[key]) == _bytes(parent_file, *parent.entries[key])
                 for key in parent.entries
                 if key not in self._changes
             ):
                 raise ValueError("the written child has other metadata than its parent")
-        with file.open("rb") as ours:
+        with file.open("rb") as child_file:
             for name in parent.tensors:
                 start, end = child.places[name]
                 same = (child.tensors[name], child.types[name]) == (self.shape(name), parent.types[name])
                 same = same and end - start == _size(self.spans(name))
-                ours.seek(start)
-                if not same or not all(part == ours.read(len(part)) for part in _parts(self.spans(name))):
+                child_file.seek(start)
+                if not same or not all(
+                    part == child_file.read(len(part)) for part in _parts(self.spans(name))
+                ):
                     raise ValueError(f"{name!r} of the written child differs from what its parent has")
 
     def _in_order(self) -> list[str]:

@@ -87,7 +87,7 @@ class GgufMixture:
         """Return the number of elements of a tensor."""
         return int(np.prod(self.header.tensors[name], dtype=object))
 
-    def worth(self, layer: int) -> Floats:
+    def scores(self, layer: int) -> Floats:
         """Return the scores (e,) of a layer's experts from their weights alone, as in ``by_weights``.
 
         Some rows are dequantised at a time. Raises ``ValueError`` for weights that are not finite, or of a

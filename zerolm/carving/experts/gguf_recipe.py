@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_count import checked
-from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
+from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
 from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.carving.recipe import (

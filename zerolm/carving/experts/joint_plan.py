@@ -20,7 +20,7 @@ class ExpertPlan:
     by_neurons: float
 
     @property
-    def lost(self) -> float:
+    def loss(self) -> float:
         return self.by_experts + self.by_neurons
 
 
@@ -48,14 +48,15 @@ class CornerCosts:
     def __call__(self, experts: int, neurons: int) -> dict[str, int]:
         """Return the costs by name."""
 
-        def beside(count: int, name: str) -> int:
+        def with_experts(count: int, name: str) -> int:
             first, last = (self.corners[count, width][name] for width in self.neurons)
             return _between(neurons, self.neurons, first, last)
 
         least, most = self.experts
         names = next(iter(self.corners.values()))
         return {
-            name: _between(experts, self.experts, beside(least, name), beside(most, name)) for name in names
+            name: _between(experts, self.experts, with_experts(least, name), with_experts(most, name))
+            for name in names
         }
 
 
@@ -84,11 +85,11 @@ def least_lost(
         if neurons is None:
             continue
         alone = by_experts(count)
-        if best is not None and alone >= best.lost:
+        if best is not None and alone >= best.loss:
             break
         plan = ExpertPlan(count, neurons, alone, by_neurons(count, neurons))
-        if best is None or plan.lost < best.lost * (1 - TOLERANCE):
+        if best is None or plan.loss < best.loss * (1 - TOLERANCE):
             best = plan
-    if best is None or not np.isfinite(best.lost):
+    if best is None or not np.isfinite(best.loss):
         raise ValueError("no number of experts and of their neurons is within the budgets")
     return best

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from zerolm.architecture import Ints
 from zerolm.carving.experts.fewer_experts import DOWN, ROUTER, FewerExperts, Matrices
 from zerolm.checkpoints import Checkpoint
-from zerolm.children.verify import Verified, apart, outputs, within_rounding
+from zerolm.children.verify import Verified, distance_of, outputs, within_rounding
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.stream import Stream
@@ -28,16 +28,16 @@ DOWN_NAME: Final = "down_proj"
 class MaskedLogits(TorchFunctionMode):
     """A mode in which products with these weights (experts, d) are minus infinity for the removed experts."""
 
-    def __init__(self, gone: Sequence[tuple[Tensor, Ints]]) -> None:
+    def __init__(self, removed: Sequence[tuple[Tensor, Ints]]) -> None:
         super().__init__()
-        self.gone = {id(weight): torch.from_numpy(experts) for weight, experts in gone}
+        self.removed = {id(weight): torch.from_numpy(experts) for weight, experts in removed}
         self.met: set[int] = set()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         if func is functional.linear:
             weight = args[1] if len(args) > 1 else (kwargs or {}).get("weight")
-            experts = self.gone.get(id(weight))
+            experts = self.removed.get(id(weight))
             if experts is not None:
                 self.met.add(id(weight))
                 out = out.index_fill(-1, experts.to(out.device), -torch.inf)
@@ -70,17 +70,17 @@ def routers_masked(
     layout, routers, biases = fewer.parent.layout, list[tuple[Tensor, Ints]](), list[tuple[Tensor, Tensor]]()
     try:
         for layer, module in modules.items():
-            gone = np.setdiff1d(np.arange(layout.sizes["experts"]), fewer.by_layer[layer])
+            removed = np.setdiff1d(np.arange(layout.sizes["experts"]), fewer.by_layer[layer])
             weight, bias = (
                 parameter_of(module, fewer.parent, role, layer, prefix) for role in (ROUTER, "router_bias")
             )
             if weight is None:
                 name = layout.name(ROUTER, layer)
                 raise ValueError(f"the stock class has no router where {name!r} is stored")
-            routers.append((weight, gone))
+            routers.append((weight, removed))
             if bias is not None:
                 biases.append((bias, bias.detach().clone()))
-                bias.detach()[..., torch.from_numpy(gone).to(bias.device)] = -torch.inf
+                bias.detach()[..., torch.from_numpy(removed).to(bias.device)] = -torch.inf
         with MaskedLogits(routers) as mode:
             yield mode
     finally:
@@ -110,20 +110,24 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts) -> Verified:
     """
     parent = fewer.parent
     ids = page_tokens(parent)
-    ours, theirs = (Blocks(mapped_model(opened), [{"input_ids": ids}]) for opened in (child, parent))
-    hidden, wanted = ours.embed(0), theirs.embed(0)
+    child_blocks, parent_blocks = (
+        Blocks(mapped_model(opened), [{"input_ids": ids}]) for opened in (child, parent)
+    )
+    hidden, wanted = child_blocks.embed(0), parent_blocks.embed(0)
     for layer in range(parent.layout.depth):
-        hidden = ours.call(0, layer, hidden)
-        ours.let_go()
-        module = theirs.layer(layer).module
+        hidden = child_blocks.call(0, layer, hidden)
+        child_blocks.let_go()
+        module = parent_blocks.layer(layer).module
         if layer in fewer.by_layer:
             with as_child(module, fewer, layer):
-                wanted = theirs.call(0, layer, wanted, module)
+                wanted = parent_blocks.call(0, layer, wanted, module)
         else:
-            wanted = theirs.call(0, layer, wanted, module)
+            wanted = parent_blocks.call(0, layer, wanted, module)
         del module
-        theirs.let_go()
-    return within_rounding(apart(*(outputs(b.finish(0, h)) for b, h in ((ours, hidden), (theirs, wanted)))))
+        parent_blocks.let_go()
+    return within_rounding(
+        distance_of(*(outputs(b.finish(0, h)) for b, h in ((child_blocks, hidden), (parent_blocks, wanted))))
+    )
 
 
 @contextmanager

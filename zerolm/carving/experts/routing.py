@@ -63,17 +63,17 @@ class Routing:
 
     def _fault(self, count: int, multiple_of: int) -> str:
         """Return why a layer cannot keep ``count`` experts; empty where it can."""
-        each = count // self.groups
+        per_group = count // self.groups
         if count > self.experts:
             return f"a layer has {self.experts} experts"
         if count < self.active:
             return f"each token uses {self.active} experts, so that at least these must be kept"
         if count % self.groups:
             return f"the router has {self.groups} groups, which do not divide {count}"
-        if self.groups > 1 and each < GROUP_LEAST:
-            return f"the router judges a group by {GROUP_LEAST} experts, and {each} would be left"
-        if each * self.chosen < self.active:
-            return f"{self.chosen} groups of {each} experts are fewer than the {self.active} of a token"
+        if self.groups > 1 and per_group < GROUP_LEAST:
+            return f"the router judges a group by {GROUP_LEAST} experts, and {per_group} would be left"
+        if per_group * self.chosen < self.active:
+            return f"{self.chosen} groups of {per_group} experts are fewer than the {self.active} of a token"
         if count % multiple_of:
             return f"{count} is no multiple of {multiple_of} (--expert-parallel)"
         return ""

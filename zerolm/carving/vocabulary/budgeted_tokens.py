@@ -20,7 +20,7 @@ from zerolm.units.importance.criterion import Criterion
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.file_planner import FileTypePlanner
-    from zerolm.carving.vocabulary.planned_size import Beside
+    from zerolm.carving.vocabulary.planned_size import BestByTokens
 
 WORTHWHILE: Final = 0.01
 """Smallest saving by fewer tokens, as a share of the parameters, that is mentioned when all tokens are
@@ -45,12 +45,12 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
     def whole() -> Carving:
         return replace(carving, parent=suggested(parent, methods.text, carving.costs, progress))
 
-    is_usual = may_leave(carving) and not size.vocabulary.cuts and can_lose_tokens(parent.checkpoint)
+    is_usual = may_prune_tokens(carving) and not size.vocabulary.cuts and can_lose_tokens(parent.checkpoint)
     if not size.vocabulary.cuts and not is_usual:
         return whole()
     ledger_of(parent.checkpoint, progress=progress)  # rejects weights that are not finite
     request = replace(size, vocabulary=VocabularyRequest(AUTO)) if is_usual else size
-    model, kept = chosen(parent, request, methods, carving.costs, beside(carving), progress)
+    model, kept = chosen(parent, request, methods, carving.costs, best_by_tokens(carving), progress)
     if len(kept) == parent.checkpoint.layout.vocab:
         if not (size.cuts_layers or size.experts.are_cut):
             raise ValueError(f"nothing to cut: all {len(kept):,} tokens are kept")
@@ -72,14 +72,14 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
     return replace(child, methods=done, size=SizeRequest(vocabulary=size.vocabulary))
 
 
-def may_leave(carving: Carving) -> bool:
+def may_prune_tokens(carving: Carving) -> bool:
     """Return whether tokens may be removed: by request, or because a text and budgets choose their number."""
     size, text = carving.size, carving.methods.text
-    is_usual = size.vocabulary.is_usual and bool(size.budgets) and not usual_tokens_stay(carving)
+    is_usual = size.vocabulary.is_usual and bool(size.budgets) and not why_all_tokens_are_kept(carving)
     return size.vocabulary.cuts or (is_usual and text not in NO_FILES and not domains_of(text))
 
 
-def tokens_stay(carving: Carving) -> str:
+def why_tokens_are_kept(carving: Carving) -> str:
     """Return why tokens are not compared with other units within the budgets; empty where they are."""
     if carving.size.space is not None:
         return f"the space {carving.size.space}"
@@ -88,25 +88,25 @@ def tokens_stay(carving: Carving) -> str:
     return "a quantised parent" if quantised_types(carving.checkpoint) else ""
 
 
-def usual_tokens_stay(carving: Carving) -> str:
+def why_all_tokens_are_kept(carving: Carving) -> str:
     """Return why all tokens are kept within the budgets without a request for tokens; empty if they are not.
 
     Limited time (``--for``) is not spent on passes that compare tokens.
     """
     keeps_all = "--keep 1" if carving.size.shares.all is not None else ""
-    return tokens_stay(carving) or keeps_all or ("--for" if carving.methods.for_ is not None else "")
+    return why_tokens_are_kept(carving) or keeps_all or ("--for" if carving.methods.for_ is not None else "")
 
 
-def beside(carving: Carving) -> Beside:
+def best_by_tokens(carving: Carving) -> BestByTokens:
     """Return the best child within the budgets as a function of its number of tokens.
 
     Its loss is that of all other cuts, and of types, in nats per token; for an encoder 1 - cosine. Raises
     ``ValueError`` where it cannot be estimated.
     """
     from zerolm.carving.vocabulary.fewer_tokens import shaped
-    from zerolm.carving.vocabulary.planned_size import Beside, Rest
+    from zerolm.carving.vocabulary.planned_size import BestByTokens, Rest
 
-    reason = tokens_stay(carving)
+    reason = why_tokens_are_kept(carving)
     if carving.size.vocabulary.size == AUTO and reason:
         raise ValueError(
             f"--keep-vocab {AUTO} does not compare tokens with other units under {reason}: "
@@ -123,7 +123,7 @@ def beside(carving: Carving) -> Beside:
         announce_weighing(parent, "tokens")
         by = losses_by(parent)[0]
         if parent.typing_of_cuts is not None:
-            parent.typing_of_cuts.prices(by)  # for the parent's rows, and reused for all numbers of tokens
+            parent.typing_of_cuts.estimates(by)  # for the parent's rows, and reused for all numbers of tokens
         return by
 
     def sized(of: Carving, tokens: int) -> Carving:
@@ -133,18 +133,18 @@ def beside(carving: Carving) -> Beside:
     def best(tokens: int) -> Rest:
         by, child = table(), sized(whole(), tokens)
         if child.has_types_alone:
-            size, loss = cast("FileTypePlanner", whole().typing).foretold(tokens)
+            size, loss = cast("FileTypePlanner", whole().typing).predicted(tokens)
             return Rest(child.costs_of()["params"], loss, size)
         if child.typing_of_cuts is not None:
-            plan = child.typing_of_cuts.foretold(by)[0]
+            plan = child.typing_of_cuts.predicted(by)[0]
             return Rest(child.costs_of(plan.cut)["params"], plan.loss, plan.bytes)
         planned = plans_of(child.checkpoint, by, carving.size, carving.costs)[0]
-        return Rest(planned.costs["params"], -planned.worth)
+        return Rest(planned.costs["params"], -planned.score)
 
     def fits(tokens: int) -> bool:
         return keeps_budgets(sized(carving, tokens))
 
-    return Beside(
+    return BestByTokens(
         lambda tokens: None if fits(tokens) else check_sizes(sized(whole(), tokens)),
         lambda tokens: sized(carving, tokens).costs_of()["params"],
         fits,
@@ -173,7 +173,7 @@ def _two_steps(carving: Carving) -> str:
 def tokens_note(carving: Carving) -> str:
     """Return a note on how to prune tokens too, where they are not among the units of the budgets."""
     vocabulary, kept = carving.parent.vocabulary or {}, carving.checkpoint.kept_tokens
-    saves, reason = vocabulary.get("saves") or 0, usual_tokens_stay(carving)
+    saves, reason = vocabulary.get("saves") or 0, why_all_tokens_are_kept(carving)
     if not (reason and carving.size.budgets and carving.size.vocabulary.is_usual and kept is None):
         return ""
     if saves < WORTHWHILE * carving.costs_of()["params"]:

@@ -80,8 +80,8 @@ class TokenLosses:
         """Return losses on stretches of a text's pieces, with half the tokens of a whole text."""
         length, tokens = _longest(checkpoint, length), LOSS_TOKENS // 2
         count, size = _stretches(length, tokens)
-        each = -(-count // max(1, len(pieces)))
-        stretches = [part for piece in pieces for part in _within(piece, each, size)]
+        per_piece = -(-count // max(1, len(pieces)))
+        stretches = [part for piece in pieces for part in _within(piece, per_piece, size)]
         return cls._of(checkpoint, model, stretches, length, tokens)
 
     @classmethod
@@ -207,7 +207,7 @@ class TokenLosses:
 
     @torch.no_grad()
     def _distance(self, kept: Ints | None) -> float:
-        pooling, apart = TokenPooling.of(self.checkpoint), list[float]()
+        pooling, distances = TokenPooling.of(self.checkpoint), list[float]()
         pairs = list(zip(self._read(None, around=True), self._read(kept, around=True), strict=True))
         for first in range(0, len(pairs), self._batch):
             both = []
@@ -217,8 +217,8 @@ class TokenLosses:
                 last = Stream(blocks).before(self.checkpoint.layout.depth)[0]
                 hidden = blocks.finish(0, last).last_hidden_state
                 both.append(pooling(hidden.float().cpu(), mask))
-            apart += pooling.distances(both[1], both[0]).double().tolist()
-        return math.fsum(apart) / len(apart)
+            distances += pooling.distances(both[1], both[0]).double().tolist()
+        return math.fsum(distances) / len(distances)
 
     @property
     def _batch(self) -> int:

@@ -158,8 +158,8 @@ def add(counts: Ints, tokenizer: Any, pieces: list[str]) -> None:
     """Add the tokens of texts to counts; ``ValueError`` for an id beyond them."""
     with one_line("the text with its tokenizer"):
         encoded = tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
-    for one in encoded:
-        ids = np.array(one.ids, np.int64)
+    for encoding in encoded:
+        ids = np.array(encoding.ids, np.int64)
         if len(ids) and ids.max() >= len(counts):
             raise ValueError(f"the tokenizer gives token {ids.max()}, but the model has {len(counts)}")
         counts += np.bincount(ids, minlength=len(counts))
@@ -170,7 +170,7 @@ def streamed(file: Path, length: int = PIECE) -> Iterator[str]:
 
     Raises ``ValueError``, with the position of the wrong byte, for another encoding.
     """
-    decoder, left, start, size = codecs.getincrementaldecoder("utf-8")(), "", 0, 0
+    decoder, rest, start, size = codecs.getincrementaldecoder("utf-8")(), "", 0, 0
     for block in blocks(file):
         try:
             text = decoder.decode(block)
@@ -182,11 +182,11 @@ def streamed(file: Path, length: int = PIECE) -> Iterator[str]:
         start = size - len(decoder.getstate()[0])
         if "\0" in text:
             raise ValueError(f"{file} is not text: it holds zero bytes")
-        *whole, left = _parted(left + text, length)
+        *whole, rest = _parted(rest + text, length)
         yield from whole
     if decoder.getstate()[0]:
         raise ValueError(f"{file} is not text in UTF-8: byte {start} is wrong")
-    yield from filter(None, [left])
+    yield from filter(None, [rest])
 
 
 def _parted(text: str, length: int = PIECE) -> Iterator[str]:

@@ -13,7 +13,7 @@ from zerolm.carving.request import Methods
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
-from zerolm.carving.vocabulary.planned_size import Beside, best_size, tried_sizes, usual_sizes
+from zerolm.carving.vocabulary.planned_size import BestByTokens, best_size, tried_sizes, usual_sizes
 from zerolm.carving.vocabulary.same_strings import proven
 from zerolm.carving.vocabulary.text_use import text_use_of, use_of
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
@@ -49,17 +49,17 @@ def chosen(
     size: SizeRequest,
     methods: Methods,
     costs: CostModel,
-    beside: Beside,
+    best_by_tokens: BestByTokens,
     progress: Progress,
 ) -> tuple[ParentModel, Ints]:
     """Return the parent with the description of its tokens, and the tokens that a request keeps.
 
-    ``beside`` returns the best child within the budgets for a number of tokens. Losses are measured on the
-    held-out part of the text, with tokens chosen on the rest; the child's are chosen on all of it.
+    ``best_by_tokens`` returns the best child within budgets for a number of tokens. Losses are measured on
+    the held-out part of the text, with tokens chosen on the rest; the child's are chosen on all of it.
     """
     checkpoint, request = parent.checkpoint, size.vocabulary
     if request.size == AUTO:  # before the text is read
-        beside.check(text_use_of(checkpoint, None, request.tokens, progress=progress).whole.least)
+        best_by_tokens.check(text_use_of(checkpoint, None, request.tokens, progress=progress).whole.least)
     use = text_use_of(checkpoint, methods.text, request.tokens, progress=progress)
     more: dict[str, Any] = {}
     losses = None
@@ -71,7 +71,7 @@ def chosen(
             predicted = TokenLosses.of_pieces(checkpoint, model, use.text.fitted_pieces, methods.length)
             use = use.predicted(predicted.likely())
     if request.size == AUTO and losses is not None:
-        tried = tried_sizes(use, losses, beside, size.multiple_of or 1, progress)
+        tried = tried_sizes(use, losses, best_by_tokens, size.multiple_of or 1, progress)
         rows, more = best_size(tried), {"sizes": [one.to_json() for one in tried]}
     else:
         rows = size_of(request, use.whole, size.multiple_of)
@@ -82,7 +82,7 @@ def chosen(
         of_child = losses.loss(use.chosen(rows, used=is_used, whole=False))
         of_parent = losses.loss(None)
         more |= {"losses": {"parent": of_parent, "child": of_child}, "held_out": use.is_held_out}
-        parent = replace(parent, lost_by_tokens=max(0.0, of_child - of_parent) / losses.bits_a_nat)
+        parent = replace(parent, loss_of_tokens=max(0.0, of_child - of_parent) / losses.bits_a_nat)
     if use.is_held_out:
         sizes = usual_sizes(use.whole, size.multiple_of or 1)
         counted = zip(sizes, use.curve(sizes), strict=True)

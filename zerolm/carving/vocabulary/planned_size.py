@@ -34,7 +34,7 @@ class Rest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Beside:
+class BestByTokens:
     """The best child within the budgets as functions of its number of tokens.
 
     ``check`` raises ``ValueError`` where no child is possible, before any long computation. ``fits`` returns
@@ -74,7 +74,7 @@ class TriedSize:
 
 
 def tried_sizes(
-    use: TextUse, losses: TokenLosses, beside: Beside, step: int, progress: Progress
+    use: TextUse, losses: TokenLosses, best_by_tokens: BestByTokens, step: int, progress: Progress
 ) -> list[TriedSize]:
     """Return the tried sizes of the vocabulary, the largest first; ``ValueError`` if none is possible.
 
@@ -86,26 +86,26 @@ def tried_sizes(
     small = SMALL * before if is_decoder(losses.checkpoint) else SMALL_DISTANCE
     rows, least = use.whole.table.rows, use.whole.least
 
-    def lost(size: int) -> float:
+    def loss_of(size: int) -> float:
         return 0.0 if size == rows else max(0.0, losses.loss(use.chosen(size, whole=False)) - before)
 
-    alone = _most(beside.fits, least, rows, step)
-    tried = [] if alone is None else [TriedSize(alone, beside.params(alone), lost(alone), 0.0)]
-    if tried and tried[0].tokens <= small and not beside.has_types:
+    alone = _most(best_by_tokens.fits, least, rows, step)
+    tried = [] if alone is None else [TriedSize(alone, best_by_tokens.params(alone), loss_of(alone), 0.0)]
+    if tried and tried[0].tokens <= small and not best_by_tokens.has_types:
         return tried
     sizes = [size for size in usual_sizes(use.whole, step) if size > (alone or 0)]
     refused: list[ValueError] = []
     for number, size in enumerate(sizes):
         progress("trying sizes of the vocabulary", number, len(sizes))
         try:
-            rest = beside.best(size)
+            rest = best_by_tokens.best(size)
         except ValueError as error:
             refused.append(error)
             continue
         top = min((one.loss for one in tried), default=math.inf)
         if rest.loss * scale >= top:
             continue
-        tried.append(TriedSize(size, rest.params, lost(size), rest.loss * scale, rest.bytes))
+        tried.append(TriedSize(size, rest.params, loss_of(size), rest.loss * scale, rest.bytes))
         if tried[-1].tokens > top:
             break
     if not tried:
@@ -134,5 +134,5 @@ def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int 
 def usual_sizes(use: TokenUse, step: int) -> list[int]:
     """Return sizes from all tokens of the parent to a tenth of the used ones, the largest first."""
     rows = use.table.rows
-    each = (max(use.least, round(share * use.used)) for share in SHARES)
-    return list(dict.fromkeys([rows, *(min(rows, -(-size // step) * step) for size in each)]))
+    sizes = (max(use.least, round(share * use.used)) for share in SHARES)
+    return list(dict.fromkeys([rows, *(min(rows, -(-size // step) * step) for size in sizes)]))

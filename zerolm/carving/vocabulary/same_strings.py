@@ -17,7 +17,7 @@ from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.carving.vocabulary.tokenizer_json import numbers
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.many_scripts import PAGE
-from zerolm.children.verify import apart, sent_by
+from zerolm.children.verify import distance_of, output_of
 from zerolm.networks.opener import stock_tokenizer
 
 LINES: Final = 400
@@ -51,20 +51,20 @@ def proven(child: Checkpoint, text: str | None) -> SameStrings:
     assert child.fewer is not None
     whole, kept = child.fewer.of, child.fewer.tokens
     assert kept is not None
-    theirs, ours = (stock_tokenizer(one.folder) for one in (whole, child))
-    check_rows(theirs.get_vocab(), ours.get_vocab(), kept)
-    strings = [*some_strings(text), *theirs.get_added_vocab(), *TokenizerFiles(whole).prompts]
-    same = same_strings(theirs, ours, kept, strings)
-    rows = _rows(theirs, kept, strings)
+    whole_tokenizer, child_tokenizer = (stock_tokenizer(one.folder) for one in (whole, child))
+    check_rows(whole_tokenizer.get_vocab(), child_tokenizer.get_vocab(), kept)
+    strings = [*some_strings(text), *whole_tokenizer.get_added_vocab(), *TokenizerFiles(whole).prompts]
+    same = same_strings(whole_tokenizer, child_tokenizer, kept, strings)
+    rows = _rows(whole_tokenizer, kept, strings)
     proof = _compared(whole, child, rows, kept)
     return SameStrings(len(strings), same, proof[0], proof[1])
 
 
-def check_rows(theirs: Mapping[str, int], ours: Mapping[str, int], kept: Ints) -> None:
+def check_rows(whole_ids: Mapping[str, int], child_ids: Mapping[str, int], kept: Ints) -> None:
     """Raise ``ValueError`` where a token's row is not that of its id in the whole vocabulary."""
-    for token, row in ours.items():
-        if token in theirs and (row >= len(kept) or kept[row] != theirs[token]):
-            raise ValueError(f"token {token[:40]!r} has row {row}, not that of its id {theirs[token]}")
+    for token, row in child_ids.items():
+        if token in whole_ids and (row >= len(kept) or kept[row] != whole_ids[token]):
+            raise ValueError(f"token {token[:40]!r} has row {row}, not that of its id {whole_ids[token]}")
 
 
 def some_strings(text: str | None) -> list[str]:
@@ -79,7 +79,7 @@ def some_strings(text: str | None) -> list[str]:
 
 
 def same_strings(
-    theirs: PreTrainedTokenizerBase, ours: PreTrainedTokenizerBase, kept: Ints, strings: Iterable[str]
+    whole: PreTrainedTokenizerBase, child: PreTrainedTokenizerBase, kept: Ints, strings: Iterable[str]
 ) -> int:
     """Return the number of strings that two tokenizers encode alike; ``ValueError`` where one is lost.
 
@@ -87,12 +87,12 @@ def same_strings(
     """
     new, same = numbers(kept), 0
     for string in strings:
-        before, after = (_ids(tokenizer, string) for tokenizer in (theirs, ours))
+        before, after = (_ids(tokenizer, string) for tokenizer in (whole, child))
         if all(token in new for token in before):
             if [new[token] for token in before] != after:
                 raise ValueError(f"{string[:40]!r} is of kept tokens alone, and would be read otherwise")
             same += 1
-        elif written(theirs, before) != written(ours, after):
+        elif written(whole, before) != written(child, after):
             raise ValueError(f"{string[:40]!r} would be written back otherwise than by the parent")
     return same
 
@@ -112,9 +112,9 @@ def _ids(tokenizer: PreTrainedTokenizerBase, string: str) -> list[int]:
 
 def _rows(tokenizer: PreTrainedTokenizerBase, kept: Ints, strings: Iterable[str]) -> Tensor:
     """Return two sequences of kept tokens, (2, t): one from the strings if possible, one random."""
-    stays, ids = set(kept.tolist()), list[int]()
+    kept_ids, ids = set(kept.tolist()), list[int]()
     for string in strings:
-        ids += [token for token in _ids(tokenizer, string) if token in stays]
+        ids += [token for token in _ids(tokenizer, string) if token in kept_ids]
     drawn = np.random.default_rng(0).choice(kept, LENGTH)
     read = np.resize(np.array(ids or kept.tolist(), np.int64), LENGTH)
     return torch.from_numpy(np.stack([read, drawn]).astype(np.int64))
@@ -126,10 +126,10 @@ def _compared(whole: Checkpoint, child: Checkpoint, rows: Tensor, kept: Ints) ->
     longest = whole.layout.sizes.get("positions", rows.shape[1] + 2)
     rows = rows[:, : max(1, longest - 2)]  # some classes count positions from behind padding
     new = torch.from_numpy(np.searchsorted(kept, rows.numpy()))
-    theirs, ours = (sent_by(one, ids) for one, ids in ((whole, rows), (child, new)))
-    if theirs.shape[-1] != ours.shape[-1]:
-        theirs = theirs[..., torch.from_numpy(kept)]
-    far = apart(ours, theirs)
+    expected, outputs = (output_of(one, ids) for one, ids in ((whole, rows), (child, new)))
+    if expected.shape[-1] != outputs.shape[-1]:
+        expected = expected[..., torch.from_numpy(kept)]
+    far = distance_of(outputs, expected)
     if not far.relative <= TOLERANCE:
         raise ValueError(
             f"with fewer tokens the parent's outputs differ by {far.difference:.3g} "

@@ -24,7 +24,7 @@ Pair = tuple[str, str]
 class TokenTable:
     """The tokens of a tokenizer of a ``kind``, for an embedding of ``rows``; rows may have no token.
 
-    ``ids`` are by token. ``staying`` must be kept: added tokens, bytes or characters, and tokens that a rule
+    ``ids`` are by token. ``required`` must be kept: added tokens, bytes or characters, and tokens that a rule
     of the tokenizer names. ``parts`` are, by id, the two tokens that a token is merged from when it is
     encoded alone.
     """
@@ -32,7 +32,7 @@ class TokenTable:
     kind: str
     rows: int
     ids: dict[str, int]
-    staying: frozenset[int]
+    required: frozenset[int]
     parts: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
@@ -52,14 +52,14 @@ class TokenTable:
         if most >= rows:
             raise ValueError(f"it has ids up to {most}, and the embedding has {rows} rows")
         parts = _parts(merges_of(model), ids) if model["type"] == "BPE" else {}
-        staying = {*added.values(), *named_ids(document)}
-        staying |= {ids[token] for token in _staying(model, vocab, set(added))}
-        return cls(model["type"], rows, ids, frozenset(staying), parts)
+        required = {*added.values(), *named_ids(document)}
+        required |= {ids[token] for token in _required(model, vocab, set(added))}
+        return cls(model["type"], rows, ids, frozenset(required), parts)
 
     def needed(self, tokens: Iterable[int]) -> set[int]:
         """Return these ids, those that must be kept, and all that they are merged from."""
         needed: set[int] = set()
-        waiting = [*tokens, *self.staying]
+        waiting = [*tokens, *self.required]
         while waiting:
             token = waiting.pop()
             if token not in needed:
@@ -207,12 +207,12 @@ def last_merge(token: str, ranks: Mapping[Pair, int]) -> Pair | None:
     return last
 
 
-def _staying(model: Mapping[str, Any], vocab: Mapping[str, int], added: set[str]) -> set[str]:
+def _required(model: Mapping[str, Any], vocab: Mapping[str, int], added: set[str]) -> set[str]:
     """Return the tokens of a model without which a string would be lost, or encoded differently."""
-    staying = {token for token in (SPACE, " ") if token in vocab}
+    required = {token for token in (SPACE, " ") if token in vocab}
     bytewise = bool(model.get("byte_fallback")) and all(byte in vocab for byte in BYTES)
     if bytewise:
-        staying |= set(BYTES)
+        required |= set(BYTES)
     match model["type"]:
         case "Unigram":
             pieces = model["vocab"]
@@ -220,17 +220,17 @@ def _staying(model: Mapping[str, Any], vocab: Mapping[str, int], added: set[str]
             if unknown is not None:
                 if type(unknown) is not int or not 0 <= unknown < len(pieces):
                     raise ValueError(f"its unk_id is {str(unknown)[:40]}, and it has {len(pieces)} pieces")
-                staying.add(pieces[unknown][0])
+                required.add(pieces[unknown][0])
             if pieces:  # the score of a character without a piece depends on the lowest score
-                staying.add(min(pieces, key=lambda piece: piece[1])[0])
-            return staying if bytewise else staying | _written(vocab, added, "")
+                required.add(min(pieces, key=lambda piece: piece[1])[0])
+            return required if bytewise else required | _written(vocab, added, "")
         case "WordPiece":
             unknown, prefix = model.get("unk_token"), model.get("continuing_subword_prefix", "##")
-            staying |= vocab.keys() & {unknown}
-            return staying | _written(vocab, added, str(prefix))
+            required |= vocab.keys() & {unknown}
+            return required | _written(vocab, added, str(prefix))
         case _:
-            staying |= vocab.keys() & {model.get("unk_token")}
-            return staying if bytewise else staying | {token for token in vocab if len(token) == 1}
+            required |= vocab.keys() & {model.get("unk_token")}
+            return required if bytewise else required | {token for token in vocab if len(token) == 1}
 
 
 def _written(vocab: Mapping[str, int], added: set[str], prefix: str) -> set[str]:
@@ -238,11 +238,11 @@ def _written(vocab: Mapping[str, int], added: set[str], prefix: str) -> set[str]
 
     Pieces after the first of a word begin with ``prefix``.
     """
-    staying: set[str] = set()
+    required: set[str] = set()
     for piece in vocab.keys() - added:
         inner = bool(prefix) and piece.startswith(prefix) and len(piece) > len(prefix)
         text = piece.removeprefix(prefix) if inner else piece
         alone = [prefix * (inner or place > 0) + character for place, character in enumerate(text)]
         if len(text) == 1 or any(part not in vocab for part in alone):
-            staying.add(piece)
-    return staying
+            required.add(piece)
+    return required

@@ -76,7 +76,7 @@ def configuration(header: GgufHeader, family: Family, factors: NDArray[np.float3
         if field.field is not None and label in values:
             config[field.field] = values[label]
     config |= {name: _is_set(header, family, name) for name in family.config.flags}
-    config |= _told(family, metadata)
+    config |= _from_metadata(family, metadata)
     if family.config.tied.field is not None:
         config[family.config.tied.field] = HEAD not in header.tensors
     epsilon = metadata.get(EPSILON)
@@ -95,7 +95,7 @@ def configuration(header: GgufHeader, family: Family, factors: NDArray[np.float3
     return config | {f"{name}_token_id": fits.get(name) for name in ids}
 
 
-def _told(family: Family, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _from_metadata(family: Family, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that a file tells by keys of its family, and those that its readers take for granted.
 
     ``ValueError`` where a key has another value than readers of the family know.

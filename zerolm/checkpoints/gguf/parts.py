@@ -53,7 +53,7 @@ def read_gguf(file: Path, whole: Collection[str] = ()) -> GgufModel:
     header = read_gguf_header(file, whole)
     if header.metadata.get(COUNT, 0) in (0, 1):
         return GgufModel((file,), (header,), header, dict.fromkeys(header.tensors, file))
-    files = _beside(file, header)
+    files = _parts_of(file, header)
     headers = (header, *(read_gguf_header(each) for each in files[1:]))
     for number, (each, part) in enumerate(zip(files, headers, strict=True)):
         if (part.metadata.get(NUMBER), part.metadata.get(COUNT)) != (number, len(files)):
@@ -76,7 +76,7 @@ def read_gguf(file: Path, whole: Collection[str] = ()) -> GgufModel:
     return GgufModel(files, headers, together, file_of)
 
 
-def _beside(file: Path, header: GgufHeader) -> tuple[Path, ...]:
+def _parts_of(file: Path, header: GgufHeader) -> tuple[Path, ...]:
     """Return the parts of a model in their order; ``ValueError`` where one is missing, or names tell none."""
     count, match = header.metadata[COUNT], PART.fullmatch(file.name)
     if type(count) is not int or match is None or int(match["count"]) != count:

@@ -110,13 +110,13 @@ def compare_tokens(
             text = text.replace(content, "")
         for difference in spared:
             text = difference.spared(text)
-        theirs = encode(text)
-        ours = opened.tokenize(text.encode(), add_bos=True, special=True)
-        if ours != theirs:
-            place = next(i for i, pair in enumerate(zip_longest(ours, theirs)) if pair[0] != pair[1])
+        expected = encode(text)
+        ids = opened.tokenize(text.encode(), add_bos=True, special=True)
+        if ids != expected:
+            place = next(i for i, pair in enumerate(zip_longest(ids, expected)) if pair[0] != pair[1])
             raise ValueError(
                 f"llama.cpp reads {shown(text)} as other tokens than the tokenizer, from the token {place} "
-                f"on: {ours[place : place + 4]} instead of {theirs[place : place + 4]}"
+                f"on: {ids[place : place + 4]} instead of {expected[place : place + 4]}"
             )
     for name, number in rows[:: 1 + len(rows) // MOST_ADDED]:
         read = opened.tokenize(name.encode(), add_bos=False, special=True)
@@ -130,14 +130,14 @@ def check_same_tokens(file: Path, tokenizer: Path) -> None:
     from tokenizers import Tokenizer
 
     try:
-        ours: Any = Tokenizer.from_file(str(tokenizer))
+        reference: Any = Tokenizer.from_file(str(tokenizer))
     except BaseException as error:  # a panic of the library is not even an Exception
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         raise ValueError(f"its tokenizer is not sound: {' '.join(str(error).split())[:200]}") from None
     opened = opened_by_llama_cpp(file, vocab_only=True)
     try:
-        added = ((token.content, index) for index, token in ours.get_added_tokens_decoder().items())
-        compare_tokens(opened, lambda text: list(ours.encode(text).ids), added, differences(opened))
+        added = ((token.content, index) for index, token in reference.get_added_tokens_decoder().items())
+        compare_tokens(opened, lambda text: list(reference.encode(text).ids), added, differences(opened))
     finally:
         opened.close()

@@ -97,10 +97,10 @@ def _tokens(metadata: Mapping[str, Any]) -> ReadTokens:
     if max(map(len, texts)) > LONGEST_TOKEN:
         raise ValueError(f"its tokenizer has a token of more than {LONGEST_TOKEN} characters")
     named = {}
-    for ours, theirs in NAMES.items():
-        index = metadata.get(f"tokenizer.ggml.{theirs}_token_id")
+    for name, key in NAMES.items():
+        index = metadata.get(f"tokenizer.ggml.{key}_token_id")
         if type(index) is int and 0 <= index < len(texts):
-            named[ours] = index
+            named[name] = index
     return ReadTokens(texts, kinds, named)
 
 

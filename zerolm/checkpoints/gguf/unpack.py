@@ -41,7 +41,12 @@ CACHE_VERSION: Final = 1
 EXPERT: Final = "{expert}"
 ROWS: Final = 1 << 22
 """Weights that are dequantised at a time, about."""
-BESIDE: Final = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+TOKENIZER_FILES: Final = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+)
 MORE_TEMPLATES: Final = "additional_chat_templates/*.jinja"
 """Files of a tokenizer that are taken where they lie beside a GGUF file."""
 
@@ -126,8 +131,8 @@ def unpacked(file: Path, *, mixtures: bool = False) -> Unpacked:
     there = [_in_place(each) for each in tensors if not _is_moved(family, each)]
     seen = [(state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
     key = (CACHE_VERSION, str(file.resolve()), seen, header.digest)
-    beside = [(name, (file.parent / name).stat().st_mtime_ns) for name in _beside(file)]
-    digest = hashlib.sha256(repr((key, beside, config)).encode()).hexdigest()
+    tokenizer_files = [(name, (file.parent / name).stat().st_mtime_ns) for name in _tokenizer_files(file)]
+    digest = hashlib.sha256(repr((key, tokenizer_files, config)).encode()).hexdigest()
     folder = cache_folder("gguf") / digest / stem_of(file)
     if not (folder / "config.json").is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -196,8 +201,8 @@ def _tensors(model: GgufModel, family: Family, config: dict[str, Any]) -> list[_
         if len(order) != 3 or order[0] != sizes.sizes["experts"]:
             raise ValueError(f"tensor {stored!r} of {list(shape)} has no matrix for each expert")
         for expert in range(order[0]):
-            one = replace(info.one(expert), name=name.replace(EXPERT, str(expert)))
-            tensors.append(_Stored(one.name, pattern, one, kind))
+            part = replace(info.one(expert), name=name.replace(EXPERT, str(expert)))
+            tensors.append(_Stored(part.name, pattern, part, kind))
     return tensors
 
 
@@ -252,12 +257,12 @@ def _factors(model: GgufModel) -> NDArray[np.float32] | None:
     return np.array(np.memmap(model.file_of[FACTORS], np.float32, "r", start, header.tensors[FACTORS]))
 
 
-def _beside(file: Path) -> list[str]:
+def _tokenizer_files(file: Path) -> list[str]:
     """Return the files of a tokenizer that lie beside the file, if it is there."""
-    if not inside(file.parent, BESIDE[0]):
+    if not inside(file.parent, TOKENIZER_FILES[0]):
         return []
     more = sorted(each.relative_to(file.parent).as_posix() for each in file.parent.glob(MORE_TEMPLATES))
-    return [name for name in (*BESIDE, *more) if inside(file.parent, name)]
+    return [name for name in (*TOKENIZER_FILES, *more) if inside(file.parent, name)]
 
 
 def _write_tokenizer(folder: Path, file: Path, header: GgufHeader) -> None:
@@ -265,20 +270,20 @@ def _write_tokenizer(folder: Path, file: Path, header: GgufHeader) -> None:
 
     ``ValueError`` where it has other tokens than the file, or llama.cpp reads a text as others.
     """
-    names = _beside(file)
+    names = _tokenizer_files(file)
     if names:
-        _check_vocabulary(read_object(file.parent, BESIDE[0]), header)
+        _check_vocabulary(read_object(file.parent, TOKENIZER_FILES[0]), header)
         for name in names:
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(file.parent / name, folder / name)
         return
     documents = tokenizer_documents(header.metadata)
     if documents is not None:
-        for name, document in zip(BESIDE, documents, strict=False):
+        for name, document in zip(TOKENIZER_FILES, documents, strict=False):
             write_json(folder / name, document)
         from zerolm.checkpoints.gguf.same_tokens import check_same_tokens
 
-        check_same_tokens(file, folder / BESIDE[0])
+        check_same_tokens(file, folder / TOKENIZER_FILES[0])
 
 
 def _check_vocabulary(document: dict[str, Any], header: GgufHeader) -> None:
@@ -286,8 +291,10 @@ def _check_vocabulary(document: dict[str, Any], header: GgufHeader) -> None:
         ids = {str(text): int(index) for text, index in document["model"]["vocab"].items()}
         ids |= {str(token["content"]): int(token["id"]) for token in document.get("added_tokens") or []}
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise ValueError(f"the {BESIDE[0]} beside it is not sound") from None
+        raise ValueError(f"the {TOKENIZER_FILES[0]} beside it is not sound") from None
     texts = header.metadata.get(TOKENS) or []
     other = next((text for text, at in ids.items() if not 0 <= at < len(texts) or texts[at] != text), None)
     if other is not None:
-        raise ValueError(f"the {BESIDE[0]} beside it has other tokens: {other[:40]!r} is none, or another")
+        raise ValueError(
+            f"the {TOKENIZER_FILES[0]} beside it has other tokens: {other[:40]!r} is none, or another"
+        )

@@ -143,7 +143,7 @@ def _open(file: Path) -> Any:
     return opened_by_llama_cpp(file, **settings)
 
 
-def rounding_beside(file: Path) -> float:
+def rounding_error(file: Path) -> float:
     """Return the rounding error with the coarsest type of a file, as a share of the largest output."""
     types = {BY_NUMBER[number].name for number in read_gguf_header(file).types.values()}
     return max(ROUNDING.get(kind, COARSELY) for kind in types)
@@ -157,19 +157,19 @@ def _compare_outputs(
     whose: str = CARVED,
 ) -> Verified:
     """Return the distance of logits, or states, from the reference's; ``whose`` names the reference."""
-    sent = "states" if opened.context_params.embeddings else "logits"
-    if sent == "states":
-        ours = states_of(opened, ids)  # (length, d)
+    kind = "states" if opened.context_params.embeddings else "logits"
+    if kind == "states":
+        output = states_of(opened, ids)  # (length, d)
     else:
         for token in ids:  # several at a time crash some builds, where weights are quantised
             opened.eval([token])
-        ours = torch.from_numpy(opened.scores[: len(ids)].copy())  # (length, vocab)
+        output = torch.from_numpy(opened.scores[: len(ids)].copy())  # (length, vocab)
 
-    def theirs() -> Tensor:
+    def expected() -> Tensor:
         with torch.no_grad():
             return reference(torch.tensor([list(ids)]))[0].float()
 
-    return _within(opened, sent, ours, theirs, tolerance, whose)
+    return _within(opened, kind, output, expected, tolerance, whose)
 
 
 def _with_embedding(
@@ -183,14 +183,14 @@ def _with_embedding(
     """Return the proof with the distance of an encoder's embedding of tokens, normalised to length 1."""
     opened = open_encoder(file, pooling_type=OF_THE_FILE)
     try:
-        ours = functional.normalize(embedding_of(opened, ids), dim=0)
+        embedding = functional.normalize(embedding_of(opened, ids), dim=0)
 
-        def theirs() -> Tensor:
+        def expected() -> Tensor:
             with torch.no_grad():
                 states = reference(torch.tensor([list(ids)])).float()
             return functional.normalize(pooling.uncut(states, torch.ones(states.shape[:2]))[0], dim=0)
 
-        far = _within(opened, "embeddings", ours, theirs, tolerance).difference
+        far = _within(opened, "embeddings", embedding, expected, tolerance).difference
         return replace(proof, embeddings=far, by="llama.cpp")
     finally:
         opened.close()
@@ -209,35 +209,35 @@ def _some_tokens(opened: Any, tokenizer: PreTrainedTokenizerBase | None) -> list
 
 def _within(
     opened: Any,
-    sent: str,
-    ours: Tensor,
+    kind: str,
+    output: Tensor,
     reference: Callable[[], Tensor],
     tolerance: float,
     whose: str = CARVED,
 ) -> Verified:
-    theirs = reference()
-    difference, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
-    rounding, spare = rounding_beside(Path(opened.model_path)), 0
-    if ours.dim() > 1 and rounding > 0.0 and _has_experts(opened):
-        spare = len(ours) // REROUTED
+    expected = reference()
+    difference, largest = float((output - expected).abs().max()), float(expected.abs().max())
+    rounding, spare = rounding_error(Path(opened.model_path)), 0
+    if output.dim() > 1 and rounding > 0.0 and _has_experts(opened):
+        spare = len(output) // REROUTED
     allowed = steadily = max(tolerance, rounding * largest)
     if rounding == COARSELY and not difference <= allowed:
         with rounded_inputs():
-            noise = (reference() - theirs).abs()
+            noise = (reference() - expected).abs()
         explained = min(NOISE * float(noise.max()), NOISIEST * largest)
         allowed, steadily = max(allowed, explained), max(tolerance, NOISE * _all_but(spare, noise))
-    if not bool(ours.isfinite().all()) and bool(theirs.isfinite().all()):
+    if not bool(output.isfinite().all()) and bool(expected.isfinite().all()):
         raise ValueError(
-            f"llama.cpp's {sent} are not finite, the carved parent's are: its products of F16 matrices take "
+            f"llama.cpp's {kind} are not finite, the carved parent's are: its products of F16 matrices take "
             f"activations in float16, which ends at 65,504; save the parent in bfloat16 first"
         )
     note = ""
-    if spare and not difference <= allowed and _all_but(spare, ours - theirs) <= steadily:
-        others = int(((ours - theirs).abs().flatten(1).max(1).values > steadily).sum())
-        difference = _all_but(others, ours - theirs)
-        note = f"rounding sends {others} of {len(ours)} tokens to other experts in llama.cpp"
+    if spare and not difference <= allowed and _all_but(spare, output - expected) <= steadily:
+        others = int(((output - expected).abs().flatten(1).max(1).values > steadily).sum())
+        difference = _all_but(others, output - expected)
+        note = f"rounding sends {others} of {len(output)} tokens to other experts in llama.cpp"
     elif not difference <= allowed:
-        raise ValueError(f"llama.cpp's {sent} differ from {whose} by {difference:.3g}")
+        raise ValueError(f"llama.cpp's {kind} differ from {whose} by {difference:.3g}")
     return Verified(difference, difference / max(largest, 1e-12), note=note)
 
 

@@ -142,9 +142,13 @@ class FileMatrix:
 
     def _stored(self, expert: int) -> Values:
         """Return the stored numbers of one expert, (1, ...)."""
-        one = self.stack.tensors[expert if self.stack.first.slot.expert is not None else 0]
-        raw = one.array() if one.slot.expert is not None else one.child.parent.raw(one.source)[expert]
-        return widened(np.asarray(raw), one.info.dtype)[None]
+        tensor = self.stack.tensors[expert if self.stack.first.slot.expert is not None else 0]
+        raw = (
+            tensor.array()
+            if tensor.slot.expert is not None
+            else tensor.child.parent.raw(tensor.source)[expert]
+        )
+        return widened(np.asarray(raw), tensor.info.dtype)[None]
 
     def put(self, stored: Values, values: Values) -> None:
         """Put matrices (m, n, k) of a file into a stored tensor, in place: the inverse of ``of``."""

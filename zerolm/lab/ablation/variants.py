@@ -62,12 +62,12 @@ def _dropper(label: str) -> Callable[[Matrices], Matrices]:
     def without(matrices: Matrices) -> Matrices:
         remaining = []
         for matrix in matrices:
-            left = [each for each in _projections(matrix) if each != label]
-            if len(left) == matrix.parts:
+            others = [each for each in _projections(matrix) if each != label]
+            if len(others) == matrix.parts:
                 remaining.append(matrix)
-            elif left:
-                rows = matrix.rows // matrix.parts * len(left)
-                remaining.append(replace(matrix, rows=rows, parts=len(left), name="".join(left)))
+            elif others:
+                rows = matrix.rows // matrix.parts * len(others)
+                remaining.append(replace(matrix, rows=rows, parts=len(others), name="".join(others)))
         return tuple(remaining)
 
     return without

@@ -33,7 +33,7 @@ from zerolm.networks.compute import compute
 from zerolm.networks.workers import Backend, check_workers, finished
 from zerolm.planning.part_costs import Choices
 from zerolm.planning.size_spaces import SIZE_SPACES
-from zerolm.planning.sizes import budgets_of, costs_of, prices_of
+from zerolm.planning.sizes import budgets_of, costs_of, part_costs_of
 from zerolm.progress import Progress, silent
 from zerolm.repairing.rules import REPAIRS
 from zerolm.settings.compute import USUALLY, ComputeRequest, RunningRequest
@@ -161,7 +161,7 @@ def draws_of(checkpoint: Checkpoint, space: str, choices: Choices, draw: DrawReq
     """Return the sizes of the sub-networks of a request."""
     costs, depth = CostModel(), dimensions(checkpoint).depth
     limits = budgets_of(draw.budgets, costs_of(checkpoint, costs, space=space))
-    prices = prices_of(checkpoint, choices, costs, space)
+    prices = part_costs_of(checkpoint, choices, costs, space)
     return drawn_sizes(choices, prices, depth, draw.count, draw.seed, limits)
 
 

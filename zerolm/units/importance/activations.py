@@ -48,8 +48,8 @@ class Amp:
         self.neurons += neurons.abs().sum(0)  # (f,)
         split = per_head(heads, self.sizes)  # (n, h, e)
         for head in range(self.sizes.heads):
-            sent = split[:, head] @ self.columns[:, head].T  # (n, d)
-            self.heads[head] += sent.abs().sum()
+            output = split[:, head] @ self.columns[:, head].T  # (n, d)
+            self.heads[head] += output.abs().sum()
 
     def importance(self) -> tuple[Floats, Floats]:
         heads = (self.heads / self.count).reshape(self.sizes.kv_heads, -1)  # (g, heads of a group)

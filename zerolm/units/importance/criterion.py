@@ -21,10 +21,10 @@ class Criterion(ABC):
         """Return the kept units, ascending, (count,); ``kind`` is ``groups`` or ``ffn``."""
 
     @abstractmethod
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         """Return the score of the units that ``choose`` keeps, comparable between layers and kinds."""
 
-    def lost(self, layer: int, kind: str, count: int) -> float:
+    def loss_increase(self, layer: int, kind: str, count: int) -> float:
         """Return the loss increase of a choice after least squares, in nats per token, if it is estimated."""
         raise NotImplementedError
 
@@ -38,22 +38,22 @@ class Criterion(ABC):
 
 
 @dataclass(frozen=True)
-class Indifferent(Criterion):
-    """Keeps the first units, which all score 0; a removed layer or a narrower stream scores ``gone``."""
+class FirstUnits(Criterion):
+    """Keeps the first units, which all score 0; ``removal_score`` is that without a layer, or narrower."""
 
-    gone: float | None
+    removal_score: float | None
 
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return np.arange(count)
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         return 0.0
 
     def without(self, layer: int) -> float | None:
-        return self.gone
+        return self.removal_score
 
     def narrower(self, width: Width) -> float | None:
-        return self.gone
+        return self.removal_score
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +69,10 @@ class Additive(Criterion):
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return best((self.chosen_by or self.importance)[kind][layer], count)
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         return float(self._sums[kind][layer][count])
 
-    def lost(self, layer: int, kind: str, count: int) -> float:
+    def loss_increase(self, layer: int, kind: str, count: int) -> float:
         sums = self._sums[kind][layer]
         return float(sums[-1] - sums[count])
 

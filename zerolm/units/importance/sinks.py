@@ -96,12 +96,12 @@ def sinks(stream: Stream, *, progress: Progress = silent) -> Sinks:
                 before = channels.get(large.channel)
                 channels[large.channel] = large if before is None else _both(before, large)
             for place, channel in _added(above, below, tokens):
-                for one in _carriers(number, layer, seen, place, channel):
-                    carriers.add(one.neuron)
-                    key = number, channel, one.neuron
-                    is_larger = key not in weights or abs(one.output) > abs(weights[key].output)
-                    if is_larger and abs(one.weight * one.input) >= LARGE * abs(one.output):
-                        weights[key] = one
+                for candidate in _carriers(number, layer, seen, place, channel):
+                    carriers.add(candidate.neuron)
+                    key = number, channel, candidate.neuron
+                    is_larger = key not in weights or abs(candidate.output) > abs(weights[key].output)
+                    if is_larger and abs(candidate.weight * candidate.input) >= LARGE * abs(candidate.output):
+                        weights[key] = candidate
         massive += channels.values()
         columns = 1 if layer.ffn_out is None else matrix(layer.ffn_out).shape[1] // units
         neurons.append(np.unique(np.array(sorted(carriers), np.int64) // columns))

@@ -65,14 +65,14 @@ class Surgeon:
         self.moments["down"].add(neurons, weights=of_down)
 
     def importance(self) -> tuple[Floats, Floats]:
-        return self._worth("o"), self._worth("down")
+        return self._scores("o"), self._scores("down")
 
-    def _worth(self, role: str) -> Floats:
+    def _scores(self, role: str) -> Floats:
         module, sums = self.modules[role], self.moments[role]
         moments = sums.squares / sums.total
         root = torch.from_numpy(self.roots[role]).to(moments)
         ridge = max(RIDGE, len(moments) / (FEW * sums.count))
-        return elimination(moments, root.T @ matrix(module).to(moments), self.units[role], ridge).worth()
+        return elimination(moments, root.T @ matrix(module).to(moments), self.units[role], ridge).scores()
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,15 +82,15 @@ class Elimination:
     order: Ints
     costs: Floats
 
-    def worth(self) -> Floats:
+    def scores(self) -> Floats:
         """Return the scores of the units, (u,): their costs, made to increase in the order of removal.
 
         A unit that costs less than an earlier one gets the earlier score, and a little more.
         """
-        worth, least = np.empty(len(self.order)), 0.0
+        scores, least = np.empty(len(self.order)), 0.0
         for unit, cost in zip(self.order.tolist(), self.costs.tolist(), strict=True):
-            least = worth[unit] = max(cost, least * (1 + 1e-9))
-        return worth
+            least = scores[unit] = max(cost, least * (1 + 1e-9))
+        return scores
 
 
 def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RIDGE) -> Elimination:
@@ -106,27 +106,27 @@ def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RID
     least = ridge * moments.diagonal().mean().clamp_min(torch.finfo(dtype).tiny)
     regular = moments + least * torch.eye(len(moments)).to(moments)
     total = 0.5 * float(((columns @ regular) * columns).sum())
-    left = _Left(torch.cholesky_inverse(torch.linalg.cholesky(regular)), columns, units)
+    remaining = _Remaining(torch.cholesky_inverse(torch.linalg.cholesky(regular)), columns, units)
     order: list[int] = []
     costs: list[float] = []
     while len(order) < units - 1:
         count = min(max(1, units // STEPS), units - 1 - len(order))
-        near = torch.argsort(left.costs(), stable=True)[: min(WINDOW * count, units - len(order))]
-        gone, prices = left.part(near).cheapest(count)
-        order += left.names[near[gone]].tolist()
-        costs += prices
-        left.remove(near[gone])
-    last = left.names[left.staying].tolist()
+        near = torch.argsort(remaining.costs(), stable=True)[: min(WINDOW * count, units - len(order))]
+        removed, removal_costs = remaining.part(near).cheapest(count)
+        order += remaining.names[near[removed]].tolist()
+        costs += removal_costs
+        remaining.remove(near[removed])
+    last = remaining.names[remaining.kept].tolist()
     return Elimination(np.array([*order, *last]), np.array([*costs, max(total - sum(costs), 0.0)]))
 
 
-class _Left:
+class _Remaining:
     """The remaining units, by place, with their ``inverse`` (n, n) and ``columns`` (r, n)."""
 
     def __init__(self, inverse: Tensor, columns: Tensor, units: int) -> None:
         self.inverse, self.columns, self.size = inverse, columns, len(inverse) // units
         self.names = torch.arange(units)
-        self.staying = torch.ones(units, dtype=torch.bool)
+        self.kept = torch.ones(units, dtype=torch.bool)
 
     def costs(self) -> Tensor:
         """Return the cost of removing each unit, (u,); infinite for a removed one."""
@@ -134,11 +134,11 @@ class _Left:
             costs = 0.5 * self.columns.square().sum(0) / self.inverse.diagonal()
         else:
             blocks = _blocks(self.inverse, self.size)
-            blocks[~self.staying] = torch.eye(self.size).to(blocks)
+            blocks[~self.kept] = torch.eye(self.size).to(blocks)
             columns = self.columns.T.reshape(len(blocks), self.size, -1)  # (u, size, r)
             costs = 0.5 * (columns * _solved(blocks, columns)).sum((1, 2))
         costs = costs.cpu()
-        costs[~self.staying] = torch.inf
+        costs[~self.kept] = torch.inf
         return costs
 
     def part(self, near: Tensor) -> _Window:
@@ -147,19 +147,19 @@ class _Left:
         columns = self.columns[:, places]
         return _Window(self.inverse[places][:, places], columns.T @ columns, self.size)
 
-    def remove(self, gone: Tensor) -> None:
+    def remove(self, removed: Tensor) -> None:
         """Remove units, and refit the others."""
-        places = self._places(gone)
+        places = self._places(removed)
         inverse = self.inverse[places]  # (k, n)
         solved = torch.linalg.solve(inverse[:, places], inverse)
         self.columns.addmm_(self.columns[:, places], solved, alpha=-1)
         self.inverse.addmm_(inverse.T, solved, alpha=-1)
-        self.staying[gone] = False
-        if int(self.staying.sum()) <= COMPACTED * len(self.staying):
-            places = self._places(torch.nonzero(self.staying)[:, 0])
+        self.kept[removed] = False
+        if int(self.kept.sum()) <= COMPACTED * len(self.kept):
+            places = self._places(torch.nonzero(self.kept)[:, 0])
             self.inverse, self.columns = self.inverse[places][:, places], self.columns[:, places]
-            self.names = self.names[self.staying]
-            self.staying = torch.ones(len(self.names), dtype=torch.bool)
+            self.names = self.names[self.kept]
+            self.kept = torch.ones(len(self.names), dtype=torch.bool)
 
     def _places(self, units: Tensor) -> Tensor:
         """Return the indices of the inputs of units, (units x size,)."""
@@ -174,23 +174,23 @@ class _Window:
 
     def cheapest(self, count: int) -> tuple[Tensor, list[float]]:
         """Return the places (count,) of units removed one by one, cheapest first, and the cost of each."""
-        staying = torch.ones(len(self.gram) // self.size, dtype=torch.bool)
-        gone: list[int] = []
-        prices: list[float] = []
+        kept = torch.ones(len(self.gram) // self.size, dtype=torch.bool)
+        removed: list[int] = []
+        removal_costs: list[float] = []
         for _ in range(count):
-            costs = self._costs(staying).cpu()
-            unit = int(costs.masked_fill(~staying, torch.inf).argmin())
-            gone.append(unit)
-            prices.append(float(costs[unit]))
-            staying[unit] = False
+            costs = self._costs(kept).cpu()
+            unit = int(costs.masked_fill(~kept, torch.inf).argmin())
+            removed.append(unit)
+            removal_costs.append(float(costs[unit]))
+            kept[unit] = False
             self._remove(slice(unit * self.size, (unit + 1) * self.size))
-        return torch.tensor(gone), prices
+        return torch.tensor(removed), removal_costs
 
-    def _costs(self, staying: Tensor) -> Tensor:
+    def _costs(self, kept: Tensor) -> Tensor:
         if self.size == 1:
             return 0.5 * self.gram.diagonal() / self.inverse.diagonal()
         blocks, grams = (_blocks(each, self.size) for each in (self.inverse, self.gram))
-        blocks[~staying] = torch.eye(self.size).to(blocks)
+        blocks[~kept] = torch.eye(self.size).to(blocks)
         costs: Tensor = 0.5 * _solved(blocks, grams).diagonal(dim1=1, dim2=2).sum(1)
         return costs
 

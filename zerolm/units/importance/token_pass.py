@@ -41,7 +41,7 @@ def importances(
     """
     sizes = dimensions_of(model)
     stream = Stream(Blocks(model, tokens.filled(batch)))
-    worth: dict[str, list[Floats]] = {"groups": [], "ffn": []}
+    scores: dict[str, list[Floats]] = {"groups": [], "ffn": []}
     for number in range(sizes.depth):
         progress(f"scoring units by {criterion}", number, sizes.depth)
         row = cache.get(f"layer-{number}")
@@ -52,9 +52,9 @@ def importances(
             statistics = CRITERIA[criterion](sizes, _with_both(layer, sizes), *roots)
             row = _measured(stream, number, statistics, sizes, fisher)
             cache.put(f"layer-{number}", row)
-        for kind, layers in worth.items():
+        for kind, layers in scores.items():
             layers.append(row[kind])
-    return worth
+    return scores
 
 
 def _summed(blocks: Blocks, number: int) -> StockLayer:

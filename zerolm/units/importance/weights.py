@@ -97,7 +97,7 @@ class CutCapacity(Criterion):
         weighed = [share.squares / _cut_denominator(share, count) for share in self.parts[kind][layer]]
         return best(np.sum(weighed, axis=0), count)
 
-    def worth(self, layer: int, kind: str, count: int) -> float:
+    def score(self, layer: int, kind: str, count: int) -> float:
         units = self.choose(layer, kind, count)
         return sum(
             float(share.squares[units].sum()) / _cut_denominator(share, count)
@@ -151,13 +151,13 @@ def prefix(parts: Shares, seed: int) -> Criterion:
 def _by_rows(parts: Shares, value: Callable[[Share], Floats]) -> Criterion:
     """Return a criterion that chooses neurons by their rows, heads by capacity."""
     rows = [[share for share in layer if share.role != "down"] for layer in parts["ffn"]]
-    worth = _capacities(parts)
-    return Additive(worth, {**worth, **_summed({"ffn": rows}, value)})
+    scores = _capacities(parts)
+    return Additive(scores, {**scores, **_summed({"ffn": rows}, value)})
 
 
 def _ordered(parts: Shares, order: Callable[[int], Floats]) -> Criterion:
-    worth = _capacities(parts)
-    return Additive(worth, {kind: [order(len(x)) for x in layers] for kind, layers in worth.items()})
+    scores = _capacities(parts)
+    return Additive(scores, {kind: [order(len(x)) for x in layers] for kind, layers in scores.items()})
 
 
 def _capacities(parts: Shares) -> dict[str, list[Floats]]:

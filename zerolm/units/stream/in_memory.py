@@ -43,10 +43,10 @@ def narrow_layer(model: PreTrainedModel, module: nn.Module, number: int, maps: S
         if "hidden" in inside[name].axes:
             role, turned = inside[name].role, inside[name].transposed
             put(module, name, _narrowed(parameter, role, number, maps, turned=turned))
-    tell_width(module, maps.narrowing)
+    set_width(module, maps.narrowing)
 
 
-def tell_width(module: nn.Module, narrowing: Narrowing) -> None:
+def set_width(module: nn.Module, narrowing: Narrowing) -> None:
     """Set the child's stream width in the modules of a layer of the parent, in place."""
     parent, width = narrowing.basis.shape
     for part in module.modules():
@@ -82,12 +82,12 @@ def narrow_ends(child: PreTrainedModel, parent: PreTrainedModel, maps: StreamMap
             scale.fill_(maps.narrowing.width.hidden**0.5)
     put(final_norm(child), "weight", _narrowed(final_norm(parent).weight, "final_norm", None, maps))  # type: ignore[arg-type]
     width = maps.narrowing.width
-    ours: Any = child.get_output_embeddings()  # type: ignore[no-untyped-call]
+    child_head: Any = child.get_output_embeddings()  # type: ignore[no-untyped-call]
     if width.tied:
-        ours.weight = child.get_input_embeddings().weight
-        ours.in_features = width.hidden
+        child_head.weight = child.get_input_embeddings().weight
+        child_head.in_features = width.hidden
     else:
-        put(ours, "weight", _narrowed(head.weight, "head", None, maps))
+        put(child_head, "weight", _narrowed(head.weight, "head", None, maps))
     child.config.hidden_size = width.hidden
     child.config.tie_word_embeddings = width.tied
 
@@ -108,7 +108,7 @@ def narrow_output(blocks: Blocks, index: int, hidden: Tensor, maps: StreamMaps) 
     size = hidden.shape[-1]
     wanted = torch.ones(size) if gain is None else torch.from_numpy(gain).float()
     put(norm, "weight", wanted - maps.family.tensors.factors.shift)
-    behind = maps.reading("final_norm", None) if gain is None else narrowing.embedding
+    behind = maps.input_map("final_norm", None) if gain is None else narrowing.embedding
     with torch.no_grad():
         read = norm.to(hidden.device)(hidden) @ torch.from_numpy(behind.astype(np.float32)).to(hidden).T
     return blocks.head(index, read)

@@ -49,12 +49,12 @@ class StreamMaps:
             return 1.0
         return float(np.sqrt(len(self.narrowing.basis) / self.narrowing.width.hidden))
 
-    def reading(self, norm: str, layer: int | None) -> Values:
+    def input_map(self, norm: str, layer: int | None) -> Values:
         """Return the map of the matrices behind a norm, (d, k)."""
         fitted = self.fitted.get((self.depth if layer is None else layer, norm))
         if fitted is not None:
             return fitted
-        return self.narrowing.reading(norm, self.gain(norm, layer).astype(np.float64)).astype(np.float32)
+        return self.narrowing.input_map(norm, self.gain(norm, layer).astype(np.float64)).astype(np.float32)
 
     def blocks(
         self, role: str, layer: int | None, raw: NDArray[Any], dtype: str, *, turned: bool = False
@@ -65,8 +65,8 @@ class StreamMaps:
         """
         role = role.split("+")[0]
         if raw.ndim == 3:
-            for one in raw:
-                matrix = self.whole(role, layer, one.T if turned else one, dtype)
+            for expert in raw:
+                matrix = self.whole(role, layer, expert.T if turned else expert, dtype)
                 yield np.ascontiguousarray(matrix.T if turned else matrix)[None]
         elif role.endswith("norm"):
             ones = np.ones(self.narrowing.width.hidden)
@@ -97,7 +97,7 @@ class StreamMaps:
     def _factor(self, role: str, layer: int | None) -> Values:
         if role == "embedding":
             return (self.grown * self.narrowing.embedding).astype(np.float32)
-        return self.reading(norm_before(role), layer)
+        return self.input_map(norm_before(role), layer)
 
     def _written(self, raw: NDArray[Any], dtype: str) -> Values:
         """Return R^T W, or R^T b of a bias, with W (d, n) read some columns at a time."""

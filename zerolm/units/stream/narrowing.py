@@ -61,7 +61,7 @@ class Narrowing:
     """The maps from a parent's stream of d components to a child's of k.
 
     ``basis`` (d, k) has orthonormal columns, ``scale`` is s, ``embedding`` (d, k) maps the parent's embedding
-    to the child's, ``foretold`` (d, k) is B. ``final_gain`` (k,) is the gain of the child's last norm where
+    to the child's, ``predicted`` (d, k) is B. ``final_gain`` (k,) is the gain of the child's last norm where
     the head is tied, else None. ``kept`` is the share of the stream's energy in the basis; ``by`` names how
     the basis was chosen.
     """
@@ -70,7 +70,7 @@ class Narrowing:
     basis: Floats
     scale: float
     embedding: Floats
-    foretold: Floats
+    predicted: Floats
     final_gain: Floats | None
     kept: float
 
@@ -78,9 +78,9 @@ class Narrowing:
     def width(self) -> Width:
         return Width(self.basis.shape[1], self.final_gain is not None)
 
-    def reading(self, norm: str, gain: Floats) -> Floats:
+    def input_map(self, norm: str, gain: Floats) -> Floats:
         """Return the factor (d, k) of a matrix behind a ``norm`` of this ``gain`` (d,)."""
-        stream = self.foretold if norm == "final_norm" else self.basis
+        stream = self.predicted if norm == "final_norm" else self.basis
         return gain[:, None] * stream * self.scale
 
 
@@ -119,13 +119,13 @@ class Basis:
         crossed = self.last @ basis  # (d, k)
         inner = basis.T @ crossed  # (k, k)
         ridge = RIDGE * np.trace(inner) / hidden * np.eye(hidden)
-        foretold = basis + np.linalg.solve(inner + ridge, (crossed - basis @ inner).T).T  # B
+        predicted = basis + np.linalg.solve(inner + ridge, (crossed - basis @ inner).T).T  # B
         if not width.tied:
-            return Narrowing(self.by, basis, scale, basis, foretold, None, kept)
+            return Narrowing(self.by, basis, scale, basis, predicted, None, kept)
         divides = np.abs(gains) >= SMALL_GAIN * np.abs(gains).max()
-        embedding = self.gain[:, None] * foretold / np.where(divides, gains, 1.0)
+        embedding = self.gain[:, None] * predicted / np.where(divides, gains, 1.0)
         embedding = np.where(divides, embedding, basis)
-        return Narrowing(self.by, basis, scale, embedding, foretold, gains * scale, kept)
+        return Narrowing(self.by, basis, scale, embedding, predicted, gains * scale, kept)
 
 
 def channel_basis(energy: Floats, gain: Floats) -> Basis:

@@ -20,7 +20,7 @@ from zerolm.carving.experts.expert_count import TRIED, tried_of
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
-from zerolm.carving.experts.neuron_worth import best_neurons, by_weights, lost
+from zerolm.carving.experts.neuron_scores import best_neurons, by_weights, losses
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.opener import mapped_model
@@ -156,7 +156,7 @@ def test_what_stays_and_what_is_lost_are_all_that_there_is(
     count = data.draw(st.integers(0, size))
     values = st.lists(st.integers(0, 9), min_size=experts * size, max_size=experts * size)
     worth = np.array(data.draw(values), float).reshape(experts, size)
-    kept, gone = best_neurons(worth, count), lost(worth)[:, count]
+    kept, gone = best_neurons(worth, count), losses(worth)[:, count]
     assert kept.shape == (experts, count)
     for row, numbers, loss in zip(worth, kept, gone, strict=True):
         least = min(sum(row[list(left)]) for left in combinations(range(size), size - count))
@@ -194,8 +194,8 @@ def test_the_joint_plan_loses_least_of_all_pairs(data: st.DataObject) -> None:
         return
     plan = least_lost(range(counts), most, lambda c: float(alone[c]), lambda c, w: float(rows[c][w]))
     assert fits(plan.experts, plan.neurons)
-    assert plan.lost == alone[plan.experts] + rows[plan.experts][plan.neurons]
-    assert plan.lost == min(alone[count] + rows[count][width] for count, width in pairs)
+    assert plan.loss == alone[plan.experts] + rows[plan.experts][plan.neurons]
+    assert plan.loss == min(alone[count] + rows[count][width] for count, width in pairs)
 
 
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "deepseek_v3", "nemotron_h", "gemma4_text"])

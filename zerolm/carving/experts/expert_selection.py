@@ -11,7 +11,7 @@ import numpy as np
 
 import zerolm
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.experts import expert_worth, neuron_worth
+from zerolm.carving.experts import expert_scores, neuron_scores
 from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_domains, best_by_pairs, best_experts
 from zerolm.carving.experts.expert_count import (
     count_of,
@@ -25,7 +25,7 @@ from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
 from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
 from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
-from zerolm.carving.experts.neuron_worth import best_neurons, lost
+from zerolm.carving.experts.neuron_scores import best_neurons, losses
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
@@ -38,14 +38,14 @@ from zerolm.planning.sizes import costs_of, plan_of
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
 from zerolm.settings.domains import domains_of
-from zerolm.units.importance.criterion import Indifferent
+from zerolm.units.importance.criterion import FirstUnits
 
 CHOICE_FORMAT: Final = 1
 """Increased whenever the choice by pairs is computed differently."""
 
 
 @dataclass(frozen=True, eq=False)
-class StayingExperts:
+class ExpertSelection:
     """A mixture of experts, and the part that a request keeps: planned and chosen lazily."""
 
     checkpoint: Checkpoint
@@ -74,9 +74,9 @@ class StayingExperts:
         return replace(self.compute, dtype="float32")
 
     @property
-    def are_told_by_tokens(self) -> bool:
+    def are_chosen_by_tokens(self) -> bool:
         """Whether experts are chosen from tokens."""
-        return expert_worth.needs_tokens(self.methods.criterion)
+        return expert_scores.needs_tokens(self.methods.criterion)
 
     @cached_property
     def use(self) -> dict[int, Arrays]:
@@ -92,7 +92,7 @@ class StayingExperts:
     def uses(self) -> dict[str, dict[int, Arrays]]:
         """The sums of the pass over each text, by domain and layer; empty where no tokens are used."""
         text = self.methods.text
-        if text is None or not expert_worth.needs_tokens(self.methods.criterion):
+        if text is None or not expert_scores.needs_tokens(self.methods.criterion):
             return {}
         several = {name: f"{name}={one}" for name, one in domains_of(text).items()}
         return {name: self._use(self._session(one)) for name, one in several.items()} or {
@@ -163,7 +163,7 @@ class StayingExperts:
             lambda count: largest_within(limits, width.possible, partial(self._corners, count)),
             lambda count: sum(each.loss or 0.0 for each in self.chosen_of(count).values()),
             lambda count, neurons: sum(
-                float(self._lost[layer][each.kept, neurons].sum())
+                float(self._neuron_losses[layer][each.kept, neurons].sum())
                 for layer, each in self.chosen_of(count).items()
             ),
         )
@@ -174,16 +174,16 @@ class StayingExperts:
         return count_of(self.size, self.routing, self._whole, lambda count: self._costs(count, neurons))
 
     @cached_property
-    def _lost(self) -> dict[int, Floats]:
+    def _neuron_losses(self) -> dict[int, Floats]:
         """The predicted loss of each expert of a layer by number of kept neurons (e, m + 1), from tokens."""
-        return {layer: lost(sums[OF_NEURONS]) for layer, sums in self.use.items()}
+        return {layer: losses(sums[OF_NEURONS]) for layer, sums in self.use.items()}
 
     def neuron_loss(self, layer: int) -> float | None:
         """Return the predicted loss of the removed neurons of kept experts; None without tokens."""
-        if not self.are_told_by_tokens or self.width is None:
+        if not self.are_chosen_by_tokens or self.width is None:
             return None
         neurons = self.plan[1] or self.width.whole
-        return float(self._lost[layer][self.chosen[layer].kept, neurons].sum())
+        return float(self._neuron_losses[layer][self.chosen[layer].kept, neurons].sum())
 
     def shaped(self, count: int | None = None, neurons: int | None = None) -> Checkpoint:
         """Return a child with these numbers of experts in a layer, and of neurons of each, for counting.
@@ -205,10 +205,10 @@ class StayingExperts:
 
         Its other units have their requested shares.
         """
-        rest, child = self.size.beside_experts, self.shaped(count, neurons)
+        rest, child = self.size.without_experts, self.shaped(count, neurons)
         if not rest.keep:
             return costs_of(child, self.costs)
-        return dict(plan_of(child, Indifferent(-1.0), rest, self.costs).costs)
+        return dict(plan_of(child, FirstUnits(-1.0), rest, self.costs).costs)
 
     @cached_property
     def fewer(self) -> FewerExperts:
@@ -222,7 +222,7 @@ class StayingExperts:
         if self.width is None or count in (None, self.width.whole):
             return {}
         return {
-            layer: best_neurons(self._neuron_worth(layer)[each.kept], count or 0)
+            layer: best_neurons(self._neuron_scores(layer)[each.kept], count or 0)
             for layer, each in self.chosen.items()
         }
 
@@ -244,62 +244,62 @@ class StayingExperts:
         chosen = self._choices.setdefault(count, {})
         for layer in expert_layers(self.checkpoint):
             if self.size.experts.domains == WORST:
-                worths = np.array([self._by_sums(use[layer]) for use in self.uses.values()])
-                chosen[layer] = best_by_domains(worths, count, groups)
-            elif expert_worth.is_of_pairs(self.methods.criterion):
+                by_domain = np.array([self._by_sums(use[layer]) for use in self.uses.values()])
+                chosen[layer] = best_by_domains(by_domain, count, groups)
+            elif expert_scores.is_of_pairs(self.methods.criterion):
                 self.progress("choosing experts by their pairs", layer, depth)
-                chosen[layer] = _by_pairs(self._worth(layer), count, groups)
+                chosen[layer] = _by_pairs(self._scores(layer), count, groups)
             else:
-                chosen[layer] = ChosenExperts(best_experts(self._worth(layer), count, groups))
+                chosen[layer] = ChosenExperts(best_experts(self._scores(layer), count, groups))
         return chosen
 
-    def _neuron_worth(self, layer: int) -> Floats:
+    def _neuron_scores(self, layer: int) -> Floats:
         """Return the scores (e, m) of the neurons of the experts of a layer."""
         name = self.methods.criterion
-        if expert_worth.needs_tokens(name):
+        if expert_scores.needs_tokens(name):
             return self.use[layer][OF_NEURONS]
-        if name == expert_worth.RANDOM:
+        if name == expert_scores.RANDOM:
             sizes = self.checkpoint.layout.sizes
-            return neuron_worth.drawn(self.methods.seed, layer, sizes[AXIS], sizes[NEURONS])
+            return neuron_scores.drawn(self.methods.seed, layer, sizes[AXIS], sizes[NEURONS])
         self.progress("scoring neurons by their weights", layer, self.checkpoint.layout.depth)
-        return neuron_worth.by_weights(self.checkpoint, layer, self.ledger)
+        return neuron_scores.by_weights(self.checkpoint, layer, self.ledger)
 
-    def _worth(self, layer: int) -> Floats:
+    def _scores(self, layer: int) -> Floats:
         name = self.methods.criterion
-        if expert_worth.needs_tokens(name):
+        if expert_scores.needs_tokens(name):
             return self._by_sums(self.use[layer])
-        if name == expert_worth.RANDOM:
-            return expert_worth.drawn(self.methods.seed, layer, self.routing.experts)
+        if name == expert_scores.RANDOM:
+            return expert_scores.drawn(self.methods.seed, layer, self.routing.experts)
         self.progress("scoring experts by their weights", layer, self.checkpoint.layout.depth)
-        return expert_worth.by_weights(self.checkpoint, layer, self.ledger)
+        return expert_scores.by_weights(self.checkpoint, layer, self.ledger)
 
     def _by_sums(self, sums: Arrays) -> Floats:
         """Return the scores of experts, or the losses of their pairs, from the sums of a layer."""
-        by_sums = expert_worth.EXPERT_CRITERIA[self.methods.criterion]
+        by_sums = expert_scores.EXPERT_CRITERIA[self.methods.criterion]
         assert by_sums is not None
         return by_sums(sums)
 
-    def stays(self, layer: int, kept: Ints) -> dict[str, float]:
+    def kept_shares(self, layer: int, kept: Ints) -> dict[str, float]:
         """Return by domain the kept share of all experts' scores; by pairs 1 minus the lost share."""
         if len(domains_of(self.methods.text)) < 2:
             return {}
         shares = {}
         for name, use in self.uses.items():
-            worth = self._by_sums(use[layer])
-            gone = np.setdiff1d(np.arange(len(worth)), kept)
-            leaving = worth[np.ix_(gone, gone)] if worth.ndim > 1 else worth[gone]
-            total = float(worth.sum())
-            shares[name] = 1.0 - float(leaving.sum()) / total if total else 1.0
+            scores = self._by_sums(use[layer])
+            removed = np.setdiff1d(np.arange(len(scores)), kept)
+            removed_scores = scores[np.ix_(removed, removed)] if scores.ndim > 1 else scores[removed]
+            total = float(scores.sum())
+            shares[name] = 1.0 - float(removed_scores.sum()) / total if total else 1.0
         return shares
 
-    def said_of(self, layer: int, chosen: ChosenExperts) -> dict[str, Any]:
+    def described(self, layer: int, chosen: ChosenExperts) -> dict[str, Any]:
         """Return the description of a choice of experts: shares of tokens, gates and scores, loss and gap."""
         return {
             "tokens": self._share(layer, "count", chosen.kept),
             "gates": self._share(layer, "gate", chosen.kept),
             "loss": chosen.loss,
             "gap": chosen.gap,
-            "domains": self.stays(layer, chosen.kept),
+            "domains": self.kept_shares(layer, chosen.kept),
         }
 
     def _share(self, layer: int, name: str, kept: Ints) -> float | None:

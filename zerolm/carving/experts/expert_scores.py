@@ -43,7 +43,7 @@ def _together(sums: Arrays) -> Floats:
     return np.asarray(sums["product"] / np.maximum(sums["together"], 1), np.float64)
 
 
-for _name, _worth, _source in (
+for _name, _scores, _source in (
     ("reap", _mean("share_norm"), "mean of gate times norm of the output, gates of a token adding up to 1"),
     ("gated_norm", _mean("gate_norm"), "the same with the gates that the model applies"),
     ("frequency", _total("count"), "how many tokens are sent to it"),
@@ -52,12 +52,12 @@ for _name, _worth, _source in (
     ("mean_square", _mean("square"), "mean squared norm of the output, without the gate"),
     ("total_norm", _total("norm"), "sum of the norms of the output, without the gate"),
 ):
-    EXPERT_CRITERIA.add(Entry(_name, _worth, _source, (TOKENS,)))
-for _name, _worth, _source in (
+    EXPERT_CRITERIA.add(Entry(_name, _scores, _source, (TOKENS,)))
+for _name, _scores, _source in (
     ("hope", _together, "mean product of what two experts send to a token that meets both"),
     (SUMMED, _total("product"), "sum of that product over all tokens: positive semidefinite"),
 ):
-    EXPERT_CRITERIA.add(Entry(_name, _worth, _source, (TOKENS, PAIRS)))
+    EXPERT_CRITERIA.add(Entry(_name, _scores, _source, (TOKENS, PAIRS)))
 EXPERT_CRITERIA.add(Entry(AIMER, None, "how unevenly the weights are spread: even ones go first"))
 EXPERT_CRITERIA.add(Entry(RANDOM, None, "drawn by --seed"))
 

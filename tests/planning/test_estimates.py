@@ -25,8 +25,8 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import bias, layers_of, matrix
 from zerolm.passes import walk
 from zerolm.passes.loss_moments import loss_moments
-from zerolm.passes.walk import Reading, normalised
-from zerolm.planning.prices import PRICE_BATCH, StreamPrices, bent, priced_losses, steps
+from zerolm.passes.walk import NormInput, normalised
+from zerolm.planning.estimates import ESTIMATE_BATCH, StreamEstimates, calibrated, estimated_losses, steps
 from zerolm.planning.sensitivity import LossTable, measured_losses, midway
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Additive
@@ -85,10 +85,10 @@ def drawn(network: Any, ids: Tensor, index: int) -> Tensor:
 def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
     """The whole network is differentiated at once; what goes is computed from the units that go."""
     network = (louder(name) if name in BEHIND else model(name)).eval()
-    table = priced_losses(network, TOKENS, criterion(network), BOTH)
+    table = estimated_losses(network, TOKENS, criterion(network), BOTH)
     by_sequence = network.get_output_embeddings() is None
     sizes, sums, count = dimensions_of(network), {}, 0
-    for index, ids in enumerate(TOKENS.ids.split(PRICE_BATCH)):
+    for index, ids in enumerate(TOKENS.ids.split(ESTIMATE_BATCH)):
         count += len(ids) if by_sequence else ids.numel()
         with noted(network) as seen:
             drawn(network, ids, index).backward()
@@ -116,7 +116,7 @@ def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
                 each = change.sum((1, 2)) if by_sequence else change.sum(2)
                 sums[layer, key] = sums.get((layer, key), 0.0) + float(each.detach().double().square().sum())
     for (layer, (kind, size)), total in sums.items():
-        loss = table.gone[layer] if kind == "gone" else -table.worth(layer, kind, size)
+        loss = table.without_layer[layer] if kind == "gone" else -table.score(layer, kind, size)
         assert loss == pytest.approx(0.5 * total / count, rel=1e-3, abs=1e-9), (layer, kind, size)
 
 
@@ -131,10 +131,10 @@ def test_small_cuts_cost_what_is_foretold(name: str) -> None:
                 if bias(module) is not None:
                     bias(module).zero_()  # type: ignore[union-attr]
     by = criterion(network)
-    foretold, measured = (make(network, MANY, by, BOTH) for make in (priced_losses, measured_losses))
+    foretold, measured = (make(network, MANY, by, BOTH) for make in (estimated_losses, measured_losses))
     pairs = np.array(
         [
-            (-foretold.worth(layer, kind, int(size)), loss)
+            (-foretold.score(layer, kind, int(size)), loss)
             for kind in BOTH
             for layer, losses in enumerate(measured.losses[kind])
             for size, loss in zip(measured.sizes[kind][:-1], losses[:-1], strict=True)
@@ -149,11 +149,11 @@ def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
     """They make up for the size of what is left, and of the last neuron as if it were all."""
     network = louder(name).eval()
     by = Additive(importances(network, MANY, "output_energy"))
-    foretold, measured = (make(network, MANY, by, BOTH) for make in (priced_losses, measured_losses))
+    foretold, measured = (make(network, MANY, by, BOTH) for make in (estimated_losses, measured_losses))
     for kind in BOTH:
         for size in measured.sizes[kind][:-1].tolist():
             pairs = [
-                [table.worth(layer, kind, size) for table in (foretold, measured)]
+                [table.score(layer, kind, size) for table in (foretold, measured)]
                 for layer in range(len(layers_of(network)))
             ]
             ratio = np.divide(*np.sum(pairs, 0))
@@ -165,7 +165,7 @@ def test_a_unit_that_sends_nothing_costs_nothing() -> None:
     by = Additive({"groups": [np.arange(2.0)] * 3, "ffn": [np.arange(40.0)] * 3})
     with torch.no_grad():
         layers_of(network)[1].ffn_out.weight[:, :20] = 0.0  # type: ignore[union-attr]
-    table = priced_losses(network, TOKENS, by, ("ffn",))
+    table = estimated_losses(network, TOKENS, by, ("ffn",))
     free = table.sizes["ffn"] >= 20
     assert (table.losses["ffn"][1][free] == 0.0).all()
     assert (table.losses["ffn"][1][~free] > 0.0).all()
@@ -177,19 +177,22 @@ def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
     network, generator = model("llama"), torch.Generator().manual_seed(0)
     felt = loss_moments(network, TOKENS, with_stream=True).fisher
     basis = loss_basis(network, felt)
-    stream_prices = StreamPrices(basis, np.arange(1, 48), tied=False, read=felt.stream["energy"])
+    stream_estimates = StreamEstimates(basis, np.arange(1, 48), tied=False, read=felt.stream["energy"])
     stream, wished = (torch.randn(2, 5, 48, generator=generator) for _ in range(2))
-    reading = Reading(stream, wished)
-    stream_prices.above(Blocks(network, []), 0, stream, reading)
+    reading = NormInput(stream, wished)
+    stream_estimates.above(Blocks(network, []), 0, stream, reading)
     x = normalised(stream).double()
     cases = (
-        (stream_prices.lost[0][0], basis),
-        (stream_prices._lost(reading, *stream_prices.inside[1]), replace(basis, last=felt.stream["energy"])),
+        (stream_estimates.removed[0][0], basis),
+        (
+            stream_estimates._removed_part(reading, *stream_estimates.inside[1]),
+            replace(basis, last=felt.stream["energy"]),
+        ),
     )
     for losses, known in cases:
         for place in (3, 20, 40):
             narrowing = known.narrowing(Width(place + 1, False))
-            kept, foretold = (torch.from_numpy(each) for each in (narrowing.basis, narrowing.foretold))
+            kept, foretold = (torch.from_numpy(each) for each in (narrowing.basis, narrowing.predicted))
             lost = ((x - x @ kept @ foretold.T) * wished).sum(-1)
             torch.testing.assert_close(losses[..., place].double(), lost, rtol=1e-3, atol=1e-3)
 
@@ -199,16 +202,18 @@ def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
     felt = loss_moments(network, MANY, with_stream=True).fisher
     by = Additive(importances(network, MANY, "surgeon", fisher=felt))
     basis = loss_basis(network, felt)
-    alone, cut = (priced_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, felt))
+    alone, cut = (
+        estimated_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, felt)
+    )
     repaired = cut.repaired
     assert repaired is not None
     assert alone.repaired is None
     for kind in BOTH:
         assert np.array(alone.losses[kind]).tolist() == np.array(cut.losses[kind]).tolist()
-    assert (repaired.gone == cut.gone).all()
+    assert (repaired.without_layer == cut.without_layer).all()
     for kind in BOTH:
         for layer, losses in enumerate(repaired.losses[kind]):
-            wanted = [by.lost(layer, kind, int(size)) for size in repaired.sizes[kind]]
+            wanted = [by.loss_increase(layer, kind, int(size)) for size in repaired.sizes[kind]]
             assert losses.tolist() == wanted
             assert losses[-1] == 0.0
     assert cut.stream is not None
@@ -223,7 +228,7 @@ def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
     assert between.stream is not None
     squares = cut.stream.losses[False] * repaired.stream.losses[False]
     np.testing.assert_allclose(between.stream.losses[False] ** 2, squares)
-    np.testing.assert_allclose(between.gone, cut.gone)
+    np.testing.assert_allclose(between.without_layer, cut.without_layer)
     assert alone.every == [alone]
 
 
@@ -236,7 +241,7 @@ def test_where_one_table_loses_nothing_midway_is_half() -> None:
     ]
     between = midway(*tables)
     assert between.losses["ffn"][0].tolist() == pytest.approx([0.6, 0.2, 0.0])
-    assert between.gone.tolist() == pytest.approx([0.6])
+    assert between.without_layer.tolist() == pytest.approx([0.6])
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2_tied"])
@@ -244,7 +249,7 @@ def test_wider_streams_cost_less_and_all_of_it_nothing(name: str) -> None:
     network = model(name)
     tied = name == "qwen2_tied"
     basis = loss_basis(network, loss_moments(network, MANY, with_stream=True).fisher)
-    stream = priced_losses(network, MANY, criterion(network), BOTH, basis=basis, tied=tied).stream
+    stream = estimated_losses(network, MANY, criterion(network), BOTH, basis=basis, tied=tied).stream
     assert stream is not None
     assert stream.sizes.tolist() == steps(48, 32).tolist()
     assert set(stream.losses) == {False, tied}
@@ -261,7 +266,7 @@ def test_padding_is_not_priced() -> None:
     tables = []
     for filler in (3, 60):
         ids[:, 7:] = filler
-        tables.append(priced_losses(network, Tokens(ids, mask), by, BOTH))
+        tables.append(estimated_losses(network, Tokens(ids, mask), by, BOTH))
     for kind in BOTH:
         np.testing.assert_allclose(tables[0].losses[kind], tables[1].losses[kind], rtol=1e-5)
 
@@ -272,7 +277,7 @@ def test_a_stopped_run_goes_on_to_the_same_prices(moment: int, tmp_path: Path) -
     basis = loss_basis(network, loss_moments(network, TOKENS, with_stream=True).fisher)
 
     def priced(progress: Any = lambda *_: None, cache: ArrayCache = ArrayCache()) -> LossTable:  # noqa: B008
-        return priced_losses(network, TOKENS, by, BOTH, basis=basis, progress=progress, cache=cache)
+        return estimated_losses(network, TOKENS, by, BOTH, basis=basis, progress=progress, cache=cache)
 
     with pytest.raises(Stopped):
         priced(stopping_at(6 * moment + 1), cache)  # three layers there and back
@@ -284,17 +289,17 @@ def test_a_stopped_run_goes_on_to_the_same_prices(moment: int, tmp_path: Path) -
     assert again.stream is not None
     assert whole.stream is not None
     assert np.array_equal(again.stream.losses[False], whole.stream.losses[False])
-    assert np.array_equal(again.gone, whole.gone)
+    assert np.array_equal(again.without_layer, whole.without_layer)
 
 
 def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     network, infinite = model("llama"), torch.full((2, 10, 48), float("inf"))
     monkeypatch.setattr(walk, "gradient_above", lambda *_, **__: infinite)
     with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
-        priced_losses(network, TOKENS, criterion(network), BOTH)
+        estimated_losses(network, TOKENS, criterion(network), BOTH)
     monkeypatch.undo()
     monkeypatch.setattr(
-        "zerolm.passes.walk.gradient_by_head", lambda *_: (Reading(infinite, infinite), infinite)
+        "zerolm.passes.walk.gradient_by_head", lambda *_: (NormInput(infinite, infinite), infinite)
     )
     with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
         loss_basis(network, loss_moments(network, TOKENS, with_stream=True).fisher)
@@ -302,7 +307,7 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.no_grad():
         network.lm_head.weight[:, 0] = float("inf")
     with pytest.raises(ValueError, match="the parent's predictions are not finite"):
-        priced_losses(network, TOKENS, criterion(network), BOTH)
+        estimated_losses(network, TOKENS, criterion(network), BOTH)
 
 
 @given(st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=30), st.floats(0.5, 2.0), st.floats(0.1, 5.0))
@@ -315,7 +320,7 @@ def test_a_power_of_what_is_foretold_is_bent_to_what_is_measured(
         asked.append(layer)
         return float(factor * foretold[layer] ** power)
 
-    losses = bent(np.array(foretold), measure)
+    losses = calibrated(np.array(foretold), measure)
     assert asked == sorted(set(asked))  # states go up through a network
     assert len(asked) <= 3
     wanted = factor * np.array(foretold) ** power
@@ -325,15 +330,19 @@ def test_a_power_of_what_is_foretold_is_bent_to_what_is_measured(
 
 def test_layers_that_are_not_measured_lie_between_those_that_are() -> None:
     foretold = np.array([0.1, 0.4, 0.2, 0.0, 0.3])
-    losses = bent(foretold, lambda layer: {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.0, 4: 9.0}[layer])
+    losses = calibrated(foretold, lambda layer: {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.0, 4: 9.0}[layer])
     assert losses[3] == 0.0
     assert losses[[1, 2]].tolist() == pytest.approx([2.0, 0.4])
     assert losses[0] == pytest.approx(0.2)  # as the least that is sound, twice as much
     assert 2.0 < losses[4] / foretold[4] < 5.0
-    assert np.array_equal(bent(foretold, lambda layer: 0.0), foretold)
+    assert np.array_equal(calibrated(foretold, lambda layer: 0.0), foretold)
 
 
 def test_whole_layers_are_told_nearer_by_three_that_are_measured() -> None:
     network, by = model("llama"), criterion(model("llama"))
-    foretold, measured = priced_losses(network, MANY, by, BOTH), measured_losses(network, MANY, by, BOTH)
-    np.testing.assert_allclose(bent(foretold.gone, measured.gone.__getitem__), measured.gone, rtol=1e-6)
+    foretold, measured = estimated_losses(network, MANY, by, BOTH), measured_losses(network, MANY, by, BOTH)
+    np.testing.assert_allclose(
+        calibrated(foretold.without_layer, measured.without_layer.__getitem__),
+        measured.without_layer,
+        rtol=1e-6,
+    )

@@ -20,7 +20,7 @@ def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
     the sums of those that are separate tensors.
     """
     layout = checkpoint.layout
-    worth = np.ones((layout.sizes[AXIS], layout.sizes[NEURONS]))
+    scores = np.ones((layout.sizes[AXIS], layout.sizes[NEURONS]))
     for name in layout.layer(layer).values():
         slot, info = layout.slots[name], checkpoint.tensors[name]
         if not slot.is_matrix or not slot.of_experts:
@@ -31,13 +31,13 @@ def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
         places = every[axis]
         if slot.expert is not None:
             sums = ledger.cols(name) if axis else ledger.rows(name)
-            worth[slot.expert] *= np.sqrt(sums.squares)[places].prod(0)
+            scores[slot.expert] *= np.sqrt(sums.squares)[places].prod(0)
             continue
         for expert in range(info.shape[0]):
-            one = info.one(expert)
-            squares = sums_of(one, best_summing(one.end - one.start))[axis].squares
-            worth[expert] *= np.sqrt(squares)[places].prod(0)
-    return worth
+            tensor = info.one(expert)
+            squares = sums_of(tensor, best_summing(tensor.end - tensor.start))[axis].squares
+            scores[expert] *= np.sqrt(squares)[places].prod(0)
+    return scores
 
 
 def drawn(seed: int, layer: int, experts: int, neurons: int) -> Floats:
@@ -45,20 +45,20 @@ def drawn(seed: int, layer: int, experts: int, neurons: int) -> Floats:
     return np.random.default_rng((seed, layer, neurons)).random((experts, neurons))
 
 
-def best_neurons(worth: Floats, count: int) -> Ints:
+def best_neurons(scores: Floats, count: int) -> Ints:
     """Return the ``count`` neurons (e, count), ascending, with the largest scores (e, m) of each expert.
 
     Ties go to the first. Raises ``ValueError`` for a score that is not finite.
     """
-    if not np.isfinite(worth).all():
+    if not np.isfinite(scores).all():
         raise ValueError("a neuron's score is NaN or infinite: the model's activations are not finite")
-    order = np.argsort(-worth, axis=1, kind="stable")[:, :count]
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
     kept: Ints = np.sort(order, axis=1)
     return kept
 
 
-def lost(worth: Floats) -> Floats:
+def losses(scores: Floats) -> Floats:
     """Return the loss of each expert by number of kept neurons, (e, m + 1): a sum of smallest scores."""
-    least = np.cumsum(np.sort(worth, axis=1), axis=1)
-    sums = np.concatenate([np.zeros((len(worth), 1)), least], axis=1)
+    least = np.cumsum(np.sort(scores, axis=1), axis=1)
+    sums = np.concatenate([np.zeros((len(scores), 1)), least], axis=1)
     return sums[:, ::-1]

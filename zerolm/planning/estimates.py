@@ -10,7 +10,7 @@ estimates it (``zerolm.units.importance.surgeon``); for the stream the removed p
 one.
 
 The second order underestimates large cuts: most of a layer's neurons, or a whole layer. A few layers are
-measured, and the others are corrected by these (``bent``).
+measured, and the others are corrected by these (``calibrated``).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from zerolm.passes.fisher import Fisher
 from zerolm.passes.walk import (
     Accumulator,
     LayerGradients,
-    Reading,
+    NormInput,
     Watched,
+    input_norms,
+    norm_inputs,
     normalised,
-    readers,
-    readings_of,
     walk,
     writers,
     writers_and_norms,
@@ -56,13 +56,13 @@ UNIT_STEPS: Final = 64
 """Largest number of sizes of the FFN, and of KV groups, whose losses are predicted."""
 STREAM_STEPS: Final = 32
 """Largest number of widths of the stream whose losses are predicted."""
-PRICE_TOKENS: Final = 1 << 12
+ESTIMATE_TOKENS: Final = 1 << 12
 """Tokens of the forward and backward pass, in evenly spread sequences. With more tokens all prices move
 together."""
-PRICE_BATCH: Final = 2
+ESTIMATE_BATCH: Final = 2
 
 
-class Priced(Accumulator):
+class CutEstimates(Accumulator):
     """A kind of cut: ``sums`` of (G . d)^2 over tokens, one for each candidate."""
 
     sums: Floats
@@ -75,7 +75,7 @@ class Priced(Accumulator):
         return {}
 
 
-class UnitPrices(Priced):
+class UnitEstimates(CutEstimates):
     """Losses of the KV ``groups`` or ``ffn`` neurons of each layer: ``sums`` (layers, sizes).
 
     ``goes[layer]`` (units, sizes) is 1 where a size lacks a unit. d is the unit's contribution to the output
@@ -85,42 +85,55 @@ class UnitPrices(Priced):
     """
 
     def __init__(
-        self, kind: str, goes: Sequence[NDArray[np.float32]], watched: Watched, *, by_sequence: bool
+        self, kind: str, removed: Sequence[NDArray[np.float32]], watched: Watched, *, by_sequence: bool
     ) -> None:
         self.kind, self.by_sequence, self._watched = kind, by_sequence, watched
-        self.goes = [torch.from_numpy(each) for each in goes]
-        self.sums = np.zeros((len(goes), goes[0].shape[1]))
+        self.removed = [torch.from_numpy(each) for each in removed]
+        self.sums = np.zeros((len(removed), removed[0].shape[1]))
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return self._watched(layer)
 
-    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
+    def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
         role = {"groups": "o", "ffn": "down"}[self.kind]
-        if role not in felt.values.inputs:
+        if role not in layer_gradients.values.inputs:
             return  # the layer has no such units
-        change = self._normalised if f"behind_{role}" in felt.values.outputs else self._added
-        changes = change(felt, blocks, role)  # (b, t, s)
-        self.sums[felt.layer] += squares(changes, felt.tokens, by_sequence=self.by_sequence)
+        change = self._normalised if f"behind_{role}" in layer_gradients.values.outputs else self._added
+        changes = change(layer_gradients, blocks, role)  # (b, t, s)
+        self.sums[layer_gradients.layer] += squares(
+            changes, layer_gradients.tokens, by_sequence=self.by_sequence
+        )
 
-    def _added(self, felt: LayerGradients, blocks: Blocks, role: str) -> Tensor:
+    def _added(self, layer_gradients: LayerGradients, blocks: Blocks, role: str) -> Tensor:
         """Return G . (removed part of an output matrix's output) for each size, (b, t, s)."""
-        columns = matrix(felt.ours.writers[role])  # (d, k)
-        each = felt.values.inputs[role] * blocks.compute.product(felt.gradients.outputs[role], columns)
-        goes = self.goes[felt.layer].to(each)  # (units, s)
-        units = each.reshape(*each.shape[:2], len(goes), -1).sum(-1)  # (b, t, units) of (b, t, k)
-        return units @ goes
+        columns = matrix(layer_gradients.stock_layer.writers[role])  # (d, k)
+        contributions = layer_gradients.values.inputs[role] * blocks.compute.product(
+            layer_gradients.gradients.outputs[role], columns
+        )
+        removed = self.removed[layer_gradients.layer].to(contributions)  # (units, s)
+        units = contributions.reshape(*contributions.shape[:2], len(removed), -1).sum(
+            -1
+        )  # (b, t, units) of (b, t, k)
+        return units @ removed
 
-    def _normalised(self, felt: LayerGradients, blocks: Blocks, role: str) -> Tensor:
+    def _normalised(self, layer_gradients: LayerGradients, blocks: Blocks, role: str) -> Tensor:
         """Return G . (change of the output of the norm behind an output matrix) for each size, (b, t, s)."""
-        writer, norm = felt.ours.writers[role], felt.ours.behind[f"behind_{role}"]
-        sent, upstream = (each.outputs[f"behind_{role}"] for each in (felt.values, felt.gradients))
-        inputs, columns, offset = felt.values.inputs[role], matrix(writer), bias(writer)
-        out = felt.values.inputs[f"behind_{role}"] - felt.values.outputs[role]  # the stream, or nothing
+        writer, norm = (
+            layer_gradients.stock_layer.writers[role],
+            layer_gradients.stock_layer.behind[f"behind_{role}"],
+        )
+        output, upstream = (
+            each.outputs[f"behind_{role}"] for each in (layer_gradients.values, layer_gradients.gradients)
+        )
+        inputs, columns, offset = layer_gradients.values.inputs[role], matrix(writer), bias(writer)
+        out = (
+            layer_gradients.values.inputs[f"behind_{role}"] - layer_gradients.values.outputs[role]
+        )  # the stream, or nothing
         out = out if offset is None else out + offset
-        stays = 1 - self.goes[felt.layer].T  # (s, units)
-        steps = torch.diff(stays, dim=0, prepend=torch.zeros_like(stays[:1]))
-        width = inputs.shape[-1] // stays.shape[1]
-        changes = sent.new_empty(*sent.shape[:-1], len(steps))
+        kept = 1 - self.removed[layer_gradients.layer].T  # (s, units)
+        steps = torch.diff(kept, dim=0, prepend=torch.zeros_like(kept[:1]))
+        width = inputs.shape[-1] // kept.shape[1]
+        changes = output.new_empty(*output.shape[:-1], len(steps))
         with torch.no_grad():
             for size, step in enumerate(steps):
                 units = torch.nonzero(step)[:, 0]
@@ -128,22 +141,26 @@ class UnitPrices(Priced):
                 signed = inputs[..., places] * step[units].repeat_interleave(width).to(inputs)
                 out = out + blocks.compute.product(signed, columns[:, places].T)
                 with blocks.compute.running():
-                    changes[..., size] = ((norm(out) - sent) * upstream).sum(-1)
+                    changes[..., size] = ((norm(out) - output) * upstream).sum(-1)
         return changes
 
 
-class LayerPrices(Priced):
+class LayerEstimates(CutEstimates):
     """Losses of removing whole layers: ``sums`` (layers,). d is the whole change that a layer makes."""
 
     def __init__(self, depth: int, *, by_sequence: bool) -> None:
         self.by_sequence, self.sums = by_sequence, np.zeros(depth)
 
-    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
-        each = ((felt.above - felt.below) * felt.upstream).sum(-1, keepdim=True)  # (b, t, 1)
-        self.sums[felt.layer] += squares(each, felt.tokens, by_sequence=self.by_sequence)[0]
+    def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
+        changes = ((layer_gradients.above - layer_gradients.below) * layer_gradients.upstream).sum(
+            -1, keepdim=True
+        )  # (b, t, 1)
+        self.sums[layer_gradients.layer] += squares(
+            changes, layer_gradients.tokens, by_sequence=self.by_sequence
+        )[0]
 
 
-class StreamPrices(Priced):
+class StreamEstimates(CutEstimates):
     """Losses of widths of the stream in a basis: ``sums`` (readings, 2, widths), the head untied or tied.
 
     d is the removed part of the input of the norms. For each token it is summed over all norms before
@@ -166,7 +183,7 @@ class StreamPrices(Priced):
             self.inside.append(_innovations(basis.vectors, read))
         self.last = _innovations(basis.vectors, basis.last)
         self.sums = np.zeros((len(self.inside), 2, len(widths)))
-        self.lost: dict[int, list[Tensor]] = {}
+        self.removed: dict[int, list[Tensor]] = {}
         self.embeddings: list[tuple[Tensor, Tensor]] = []
         for width in widths.tolist() if tied else []:
             narrowing = basis.narrowing(Width(width, True))
@@ -175,36 +192,43 @@ class StreamPrices(Priced):
             self.embeddings.append((next(maps), next(maps)))
 
     @property
-    def reads_head(self) -> bool:
+    def needs_head_input(self) -> bool:
         return True
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
-        return readers(layer)
+        return input_norms(layer)
 
-    def above(self, blocks: Blocks, index: int, last: Tensor, reading: Reading | None) -> None:
+    def above(self, blocks: Blocks, index: int, last: Tensor, reading: NormInput | None) -> None:
         assert reading is not None
-        self.lost[index] = [self._lost(reading, *self.last)] * len(self.inside)
+        self.removed[index] = [self._removed_part(reading, *self.last)] * len(self.inside)
 
-    def layer(self, felt: LayerGradients, blocks: Blocks) -> None:
-        for reading in readings_of(felt, blocks):
-            each = zip(self.lost[felt.index], self.inside, strict=True)
-            self.lost[felt.index] = [lost + self._lost(reading, *inside) for lost, inside in each]
-        if felt.layer > 0:
+    def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
+        for reading in norm_inputs(layer_gradients, blocks):
+            pairs = zip(self.removed[layer_gradients.index], self.inside, strict=True)
+            self.removed[layer_gradients.index] = [
+                removed + self._removed_part(reading, *inside) for removed, inside in pairs
+            ]
+        if layer_gradients.layer > 0:
             return
         changes = None
         if self.embeddings:
-            maps = ((a.to(felt.below), b.to(felt.below)) for a, b in self.embeddings)
-            changes = torch.stack([((felt.below @ a) * (felt.downstream @ b)).sum(-1) for a, b in maps], -1)
-        for sums, lost in zip(self.sums, self.lost.pop(felt.index), strict=True):
-            sums[0] += squares(lost, felt.tokens)
+            maps = ((a.to(layer_gradients.below), b.to(layer_gradients.below)) for a, b in self.embeddings)
+            changes = torch.stack(
+                [((layer_gradients.below @ a) * (layer_gradients.downstream @ b)).sum(-1) for a, b in maps],
+                -1,
+            )
+        for sums, removed in zip(self.sums, self.removed.pop(layer_gradients.index), strict=True):
+            sums[0] += squares(removed, layer_gradients.tokens)
             if changes is not None:
-                sums[1] += squares(changes - lost, felt.tokens)
+                sums[1] += squares(changes - removed, layer_gradients.tokens)
 
-    def _lost(self, reading: Reading, stream: Tensor, felt: Tensor) -> Tensor:
+    def _removed_part(self, reading: NormInput, stream_map: Tensor, gradient_map: Tensor) -> Tensor:
         """Return G . (removed part) for each width, (b, t, widths)."""
         normal = normalised(reading.stream)
-        each = (normal @ stream.to(normal)) * (reading.felt @ felt.to(normal))  # (b, t, d)
-        after: Tensor = each.sum(-1, keepdim=True) - each.cumsum(-1)
+        products = (normal @ stream_map.to(normal)) * (
+            reading.gradient @ gradient_map.to(normal)
+        )  # (b, t, d)
+        after: Tensor = products.sum(-1, keepdim=True) - products.cumsum(-1)
         return after[..., self.widths.to(after.device)]
 
 
@@ -217,14 +241,14 @@ def _innovations(vectors: Floats, moments: Floats) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(vectors @ inverse.T).float(), torch.from_numpy(vectors @ lower).float()
 
 
-def squares(felt: Tensor, tokens: Tensor, *, by_sequence: bool = False) -> Floats:
+def squares(changes: Tensor, tokens: Tensor, *, by_sequence: bool = False) -> Floats:
     """Return the sums of squares over tokens, or over sequences of their sums, (s,) of (b, t, s)."""
-    felt = (felt * tokens[..., None]).cpu().double()
-    total: Floats = (felt.sum(1) if by_sequence else felt).square().flatten(0, -2).sum(0).numpy()
+    changes = (changes * tokens[..., None]).cpu().double()
+    total: Floats = (changes.sum(1) if by_sequence else changes).square().flatten(0, -2).sum(0).numpy()
     return total
 
 
-def priced_losses(
+def estimated_losses(
     model: PreTrainedModel,
     tokens: Tokens,
     by: Criterion,
@@ -246,7 +270,7 @@ def priced_losses(
     in the ``cache`` are resumed. Raises ``ValueError`` where a gradient is not finite.
     """
     parent = dimensions_of(model)
-    blocks = Blocks(model, tokens.filled(PRICE_BATCH))
+    blocks = Blocks(model, tokens.filled(ESTIMATE_BATCH))
     by_sequence = not blocks.predicts
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
     sizes = {
@@ -258,29 +282,30 @@ def priced_losses(
         for kind, counts in sizes.items()
     }
     watched = writers_and_norms if basis is None else writers
-    goes = {kind: [_goes(kept, wholes[kind]) for kept in layers] for kind, layers in chosen.items()}
-    priced: dict[str, Priced] = {
-        kind: UnitPrices(kind, layers, watched, by_sequence=by_sequence) for kind, layers in goes.items()
+    removed = {kind: [_removed(kept, wholes[kind]) for kept in layers] for kind, layers in chosen.items()}
+    estimates: dict[str, CutEstimates] = {
+        kind: UnitEstimates(kind, layers, watched, by_sequence=by_sequence)
+        for kind, layers in removed.items()
     }
-    priced["gone"] = LayerPrices(parent.depth, by_sequence=by_sequence)
+    estimates["gone"] = LayerEstimates(parent.depth, by_sequence=by_sequence)
     widths = steps(parent.hidden, STREAM_STEPS)
     if basis is not None:
         read = repaired.stream["energy"] if repaired else None
-        priced["stream"] = StreamPrices(basis, widths[:-1], tied=tied, read=read)
+        estimates["stream"] = StreamEstimates(basis, widths[:-1], tied=tied, read=read)
     walk(
         blocks,
-        priced,
+        estimates,
         cache,
         "estimating the loss of every cut",
         pooling=pooling,
         progress=progress,
-        name="-".join([*priced, digest_of(chosen)]),
+        name="-".join([*estimates, digest_of(chosen)]),
     )
     count = sum(
         int(blocks.tokens(i).any(1).sum() if by_sequence else blocks.tokens(i).sum())
         for i in range(len(blocks.batches))
     )
-    losses = {name: 0.5 * each.sums / count for name, each in priced.items()}
+    losses = {name: 0.5 * each.sums / count for name, each in estimates.items()}
     heads = {False, tied}
 
     def table(units: Mapping[str, Floats], reading: int) -> LossTable:
@@ -299,29 +324,29 @@ def priced_losses(
     as_cut = table(losses, 0)
     if repaired is None:
         return as_cut
-    left = {kind: _lost(by, kind, counts, parent.depth) for kind, counts in sizes.items()}
-    return replace(as_cut, repaired=table(left, 1))
+    after_repair = {kind: _after_repair(by, kind, counts, parent.depth) for kind, counts in sizes.items()}
+    return replace(as_cut, repaired=table(after_repair, 1))
 
 
-def bent(foretold: Floats, measure: Callable[[int], float]) -> Floats:
+def calibrated(predicted: Floats, measure: Callable[[int], float]) -> Floats:
     """Return the losses without each layer, (layers,), from predicted losses and a few measured ones.
 
     ``measure(layer)`` is called for the layers of the smallest, the median and the largest predicted loss.
     The second order ranks layers but underestimates their losses; the factor is interpolated in the
     logarithm.
     """
-    order = np.argsort(foretold)
+    order = np.argsort(predicted)
     few = sorted({*order[[0, len(order) // 2, -1]].tolist()})
     losses = {layer: measure(layer) for layer in few}
-    places = np.array(sorted(few, key=foretold.__getitem__))
+    places = np.array(sorted(few, key=predicted.__getitem__))
     measured = np.array([losses[layer] for layer in places.tolist()])
-    sound = (foretold[places] > 0.0) & (measured > 0.0)
+    sound = (predicted[places] > 0.0) & (measured > 0.0)
     if not sound.any():
-        return foretold
-    tops = np.log(foretold[places][sound])
+        return predicted
+    tops = np.log(predicted[places][sound])
     shifts = np.log(measured[sound]) - tops
-    logs = np.log(np.maximum(foretold, np.finfo(float).tiny))
-    return np.where(foretold > 0.0, np.exp(logs + np.interp(logs, tops, shifts)), foretold)
+    logs = np.log(np.maximum(predicted, np.finfo(float).tiny))
+    return np.where(predicted > 0.0, np.exp(logs + np.interp(logs, tops, shifts)), predicted)
 
 
 def steps(whole: int, most: int) -> Ints:
@@ -329,15 +354,15 @@ def steps(whole: int, most: int) -> Ints:
     return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])
 
 
-def _lost(by: Criterion, kind: str, counts: Ints, depth: int) -> Floats:
+def _after_repair(by: Criterion, kind: str, counts: Ints, depth: int) -> Floats:
     """Return the losses after least squares, (layers, sizes except the whole)."""
     sizes = counts[:-1].tolist()
-    return np.array([[by.lost(layer, kind, size) for size in sizes] for layer in range(depth)])
+    return np.array([[by.loss_increase(layer, kind, size) for size in sizes] for layer in range(depth)])
 
 
-def _goes(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:
+def _removed(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:
     """Return 1 for each unit that is not kept, (units, sizes)."""
-    goes = np.ones((whole, len(kept)), np.float32)
+    removed = np.ones((whole, len(kept)), np.float32)
     for place, units in enumerate(kept):
-        goes[units, place] = 0.0
-    return goes
+        removed[units, place] = 0.0
+    return removed

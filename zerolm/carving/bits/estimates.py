@@ -3,7 +3,7 @@
 For a matrix W with inputs x and output gradients G, rounding costs 1/2 f sum_rc E[G_r^2] e_rc^2 E[x_c^2]
 (``zerolm.passes.matrix_moments``). The errors of a type are a share of the weights, nearly constant within a
 matrix. So the ratio of the sum with e to that with w is measured once, on some rows. The sum with w splits
-over units, and over the directions of a narrower stream, so that a matrix of any size is priced by adding.
+over units, and over the directions of a narrower stream, so that a matrix of any size is estimated by adding.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ ROWS_AT_ONCE: Final = 1024
 class Directions:
     """A basis of the stream, as columns of ``vectors`` (d, d), with second moments along each, (d,).
 
-    ``read`` are those of the normalised stream in the layers, ``last`` those before the head. ``felt`` are
-    those of the gradients in the outputs that are added to the stream, scaled to a trace of 1; ``shares``
+    ``inputs`` are those of the normalised stream in the layers, ``last`` those before the head. ``gradients``
+    are those of the gradients in the outputs that are added to the stream, scaled to a trace of 1; ``shares``
     (layers, 2) are the total squared gradients of ``o`` and ``down`` of a layer.
     """
 
     vectors: Floats
-    read: Floats
+    inputs: Floats
     last: Floats
-    felt: Floats
+    gradients: Floats
     shares: Floats
 
     @classmethod
     def of(cls, basis: Basis, fisher: Fisher) -> Directions:
         """Return the moments along a basis, from the Fisher information."""
         vectors, whole = basis.vectors, len(basis.vectors)
-        read, last = (shares_along(vectors, each) * whole for each in (fisher.stream["energy"], basis.last))
-        return cls(vectors, read, last, shares_along(vectors, fisher.outputs), felt_in_all(fisher))
+        inputs, last = (shares_along(vectors, each) * whole for each in (fisher.stream["energy"], basis.last))
+        return cls(vectors, inputs, last, shares_along(vectors, fisher.outputs), total_gradients(fisher))
 
 
 def _kind(role: str) -> str:
@@ -80,7 +80,7 @@ def shares_along(vectors: Floats, moments: Floats) -> Floats:
     return np.maximum(energies(vectors, moments), 0.0)
 
 
-def felt_in_all(fisher: Fisher) -> Floats:
+def total_gradients(fisher: Fisher) -> Floats:
     """Return the total squared gradients of the outputs of ``o`` and ``down``, (layers, 2)."""
     return np.asarray(fisher.shares * float(np.trace(fisher.outputs)))
 
@@ -99,7 +99,7 @@ class Weighed:
     ratio: Floats
     ratio_whole: Floats
 
-    def beside(self, width: Width | None, at: int) -> tuple[Floats, Floats]:
+    def at_width(self, width: Width | None, at: int) -> tuple[Floats, Floats]:
         """Return the energies (units,) and ratios for a width with the place ``at``."""
         if width is None:
             return self.energy[:, at], self.ratio_whole
@@ -107,16 +107,16 @@ class Weighed:
 
 
 @dataclass(frozen=True, eq=False)
-class TypePrices:
+class TypeEstimates:
     """Bytes and losses of the matrices of a checkpoint by type, for each of the ``hidden`` widths.
 
-    ``felt`` has the moments of each matrix; without it errors of a matrix count relative to its weights.
+    ``moments`` has the moments of each matrix; without it errors of a matrix count relative to its weights.
     ``hidden`` ascend, the parent's last; ``directions`` are needed where there are others.
     """
 
     checkpoint: Checkpoint
     types: tuple[WeightType, ...]
-    felt: Mapping[Place, MatrixMoments] | None
+    moments: Mapping[Place, MatrixMoments] | None
     hidden: tuple[int, ...]
     directions: Directions | None = None
     progress: Progress = silent
@@ -150,8 +150,8 @@ class TypePrices:
         """Return the types that a tensor of the parent may have with rows of this length."""
         return types_of_rows(self.checkpoint, self.types, name, row)
 
-    def of_layers(self, width: Width | None, role: str, counts: Ints, by: Criterion) -> RolePrices:
-        """Return the prices of a role in all layers, for numbers of units (s,) chosen by ``by``."""
+    def of_layers(self, width: Width | None, role: str, counts: Ints, by: Criterion) -> RoleEstimates:
+        """Return the bytes and losses of a role in all layers, for numbers of units (s,) chosen by ``by``."""
         parent, hidden = self.parent, self._hidden(width)
         types, sizes, possible = self._sizes(width, role, counts)
         at = self.hidden.index(hidden)
@@ -159,9 +159,9 @@ class TypePrices:
         for layer in range(parent.depth):
             measured = self._measured[layer, role]
             kept = _kept(by, layer, _kind(role), counts, len(measured.energy))
-            energy, ratio = measured.beside(width, at)
+            energy, ratio = measured.at_width(width, at)
             losses[layer] = np.outer(kept @ energy, ratio)
-        return RolePrices(types, sizes, np.where(possible, losses, np.inf))
+        return RoleEstimates(types, sizes, np.where(possible, losses, np.inf))
 
     def fewest(self, width: Width | None, role: str, counts: Ints) -> Smallest:
         """Return the fewest bytes of a role for numbers of units (s,), and their types."""
@@ -190,21 +190,21 @@ class TypePrices:
         able = [self.of_rows(name, column) for _, column in pairs]
         return sizes.astype(np.int64), np.array([[one in each for one in types] for each in able])
 
-    def outside(self, width: Width | None) -> dict[str, RolePrices]:
-        """Return the prices of the embedding and of an untied head, as one layer with one size each.
+    def outside(self, width: Width | None) -> dict[str, RoleEstimates]:
+        """Return the estimates of the embedding and of an untied head, as one layer with one size each.
 
         A tied embedding has the losses of both.
         """
         tied = self.checkpoint.layout.tied if width is None else width.tied
-        at, prices = self.hidden.index(self._hidden(width)), {}
+        at, estimates = self.hidden.index(self._hidden(width)), {}
         for role in EMBEDDING if tied else self._ends:
             types, sizes, possible = self._sizes(width, role, np.array([1]))
             losses = np.zeros(len(types))
             for part in self._ends if tied else (role,):
-                energy, ratio = self._measured[None, part].beside(width, at)
+                energy, ratio = self._measured[None, part].at_width(width, at)
                 losses += energy[0] * ratio
-            prices[role] = RolePrices(types, sizes, np.where(possible, losses, np.inf)[None])
-        return prices
+            estimates[role] = RoleEstimates(types, sizes, np.where(possible, losses, np.inf)[None])
+        return estimates
 
     def _hidden(self, width: Width | None) -> int:
         return self.parent.hidden if width is None else width.hidden
@@ -254,35 +254,39 @@ class TypePrices:
         name = self.checkpoint.layout.name(role, layer) or self.checkpoint.layout.name("embedding")
         assert name is not None
         values, types = self.checkpoint.read(name), self.candidates(name)
-        felt = self._moments_of(place, values)
+        moments = self._moments_of(place, values)
         if "+" in role:
             order = self._by_unit(role, len(values))
-            values, felt = values[order], replace(felt, felt=felt.felt[order])
+            values, moments = values[order], replace(moments, gradients=moments.gradients[order])
         units, is_written = self._units(place, values), role in WRITTEN
         energy, turned = np.zeros((2, units, len(self.hidden)))
-        energy[:, -1:] = _energies(values, felt.read, felt.felt, units, self.hidden[-1:], across=is_written)
-        ratio = whole = _ratios(values, felt.read, felt.felt, types, most_felt=layer is None)
+        energy[:, -1:] = _energies(
+            values, moments.inputs, moments.gradients, units, self.hidden[-1:], across=is_written
+        )
+        ratio = whole = _ratios(
+            values, moments.inputs, moments.gradients, types, largest_gradients=layer is None
+        )
         if len(self.hidden) > 1:
             assert self.directions is not None
-            along, read, rows = self._turned(place, values, felt)
+            along, inputs, rows = self._turned(place, values, moments)
             widths = self.hidden[:-1]
-            energy[:, :-1] = _energies(along, read, rows, units, widths, across=is_written)
-            stream = rows if is_written else read
+            energy[:, :-1] = _energies(along, inputs, rows, units, widths, across=is_written)
+            stream = rows if is_written else inputs
             evenly = np.ones(len(stream))
-            pair = (read, evenly) if is_written else (evenly, rows)
+            pair = (inputs, evenly) if is_written else (evenly, rows)
             turned[:, :-1] = _energies(along, pair[0], pair[1], units, widths, across=is_written)
             turned[:, :-1] *= (stream.cumsum() / np.arange(1, len(stream) + 1))[np.array(widths) - 1]
-            ratio = _ratios(along, read, rows, types, most_felt=layer is None)
-        half = 0.5 * felt.factor
+            ratio = _ratios(along, inputs, rows, types, largest_gradients=layer is None)
+        half = 0.5 * moments.factor
         return Weighed(half * energy, half * turned, ratio, whole)
 
     def _moments_of(self, place: Place, values: Values) -> MatrixMoments:
-        if self.felt is None:
+        if self.moments is None:
             rows, columns = values.shape
             return MatrixMoments(np.ones(columns), np.ones(rows), 1.0 / max(sum_of_squares(values), 1e-300))
-        return self.felt[place]
+        return self.moments[place]
 
-    def _turned(self, place: Place, values: Values, felt: MatrixMoments) -> tuple[Values, Floats, Floats]:
+    def _turned(self, place: Place, values: Values, moments: MatrixMoments) -> tuple[Values, Floats, Floats]:
         """Return a matrix along the directions of the stream, with its input and gradient moments there."""
         layer, role = place
         directions = self.directions
@@ -291,12 +295,12 @@ class TypePrices:
         if role in WRITTEN:
             assert layer is not None
             share = directions.shares[layer, OUTPUT_ROLES.index(role)]
-            return vectors.T @ values, felt.read, directions.felt * share
+            return vectors.T @ values, moments.inputs, directions.gradients * share
         if role == "embedding":
-            return values @ vectors, directions.felt * felt.read.sum(), felt.felt
+            return values @ vectors, directions.gradients * moments.inputs.sum(), moments.gradients
         gain = stored_gain(self.checkpoint, norm_before(first_part(role)), layer)
-        read = directions.last if role == "head" else directions.read
-        return np.asarray((values * gain) @ vectors, np.float32), read, felt.felt
+        inputs = directions.last if role == "head" else directions.inputs
+        return np.asarray((values * gain) @ vectors, np.float32), inputs, moments.gradients
 
     def _units(self, place: Place, values: Values) -> int:
         layer, role = place
@@ -305,7 +309,7 @@ class TypePrices:
 
 
 @dataclass(frozen=True, eq=False)
-class RolePrices:
+class RoleEstimates:
     """A role's ``bytes`` (sizes, types), and ``loss`` (layers, sizes, types), infinite where impossible."""
 
     types: tuple[WeightType, ...]
@@ -322,13 +326,13 @@ class Smallest:
 
 
 def _energies(
-    values: Values, read: Floats, felt: Floats, units: int, widths: Sequence[int], *, across: bool
+    values: Values, inputs: Floats, gradients: Floats, units: int, widths: Sequence[int], *, across: bool
 ) -> Floats:
-    """Return felt_r read_c w_rc^2 summed within each unit and the first components of the stream, (units, w).
+    """Return gradients_r inputs_c w_rc^2 summed within each unit and the first components, (units, w).
 
     Units of a matrix (n, k) are its rows and the stream its columns; with ``across`` the opposite.
     """
-    along, weights = (felt, read) if across else (read, felt)
+    along, weights = (gradients, inputs) if across else (inputs, gradients)
     turned = values.T if across else values
     ends = np.array(widths) - 1
     summed = np.empty((len(turned), len(ends)))
@@ -351,14 +355,16 @@ def _kept(by: Criterion, layer: int, kind: str, counts: Ints, whole: int) -> Flo
 
 
 def _ratios(
-    values: Values, read: Floats, felt: Floats, types: Sequence[WeightType], *, most_felt: bool
+    values: Values, inputs: Floats, gradients: Floats, types: Sequence[WeightType], *, largest_gradients: bool
 ) -> Floats:
     """Return the weighted squared errors of each type divided by the weighted squared weights, (types,)."""
     most = rows_of_weights(SAMPLED, values.shape[1], SAMPLED_WEIGHTS)
-    first = np.argsort(-felt, kind="stable")[:most] if most_felt else spread_rows(len(values), most)
+    first = (
+        np.argsort(-gradients, kind="stable")[:most] if largest_gradients else spread_rows(len(values), most)
+    )
     taken = np.sort(first)
-    some, weights = values[taken], felt[taken]
-    return np.array([_ratio(some, read, weights, each) for each in types])
+    some, weights = values[taken], gradients[taken]
+    return np.array([_ratio(some, inputs, weights, each) for each in types])
 
 
 def rows_of_weights(most: int, columns: int, weights: int) -> int:
@@ -371,19 +377,19 @@ def spread_rows(rows: int, most: int) -> Ints:
     return np.unique(np.linspace(0, rows - 1, min(rows, most)).round().astype(np.int64))
 
 
-def _ratio(values: Values, read: Floats, felt: Floats, kind: WeightType) -> float:
+def _ratio(values: Values, inputs: Floats, gradients: Floats, kind: WeightType) -> float:
     columns = values.shape[1] // kind.weights * kind.weights
     if columns == 0:
         return np.inf
-    some, importances = np.ascontiguousarray(values[:, :columns]), read[:columns]
-    whole = float(felt @ (np.square(some, dtype=np.float64) @ importances))
+    some, importances = np.ascontiguousarray(values[:, :columns]), inputs[:columns]
+    whole = float(gradients @ (np.square(some, dtype=np.float64) @ importances))
     errors = rounded(some, kind, as_importances(importances)) - some
-    return float(felt @ (np.square(errors, dtype=np.float64) @ importances)) / max(whole, 1e-300)
+    return float(gradients @ (np.square(errors, dtype=np.float64) @ importances)) / max(whole, 1e-300)
 
 
-def as_importances(read: Floats) -> Values:
+def as_importances(moments: Floats) -> Values:
     """Return importances (k,) for the quantiser: positive, of mean 1; all 1 where all inputs are 0."""
-    mean = float(read.mean())
+    mean = float(moments.mean())
     if not mean > 0.0:
-        return np.ones(len(read), np.float32)
-    return np.maximum(read / mean, 1e-6).astype(np.float32)
+        return np.ones(len(moments), np.float32)
+    return np.maximum(moments / mean, 1e-6).astype(np.float32)

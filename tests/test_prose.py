@@ -31,13 +31,12 @@ def passages(scope: str) -> list[prose.Passage]:
     if scope == prose.HELP:
         return [*prose.from_verbs(VERBS), *prose.from_registry(SPACES), *prose.from_registry(SCORES)]
     extract = prose.messages if scope == prose.ERROR else prose.docstrings
-    files = {name_of(file): file for file in sorted((ROOT / "zerolm").rglob("*.py"))}
-    return [
-        row
-        for name, file in files.items()
-        if not prose.is_later(name)
-        for row in extract(name, file.read_text("utf-8"))
-    ]
+    files = [file for file in sorted((ROOT / "zerolm").rglob("*.py")) if not prose.is_later(name_of(file))]
+    rows = [row for file in files for row in extract(name_of(file), file.read_text("utf-8"))]
+    if scope == prose.ERROR:
+        for file in sorted((ROOT / "zerolm" / "families").glob("*.json")):
+            rows += prose.notes(name_of(file), file.read_text("utf-8"))
+    return rows
 
 
 def name_of(file: Path) -> str:

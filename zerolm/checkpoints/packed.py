@@ -169,7 +169,7 @@ def packed_tensors(packing: Packing, tensors: Mapping[str, TensorInfo]) -> dict[
     for name, info in tensors.items():
         base = base_of.get(name, name)
         if name in bases and packing.codes:
-            raise ValueError(f"tensor {name!r} is stored beside the parts of a packed one of this name")
+            raise ValueError(f"tensor {name!r} is stored, and so are parts of a packed one of this name")
         if base not in bases:
             packed[name] = info
         elif base not in packed:

@@ -211,7 +211,7 @@ def _same_kinds(child: PreTrainedModel, parent: PreTrainedModel, kept: list[int]
     """
     ours, theirs = (getattr(model.config, "layer_types", None) for model in (child, parent))
     if ours is not None and theirs is not None and list(ours) != [theirs[layer] for layer in kept]:
-        raise ValueError(f"layers of the written child attend otherwise than the parent's: {', '.join(ours)}")
+        raise ValueError(f"the written child's layer_types differ from the parent's: {', '.join(ours)}")
 
 
 def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None) -> None:

@@ -108,8 +108,8 @@ def longest_of(checkpoint: Checkpoint, prompt: int) -> int:
     longest = min(ANSWER, checkpoint.layout.sizes.get("positions", prompt + ANSWER) - prompt)
     if longest < LEAST:
         raise ValueError(
-            f"--loops needs answers of at least {LEAST} tokens: behind prompts of {prompt} the model has "
-            f"positions for {longest}; give a smaller --length, or leave --loops out"
+            f"--loops needs answers of at least {LEAST} tokens: after prompts of {prompt} the model has "
+            f"positions for {longest}; give less --length, or leave --loops out"
         )
     return longest
 

@@ -194,7 +194,7 @@ def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterato
             raise ValueError(
                 f"a run that was killed left its checkpoints in {str(work)!r}, with {name} "
                 f"{shown(before.get(name))}, not {shown(record.get(name))}: give the same to go on, or "
-                f"--force to begin anew"
+                f"--force to restart"
             )
         if before != record:
             _empty(work)

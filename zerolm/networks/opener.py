@@ -68,9 +68,8 @@ def check_stock_class(checkpoint: Checkpoint) -> None:
     if kind not in CONFIG_MAPPING:
         version, other = transformers.__version__, current()
         raise ValueError(
-            f"transformers {version} does not know model_type {shown(kind)}, so no child of it could be "
-            f"opened and compared; if it is the same network as a {other}, let a copy of its config.json "
-            f"say so: model_type {other}"
+            f"transformers {version} does not know model_type {shown(kind)} and opens no child: "
+            f"if it is a {other}, let a copy of its config.json say model_type {other}"
         )
 
 

@@ -58,7 +58,7 @@ def least_pairs(form: Floats, count: int, groups: int = 1, *, work: int = WORK) 
     """
     size = len(form)
     if not np.isfinite(form).all():
-        raise ValueError("a sum of pairs is no number: the network sends what is not finite")
+        raise ValueError("a sum of pairs is not finite: neither are outputs of the network")
     if count % groups or size % groups or not 0 <= count <= size:
         raise ValueError(f"{count} of {size} members cannot be divided into {groups} groups")
     scale = float(np.abs(form).max()) or 1.0

@@ -286,7 +286,7 @@ class UniformSpace(SearchSpace):
                 f"{_span(deep)}{self._steps}"
             )
         if next(self.backbones(), None) is None:
-            raise ValueError(f"no KV heads go with the other ranges{self._steps}")
+            raise ValueError(f"no KV heads fit the other ranges{self._steps}")
 
     @property
     def _fields(self) -> tuple[str, ...]:

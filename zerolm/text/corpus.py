@@ -174,7 +174,7 @@ class Corpus:
             if len(text.ids) < least:
                 raise ValueError(
                     f"the text {text.source!r} has {len(text.ids)} tokens; {least} are the least for "
-                    f"sequences of {self.length} with one in ten held out: give more text, or less --length"
+                    f"sequences of {self.length}, one in ten held out: give more text, or less --length"
                 )
 
     @cached_property

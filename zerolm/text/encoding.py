@@ -44,7 +44,7 @@ def chat_renderer(tokenizer: PreTrainedTokenizerBase) -> Render:
         if not tokenizer.chat_template:
             raise ValueError(
                 "the messages need a chat template, and the tokenizer of the model has none: add its "
-                "chat_template.jinja to the folder, or name a field of plain text with --text-field"
+                "chat_template.jinja to the folder, or name a plain-text --text-field"
             )
         try:
             return str(tokenizer.apply_chat_template([*map(dict, messages)], tokenize=False))

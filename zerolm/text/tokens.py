@@ -90,8 +90,8 @@ class Tokens:
         """
         if len(self) < LEAST_SEQUENCES:
             raise ValueError(
-                f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens, and {LEAST_SEQUENCES} "
-                "are the least: one to fit and two held out; give more text, or a smaller --length"
+                f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens; {LEAST_SEQUENCES} are "
+                "the least, because two are held out: give more text, or a smaller --length"
             )
         each = min(max(1, len(self) // HELD_SHARE), max(1, HELD_TOKENS * len(self) // self.count))
         generator = np.random.default_rng(0)  # at random within each stretch: texts may have a period

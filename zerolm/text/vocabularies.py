@@ -33,8 +33,8 @@ def token_counts(source: str, vocabularies: Sequence[int], progress: Progress = 
     text = "".join(beginning(source))
     if len(text) < LEAST_CHARACTERS:
         raise ValueError(
-            f"the text {source!r} has {len(text)} characters; {LEAST_CHARACTERS} are the least to tell "
-            "vocabularies apart"
+            f"the text {source!r} has {len(text)} characters; {LEAST_CHARACTERS} are the least to compare "
+            "vocabularies"
         )
     step = -(-len(text) // PARTS)
     parts = [text[start : start + step] for start in range(0, len(text), step)]

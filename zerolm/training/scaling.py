@@ -80,9 +80,8 @@ def check_depth_rule(architectures: Sequence[Architecture], depth_rule: str) -> 
             module = network_function(architecture.space)(architecture)
         if _branches(module) is None:
             raise ValueError(
-                f"--depth-rule {depth_rule} is for layers that add branches of normed inputs, as llama's and "
-                f"gpt2's do; those of {architecture.space!r} norm the sum, or have another stream: give "
-                "--depth-rule none"
+                f"--depth-rule {depth_rule} needs layers that add branches of normalised inputs, as llama's "
+                f"and gpt2's do; those of {architecture.space!r} do not: give --depth-rule none"
             )
 
 

@@ -72,8 +72,8 @@ class BaselineModel:
             if need > limit if side == "max" else need < limit:
                 most, least = ("more", "at least") if side == "max" else ("less", "at most")
                 raise ValueError(
-                    f"the baseline {self.name} needs {need} {cost}, {most} than {budget} {limit}; "
-                    f"leave {budget} out, or give {least} {need}, or a share of the baseline's such as 0.8x"
+                    f"the baseline {self.name} needs {need} {cost}, {most} than {budget} {limit}: "
+                    f"drop {budget}, or give {least} {need}, or a share such as 0.8x"
                 )
         return {f"max_{cost}": self.costs[cost] for cost in BOUNDED_COSTS} | dict(limits)
 

@@ -91,8 +91,8 @@ class InitSettings(Request):
     )
     rate: float | None = setting("number", None, "peak learning rate; default: Step Law", low=0, high=100)
     depth_rule: str = setting(
-        "text", "none", "residual branches and rates by depth: over its root (sqrt, Depth-muP) or over it "
-        "(linear, CompleteP), unchanged at the depth of Step Law's own networks of that size",
+        "text", "none", "scale residual branches and rates by depth: over its root (sqrt, Depth-muP) or over "
+        "it (linear, CompleteP), relative to Step Law's networks of that size",
         choices=tuple(DEPTH_RULES),
     )  # fmt: skip
     seed: int = setting("integer", 0, "seed of weights and data order", low=0, high=2**32 - 1)
@@ -132,8 +132,8 @@ class InitSettings(Request):
             raise ValueError(f"batch_tokens {batch:,} are fewer than the {self.length:,} of one sequence")
         if batch > tokens:
             raise ValueError(
-                f"a step of {batch:,} tokens is more than train_tokens {tokens:,}; give batch_tokens of at "
-                "most as many, or more train_tokens"
+                f"a step of {batch:,} tokens is more than train_tokens {tokens:,}; give less batch_tokens, "
+                "or more train_tokens"
             )
         return {
             "params": costs["params"],

@@ -63,7 +63,7 @@ def read_gguf(file: Path, whole: Collection[str] = ()) -> GgufModel:
         raise ValueError("two of its parts have a tensor of one name")
     if header.metadata.get(TENSORS) != len(names):
         raise ValueError(
-            f"its parts have {len(names)} tensors, its header says {header.metadata.get(TENSORS)}"
+            f"its parts have {len(names)} tensors, its header specifies {header.metadata.get(TENSORS)}"
         )
     together = replace(
         header,

@@ -286,8 +286,10 @@ def _check_vocabulary(document: dict[str, Any], header: GgufHeader) -> None:
         ids = {str(text): int(index) for text, index in document["model"]["vocab"].items()}
         ids |= {str(token["content"]): int(token["id"]) for token in document.get("added_tokens") or []}
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise ValueError(f"the {BESIDE[0]} beside it is not sound") from None
+        raise ValueError(f"the {BESIDE[0]} next to it is invalid") from None
     texts = header.metadata.get(TOKENS) or []
     other = next((text for text, at in ids.items() if not 0 <= at < len(texts) or texts[at] != text), None)
     if other is not None:
-        raise ValueError(f"the {BESIDE[0]} beside it has other tokens: {other[:40]!r} is none, or another")
+        raise ValueError(
+            f"the {BESIDE[0]} next to it has other tokens: {other[:40]!r} has another id, or none"
+        )

@@ -88,8 +88,8 @@ BANNED: Final = (
            "priced by a text", READ_BY_USERS),
     Banned(rf"\bpriced\b|\bprices? of (?:\w+ )?(?:cuts?|plans?|{UNITS})\b", "estimated loss increase",
            "the prices of cuts", (DOCSTRING,)),
-    Banned(r"\b(?:drawn (?:at random|from|anew|by|for)|(?:weights?|networks?|architectures?|tokens|samples?)"
-           r" (?:that )?(?:(?:is|are|was|were) )?(?:ever )?drawn)\b", "sampled", "tokens drawn from it"),
+    Banned(r"\bdrawn (?:at random|anew)\b|\b(?:weights?|networks?|architectures?|tokens|samples?|noise)"
+           r" (?:that )?(?:(?:is|are|was|were) )?(?:ever )?drawn\b", "sampled", "tokens drawn from it"),
     Banned(r"\botherwise than\b|\bhas otherwise\b", "differs from", "stored otherwise than the parent"),
     Banned(r"\b(?:nobody|somebody)\b", "no one, or name who", "that nobody reads"),
     Banned(rf"\b{WRITTEN} (?:that )?says?\b", "contains, specifies, shows", "the header says so"),

@@ -81,7 +81,7 @@ class GroundTruth(BaseModel):
 
     @property
     def shared(self) -> dict[str, Any]:
-        """Return what all networks share, as ``fields`` tells under ``constant``."""
+        """Return the values that all networks share: ``constant`` in ``fields``."""
         constant = self.fields.get("constant")
         return constant if isinstance(constant, dict) else {}
 

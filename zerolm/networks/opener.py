@@ -165,9 +165,9 @@ def text_config(checkpoint: Checkpoint) -> PreTrainedConfig:
 def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """Return the stock model over the mapped files of a checkpoint; its weights take no memory of their own.
 
-    It is for passes layer by layer (``Blocks``), which tell the same as of a model in memory; as a whole it
-    does not run. A decoder has its head, an encoder no pooler. Raises ``ValueError`` where a weight is
-    missing.
+    It is for passes layer by layer (``Blocks``), which give the same results as with a model in memory; as a
+    whole it does not run. A decoder has its head, an encoder no pooler. Raises ``ValueError`` where a weight
+    is missing.
     """
     places_in(checkpoint.family.name)
     with one_line(f"the model in {str(checkpoint.folder)!r}"):
@@ -254,7 +254,7 @@ def quiet() -> None:
 
 @contextmanager
 def without_deprecations() -> Iterator[None]:
-    """Within, libraries may use names that transformers has deprecated, and no user is told."""
+    """Within, libraries may use names that transformers has deprecated, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         yield

@@ -16,7 +16,7 @@ from zerolm.networks.network import Network
 from zerolm.training.request import DEPTH_RULES
 
 BASE: Final = 256
-"""The width at which weights are drawn, and learn, as they do without scaling."""
+"""The width at which initial weights and learning rates are those without scaling."""
 BASE_DEPTH: Final = 4
 """The depth at which residual branches, and their rates, are what they are without a rule of depth."""
 Groups = list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""A GGUF model in one file, or in parts that lie beside one another, as ``llama-gguf-split`` makes them."""
+"""A GGUF model in one file, or in parts in one folder, as ``llama-gguf-split`` makes them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def read_gguf(file: Path, whole: Collection[str] = ()) -> GgufModel:
 
 
 def _beside(file: Path, header: GgufHeader) -> tuple[Path, ...]:
-    """Return the parts of a model in their order; ``ValueError`` where one is missing, or names tell none."""
+    """Return the parts of a model in their order; ``ValueError`` where one is missing, or where names have no
+    part."""
     count, match = header.metadata[COUNT], PART.fullmatch(file.name)
     if type(count) is not int or match is None or int(match["count"]) != count:
         raise ValueError(

@@ -74,7 +74,7 @@ def run_loss(
 
 
 def _objective(protocol: Protocol, logits: Tensor, part: Batch, final: Tensor) -> Tensor:
-    """Return what a micro-batch is differentiated for; over all of them its mean is the batch's."""
+    """Return the objective of a micro-batch; its mean over all of them is that of the batch."""
     return loss(logits, part) if protocol.upstream == "task" else protocol.parts * widened(final).sum()
 
 

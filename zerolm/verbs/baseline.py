@@ -82,7 +82,7 @@ class BaselineModel:
         return replace(self, costs=model.of(self._space(self.settings).read(self.choices)))
 
     def reference(self, space: SearchSpace, score: Score) -> Reference:
-        """Return it as a result tells it, scored, with what of its space leaves it out."""
+        """Return its scored choice for a result, with the bounds of its space that exclude it."""
         assert isinstance(space, UniformSpace)
         architecture = space.read(self.choices)
         choice = Choice(architecture, score.of(architecture), dict(self.costs))
@@ -148,11 +148,11 @@ def _of_document(name: str, document: Any, model: CostModel) -> BaselineModel:
 
 
 Reading = tuple[str, dict[str, Any], dict[str, Any], Architecture]
-"""A space, settings of it, choices, and the architecture that the document itself tells."""
+"""A space, settings of it, choices, and the architecture of the document itself."""
 
 
 def _of_architecture(document: Any) -> Reading:
-    """Return what an architecture file of a uniform space holds."""
+    """Return the reading of an architecture file of a uniform space."""
     architecture = from_document(document)
     space = SPACES[architecture.space]
     if space.name not in {name for name, _ in SPACE_OF.values()}:
@@ -163,7 +163,7 @@ def _of_architecture(document: Any) -> Reading:
 
 
 def _of_config(config: Mapping[str, Any]) -> Reading:
-    """Return what a Hugging Face configuration says."""
+    """Return the reading of a Hugging Face configuration."""
     experts = next((name for name in EXPERTS if isinstance(config.get(name), int) and config[name] > 1), None)
     if experts is not None:
         raise ValueError(f"it is a mixture of experts ({experts} {config[experts]}); {_possible()}")

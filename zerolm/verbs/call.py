@@ -26,7 +26,7 @@ def public_names() -> dict[str, str]:
 
 @cache
 def public(name: str) -> Any:
-    """Return what the package gives for a name: a verb's function, with those of its group as attributes."""
+    """Return the package's attribute of a name: a verb's function, with those of its group as attributes."""
     command = public_names()[name]
     value: Any = function_of(command) if command else SimpleNamespace()
     for other in VERBS:

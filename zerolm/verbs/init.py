@@ -26,7 +26,7 @@ TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json", "special_to
 TOKENIZER_BYTES: Final = 256 << 20
 """The most that is copied of a file of a tokenizer."""
 SEQUENCES: Final = 8
-"""How many sequences the script computes at once on a device, where nobody says."""
+"""The number of sequences that the script computes at once on a device, by default."""
 WARMUP: Final = 2000
 LAST_RATE: Final = 1e-5
 DECAY: Final = 0.1
@@ -120,7 +120,7 @@ class InitSettings(Request):
         return report
 
     def _how(self, architecture: Architecture, tokens: int | None) -> dict[str, Any]:
-        """Return what training.json says; ``ValueError`` where batch, sequence and tokens contradict."""
+        """Return the content of training.json; ``ValueError`` where batch, sequence and tokens contradict."""
         from zerolm.costs import CostModel
         from zerolm.pretraining import chinchilla_tokens, step_law, step_law_depth
 
@@ -154,11 +154,11 @@ class InitSettings(Request):
 
 
 Reading = tuple[str, dict[str, Any], "Architecture", int | None]
-"""A name, a configuration, its architecture, and the tokens that a search was told, if any."""
+"""A name, a configuration, its architecture, and the training tokens given to its search, if any."""
 
 
 def _architecture_of(name: str) -> Reading:
-    """Return what an architecture is called, its stock configuration, and the tokens of its search."""
+    """Return the name of an architecture, its stock configuration, and the tokens of its search."""
     from zerolm.spaces.decoders import Decoder
     from zerolm.spaces.document import from_document
     from zerolm.verbs.documents import named_model
@@ -299,7 +299,7 @@ class InitReport(Shown):
         ]
 
     def readme(self) -> str:
-        """Return what the folder says of itself."""
+        """Return the README of the folder."""
         commands = "\n".join(f"{command}  # {after}" for after, command in self._commands("."))
         how = self.how
         return README.format(

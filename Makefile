@@ -1,6 +1,6 @@
 # make demo     install the core and search a space within budgets: the result is in demo/
 # make test     install everything the tests need and run them all but what make docs and make package do
-# make docs     build the documentation in site/, run all that it shows, and test that it asks nobody
+# make docs     build the documentation in site/, run all that it shows, test its links and its style
 # make package  build the package, install it alone and test it there
 # make env      .venv with every extra that the tests use
 
@@ -23,7 +23,7 @@ demo: $(VENV)/core.stamp
 
 docs: $(VENV)/env.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	$(PYTEST) -m built tests/test_documentation.py
+	$(PYTEST) -m built tests/test_documentation.py tests/test_prose.py
 
 package: $(VENV)/env.stamp
 	$(BIN)/python -m pytest -m built tests/test_package.py

@@ -21,7 +21,7 @@ OF_LAYER: Final = (
     *("width", "query_width", "kv_width", "vectors", "body_vectors", "window"),
     *("idle", "state", "idle_vectors"),
 )
-"""The sizes of a layer beside those of its matrices."""
+"""The sizes of a layer other than those of its matrices."""
 MAX_DEPTH: Final = 1024
 MAX_WIDTH: Final = 1 << 20
 MAX_VOCAB: Final = 1 << 24

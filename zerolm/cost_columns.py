@@ -50,5 +50,5 @@ def column_of(cost: str) -> CostColumn:
 
 
 def cost_label(cost: str) -> str:
-    """Return what a sentence calls a cost."""
+    """Return the name of a cost in a sentence."""
     return column_of(cost).label

@@ -15,12 +15,12 @@ from zerolm.cost_columns import LATENCY as LATENCY
 
 COSTS: Final = tuple(COLUMNS)
 GROUP_BYTES: Final = 2
-"""Bytes that a quantised group stores beside its weights (one 16-bit scale)."""
+"""Bytes that a quantised group stores in addition to its weights (one 16-bit scale)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """How the network is run: what the costs depend on beside its shapes.
+    """How the network is run: what the costs depend on in addition to its shapes.
 
     ``context`` tokens attended to, ``batch`` sequences, ``kv_bits`` a cached number (in halves: types of
     blocks have 8.5), ``bits`` a weight of the body and head, in groups of ``group_size`` (16 and 32 bits need
@@ -130,7 +130,8 @@ class TimedCosts(CostModel):
         return (*COSTS, LATENCY)
 
     def rows(self, layers: Callable[[], Sequence[Layer]], shapes: Shapes) -> Ints:
-        """Return what each layer adds, (n, 7); ``ValueError`` where the latency of one was not measured."""
+        """Return the costs of each layer, (n, 7); ``ValueError`` where the latency of one was not
+        measured."""
         each = layers()
         missing = next((layer for layer in each if layer not in self.latencies.layers), None)
         if missing is not None:

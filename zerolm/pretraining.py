@@ -59,7 +59,7 @@ def train_flops(macs: int, tokens: int) -> int:
 
 
 def most_macs(flops: float, tokens: int) -> int:
-    """Return the most MACs a token with which ``tokens`` are trained on within so many operations."""
+    """Return the most MACs a token with which ``tokens`` are trained on within ``flops`` operations."""
     return int(flops) // (OPERATIONS * tokens)
 
 
@@ -74,7 +74,8 @@ class Allocation:
 
 
 def chinchilla(flops: float) -> Allocation:
-    """Return the least loss within so many operations by E + A / N^a + B / D^b, N for MACs a token.
+    """Return the allocation with the least loss within ``flops`` operations by E + A / N^a + B / D^b, N for
+    MACs a token.
 
     Hoffmann et al. (arXiv 2203.15556, approach 3) as fitted again by Besiroglu et al. (arXiv 2404.10102).
     """
@@ -84,7 +85,7 @@ def chinchilla(flops: float) -> Allocation:
 
 
 def chinchilla_tokens(macs: int) -> int:
-    """Return the tokens for which a network of so many MACs a token is the best of its operations."""
+    """Return the tokens for which a network of ``macs`` MACs a token is the best for its operations."""
     return round(float((macs**ALPHA / BALANCE) ** (1 / BETA)))
 
 
@@ -114,7 +115,7 @@ def step_law(body_params: int, tokens: int) -> StepLaw:
 
 
 def step_law_depth(body_params: int) -> float:
-    """Return the depth of a network of so many parameters with the shapes of Step Law's runs.
+    """Return the depth of a network of this size with the shapes of Step Law's runs.
 
     Their layers have 32 d^2 parameters (FFNs of 9.3 d), and d / L is 128 for all but two of five.
     """
@@ -150,7 +151,7 @@ class TrainedCosts(CostModel):
         return (*COSTS, TRAINING)
 
     def rows(self, layers: Callable[[], Sequence[Layer]], shapes: Shapes) -> Ints:
-        """Return what each layer adds, (n, 7)."""
+        """Return the costs of each layer, (n, 7)."""
         costs, weights = self.layers(shapes), shapes.weights.sum(axis=1)
         ffn = (shapes.weights * shapes.ffn).sum(axis=1) // (3 * shapes.width)
         numbers = self.held.width * shapes.width + self.held.heads * (shapes.query_width + shapes.kv_width)

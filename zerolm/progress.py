@@ -12,14 +12,14 @@ class TrainingFailed(RuntimeError):
 class Progress(Protocol):
     """Called as ``progress("reading the weights", 3, 12)``: what is done now, how much of it, of how much.
 
-    The two numbers count anything, bytes or layers or networks; without them nobody knows how long it takes.
+    The two numbers count anything, bytes or layers or networks; without them the duration is unknown.
     """
 
     def __call__(self, text: str, done: int = 0, of: int = 0, /) -> None: ...
 
 
 class _Silent:
-    """Progress that nobody is told of."""
+    """Progress that is not shown."""
 
     def __call__(self, text: str, done: int = 0, of: int = 0, /) -> None:
         return
@@ -45,7 +45,7 @@ class Counted:
 
 
 def announce(progress: Progress, text: str) -> None:
-    """Say something that should stay, where the one who is told of progress can keep it."""
+    """Report a line that should remain visible, where the receiver of progress can keep it."""
     keep = getattr(progress, "announce", progress)
     keep(text)
 

@@ -107,7 +107,7 @@ class Registry(Generic[Value]):
 
 
 def entry_points(*, group: str) -> EntryPoints:
-    """Return what packages register under a group."""
+    """Return the entry points that packages register under a group."""
     from importlib import metadata  # takes some milliseconds, which --help need not wait for
 
     return metadata.entry_points(group=group)

@@ -109,7 +109,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "answers without positions": (
         FEW | {"loops": 3, "child": "gpt2", "parent": "gpt2"},
-        "at least 32 tokens: behind prompts of 6 the model has positions for 26",
+        "at least 32 tokens: after prompts of 6 the model has positions for 26",
     ),
     "domains of a child of other tokens": (
         FEW | {"text": "a=text.txt,b=text.txt", "child": "larger"},

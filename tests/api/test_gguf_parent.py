@@ -76,9 +76,9 @@ def test_types_of_a_quantised_parent_are_chosen_anew(places: tuple[Path, Path, P
 @pytest.mark.parametrize(
     ("place", "settings", "reason"),
     [
-        (2, {"max_params": "0.7x"}, "the parent is quantised (Q8_0), and units are cut of 16 or 32 bits"),
-        (2, {"keep_ffn": 0.5}, "the parent is quantised (Q8_0), and units are cut of 16 or 32 bits"),
-        (2, {"keep_tokens": "ids.txt"}, "the parent is quantised (Q8_0), and units are cut of 16 or 32 bits"),
+        (2, {"max_params": "0.7x"}, "the parent is quantised (Q8_0), and only 16 or 32 bits can be cut"),
+        (2, {"keep_ffn": 0.5}, "the parent is quantised (Q8_0), and only 16 or 32 bits can be cut"),
+        (2, {"keep_tokens": "ids.txt"}, "the parent is quantised (Q8_0), and only 16 or 32 bits can be cut"),
         (
             2,
             {"keep": 1, "format": "gguf", "max_weight_bytes": "0.7x"},
@@ -89,7 +89,7 @@ def test_types_of_a_quantised_parent_are_chosen_anew(places: tuple[Path, Path, P
             {"keep": 1, "format": "gguf", "max_weight_bytes": "0.3x", "requantize": True},
             "--requantize is for a quantised parent, and this one is not",
         ),
-        (1, {"max_params": "0.7x", "requantize": True}, "--requantize is of types of weights"),
+        (1, {"max_params": "0.7x", "requantize": True}, "--requantize is for quantisation types"),
     ],
 )
 def test_what_a_file_cannot_give_is_refused(

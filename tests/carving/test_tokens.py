@@ -135,5 +135,5 @@ def test_fitted_and_held_out_sequences_have_none_in_common(count: int, length: i
 
 
 def test_two_sequences_cannot_be_divided() -> None:
-    with pytest.raises(ValueError, match="gives 2 sequences of 5 tokens, and 3 are the least"):
+    with pytest.raises(ValueError, match="gives 2 sequences of 5 tokens; 3 are the least"):
         Tokens(torch.zeros(2, 5)).divided()

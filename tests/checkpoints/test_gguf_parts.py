@@ -103,7 +103,7 @@ def test_tensors_that_are_missing_or_there_twice_are_refused(
     assert "is not marked as part 2 of 2" in refusal(first, capsys)
     split(whole, 4, tmp_path / "c", no=1, count=2)
     shutil.copyfile(tmp_path / "c" / "x-00004-of-00004.gguf", last)
-    assert "tensors, its header says" in refusal(first, capsys)
+    assert "tensors, its header specifies" in refusal(first, capsys)
     split(whole, 1, tmp_path / "d", no=1, count=2)
     shutil.copyfile(tmp_path / "d" / "x-00001-of-00001.gguf", last)
     assert "two of its parts have a tensor of one name" in refusal(first, capsys)

@@ -211,7 +211,7 @@ TORN: dict[str, tuple[str, dict[str, Tensor | None], str]] = {
         "gpt_oss mxfp4", {f"{STACK}_blocks": torch.ones(8, 64, 1, 16)}, "is F32; MXFP4 has U8",
     ),
     "no blocks": ("gpt_oss mxfp4", {f"{STACK}_blocks": None}, "down_proj_blocks' is missing"),
-    "both": ("gpt_oss mxfp4", {STACK: torch.ones(8, 32, 64)}, "down_proj' is stored beside the parts"),
+    "both": ("gpt_oss mxfp4", {STACK: torch.ones(8, 32, 64)}, "down_proj' is stored, and so are parts"),
     "fewer experts": (
         "gpt_oss mxfp4",
         {f"{STACK}_blocks": torch.ones(4, 64, 1, 16).byte(), f"{STACK}_scales": torch.ones(4, 64, 1).byte()},

@@ -138,12 +138,12 @@ def moved(to: Any) -> Any:
     [
         (
             moved("../outside.safetensors"),
-            "into '../outside.safetensors', which is no safetensors file beside it",
+            "into '../outside.safetensors', no safetensors file next to it",
         ),
-        (moved("/etc/passwd"), "which is no safetensors file beside it"),
-        (moved("..\\outside.safetensors"), "which is no safetensors file beside it"),
-        (moved("config.json"), "which is no safetensors file beside it"),
-        (moved(7), "which is no safetensors file beside it"),
+        (moved("/etc/passwd"), "no safetensors file next to it"),
+        (moved("..\\outside.safetensors"), "no safetensors file next to it"),
+        (moved("config.json"), "no safetensors file next to it"),
+        (moved(7), "no safetensors file next to it"),
         (moved("absent.safetensors"), "names absent.safetensors, which is missing"),
         (lambda index: {"weight_map": {}}, "has no weight_map"),
         (lambda index: [], "it is not a JSON object"),

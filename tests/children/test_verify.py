@@ -120,7 +120,7 @@ def test_kinds_of_layers_move_with_them(name: str, settings: dict[str, Any], tmp
     compare_blocks(child, parent, cut)
     file = child.folder / "config.json"
     file.write_text(json.dumps(child.config | {"layer_types": ["full_attention"] * 2}))
-    with pytest.raises(ValueError, match="attend otherwise than the parent"):
+    with pytest.raises(ValueError, match="layer_types differ from the parent"):
         compare_blocks(Checkpoint.open(child.folder), parent, cut)
 
 

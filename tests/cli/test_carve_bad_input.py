@@ -130,7 +130,7 @@ UNSOUND: dict[str, tuple[Callable[[Path], None], str]] = {
     "cut off": (cut_off, "is cut off"),
     "overlapping": (overlapping, "overlaps another"),
     "a shard is lost": (sharded(lost), "which is missing"),
-    "an index that escapes": (sharded(escaping), "'../text.txt', which is no safetensors file beside it"),
+    "an index that escapes": (sharded(escaping), "'../text.txt', no safetensors file next to it"),
     "a wrong shape": (lambda folder: rewritten(folder, misshapen), "has shape [40, 47]"),
     "another width": (configured(intermediate_size=41), "the configuration implies 41"),
     "absurd sizes": (configured(num_hidden_layers=10**12), "num_hidden_layers 1000000000000"),

@@ -21,7 +21,7 @@ def test_the_list_says_what_can_be_cut_of_each(zerolm: Callable[..., Any]) -> No
     assert rows["llama"]["hidden_note"] == ""
     assert rows["bert"]["cuts"] == ["layers", "ffn"]
     assert "derives the head size" in rows["bert"]["note"]
-    assert "norms stand on the stream itself" in rows["bert"]["hidden_note"]
+    assert "norms act on the residual stream itself" in rows["bert"]["hidden_note"]
     assert (rows["vit"]["cuts"], rows["vit"]["counted"]) == ([], False)
     text = zerolm("families").out
     (line,) = (line for line in text.splitlines() if line.startswith("stablelm "))

@@ -218,7 +218,7 @@ def escape(folder: Path) -> None:
     [
         (truncate, "cut off"),
         (lose, "which is missing"),
-        (escape, "which is no safetensors file beside it"),
+        (escape, "no safetensors file next to it"),
         (lambda folder: (folder / "config.json").unlink(), "there is no such file"),
         (lambda folder: (folder / "config.json").write_text("[" * 100_000), "recursion"),
     ],

@@ -256,7 +256,7 @@ def test_adaptive_embeddings_are_one_table(matrices: tuple[Matrix, ...], data: s
     assert head.classes == v
     assert torch.allclose(head(hidden), hidden @ table.T)
     assert torch.allclose(head(hidden, wanted), head(hidden)[..., :wanted])
-    with pytest.raises(ValueError, match=f"token {v} is given; this network knows tokens 0 to {v - 1}"):
+    with pytest.raises(ValueError, match=f"token {v} is given; this network has tokens 0 to {v - 1}"):
         tokens(ids + v - int(ids.max()))
 
 

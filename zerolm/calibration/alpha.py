@@ -57,11 +57,10 @@ def taus_of_grid(parts: Parts, result: Floats, rest: Floats | float = 0.0) -> Fl
 def algorithm1(batch: ScoreBatch, result: Floats) -> Alpha:
     """Algorithm 1, benchmark sampling: the mean of the two alphas that agree best with the labels.
 
-    ``result`` (n,) is "higher is better", so the sign of tau is kept: |tau| could pick an alpha that
-    ranks backwards. Of equal alphas the smaller magnitude comes first, and above zero before below. Two
-    alphas that are no neighbours on the grid may have a bad one between them: then the better of the two
-    is used, with a warning.
-    ``ValueError`` where no alpha tells the architectures apart.
+    ``result`` (n,) is "higher is better", so the sign of tau is kept: |tau| could pick an alpha that ranks
+    backwards. Of equal alphas the smaller magnitude comes first, and above zero before below. Two alphas that
+    are no neighbours on the grid may have a bad one between them: then the better of the two is used, with a
+    warning. ``ValueError`` where no alpha distinguishes the architectures.
     """
     agreements = taus_of_grid(parts(batch), result)
     if np.isnan(agreements).all():

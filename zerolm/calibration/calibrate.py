@@ -40,7 +40,7 @@ GUIDES: Final = ("geo", "geo_saturating", "stable_rank", "spectral_capacity", "b
 class Calibration:
     """A ranking fitted to labels. ``method`` is never ``auto``: that stands for ``stack``.
 
-    ``seed`` is that of the labels hidden to weigh rivals.
+    ``seed`` selects the labels that are hidden to compare rivals.
     """
 
     labels: Labels
@@ -56,7 +56,7 @@ class Calibration:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return what is doubtful about the alpha, if one was chosen."""
+        """Return warnings about the alpha, if one was chosen."""
         return self.alpha.warnings if self.alpha else ()
 
     @property
@@ -111,10 +111,10 @@ def calibrate(labels: Labels, method: str = "auto", *, seed: int = 0) -> Calibra
     """Fit ``method`` to labels.
 
     ``algorithm1`` and ``algorithm2`` choose an alpha as ZeroLM does (the second without looking at the
-    results), ``dictionary`` adds up the closed forms that agree best, ``gp`` is a Gaussian process,
-    ``blend`` the mean of both; ``stack``, which ``auto`` stands for, weighs both and the uncalibrated ``geo``
-    and ``body_params`` by what they predict of labels hidden from them.
-    Raises ``ValueError`` for an unknown method, too few labels, or labels that do not differ.
+    results), ``dictionary`` adds up the closed forms that agree best, ``gp`` is a Gaussian process, ``blend``
+    the mean of both; ``stack`` (the meaning of ``auto``) is a weighted sum of both and the uncalibrated
+    ``geo`` and ``body_params``, with weights by their predictions of hidden labels. Raises ``ValueError`` for
+    an unknown method, too few labels, or labels that do not differ.
     """
     if method not in METHODS:
         raise ValueError(f"method {shown(method)} is not known{nearest(method, METHODS)}")
@@ -137,7 +137,7 @@ def calibrate(labels: Labels, method: str = "auto", *, seed: int = 0) -> Calibra
 
 
 def fitted(labels: Labels, method: str, seed: int) -> Calibration:
-    """Return what ``calibrate`` does, of labels that were checked."""
+    """Return the calibration of ``calibrate``, for labels that were checked."""
     pool, result = labels.pool, labels.result
     chosen = "stack" if method == "auto" else method
     alpha: Alpha | None = None

@@ -79,7 +79,8 @@ def _outside(labelled: Floats, values: Floats) -> Bools:
 
 
 def explained(result: SearchResult, calibration: Calibration) -> SearchResult:
-    """Return the result of a search with what labels say: expectations, warnings, and their own best."""
+    """Return the result of a search with the findings of its labels: expectations, warnings, and their
+    best."""
     labels = calibration.labels
     about: dict[str, Any] = {
         "method": calibration.method,

@@ -1,7 +1,7 @@
 """Gaussian processes for few labels, averaged by their evidence.
 
-No hyperparameter is fitted to twenty points: a small grid of kernels and noise levels, and several sets
-of features, are weighed by their marginal likelihood, each in closed form from one eigendecomposition
+No hyperparameter is fitted to twenty points: a small grid of kernels and noise levels, and several sets of
+features, are averaged by their marginal likelihood, each in closed form from one eigendecomposition
 (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, sections 2.3, 5.4 and 8.3.4).
 """
 
@@ -83,8 +83,8 @@ class GaussianProcess:
     def fit(cls, feature_sets: Sequence[Floats], result: Floats) -> GaussianProcess:
         """From sets of features, (n, p) each, of the same n labels with ``result`` (n,).
 
-        The scale of a kernel is its most likely one. Noise within a kernel is weighed with equal prior,
-        and so are the kernels of a set and the sets.
+        The scale of a kernel is its most likely one. Priors are equal for noise levels within a kernel, for
+        the kernels of a set, and for the sets.
         """
         level, spread = float(result.mean()), float(result.std())
         if not spread > 0.0:

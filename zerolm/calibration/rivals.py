@@ -129,7 +129,7 @@ def _likelier(features: Sequence[Floats], result: Floats) -> tuple[Scale, Gaussi
 
 
 def _scores(pool: Pool, dictionary: Dictionary, alpha: float | None) -> tuple[Floats, ...]:
-    """Return what lines are drawn through, (n,) each: logarithms of sizes, the dictionary's sum, ZeroLM's."""
+    """Return the scores to fit lines to, (n,) each: logarithms of sizes, the dictionary's sum, ZeroLM's."""
     sizes = (pool.shapes[:, SHAPE_FEATURES.index(name)] for name in UNCALIBRATED)
     zerolm = () if alpha is None else (make_score("zerolm", alpha=alpha).of_many(pool.batch),)
     return (*sizes, dictionary.placed(pool.entries), *zerolm)

@@ -27,7 +27,7 @@ STACKING_SPLITS: Final = (12, 4)
 RANGES: Final = ("depth", "width", "body_params")
 """Sizes beyond which a search may lead."""
 SHRINKAGE: Final = 2.0
-"""Equal weights count as so many labels."""
+"""The number of labels that the prior of equal weights counts as."""
 
 
 def stacked_weights(labels: Labels, scale: Scale, seed: int) -> Floats:

@@ -61,9 +61,8 @@ def check_possible(carving: Carving) -> None:
         )
     if family.task == "next" and layout.name("classifier") is not None:
         raise ValueError(
-            f"a {family.name} with a classification head ({layout.name('classifier')}) cannot be "
-            "compared by its predictions of tokens, so it is not carved; a language model is, and an "
-            "encoder with any head"
+            f"a {family.name} with a classification head ({layout.name('classifier')}) predicts no tokens "
+            "to compare, so it is not carved: give a language model or an encoder"
         )
     alone = carving.typing is not None and carving.typing.keeps_all
     size.weights.check_parent(quantised_types(checkpoint), types_alone=alone)

@@ -351,7 +351,7 @@ def _kept(document: Mapping[str, Any], rows: int) -> Ints | None:
 
 
 def _types(rows: Any, depth: int) -> dict[tuple[int | None, str], str] | None:
-    """Return the types of weights by layer and role; ``ValueError`` for an unknown type."""
+    """Return the quantisation types by layer and role; ``ValueError`` for an unknown type."""
     if rows is None:
         return None
     if not isinstance(rows, list):

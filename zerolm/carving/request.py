@@ -45,8 +45,8 @@ class MethodRequest:
     plan: str | None = setting(
         "text",
         None,
-        "how sizes are planned: prices (loss increases estimated from one backward pass; default), "
-        "measured (each cut measured), weights (by the criterion alone), or heuristic (with --space)",
+        "how sizes are planned: prices (losses estimated by one backward pass; default), measured (each "
+        "cut measured), weights (by the criterion alone), or heuristic (with --space)",
         choices=PLANS,
     )
     text: str | None = setting(
@@ -116,8 +116,8 @@ class Methods(MethodRequest):
         ):
             least = defaults.LEAST_SEQUENCES
             raise ValueError(
-                f"{self.count} sequences of {self.length} tokens cannot be: at least {least} of two tokens, "
-                f"one to fit and two held out; at most {MAX_TOKENS} tokens in all"
+                f"{self.count} sequences of {self.length} tokens cannot be: at least {least} of two tokens "
+                f"are needed (two are held out), and at most {MAX_TOKENS} tokens"
             )
         if domains_of(self.text) and not self.experts:
             raise ValueError(

@@ -47,9 +47,8 @@ EMBEDS: Final = "; a decoder that embeds is carved by its predictions of tokens,
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Fewer:
-    """The checkpoint ``of`` which another is a part, and its rows of ``tokens`` that stay, ascending.
-
-    They are None where all tokens stay, so that experts leave.
+    """The checkpoint ``of`` which another is a part, and its rows of kept ``tokens``, ascending. They are
+    None where all tokens are kept, so that experts are pruned.
     """
 
     of: Checkpoint
@@ -85,7 +84,7 @@ class Checkpoint:
 
     @property
     def kept_tokens(self) -> Ints | None:
-        """The rows of tokens that stay of the whole checkpoint, ascending; None where all do."""
+        """The rows of kept tokens of the whole checkpoint, ascending; None where all are kept."""
         return self.fewer.tokens if self.fewer else None
 
     def __repr__(self) -> str:
@@ -230,7 +229,7 @@ def _packing(
 
 
 def check_format(folder: Path, config: dict[str, Any]) -> None:
-    """Refuse what would be read otherwise than it is stored: quantised weights, adapters, kernels."""
+    """Refuse files that need more than reading their tensors: quantised weights, adapters, kernels."""
     if quantisation_of(config) is not None:
         raise ValueError(quantised(config))
     check_complete(folder)

@@ -83,7 +83,7 @@ def is_plain(name: str) -> bool:
 def inside(folder: Path, name: str | Path) -> bool:
     """Whether the folder has this regular file; ``ValueError`` for a link that leads out of the folder.
 
-    The hub's cache keeps the content of its snapshots in ``blobs`` beside them, and links to it.
+    The hub's cache keeps the content of its snapshots in ``blobs``, next to them, and links to it.
     """
     path = folder / name
     if not path.is_file():
@@ -111,7 +111,7 @@ def read_object(folder: Path, name: str) -> dict[str, Any]:
 
 
 def other_files(folder: Path, transformer: str = "", modules: Collection[str] = ()) -> list[Path]:
-    """Files that belong to the checkpoint beside its weights and ``config.json``, relative to the folder.
+    """Files of the checkpoint other than its weights and ``config.json``, relative to the folder.
 
     Of sentence-transformers the ``transformer`` may lie in a folder of its own; ``modules`` are the names of
     the files of its modules. Links that lead out of the folder are left out; ``ValueError`` for a file that

@@ -33,7 +33,7 @@ ITEM_BYTES: Final = {
     "F64": 8,
 }
 FLOATS: Final = ("BF16", "F16", "F32")
-"""The types of weights that are computed with."""
+"""The dtypes that weights are computed in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ class TensorInfo:
         return 8 * self.item_bytes
 
     def bytes_of(self, count: int) -> int:
-        """Return how many bytes so many of its numbers take."""
+        """Return the bytes of ``count`` of its numbers."""
         return count * self.item_bytes
 
     def one(self, index: int) -> Self:
-        """Return what has this index along the first axis, where it lies."""
+        """Return the tensor at this index of the first axis, at its place in the file."""
         size = (self.end - self.start) // self.shape[0]
         start = self.start + index * size
         return replace(self, shape=self.shape[1:], start=start, end=start + size)

@@ -23,7 +23,7 @@ HASHED_BYTES: Final = 1 << 20
 
 
 def state_of(shard: Shard) -> tuple[object, ...]:
-    """Return what tells one state of a shard from any other, in some milliseconds whatever its size.
+    """Return an identity of the current state of a shard, in some milliseconds whatever its size.
 
     That is its path and inode, size, times of change, the SHA-256 of its header, and one of ``SAMPLED`` bytes
     taken evenly from all tensors, the first and the last of each among them. A copy is another file, even
@@ -110,7 +110,7 @@ def _digest(tensor: TensorInfo) -> bytes:
 
 
 def threads() -> int:
-    """Return how many threads read a shard."""
+    """Return the number of threads that read a shard."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, 8)
 

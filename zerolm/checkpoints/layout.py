@@ -37,10 +37,10 @@ class Slot:
     classifier`` ... Fused ones are joined by ``+`` (``q+k+v``), and so is the axis along which they lie.
 
     Axes: ``q`` (heads x head size), ``kv``, ``ffn``, ``hidden``, ``head`` (the size of one head), ``vocab``,
-    ``positions``, ``types``, ``experts``, ``labels``. ``transposed``: stored as (inputs, outputs).
-    ``parts``: the logical matrices in it, one where nothing is fused. ``expert`` is the number of the expert
-    that it belongs to, None for another tensor or one that holds all experts. ``parameter`` is the stock
-    class's name of it, or of what it is a part of, in the body of the model or beside it.
+    ``positions``, ``types``, ``experts``, ``labels``. ``transposed``: stored as (inputs, outputs). ``parts``:
+    the logical matrices in it, one where nothing is fused. ``expert`` is the number of the expert that it
+    belongs to, None for another tensor or one that holds all experts. ``parameter`` is the stock class's name
+    of it, or of the tensor that contains it, inside or outside the body of the model.
     """
 
     layer: int | None
@@ -75,10 +75,9 @@ class Slot:
 class Layout(ModelSizes):
     """The sizes of a checkpoint and the place of each of its tensors.
 
-    ``gated``: the FFN has a gate beside ``up``. Where the head is ``tied`` to the embedding, what is stored
-    as ``head`` beside it is not used. What is ``carried`` is no part of the text model, and kept as it is.
-    ``prefix`` stands before the stored names. ``notes`` say what is read otherwise than the configuration
-    says.
+    ``gated``: the FFN has a gate in addition to ``up``. Where the head is ``tied`` to the embedding, a stored
+    ``head`` is not used. What is ``carried`` is no part of the text model, and kept as it is. ``prefix``
+    stands before the stored names. ``notes`` list what is read differently from the configuration.
     """
 
     gated: bool

@@ -52,9 +52,9 @@ def ledger_of(
     """Return the ledger of a checkpoint: from the cache where its shards have not changed, else by one pass.
 
     A shard is unchanged while ``state_of`` it is; ``verify`` compares a SHA-256 of its content too.
-    ``progress`` is told bytes done and bytes in all. Raises ``ValueError`` that names the tensor for weights
-    that are not finite. Shards already done are not read again after a run was killed.
-    Packed matrices are left out.
+    ``progress`` gets bytes done and bytes in all. Raises ``ValueError`` that names the tensor for weights
+    that are not finite. Shards already done are not read again after a run was killed. Packed matrices are
+    left out.
     """
     slots = checkpoint.layout.slots
     of = sum(shard.size for shard in checkpoint.shards)
@@ -88,7 +88,8 @@ def ledger_of(
 
 
 def best_summing(size: int) -> Summing:
-    """Return the compiled sums where numba is there and so many bytes are worth it, else those in numpy."""
+    """Return the compiled sums if numba is installed and the size justifies compiling, else those in
+    numpy."""
     if size < WORTH_COMPILING:
         return plain
     try:

@@ -27,7 +27,7 @@ RUNS: Final = (1, 2, 3, 5, 8, 13, 17, 31, 32, 33, 64)
 
 
 def strings() -> list[str]:
-    """Return the page, its lines, runs of white space, and strings of characters drawn from the page."""
+    """Return the page, its lines, runs of white space, and strings of characters sampled from the page."""
     drawn = random.Random(0)
     characters = PAGE + " \n\t" * 20
     runs = [f"{before}{one * count}{after}" for one in " \n\t" for count in RUNS

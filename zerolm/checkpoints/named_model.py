@@ -21,7 +21,7 @@ ON_HUB: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def named_model(name: str) -> tuple[str, Any]:
-    """Return what a model is called, and its document, or the ``Decoder`` where it is a known one.
+    """Return the name of a model, and its document, or the ``Decoder`` where it is a known one.
 
     The name is that of a file or folder, of a known decoder, or owner/name of the hub. ``ValueError`` where
     it is none of them.

@@ -1,4 +1,4 @@
-"""Matrices that are stored quantised, each in several tensors: codes, scales, and whatever tells their shape.
+"""Matrices that are stored quantised, each in several tensors: codes, scales, and sometimes a shape.
 
 Three ways of storing are read, by the ``quantization_config`` of a checkpoint. FP8 (``fp8``, and
 ``float-quantized`` of compressed-tensors): numbers of eight bits and a scale for each block of rows and
@@ -115,7 +115,7 @@ class Packing:
         )
 
     def _shape(self, codes: TensorInfo) -> tuple[int, ...]:
-        """Return how many numbers codes are along each axis as they are stored; two axes at least."""
+        """Return the shape of the numbers of codes as they are stored; two axes at least."""
         if codes.dtype != CODES[self.kind]:
             raise ValueError(f"tensor {codes.name!r} is {codes.dtype}; {self.kind} has {CODES[self.kind]}")
         axes, shape = 4 if self.kind == MXFP4 else len(codes.shape), codes.shape
@@ -169,7 +169,7 @@ def packed_tensors(packing: Packing, tensors: Mapping[str, TensorInfo]) -> dict[
     for name, info in tensors.items():
         base = base_of.get(name, name)
         if name in bases and packing.codes:
-            raise ValueError(f"tensor {name!r} is stored beside the parts of a packed one of this name")
+            raise ValueError(f"tensor {name!r} is stored, and so are parts of a packed one of this name")
         if base not in bases:
             packed[name] = info
         elif base not in packed:
@@ -178,7 +178,7 @@ def packed_tensors(packing: Packing, tensors: Mapping[str, TensorInfo]) -> dict[
 
 
 def check_stated_shapes(tensors: Mapping[str, TensorInfo]) -> None:
-    """Read the shapes that are stored beside packed words; ``ValueError`` where one is another."""
+    """Check the shapes that are stored with packed words; ``ValueError`` where one differs."""
     for tensor in tensors.values():
         if not isinstance(tensor, PackedTensor) or len(tensor.packs) < 3:
             continue
@@ -193,7 +193,7 @@ def check_stated_shapes(tensors: Mapping[str, TensorInfo]) -> None:
 
 
 def _compressed(quantisation: Mapping[str, Any]) -> Packing:
-    """Return what compressed-tensors says in its one group of settings."""
+    """Return the packing of compressed-tensors, from its one group of settings."""
     groups = quantisation.get("config_groups")
     if not isinstance(groups, Mapping) or len(groups) != 1:
         raise ValueError("its quantization_config has not one of config_groups, which alone is read")

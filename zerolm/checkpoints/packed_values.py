@@ -89,7 +89,7 @@ def sums_of_packed(tensor: PackedTensor) -> tuple[float, float]:
 
 
 def _by_byte(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return what each byte adds up to, (256,), from what each code does."""
+    """Return the sum of each byte, (256,), from the number of each code."""
     return numbers if len(numbers) == 256 else (numbers[:, None] + numbers).reshape(-1)
 
 

@@ -96,8 +96,7 @@ def check_stored(
         method = quantisation.get("quant_method") if isinstance(quantisation, Mapping) else quantisation
         raise ValueError(
             f"its quantization_config asks for {shown(method)} when it is loaded, but its weights are stored "
-            f"in {', '.join(sorted(types))}: remove quantization_config from its config.json, and they are "
-            "carved as they are stored"
+            f"in {', '.join(sorted(types))}: remove quantization_config from its config.json to carve these"
         )
     if not packed:
         raise ValueError(quantised(config))

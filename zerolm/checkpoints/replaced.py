@@ -20,7 +20,7 @@ class ReplacedTensor(TensorInfo):
 
     @classmethod
     def of(cls, info: TensorInfo, read: Callable[[], NDArray[np.float32]]) -> Self:
-        """Return what has other numbers than a stored tensor."""
+        """Return a tensor in the place of a stored one, with other numbers."""
         return cls(info.name, info.dtype, info.shape, info.file, info.start, info.end, read)
 
     @property

@@ -217,7 +217,7 @@ def _path(path: Any, kind: str, folder: Path) -> str:
     if path == "" and kind not in ("Pooling", "Dense"):
         return ""
     if not isinstance(path, str) or not is_plain(path):
-        raise ValueError(f"it puts a {kind} into {shown(path)}, which is no folder beside it")
+        raise ValueError(f"it puts a {kind} into {shown(path)}, which is no folder next to it")
     if not (folder / path).resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"it puts a {kind} into {path!r}, a link that leads out of its folder")
     return path

@@ -40,7 +40,7 @@ def _places(index: dict[str, Any]) -> dict[str, str]:
         raise ValueError(f"{INDEX} has no weight_map")
     for tensor, name in places.items():
         if not isinstance(name, str) or not is_plain(name) or not name.endswith(".safetensors"):
-            raise ValueError(f"{INDEX} puts {tensor!r} into {name!r}, which is no safetensors file beside it")
+            raise ValueError(f"{INDEX} puts {tensor!r} into {name!r}, no safetensors file next to it")
     return places
 
 

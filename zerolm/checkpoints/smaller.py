@@ -61,7 +61,7 @@ def smaller(
 
 
 def packed_in(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
-    """Return tensors, where the configuration says so with packed matrices in place of their parts."""
+    """Return tensors, with packed matrices in place of their parts where the configuration has any."""
     quantisation = quantisation_of(config)
     return tensors if quantisation is None else packed_tensors(packing_of(quantisation), tensors)
 

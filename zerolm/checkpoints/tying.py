@@ -1,4 +1,4 @@
-"""Whether a head that is stored beside the embedding is that matrix."""
+"""Whether a head that is stored in addition to the embedding equals it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def as_stored(
 ) -> tuple[dict[str, Any], Layout]:
     """Return configuration and layout as the file has it: untied where head and embedding differ.
 
-    transformers 5 leaves them apart then, whatever the configuration says.
+    transformers 5 then keeps them separate, whatever the configuration specifies.
     """
     head, embedding = layout.name("head"), layout.name("embedding")
     if not layout.tied or head is None or embedding is None:
@@ -60,7 +60,7 @@ def same_numbers(tensor: TensorInfo, other: TensorInfo) -> bool:
 
 
 def untied(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration that says that the head is a matrix of its own, at every place that says it."""
+    """Return a configuration in which every entry on tying specifies a separate head."""
     field, at = family.config.tied.field, part_at(family, config)
     assert field is not None
     parts = {} if at is None else {at: {**config[at], field: False}}

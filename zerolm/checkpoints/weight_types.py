@@ -1,4 +1,4 @@
-"""The types of weights of GGUF files: in what blocks they are stored, and how large these are."""
+"""The quantisation types of GGUF files, with the sizes of their blocks."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class WeightType:
         return 8 * self.bytes / self.weights
 
     def holds(self, row: int) -> bool:
-        """Return whether a row of so many weights falls into blocks."""
+        """Return whether a row of this length can be divided into blocks."""
         return row % self.weights == 0
 
     def size(self, count: int) -> int:
-        """Return the bytes of so many weights, in whole blocks."""
+        """Return the bytes of ``count`` weights, in whole blocks."""
         return count // self.weights * self.bytes
 
 

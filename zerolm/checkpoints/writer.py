@@ -71,9 +71,9 @@ def write_shards(
     """Write ``model.safetensors``, or shards of at most ``max_bytes`` of data with their index.
 
     ``metadata`` is ``{"format": "pt"}`` unless given. Everything is on the disk when it returns; a file gets
-    there while the next is written. The folder exists, and nothing in it is replaced. ``progress`` is told
-    bytes written and bytes in all, ``written`` each tensor with its file as soon as it can be read there, in
-    their order. Returns the files. Raises ``DiskFull`` before anything is written where it does not fit, and
+    there while the next is written. The folder exists, and nothing in it is replaced. ``progress`` gets bytes
+    written and bytes in all, ``written`` each tensor with its file as soon as it can be read there, in their
+    order. Returns the files. Raises ``DiskFull`` before anything is written where it does not fit, and
     ``ValueError`` when a tensor's chunks are more or fewer bytes than its type and shape say.
     """
     shards = _divided(tensors, max_bytes)

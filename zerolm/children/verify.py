@@ -215,9 +215,7 @@ def _same_kinds(child: PreTrainedModel, parent: PreTrainedModel, kept: list[int]
         and parent_kinds is not None
         and list(kinds) != [parent_kinds[layer] for layer in kept]
     ):
-        raise ValueError(
-            f"layers of the written child attend otherwise than the parent's: {', '.join(kinds)}"
-        )
+        raise ValueError(f"the written child's layer_types differ from the parent's: {', '.join(kinds)}")
 
 
 def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None) -> None:

@@ -36,11 +36,11 @@ def bench(
 
     ``metric`` is the file's own unless named; intervals come from ``draws`` bootstrap resamples. ``options``
     lists the values of the scores' options, such as ``{"alpha": [0.5, 1.1]}``; a score that needs one which
-    is not given is left out, and so is one that fails.
-    ``more`` gives further scores by name; with ``limit`` only so many architectures of each benchmark
-    count, evenly spread over the file; ``view`` names the only one that does. Everything is read and
-    checked before anything is scored: what cannot be is a ``ValueError``, or told to ``unusable`` and left
-    out. Fewer than eight architectures have no intervals.
+    is not given is left out, and so is one that fails. ``more`` gives further scores by name; ``limit`` is
+    the largest number of architectures of each benchmark, evenly spread over the file; ``view`` names the
+    only one that does. Everything is read and checked before anything is scored: an unusable benchmark raises
+    ``ValueError``, or is passed to ``unusable`` and omitted. Fewer than eight architectures have no
+    intervals.
     """
     values = {"alpha": ALPHAS, **(options or {})}
     if len(values.get("init", ())) > 1:

@@ -1,4 +1,4 @@
-"""How every score does on one benchmark in one view, beside the baselines."""
+"""Results of every score on one benchmark in one view, compared with the baselines."""
 
 from __future__ import annotations
 

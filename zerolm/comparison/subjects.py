@@ -12,7 +12,7 @@ from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.groundtruth.reader import GroundTruth, View, chosen, locate, ranked, read, thinned, views
 
 Unusable = Callable[[ValueError], None]
-"""Told why a benchmark is left out."""
+"""Called with the reason why a benchmark is omitted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +41,9 @@ def subjects(
 ) -> list[Subject]:
     """Return the benchmarks named, or given as files, each once.
 
-    ``metric`` is the file's own unless named; of more than ``limit`` architectures so many are taken. A
-    benchmark that cannot be compared is a ``ValueError`` or, where ``unusable`` is given, told to it and left
-    out; then it is an error if none is left.
+    ``metric`` is the file's own unless named; at most ``limit`` architectures are used. A benchmark that
+    cannot be compared raises ``ValueError`` or, where ``unusable`` is given, is passed to it and omitted. It
+    is an error if all are.
     """
     ready: list[Subject] = []
     errors: list[ValueError] = []

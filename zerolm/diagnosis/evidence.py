@@ -122,7 +122,7 @@ def _names(folder: Path, *patterns: str) -> tuple[str, ...]:
 
 
 def tried(read: Callable[[], T]) -> tuple[T | None, str]:
-    """Return what is read, and ``""``; else None, and why."""
+    """Return the value that was read, and ``""``; else None, and the reason."""
     try:
         return read(), ""
     except ValueError as error:

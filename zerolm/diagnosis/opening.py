@@ -24,7 +24,7 @@ OPENING_SECONDS: Final = 120
 BYTES_A_SECOND: Final = 20 << 20
 """How long opening may take: this, and the time to read the weights at that speed."""
 OPENING_MEMORY: Final = 4 << 30
-"""Bytes that opening may take beside three times the weights."""
+"""Bytes that opening may take in addition to three times the weights."""
 NEEDED: Final = {
     "transformers": ("torch", "transformers"),
     "configuration": ("torch", "transformers"),
@@ -55,7 +55,7 @@ def attempt(how: str, path: Path, seconds: float = OPENING_SECONDS) -> Opened:
 
     By ``onnx`` a folder is exported to a file that is then deleted.
 
-    It may take so many ``seconds``, and more where there is much to read.
+    It may take this number of ``seconds``, and more where there is much to read.
     """
     seconds += _size(path) // BYTES_A_SECOND
     paths = os.pathsep.join(entry for entry in sys.path if entry)
@@ -142,7 +142,7 @@ def _configuration(folder: Path) -> Any:
 
 
 def with_tokenizer(folder: Path) -> Opened:
-    """The tokenizer as a GGUF child would have it, read by llama.cpp beside it."""
+    """The tokenizer, compared with its form in a GGUF child as read by llama.cpp."""
     from zerolm.checkpoints import Checkpoint
     from zerolm.children.gguf.tokenizer import check_reading, opened, vocabulary
 
@@ -168,7 +168,7 @@ def with_llama_cpp(file: Path) -> Opened:
 
 
 def with_onnx(folder: Path) -> Opened:
-    """An export to ONNX by torch, which ONNX Runtime runs beside it."""
+    """An export to ONNX by torch, whose outputs in ONNX Runtime are compared with torch's."""
     import onnxruntime
     import torch
 

@@ -28,7 +28,7 @@ from zerolm.passes.outputs import NextTokens
 from zerolm.progress import Counted, Progress
 
 Choice = Callable[[int, Floats], Ints]
-"""The experts of a layer that are kept, by how many tokens of the text are sent to each (e,)."""
+"""The kept experts of a layer, by the number of tokens of the text that are routed to each (e,)."""
 Batch = dict[str, Tensor]
 
 
@@ -72,7 +72,7 @@ def parts_of(
 
 
 def counts_tokens(parent: Checkpoint, model: PreTrainedModel) -> bool:
-    """Return whether experts are called with the numbers that tokens are sent to, and with their gates."""
+    """Return whether experts are called with the indices that tokens are routed to, and with their gates."""
     layer = expert_layers(parent)[0]
     try:
         experts_of(parent, layer_list(model)[layer], layer)
@@ -119,7 +119,7 @@ def read_by_layers(
 
 @contextmanager
 def _counting(parent: Checkpoint, stream: Stream, layer: int, counts: Floats) -> Iterator[None]:
-    """Within, tokens that are sent to each expert of a layer are counted."""
+    """Within, tokens that are routed to each expert of a layer are counted."""
     experts, blocks = experts_of(parent, stream.module(layer), layer), stream.blocks
     alone = experts.forward
     masks = iter([blocks.tokens(index).reshape(-1) for index in range(len(blocks.batches))])

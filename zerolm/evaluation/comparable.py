@@ -227,9 +227,9 @@ def _check_not_exchanged(child: Checkpoint, parent: Checkpoint) -> None:
 def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     """Return a cut with the sizes of the child: that of its recipe, else one by its configuration.
 
-    A narrower stream keeps the channels of most energy, for the recipe tells no more than its width. None
-    where it has fewer or narrower experts, or no recipe of this parent, and layers that went or sizes that no
-    cut gives it. Raises ``ValueError`` where the recipe is that of another child.
+    A narrower stream keeps the channels of most energy, for the recipe contains only its width. None where it
+    has fewer or narrower experts, or no recipe of this parent, and layers that went or sizes that no cut
+    gives it. Raises ``ValueError`` where the recipe is that of another child.
     """
     if fewer_experts(child, parent) or has_narrower_experts(child, parent):
         return None

@@ -34,13 +34,13 @@ def evaluate(
 ) -> Evaluated:
     """Return the losses of a child on a text, compared with its parent and with other networks of its size.
 
-    These are carvings of the parent, ``random`` and ``uniform``, or the parent with as many experts,
-    ``random`` and by ``frequency``; of a child of fewer bytes the ``quantised parent``, too. Children
-    ``beside`` it come last, by the ends of their paths. Networks that memory does not hold together, or that
-    are stored quantised, read the text layer by layer; where a child has other tokens than the parent, each
-    network reads it by its own. The text may be texts of several domains, by name. Encoders may be judged by
-    pairs of sentences with scores in the file ``data``; without a text its sentences are the text. Decoders
-    answer ``loops`` prompts. ``ValueError``, in one line, for what cannot be compared.
+    These are carvings of the parent, ``random`` and ``uniform``, or the parent with the same number of
+    experts, ``random`` and by ``frequency``; of a child of fewer bytes the ``quantised parent``, too.
+    Children ``beside`` it come last, by the ends of their paths. Networks that memory does not hold together,
+    or that are stored quantised, read the text layer by layer; where a child has other tokens than the
+    parent, each network reads it by its own. The text may be texts of several domains, by name. Encoders may
+    be judged by pairs of sentences with scores in the file ``data``; without a text its sentences are the
+    text. Decoders answer ``loops`` prompts. ``ValueError``, in one line, for what cannot be compared.
     """
     judging = JudgeRequest(None if text is None else str(text), data, sequences, length, loops)
     running = compute(request)  # a device that is not here is refused first

@@ -25,7 +25,7 @@ class TextMeasures:
 
 @dataclass(frozen=True)
 class EvaluatedRow:
-    """A network: its parameters and its ``perplexity`` and ``kl``, or what its embeddings are worth.
+    """A network: its parameters and its ``perplexity`` and ``kl``, or the measures of its embeddings.
 
     ``spread`` holds the smallest and the largest of several draws, of which ``values`` are the means, and so
     are those of ``domains``, by their names, and ``positions``, the KL by span of positions in a window.

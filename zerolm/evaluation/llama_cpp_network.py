@@ -19,7 +19,7 @@ FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.
 
 
 class LlamaCppNetwork(nn.Module):
-    """Sends the logits of llama.cpp where a stock class is called with tokens; it runs on one thread."""
+    """A stand-in for a stock class: returns the logits of llama.cpp, on one thread."""
 
     device = torch.device("cpu")
 

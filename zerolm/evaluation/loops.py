@@ -54,14 +54,14 @@ class Prompts:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, model: PreTrainedModel, tokens: Tokens, count: int) -> Prompts:
-        """Return the first halves of at most so many sequences, evenly from all."""
+        """Return the first halves of at most ``count`` sequences, evenly from all."""
         chosen, half = tokens.spread(count).ids, half_of(tokens)
         return cls(chosen[:, :half], stops_of(model, checkpoint.layout.vocab), longest_of(checkpoint, half))
 
     def answers(self, make: Made) -> list[Ints]:
-        """Return what a network answers to each prompt when it takes the likeliest token each time.
+        """Return a network's answer to each prompt, by greedy decoding.
 
-        What ends an answer is not part of it.
+        The end token is not part of an answer.
         """
         model = make().train(False)
         # What a folder says of sampling and penalties would be another answer than the likeliest.
@@ -96,20 +96,20 @@ class Prompts:
 
 
 def half_of(tokens: Tokens) -> int:
-    """Return how many tokens of a sequence are a prompt."""
+    """Return the number of tokens of a sequence that are a prompt."""
     return max(1, tokens.ids.shape[1] // 2)
 
 
 def longest_of(checkpoint: Checkpoint, prompt: int) -> int:
-    """Return how many tokens an answer to a prompt of so many has at most.
+    """Return the largest number of tokens in an answer to a prompt of this length.
 
     ``ValueError`` where the model has no positions for an answer that could loop.
     """
     longest = min(ANSWER, checkpoint.layout.sizes.get("positions", prompt + ANSWER) - prompt)
     if longest < LEAST:
         raise ValueError(
-            f"--loops needs answers of at least {LEAST} tokens: behind prompts of {prompt} the model has "
-            f"positions for {longest}; give a smaller --length, or leave --loops out"
+            f"--loops needs answers of at least {LEAST} tokens: after prompts of {prompt} the model has "
+            f"positions for {longest}; give less --length, or leave --loops out"
         )
     return longest
 

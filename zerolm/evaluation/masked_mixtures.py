@@ -1,4 +1,5 @@
-"""A mixture with as many experts as its child, at random and by frequency, in memory and without a copy."""
+"""An MoE with the number of experts of its child, at random and by frequency, in memory and without a
+copy."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ RANDOM: Final = "random"
 
 
 def fewer_experts(child: Checkpoint, parent: Checkpoint) -> int | None:
-    """Return how many experts a layer of the child has, where it has fewer than its parent; else None."""
+    """Return the number of experts in a layer of the child, if it has fewer than its parent; else None."""
     child_experts, parent_experts = (one.layout.sizes.get(AXIS, 0) for one in (child, parent))
     return child_experts if parent.family.has_experts and 0 < child_experts < parent_experts else None
 
@@ -46,7 +47,7 @@ def lacks_experts_alone(child: Checkpoint, parent: Checkpoint) -> bool:
 def choices_of(
     parent: Checkpoint, count: int, seeds: Sequence[int], model: PreTrainedModel
 ) -> dict[str, list[Choice]]:
-    """Return how ``count`` experts of a layer are chosen, by row: drawn by each seed, and by their tokens.
+    """Return how ``count`` experts of a layer are chosen, by row: sampled by each seed, and by their tokens.
 
     Equal numbers are kept in each group of a router. There is no row by frequency where the experts of the
     stock ``model`` are not called with their gates, for nothing counts their tokens.

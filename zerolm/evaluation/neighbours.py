@@ -1,4 +1,4 @@
-"""Embeddings of sentences beside the parent's: how near, in which order others follow, and who is nearest."""
+"""Embeddings of sentences compared with the parent's: cosine, order of neighbours, and nearest neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parent of a mixture quantised to its child's bytes: the types of its matrices that err least in all."""
+"""The parent of an MoE quantised to its child's bytes, by the types with the least total error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from zerolm.progress import Progress, silent
 
 ROWS: Final = 256
 WEIGHTS: Final = 1 << 16
-"""Rows of a matrix whose errors are measured, evenly spread, and so many weights of long ones."""
+"""Errors are measured on ``ROWS`` rows of a matrix, evenly spread; on fewer, of about ``WEIGHTS`` weights, if
+rows are long."""
 PLAIN: Final = 4
 """Bytes of a number that is in no matrix, as GGUF files have it, and of a router's."""
 
@@ -70,7 +71,7 @@ class QuantisedParent:
 
     @property
     def text(self) -> str:
-        """Return how many matrices have which type, from the largest type."""
+        """Return the number of matrices by type, from the largest type."""
         counts = Counter(self.types.values())
         return ", ".join(f"{kind.name} {counts[kind]}" for kind in from_largest(counts))
 
@@ -80,9 +81,9 @@ def quantised_parent(
 ) -> QuantisedParent:
     """Return the parent in ``room`` bytes, with the types whose relative errors add up to the least.
 
-    Errors are of weights alone, each matrix's beside its own squares; all experts of a layer have one type
-    for each of their matrices. What is no matrix counts as float32. ``ValueError`` where no types are few
-    bytes enough, ``ModuleNotFoundError`` where llama.cpp is not there to make them.
+    Errors are of weights alone, each matrix's relative to its own squares; all experts of a layer have one
+    type for each of their matrices. What is no matrix counts as float32. ``ValueError`` where no types are
+    few bytes enough, ``ModuleNotFoundError`` where llama.cpp is not there to make them.
     """
     matrices = matrices_of(parent, model)
     plain = _plain_bytes(parent, matrices)

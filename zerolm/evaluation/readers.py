@@ -22,7 +22,7 @@ Made = Callable[[], PreTrainedModel]
 
 
 def batch_of(vocab: int, length: int) -> int:
-    """Return how many sequences of a length a passage has, by the logits that each network sends for it."""
+    """Return the number of sequences of a length in a passage, limited by the logits of each network."""
     return max(1, min(BATCH, LOGITS // (vocab * length)))
 
 

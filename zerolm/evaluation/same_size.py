@@ -1,4 +1,4 @@
-"""Networks of the size of a child, made of its parent, that stand beside it."""
+"""Networks of the size of a child, made of its parent, to compare it with."""
 
 from __future__ import annotations
 
@@ -205,6 +205,6 @@ def uniform(parent: Checkpoint, cut: Cut) -> Cut:
 
 
 def cut_to(like: Cut, groups: int, ffn: int) -> Cut:
-    """Return a cut of the same layers and stream with so many units of each."""
+    """Return a cut of the same layers and stream with these numbers of groups and neurons in each."""
     cut = Cut.of(like.parent, [layer.layer for layer in like.layers], lambda layer: (groups, ffn))
     return replace(cut, narrowing=like.narrowing)

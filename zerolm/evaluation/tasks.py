@@ -27,7 +27,7 @@ TASK_BATCH: Final = 8
 
 @dataclass(frozen=True)
 class TaskValue:
-    """The value that one network reached on so many samples."""
+    """The value that one network reached, and the number of samples."""
 
     value: float
     stderr: float | None
@@ -162,7 +162,7 @@ def _is_file_name(task: str) -> bool:
 
 
 def _metrics(results: Mapping[str, Any], samples: Mapping[str, int]) -> Iterator[tuple[str, TaskValue]]:
-    """Return the metrics of a task: numbers named ``acc,none`` beside ``acc_stderr,none``."""
+    """Return the metrics of a task: numbers named ``acc,none``, with ``acc_stderr,none``."""
     for key, value in results.items():
         metric, comma, rule = key.partition(",")
         if not comma or metric.endswith("_stderr") or not isinstance(value, int | float):

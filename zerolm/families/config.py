@@ -123,7 +123,7 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
 
 
 def resized(sizes: ModelSizes, groups: int, ffn: int) -> ModelSizes:
-    """Return the sizes of a model whose layers keep so many KV groups and FFN neurons."""
+    """Return the sizes of a model whose layers keep these numbers of KV groups and FFN neurons."""
     counts = {"heads": groups * (sizes.heads // sizes.kv_heads), "kv_heads": groups, "ffn": ffn}
     axes = {"q": counts["heads"] * sizes.head_size, "kv": groups * sizes.head_size, "ffn": ffn}
     axes |= {label: counts[each] * size for label, (each, size) in sizes.units.items() if each in counts}
@@ -217,7 +217,7 @@ def from_config(config: Mapping[str, Any]) -> Architecture:
 
 
 def remembered(family: Family, sizes: ModelSizes, kinds: frozenset[str]) -> Remembered:
-    """Return what a layer of these kinds keeps of earlier tokens."""
+    """Return the memory of earlier tokens in a layer of these kinds."""
     for memory in family.config.memory:
         if not memory.kinds or kinds & set(memory.kinds):
             rules = memory.token, memory.state, memory.products
@@ -308,7 +308,7 @@ def _size(family: Family, fields: Mapping[str, Any], label: str) -> int:
 
 
 def _rounded(rounded: Rounded, fields: Mapping[str, Any], width: int) -> int:
-    """Return what the stock class makes of a size."""
+    """Return a size as the stock class rounds it."""
     if not boolean(fields, rounded.switch.field, rounded.switch.default):
         return width
     width, factor = 2 * width // 3, value_of(fields, rounded.factor)

@@ -12,7 +12,7 @@ from zerolm.families.family import EQUAL, NO, UNEQUAL, Family, InFile, Pattern, 
 from zerolm.families.rule import is_rule, needed
 
 RENAMED: Final = {"model_type": "name", "modules": "module_names"}
-"""Names in the document that a ``Family`` has otherwise."""
+"""Names in the document that differ in a ``Family``."""
 NEEDED_SIZES: Final = ("depth", "hidden", "heads", "ffn")
 ALL_NEEDED: Final = (*NEEDED_SIZES, "kv_heads", "head_size", "vocab", "positions")
 FREE_AXES: Final = ("labels", "head", "q", "kv")
@@ -231,7 +231,7 @@ def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
 
 
 def _overlap(one: Pattern, other: Pattern) -> bool:
-    """Return whether some layer of some model may have both tensors, as far as names tell."""
+    """Return whether some layer of some model may have both tensors, by their names."""
     pairs = [(set(a.split(" and ")), set(b.split(" and "))) for a in one.kinds for b in other.kinds]
     alike = not one.kinds or not other.kinds or any(a <= b or b <= a for a, b in pairs)
     return alike and not any(NO + a == b or NO + b == a for a in one.conditions for b in other.conditions)

@@ -40,8 +40,8 @@ class Field:
     ``default`` and ``null`` are values or, for sizes, rules on other sizes: ``heads``, ``4*hidden``,
     ``hidden/heads``, ``nope+rope``. Null without a rule is refused. ``also`` are other names that the stock
     class takes. A size without a ``field`` always is its default. One that is 0 by default or null may be 0.
-    Where the flag ``when`` is not true, if it names one, the field is not read, and it is ``otherwise``.
-    There are so many for each of ``each``, and fewer where those are cut: ``kv_heads``. It must be ``equal``
+    Where the flag ``when`` is not true, if it names one, the field is not read, and it is ``otherwise``. The
+    size counts units of each of ``each``, and shrinks where those are cut: ``kv_heads``. It must be ``equal``
     to another size, where one is named, and is ``rounded`` to what the stock class makes of it. Where the
     field ``counts`` is a list, it is the length of that.
     """
@@ -68,9 +68,9 @@ class Window:
 
     ``types`` is the field that lists ``sliding_attention`` or ``full_attention`` for each layer. Where it is
     absent, layers ``first``, ``first + every``, ... have the window; with ``but_every`` all layers but the
-    last of each so many, or with ``but_first`` but the first of them. Where ``kinds`` are named, it is the
-    layers of these, whatever else is said. ``around``: the size counts tokens on both sides of the one that
-    attends, half of it on each.
+    last of each group of that size, or with ``but_first`` but the first. Where ``kinds`` are named, it is the
+    layers of these, whatever the other fields are. ``around``: the size counts tokens on both sides of the
+    one that attends, half of it on each.
     """
 
     size: Field
@@ -88,10 +88,10 @@ class Window:
 class KindRule:
     """The layers that are of a ``kind`` where no list says so; the first rule that holds decides.
 
-    Those before number ``first``; those from ``offset`` on (``less`` so many) that are ``every`` layers apart
-    (an offset of -1 begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those
-    after number ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A
-    rule with none of these holds for all layers; one that is of ``several`` for none where that field is 1.
+    Those before number ``first``; those from ``offset`` minus ``less`` on that are ``every`` layers apart (an
+    offset of -1 begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those after
+    number ``after`` (-1: none); the ``last`` ones; or those that the field ``but_listed`` has not. A rule
+    with none of these holds for all layers; one that is of ``several`` for none where that field is 1.
     """
 
     kind: str
@@ -196,7 +196,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class InFile:
-    """The form of a tensor in a GGUF file, and its ``name`` there, where the gguf package knows none.
+    """The form of a tensor in a GGUF file, and its ``name`` there, where the gguf package has none.
 
     ``values`` are what is stored of the numbers w, where it is not w (of norms, the gain), ``times``
     attributes of the stock configuration by which they are multiplied (``scales.0``: of a list the first); a
@@ -311,7 +311,7 @@ class Factors:
 
     @property
     def shift(self) -> float:
-        """Return what is added to the weight of a norm before it multiplies."""
+        """Return the number that is added to the weight of a norm before it multiplies."""
         return 1.0 if self.gain == "1+w" else 0.0
 
 
@@ -320,9 +320,9 @@ class Tensors:
     """The names of the tensors: in ``body`` after one of the ``prefixes``, in ``head`` after its head prefix.
 
     ``aliases`` maps ends of names to older ones; ``ignored`` are patterns of names without weights. What is
-    ``carried`` goes into a child as it is: parts that see or hear. What is ``dropped`` does not.
-    ``layouts`` are other ways to store what the body has: each takes the place of the patterns of its roles
-    where its names are there, in its shapes. ``factors`` are what numbers are multiplied by.
+    ``carried`` is copied into a child: vision and audio parts. What is ``dropped`` does not. ``layouts`` are
+    other ways to store what the body has: each takes the place of the patterns of its roles where its names
+    are there, in its shapes. ``factors`` are what numbers are multiplied by.
     """
 
     prefixes: tuple[Prefix, ...] = (Prefix(),)
@@ -378,7 +378,7 @@ class Cuttable:
     unless: tuple[Unless, ...] = ()
 
     def required_layers(self, depth: int) -> frozenset[int]:
-        """Return the numbers of the layers that stay."""
+        """Return the numbers of the kept layers."""
         return frozenset(range(depth)[: self.keeps_first]) | frozenset(
             range(depth)[depth - self.keeps_last :]
         )
@@ -388,19 +388,18 @@ class Cuttable:
 class Gguf:
     """How a GGUF file has the family: its architecture there, and the activations that this one computes.
 
-    None are named where the stock class has no other. Readers of the architecture rotate the two
-    ``halves`` of a head as the stock class does, else neighbouring elements. ``alike``: it has one size
-    for all layers; ``square``: its queries are as wide as the stream. Tensors whose patterns name no
-    ``gguf`` have the names that the gguf package knows for the architecture. ``keys`` are what readers
-    take beside the usual sizes, by the names that the package's writer has for them: attributes of the
-    stock configuration (``rope_parameters.rope_theta``), whether one is a text (``kind = rope``), or
-    numbers. ``sizes`` are such keys as rules on the sizes of a model. ``needs`` are attributes whose
-    values readers take for granted: a list is repeated over the layers, ``= head_dim`` is that of another
-    attribute. ``windows``: they take one for each layer. ``by_kind`` are usual keys that are otherwise in
-    layers of a kind, or where a size is 0 (``no experts``): rules on sizes; ``flagged`` are others that
-    are true in layers of these kinds. Units of an axis that is ``tiled`` lie with the first of each of a
-    size before the second of each. Files of the architectures that are ``read`` are parents of this
-    family.
+    None are named where the stock class has no other. Readers of the architecture rotate the two ``halves``
+    of a head as the stock class does, else neighbouring elements. ``alike``: it has one size for all layers;
+    ``square``: its queries are as wide as the stream. Tensors whose patterns name no ``gguf`` have the names
+    of the gguf package for the architecture. ``keys`` are further values that readers need, by the names in
+    the package's writer: attributes of the stock configuration (``rope_parameters.rope_theta``), whether one
+    is a text (``kind = rope``), or numbers. ``sizes`` are such keys as rules on the sizes of a model.
+    ``needs`` are attributes whose values readers take for granted: a list is repeated over the layers, ``=
+    head_dim`` is that of another attribute. ``windows``: they take one for each layer. ``by_kind`` are usual
+    keys that are otherwise in layers of a kind, or where a size is 0 (``no experts``): rules on sizes;
+    ``flagged`` are others that are true in layers of these kinds. Units of an axis that is ``tiled`` lie with
+    the first of each of a size before the second of each. Files of the architectures that are ``read`` are
+    parents of this family.
     """
 
     architecture: str
@@ -457,7 +456,7 @@ class Modules:
 
 @dataclass(frozen=True)
 class ModuleNames:
-    """Where modules are called otherwise than the tensors say; see ``Modules``.
+    """Names of modules that do not follow from the tensor names; see ``Modules``.
 
     ``text_type`` is the family whose stock class computes the text part, where its own has no head;
     ``text_fields`` are settings of that class by which it computes what the whole model does.
@@ -495,7 +494,7 @@ class Family:
 
     @cached_property
     def gated(self) -> bool:
-        """Whether the FFN has a gate beside ``up``."""
+        """Whether the FFN has a gate in addition to ``up``."""
         return any("gate" in pattern.roles for pattern in self.tensors.body)
 
     @cached_property

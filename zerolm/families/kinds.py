@@ -73,7 +73,7 @@ def _number(fields: Mapping[str, Any], field: Field, least: int = 1) -> int:
 
 
 def by_number(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, list[int] | int]:
-    """Return how many layers are first of a kind, and the numbers of others, where rules go by these.
+    """Return the number of first layers of a kind, and the numbers of others, where rules use these.
 
     ``wanted`` are the kinds of each layer.
     """
@@ -119,7 +119,7 @@ def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterato
 
 
 def _window_size(fields: Mapping[str, Any], field: Field, switch: str | None) -> int:
-    """Return how many tokens a window holds, 0 where there is none."""
+    """Return the size of a window in tokens, 0 where there is none."""
     value = value_of(fields, field)
     if value is None or (switch and not boolean(fields, switch, False)):
         return 0

@@ -24,7 +24,7 @@ FOLDER: Final = "ZEROLM_FAMILIES"
 GROUP: Final = "zerolm.families"
 """The group of entry points whose values are a document, or the path of a JSON file with one."""
 REFUSED: Final = "refused.json"
-"""The file beside the families' that says why others are none of them."""
+"""The file with the reasons why other types are refused."""
 MAX_FAMILY_BYTES: Final = 1 << 20
 Document = Mapping[str, Any]
 
@@ -66,7 +66,7 @@ def refused() -> dict[str, str]:
 
 
 def problem_of(kind: object) -> str:
-    """Return what is wrong with a ``model_type`` that is no family's."""
+    """Return the problem with a ``model_type`` that no family has."""
     if isinstance(kind, str) and kind in refused():
         return f"model_type {kind!r} is refused: {refused()[kind]}"
     return f"model_type {shown(kind)} is not known" if kind else "the configuration has no model_type"
@@ -162,7 +162,7 @@ def _warned(name: str) -> Iterator[None]:
 
 
 def _document(value: Any) -> Any:
-    """Return what an entry point gives: a document, or the JSON in the file that it names."""
+    """Return the document of an entry point: the value itself, or the JSON in the file that it names."""
     if isinstance(value, Mapping):
         return value
     path = Path(value) if isinstance(value, str | os.PathLike) else value

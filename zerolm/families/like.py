@@ -34,7 +34,7 @@ def whole(name: str, documents: Mapping[str, Mapping[str, Any]]) -> dict[str, An
 
 
 def merged(base: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a document says, and what else ``base`` does.
+    """Return a document with the entries that it lacks from ``base``.
 
     Objects are merged entry by entry; values and lists replace. Tensors of ``tensors.body`` or ``head``
     take the place of those with their role, in the layers or outside them; roles in ``tensors.without`` are
@@ -60,7 +60,7 @@ def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any
 
 
 def _tensors(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tensors of a document that has some otherwise than ``base``."""
+    """Return the tensors of a document of which some differ from ``base``."""
     without = change.get(WITHOUT, [])
     if not isinstance(without, list):
         raise ValueError(f"tensors.without is {str(without)[:60]!r}, not a list")
@@ -92,5 +92,6 @@ def _patterns(tensors: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
 
 
 def _place(pattern: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return what only tensors of several kinds of layers share: whether it is in a layer, and its role."""
+    """Return the place of a tensor: whether it is in a layer, and its role. Only kinds of layers share
+    one."""
     return "{layer}" in str(pattern.get("name")), str(pattern.get("role"))

@@ -32,7 +32,7 @@ def needed(rule: str) -> set[str]:
 
 
 def value(rule: str, size: Callable[[str], int], name: Callable[[str], str] = str) -> int:
-    """Return what a rule gives; ``ValueError`` where a term does not divide, with ``name(label)`` in it."""
+    """Return the value of a rule; ``ValueError`` where a term does not divide, with ``name(label)`` in it."""
     total = 0
     for factors, divisor in _terms(rule):
         product = prod(int(part) if part.isdigit() else size(part) for part in factors)

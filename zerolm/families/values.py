@@ -82,7 +82,7 @@ def _without_numbers(choice: Kinds, numbered: ByNumber, fields: Mapping[str, Any
 
 
 def value_of(config: Mapping[str, Any], field: Field) -> Any:
-    """Return what is given, else the default; for null what it stands for."""
+    """Return the configured value, else the default; for null the value that it means."""
     if field.when is not None and config.get(field.when) is not True:
         return field.otherwise
     if field.counts is not None and isinstance(config.get(field.counts), list):
@@ -101,7 +101,7 @@ def is_given(config: Mapping[str, Any], field: Field) -> bool:
 
 
 def check_names(config: Mapping[str, Any], field: Field) -> None:
-    """Refuse a configuration that says the same thing twice, in two ways."""
+    """Refuse a configuration with two different values of one field."""
     names = [name for name in (field.field, *field.also) if name is not None and name in config]
     for name in names[1:]:
         if config[name] != config[names[0]]:

@@ -30,11 +30,10 @@ LONGEST_SHOWN: Final = 40
 def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: str | None = None) -> Labels:
     """Labels from a CSV or JSON file of trained architectures.
 
-    With ``space`` the configurations are read as that space does, and must be of it, and of its corpus
-    where the file's settings, name or task tell theirs; else as the file says, and where it leaves that
-    open as the space does by default. ``metric`` is the file's own unless
-    named. Raises ``ValueError`` for a file of another space, an architecture that the space does not
-    know, or one that is there twice with different results.
+    With ``space`` the configurations are read as that space does, and must be of it, and of its corpus where
+    the file's settings, name or task determine theirs. Otherwise the file determines it, or the default of
+    the space. ``metric`` is the file's own unless named. Raises ``ValueError`` for a file of another space,
+    an architecture that the space does not know, or one that is there twice with different results.
     """
     file = Path(path)
     truth = read(file if file.exists() else locate(str(path), None))
@@ -96,7 +95,7 @@ def benchmark_of(labels: Labels) -> dict[str, Any]:
 
 
 def _conditions(truth: GroundTruth) -> Mapping[str, Any]:
-    """The settings of a file, or what its name and task tell of them."""
+    """The settings of a file, or those that its name and task determine."""
     corpus = named_corpus(truth)
     return truth.settings if truth.settings is not None else {"corpus": corpus} if corpus else {}
 

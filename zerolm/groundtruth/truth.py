@@ -81,7 +81,7 @@ class GroundTruth(BaseModel):
 
     @property
     def shared(self) -> dict[str, Any]:
-        """Return what all networks share, as ``fields`` tells under ``constant``."""
+        """Return the values that all networks share: ``constant`` in ``fields``."""
         constant = self.fields.get("constant")
         return constant if isinstance(constant, dict) else {}
 
@@ -105,8 +105,8 @@ class GroundTruth(BaseModel):
             higher = self.higher_is_better
         if higher is None:
             raise ValueError(
-                f"benchmark {self.name}: nobody knows whether higher or lower {metric!r} is better: head the "
-                f"column {metric}:higher or {metric}:lower, or in JSON give higher_is_better or directions"
+                f"benchmark {self.name}: is higher or lower {metric!r} better? name the column "
+                f"{metric}:higher or {metric}:lower, or in JSON give higher_is_better or directions"
             )
         return higher
 

@@ -30,7 +30,7 @@ class Compact:
 
     @classmethod
     def of(cls, child: Checkpoint, recipe: Recipe) -> Compact:
-        """Return the network of a child in memory, in float32, its layers as wide as its recipe says.
+        """Return the network of a child in memory, in float32, its layers with the widths of its recipe.
 
         It has no dropout.
         """
@@ -86,7 +86,7 @@ class Compact:
         return values
 
     def _apart(self, whole: NDArray[np.float32], stored: list[str]) -> dict[str, NDArray[np.float32]]:
-        """Return what each of the tensors in which a parameter is stored has of it.
+        """Return the values of each of the tensors in which a parameter is stored.
 
         Experts that are stored one by one follow one another: all gates, then all up projections.
         """

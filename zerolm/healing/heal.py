@@ -53,7 +53,7 @@ EAGER: Final = 1024
 """Up to this length plain attention is faster on a CPU than fused, whose backward pass is slow."""
 PLAN: Final = "plan.json"
 MOST_TOKENS: Final = 1 << 26
-"""Of each text, half of what is read where a time is given: nobody knows yet how many it takes."""
+"""Half of the tokens read of each text where a time is given: their number is not known yet."""
 WORSE: Final = (
     "on text that is held out the child is no better than before: give more --tokens, or a smaller --rate"
 )
@@ -177,7 +177,7 @@ class Healing:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return what makes the run what it is: one with another does not go on with its checkpoints."""
+        """Return the identity of the run: its checkpoints are resumed only by a run with the same."""
         request, patient = self.request, self.patient
         identity = asdict(replace(request, texts=replace(request.texts, sources=())))
         identity["texts"] = [[text.sha256, len(text.ids)] for text in self.corpus.texts]
@@ -268,7 +268,7 @@ class Healing:
         return model
 
     def _adapted(self, model: PreTrainedModel) -> nn.Module:
-        """Return what is trained: all weights, or adapters of all matrices in the layers."""
+        """Return the trained model: with all weights, or with adapters of all matrices in the layers."""
         self._attending(model)
         if self.request.execution.checkpointing:
             recompute_activations(model)
@@ -284,7 +284,7 @@ class Healing:
             return get_peft_model(model, config)
 
     def _learner(self, model: PreTrainedModel, teacher: PreTrainedModel) -> Student:
-        """Return the child with its losses, each weighed so that it begins as large as the first."""
+        """Return the child with its losses, each weighted to begin as large as the first."""
         widths = self.compact.checkpoint.layout.hidden, int(teacher.config.hidden_size)
         learner = Student(self._adapted(model), self.objective, widths)
         batch = Sequences(self.corpus, self.batch, self.request.seed)
@@ -328,7 +328,7 @@ class Healing:
         return TrainingRequest(*sizes, schedule, request.seed, request.execution, seconds=seconds)
 
     def _teacher(self, model: PreTrainedModel, data: Sequences) -> Teacher | None:
-        """Return what the losses ask: the teacher itself, or its predictions on the disk."""
+        """Return the teacher for the losses: the model itself, or its predictions on the disk."""
         request, bfloat16 = self.request.distillation, self.request.execution.bfloat16
         if not self.objective.needs_teacher:
             return None

@@ -12,11 +12,12 @@ RATES: Final = (2e-5, 2e-3)
 MANY_STEPS: Final = 400
 """Of fewer steps the rate is smaller, by the root of their share."""
 LORA_RATE: Final = 4.0
-"""Adapters learn at so many times the rate of whole weights."""
+"""The learning rate of adapters, as a multiple of that of whole weights."""
 
 
 def damage_of(losses: Mapping[str, float]) -> float:
-    """Return what a child has lost by the measures of held-out text: KL in nats a token, or 1 - cosine."""
+    """Return the loss increase of a child by the measures of held-out text: KL in nats a token, or 1 -
+    cosine."""
     return losses["kl"] if "kl" in losses else 1.0 - losses["cosine"]
 
 

@@ -1,4 +1,4 @@
-"""Facts of a healing, as the result and the recipe tell them."""
+"""Facts of a healing for the result and the recipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zerolm.training.train import Trained
 
 
 def texts_of(data: Sequences, count: int) -> list[dict[str, Any]]:
-    """Return what each text is, and how many tokens of it were trained on and held out.
+    """Return the identity of each text, and its numbers of trained and held-out tokens.
 
     Trained on were the first ``count`` sequences.
     """
@@ -56,7 +56,7 @@ def training_of(
 
 
 def stage_of(healed: Healed) -> dict[str, Any]:
-    """Return what the recipe says of a healing; its texts and teacher by name, without their folders."""
+    """Return the entry of a healing in the recipe; its texts and teacher by name, without their folders."""
     return {
         "teacher": Path(healed.names["teacher"]).name,
         "texts": [{**text, "source": Path(text["source"]).name} for text in healed.texts],

@@ -55,7 +55,7 @@ class Stages:
 
 @dataclass(frozen=True, eq=False)
 class CarvedAndHealed:
-    """The plain JSON of the child's carving, beside its parent, and what the last healing did."""
+    """The plain JSON of the child's carving, compared with its parent, and the result of the last healing."""
 
     carving: dict[str, Any]
     healed: Healed
@@ -234,9 +234,9 @@ def _rebased(cut: Path, source: Path, earlier: Mapping[str, Any], document: dict
 def _units(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], depth: int
 ) -> list[dict[str, Any]]:
-    """Return what each kind of unit gave up in two cuts, one after the other, that left so many layers.
+    """Return the pruned units of each kind in two successive cuts, of a parent with ``depth`` layers.
 
-    Units within layers are counted in those that are left.
+    Units within layers are counted in the remaining layers.
     """
     later = {row["unit"]: row for row in after}
     layers = next((row["after"] for row in before if row["unit"] == "layers"), depth)

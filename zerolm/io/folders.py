@@ -56,7 +56,7 @@ def check_new(path: Path, force: bool) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse an output whose folder does not exist or takes no new files, which only an attempt can tell."""
+    """Refuse an output whose folder does not exist or takes no new files, which only an attempt can show."""
     parent = path.absolute().parent
     if not parent.is_dir():
         what = "is not a folder" if parent.exists() else "does not exist"
@@ -98,7 +98,7 @@ def _lists_all(folder: Path, name: str, form: str) -> bool:
 
 @contextmanager
 def new_folder(path: Path, force: bool) -> Iterator[Path]:
-    """Yield a folder beside ``path`` to write into, renamed to ``path`` when all went well, else removed.
+    """Yield a folder next to ``path`` to write into, renamed to ``path`` when all went well, else removed.
 
     What a killed command left there is removed by the next one for the same ``path``. ``ValueError`` while
     another is writing.
@@ -132,7 +132,7 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: Path, force: bool) -> Iterator[Path]:
-    """Yield a file beside ``path`` to write, renamed to ``path`` when all went well, else removed.
+    """Yield a file next to ``path`` to write, renamed to ``path`` when all went well, else removed.
 
     ``ValueError`` for a path that exists, unless ``force`` replaces a regular file, and while another command
     is writing it.
@@ -153,7 +153,8 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
 
 
 def _unwritten(error: Exception, path: Path, work: Path) -> Exception:
-    """Return what is told of an error while ``path`` was written in ``work``, one line where it is one."""
+    """Return the error to report for one while ``path`` was written in ``work``, in one line where
+    possible."""
     if isinstance(error, DiskFull):
         return error.at(path) if error.place.absolute().is_relative_to(work) else error
     if is_full(error):
@@ -174,7 +175,7 @@ def check_new_file(path: Path, force: bool) -> None:
 
 @contextmanager
 def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterator[Path]:
-    """Yield a folder beside ``path`` for a long run, which a killed one finds again as it left it.
+    """Yield a folder next to ``path`` for a long run, which a killed one finds again as it left it.
 
     It is removed when all went well, or nothing was begun. ``identity`` says what run it is of;
     ``ValueError`` names what differs where another was begun there, which ``force`` throws away, and while
@@ -194,7 +195,7 @@ def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterato
             raise ValueError(
                 f"a run that was killed left its checkpoints in {str(work)!r}, with {name} "
                 f"{shown(before.get(name))}, not {shown(record.get(name))}: give the same to go on, or "
-                f"--force to begin anew"
+                f"--force to restart"
             )
         if before != record:
             _empty(work)
@@ -212,10 +213,10 @@ def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterato
 
 @contextmanager
 def scratch_folder(path: Path | None) -> Iterator[Path]:
-    """Yield an empty folder for what a run needs beside ``path``, where there is room for it.
+    """Yield an empty folder next to ``path`` for temporary files of a run.
 
-    It is removed in the end, and what a killed run left of it before. Without a path, or where nothing can be
-    beside it yet, it is among temporary files.
+    It is removed in the end, and what a killed run left of it before. Without a path, or where its folder
+    does not exist yet, it is among the system's temporary files.
     """
     if path is None or not path.absolute().parent.is_dir():
         with TemporaryDirectory(prefix="zerolm-") as folder:
@@ -229,7 +230,7 @@ def scratch_folder(path: Path | None) -> Iterator[Path]:
 
 
 def _run_of(file: Path) -> dict[str, Any] | None:
-    """Return what run a folder is of; None where it does not say."""
+    """Return the identity of the run of a folder; None where there is no record."""
     try:
         record = parse_json(read_text(file, MAX_RECIPE))
     except (OSError, ValueError, RecursionError):

@@ -53,7 +53,7 @@ def free(place: Path) -> int:
 
 
 def check_room(place: Path, needed: int) -> None:
-    """Raise ``DiskFull`` where so many bytes do not fit."""
+    """Raise ``DiskFull`` where the ``needed`` bytes do not fit."""
     if needed > free(place):
         raise DiskFull(place, needed)
 

@@ -68,7 +68,7 @@ class Fields:
 def first_problem(error: ValidationError, whole: str, document: Any = None) -> str:
     """Return in one line where a document is wrong, and how; ``whole`` is what the document is called.
 
-    The ``document`` tells the steps of a path from pydantic's names of the members of a union.
+    The ``document`` distinguishes the steps of a path from pydantic's names of the members of a union.
     """
     errors = error.errors()
     first = errors[0]

@@ -34,7 +34,7 @@ Inputs = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Call:
-    """Arguments of one of a model's layers beside the hidden states: masks, positions, rotations."""
+    """Arguments of one of a model's layers other than the hidden states: masks, positions, rotations."""
 
     arguments: tuple[Any, ...]
     named: Mapping[str, Any]
@@ -62,12 +62,12 @@ def embedded(embedding: nn.Module, ids: Tensor, table: Tensor | None = None) -> 
 
 
 def _sending(out: Any) -> Callable[..., Any]:
-    """Return a forward that sends this, whatever it is given."""
+    """Return a forward that returns this value for any arguments."""
     return lambda *_, **__: out
 
 
 def tokens_at_once(blocks: Blocks, sequences: int) -> int:
-    """Return how many tokens of each of so many sequences are predicted at a time."""
+    """Return the number of tokens of each of these sequences that are predicted at a time."""
     return max(1, LOGITS // (sequences * blocks.vocab))
 
 
@@ -168,7 +168,7 @@ class Blocks:
             return self.keys.together(out, shared) if shared else out
 
     def inputs_of_layer(self, index: int, layer: int) -> Tensor | None:
-        """Return what a layer gets of a batch's tokens besides hidden states, (b, t, p); None in most models.
+        """Return a layer's inputs by token other than hidden states, (b, t, p); None in most models.
 
         The batch has been embedded.
         """
@@ -185,14 +185,14 @@ class Blocks:
         self._held.let_go()
 
     def finish(self, index: int, hidden: Tensor, *, head: Head | None = None, gradients: bool = False) -> Any:
-        """Return the output of the model for a batch whose last layer left these states (b, n, d).
+        """Return the output of the model for a batch whose last layer outputs these states (b, n, d).
 
         They are of all its tokens, or of some of them. ``head`` takes the place of the model's.
         """
         return self._finished(index, self.keys.alone(hidden), [], head, gradients=gradients)
 
     def head(self, index: int, read: Tensor, *, head: Head | None = None, gradients: bool = False) -> Any:
-        """Return the output of the model for a batch whose last norm sends this (b, t, d) to the head.
+        """Return the output of the model for a batch whose last norm outputs ``read`` (b, t, d) to the head.
 
         ``head`` takes the place of the model's, whose scaling and caps of logits remain.
         """

@@ -65,7 +65,7 @@ def _steps(layer: nn.Module) -> tuple[nn.Module, nn.Module]:
 
 
 def _linears(architecture: Architecture, module: Stack) -> Iterator[Linear]:
-    """Yield the matrices of the modules that bear their names, in order; one of several parts is as many."""
+    """Yield the matrices of the modules with their names, in order; each part of a fused one counts."""
     for index, (shapes, layer) in enumerate(zip(architecture.layers, module.layers, strict=True)):
         named = _by_name(layer)
         gated = any(matrix.name == "gate" for matrix in shapes.matrices)

@@ -24,7 +24,7 @@ M = TypeVar("M", bound=nn.Module)
 TYPES: Final = {"auto": torch.float32, "float32": torch.float32, "bfloat16": torch.bfloat16}
 WIDE: Final = 256
 SHARE: Final = 4
-"""Without a limit one in so many bytes of free memory is used."""
+"""Without a limit, one in ``SHARE`` bytes of free memory is used."""
 _NOTED: Final = "_zerolm_compute"
 _HELD: Final = "_zerolm_held"
 
@@ -52,7 +52,7 @@ class Compute:
 
     @property
     def room(self) -> int:
-        """Return bytes of weights that may stay on a device beside what runs there; 0 on the CPU."""
+        """Return bytes of weights that may stay on a device in addition to what runs there; 0 on the CPU."""
         if self.device.type != "cuda":
             return 0
         return int(torch.cuda.mem_get_info(self.device)[0]) // 2
@@ -101,7 +101,7 @@ class Compute:
             return (left @ right).float()
 
     def to_json(self) -> dict[str, str]:
-        """Return what results depend on: the kind of device, and the type of products."""
+        """Return the settings that results depend on: the kind of device, and the type of products."""
         return {"device": self.device.type, "dtype": str(self.products).removeprefix("torch.")}
 
 
@@ -139,7 +139,7 @@ class Held:
 
 
 def held_of(model: nn.Module, compute: Compute) -> Held:
-    """Return what is held of a model, whoever runs it."""
+    """Return the weights of a model that are held on the device, shared by all who run it."""
     held: Held | None = model.__dict__.get(_HELD)
     if held is None or held.compute != compute:
         held = model.__dict__[_HELD] = Held(compute)
@@ -190,7 +190,8 @@ def as_noted(model: PreTrainedModel) -> Iterator[None]:
 
 
 def compute(request: RunningRequest, hidden: int = 0) -> Compute:
-    """Return what a request asks for; ``ValueError`` for what is not here, with what is.
+    """Return the device and dtype of a request; ``ValueError`` for a device that is absent, with those
+    present.
 
     Products of type ``auto`` are bfloat16 where the device is fast in it, for a network whose ``hidden`` size
     is at least ``WIDE``; else float32.

@@ -68,9 +68,8 @@ def check_stock_class(checkpoint: Checkpoint) -> None:
     if kind not in CONFIG_MAPPING:
         version, other = transformers.__version__, current()
         raise ValueError(
-            f"transformers {version} does not know model_type {shown(kind)}, so no child of it could be "
-            f"opened and compared; if it is the same network as a {other}, let a copy of its config.json "
-            f"say so: model_type {other}"
+            f"transformers {version} does not know model_type {shown(kind)} and opens no child: "
+            f"if it is a {other}, let a copy of its config.json say model_type {other}"
         )
 
 
@@ -166,9 +165,9 @@ def text_config(checkpoint: Checkpoint) -> PreTrainedConfig:
 def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """Return the stock model over the mapped files of a checkpoint; its weights take no memory of their own.
 
-    It is for passes layer by layer (``Blocks``), which tell the same as of a model in memory; as a whole it
-    does not run. A decoder has its head, an encoder no pooler. Raises ``ValueError`` where a weight is
-    missing.
+    It is for passes layer by layer (``Blocks``), which give the same results as with a model in memory; as a
+    whole it does not run. A decoder has its head, an encoder no pooler. Raises ``ValueError`` where a weight
+    is missing.
     """
     places_in(checkpoint.family.name)
     with one_line(f"the model in {str(checkpoint.folder)!r}"):
@@ -255,7 +254,7 @@ def quiet() -> None:
 
 @contextmanager
 def without_deprecations() -> Iterator[None]:
-    """Within, libraries may use names that transformers has deprecated, and no user is told."""
+    """Within, libraries may use names that transformers has deprecated, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         yield

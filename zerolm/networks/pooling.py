@@ -77,7 +77,7 @@ class TokenPooling:
         )
 
     def __call__(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Return embeddings (b, d) of states (b, t, d); ``mask`` (b, t) tells tokens from padding."""
+        """Return embeddings (b, d) of states (b, t, d); ``mask`` (b, t) separates tokens from padding."""
         parts = [pooled(hidden, mask, mode, behind=self.prompt_tokens) for mode in self.modes]
         embedding = torch.cat(parts, dim=-1)
         for step in self.steps:
@@ -109,7 +109,7 @@ class TokenPooling:
         return replace(self, dimensions=None, prompt_tokens=0)
 
     def __repr__(self) -> str:
-        """Return all that tells it from others, in the key of a cache too."""
+        """Return all that distinguishes it from others, in the key of a cache too."""
         steps = ("Normalize" if step is None else repr(step) for step in self.steps)
         dimensions = [] if self.dimensions is None else [f"{self.dimensions} dimensions"]
         behind = [f"behind {self.prompt_tokens} tokens"] if self.prompt_tokens else []
@@ -143,7 +143,8 @@ def settings_note(checkpoint: Checkpoint, *, in_file: bool = False) -> str:
 
 
 def prompt_tokens(checkpoint: Checkpoint) -> int:
-    """Return how many tokens of a text are its prompt, with what the tokenizer puts before any text."""
+    """Return the number of tokens of a text that are its prompt, with those that the tokenizer adds
+    before."""
     assert checkpoint.sentences is not None
     prompt = checkpoint.sentences.settings.prompt
     if not prompt:
@@ -154,9 +155,9 @@ def prompt_tokens(checkpoint: Checkpoint) -> int:
 
 
 def pooled(hidden: Tensor, mask: Tensor, mode: str, *, behind: int = 0) -> Tensor:
-    """Return states (b, t, d) pooled into (b, d) in one way; ``mask`` (b, t) tells tokens from padding.
+    """Return states (b, t, d) pooled into (b, d) in one way; ``mask`` (b, t) separates tokens from padding.
 
-    The first tokens of each sequence, ``behind`` which it is pooled, weigh nothing.
+    The first tokens of each sequence, ``behind`` which it is pooled, have no weight.
     """
     every = mask.bool()[..., None]  # (b, t, 1)
     tokens = every & (every.cumsum(1) > behind) if behind else every

@@ -23,11 +23,11 @@ class StockLayer:
 
     ``attention_in`` are q, k and v, or fewer modules with fused outputs; ``ffn_in`` are gate and up, or the
     one module. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'; none where tokens are
-    mixed by something else, or the FFN is a mixture. ``norms`` are that ``before`` attention, that
-    ``between`` it and the FFN, and those behind both (``behind_o``, ``behind_down``), if any.
-    ``axes`` has by parameter the labels of its axes; several where kinds of layers differ.
-    ``norm`` is where the norms stand: before each sub-block (``pre``), after its sum with what it was given
-    (``post``), before it and on its output (``sandwich``), or on its output alone (``output``).
+    mixed by something else, or the FFN is an MoE. ``norms`` are that ``before`` attention, that ``between``
+    it and the FFN, and those behind both (``behind_o``, ``behind_down``), if any. ``axes`` has by parameter
+    the labels of its axes; several where kinds of layers differ. ``norm`` is where the norms stand: before
+    each sub-block (``pre``), after its sum with what it was given (``post``), before it and on its output
+    (``sandwich``), or on its output alone (``output``).
     """
 
     module: nn.Module
@@ -58,7 +58,7 @@ class StockLayer:
         return {role: module for role, module in both.items() if module is not None}
 
     def resize(self, lengths: Mapping[str, int]) -> None:
-        """Tell the attention module its sizes after a cut: ``q``, ``kv``, ``heads``, ``kv_heads``.
+        """Set the sizes of the attention module after a cut: ``q``, ``kv``, ``heads``, ``kv_heads``.
 
         A configuration is the layer's own then.
         """
@@ -92,7 +92,7 @@ class Places:
 BEHIND_NORMS: Final = ("sandwich", "output")
 """Where norms stand on the outputs of sublayers, so that what is added to the stream is not the output."""
 BEHIND: Final = {"o": ("attention_post_norm",), "down": ("dense_post_norm", "ffn_post_norm")}
-"""Roles of norms behind what writes to the stream; a dense FFN beside experts may have one of its own."""
+"""Roles of norms on outputs to the stream; a dense FFN next to experts may have one of its own."""
 
 
 def places_of(model: PreTrainedModel) -> Places:
@@ -124,7 +124,7 @@ def _places(family: Family) -> Places:
 
 
 def body_of(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a model without its head: it has the layers, and sends what the head reads.
+    """Return a model without its head: it has the layers, and its output is the input of the head.
 
     Some classes are their own base model. Their body is the part that has the embedding.
     """
@@ -137,7 +137,7 @@ def body_of(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def body_prefix(model: PreTrainedModel) -> str:
-    """Return what the names of the body's parameters begin with in a model: nothing where it is the model."""
+    """Return the prefix of the body's parameters in a model: empty where it is the model."""
     body = body_of(model)
     return "".join(f"{name}." for name, part in model.named_children() if part is body)
 
@@ -164,7 +164,7 @@ def final_norm(model: PreTrainedModel) -> nn.Module:
 
 
 def norm_gain(model: PreTrainedModel, norm: str, layer: int | None) -> Tensor:
-    """Return what an ``attention_norm``, ``ffn_norm`` or ``final_norm`` multiplies by, (d,), float32."""
+    """Return the gains of an ``attention_norm``, ``ffn_norm`` or ``final_norm``, (d,), float32."""
     names, shift = places_of(model).modules, family_named(str(model.config.model_type)).tensors.factors.shift
     if layer is None:
         return final_norm(model).get_parameter("weight").detach().float() + shift
@@ -174,7 +174,7 @@ def norm_gain(model: PreTrainedModel, norm: str, layer: int | None) -> Tensor:
 
 
 def residual_factor(model: PreTrainedModel) -> float:
-    """Return what all that is added to the stream is multiplied by."""
+    """Return the factor of all that is added to the stream."""
     field = family_named(str(model.config.model_type)).tensors.factors.residual
     return 1.0 if field is None else float(getattr(model.config, field))
 
@@ -239,7 +239,7 @@ def set_matrix(module: nn.Module, weight: Tensor, offset: Tensor | None) -> None
 
 
 def keep_along(layer: nn.Module, name: str, axis: int, kept: Sequence[int] | Ints) -> None:
-    """Keep these indices along an axis of a layer's parameter, and tell its module how many there are."""
+    """Keep these indices along an axis of a layer's parameter, and set their number in its module."""
     place, _, leaf = name.rpartition(".")
     module = layer.get_submodule(place)
     values = module.get_parameter(leaf).detach().index_select(axis, torch.as_tensor(kept))

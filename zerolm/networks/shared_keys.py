@@ -27,7 +27,7 @@ class SharedKeys:
 
     @classmethod
     def of(cls, layers: nn.ModuleList) -> SharedKeys:
-        """Return what the layers of a model share."""
+        """Return the shared keys and values of a model's layers."""
         heads: dict[str, tuple[int, int]] = {}
         for layer in layers:
             attention: Any = getattr(layer, "self_attn", None)
@@ -38,7 +38,7 @@ class SharedKeys:
 
     @property
     def width(self) -> int:
-        """Return how many numbers lie behind the hidden state of a token."""
+        """Return the number of values after the hidden state of a token."""
         return sum(2 * heads * size for heads, size in self.heads.values())
 
     def behind(self, hidden: Tensor) -> Tensor:

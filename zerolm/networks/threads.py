@@ -19,7 +19,7 @@ IDLE_FIELDS: Final = (3, 4)
 
 
 def use_idle_processors(parameters: int) -> int:
-    """Set the number of threads for a model of so many parameters, and return it.
+    """Set the number of threads for a model of this size, and return it.
 
     A thread that shares its processor with other work holds up all the others. A number that the environment
     sets (``OMP_NUM_THREADS``) is left as it is.
@@ -33,7 +33,8 @@ def use_idle_processors(parameters: int) -> int:
 
 
 def idle_processors(seconds: float = SAMPLED) -> float:
-    """Return how many processors are idle, as a mean over some seconds; all where that cannot be measured."""
+    """Return the number of idle processors, as a mean over some seconds; all where that cannot be
+    measured."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not LOAD.exists():
         return float(usable)

@@ -65,7 +65,7 @@ def finished(
 
 @dataclass(frozen=True)
 class _Failure:
-    """An error as text: not every exception can be sent from one process to another."""
+    """An error as text: not every exception can be pickled."""
 
     message: str
     trace: str

@@ -129,7 +129,7 @@ class BatchGroup:
             for place, index in enumerate(self.indices):
                 if not above[index].isfinite().all():
                     raise ValueError(
-                        f"the gradients of layer {layer} are not finite: it cannot be priced; {BY_WEIGHTS}"
+                        f"the gradients of layer {layer} are not finite: it has no estimates; {BY_WEIGHTS}"
                     )
                 yield index, layer, (self.states[layer][place], self.states[layer + 1][place]), above
             self.states[layer + 1] = []  # has served
@@ -303,7 +303,7 @@ def _gradient_by_predictions(blocks: Blocks, index: int, last: Tensor, end: Call
             logits = end(index, top, gradients=True).logits.float()
             if not logits.isfinite().all():
                 raise ValueError(
-                    f"the parent's predictions are not finite: nothing can be priced by them; {BY_WEIGHTS}"
+                    f"the parent's predictions are not finite: no loss can be estimated; {BY_WEIGHTS}"
                 )
             log = functional.log_softmax(logits, dim=-1).flatten(0, 1)  # (b x n, v)
             drawn = torch.multinomial(log.detach().exp().cpu(), 1, generator=generator)  # (b x n, 1)

@@ -19,8 +19,8 @@ from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
 
 MAX_TOTALS: Final = 1 << 24
-"""Largest number of pairs of totals for which this method is used; programme steps may be 64 times as
-many."""
+"""Largest number of pairs of totals for which this method is used; the number of programme steps may be 64
+times as large."""
 
 
 @dataclass(frozen=True, eq=False)

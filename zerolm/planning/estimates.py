@@ -266,8 +266,8 @@ def estimated_losses(
     ``kinds`` are those of ``groups`` and ``ffn`` that may be cut. With a ``basis`` the table also has the
     losses of a narrower stream, for a tied parent (``tied``) also with a tied head. With the Fisher
     information ``repaired``, and a criterion ``by`` that estimates losses after least squares, the table has
-    these losses too; whole layers are always priced as cut. ``pooling`` makes an encoder's embeddings. Sums
-    in the ``cache`` are resumed. Raises ``ValueError`` where a gradient is not finite.
+    these losses too; whole layers are always estimated as cut. ``pooling`` makes an encoder's embeddings.
+    Sums in the ``cache`` are resumed. Raises ``ValueError`` where a gradient is not finite.
     """
     parent = dimensions_of(model)
     blocks = Blocks(model, tokens.filled(ESTIMATE_BATCH))

@@ -66,8 +66,8 @@ class ExpertsRequest:
     keep: str | None = setting(
         "text",
         None,
-        "experts of each layer to keep: a number, a share (0.5), auto (the most within the budgets), or "
-        "all; default with --text and a budget: whatever loses least",
+        "experts of each layer to keep: a number, a share (0.5), auto (most within budgets), or all; "
+        "default with --text and budgets: the least loss",
         name="keep_experts",
         metavar="N",
     )
@@ -119,8 +119,8 @@ class VocabularyRequest:
     size: str | None = setting(
         "text",
         None,
-        "tokens to keep, rarest removed first: a number (64k), a share (0.5), used (only tokens that the "
-        "text needs), auto (within budgets; default with --text FILE), or all",
+        "tokens to keep, most frequent first: a number (64k), a share (0.5), used (by the text), auto "
+        "(within budgets; default with --text FILE), or all",
         name="keep_vocab",
         metavar="SIZE",
     )
@@ -195,7 +195,7 @@ class WeightsRequest:
         }
         flags = [f"--{name}" for name, value in values.items() if value]
         if flags and form != "gguf":
-            raise ValueError(f"{flags[0]} is of types of weights, which a gguf file has: --format gguf")
+            raise ValueError(f"{flags[0]} is for quantisation types of gguf files: give --format gguf")
         if (
             self.imatrix or self.requantize or self.types not in (None, STORED)
         ) and "max_weight_bytes" not in budgets:
@@ -210,8 +210,8 @@ class WeightsRequest:
             raise ValueError("--requantize is for a quantised parent, and this one is not: drop it")
         if quantised and not types_alone:
             raise ValueError(
-                f"the parent is quantised ({', '.join(quantised)}), and units are cut of 16 or 32 bits; "
-                "its types can be chosen anew: --keep 1 --format gguf --max-weight-bytes BYTES --requantize"
+                f"the parent is quantised ({', '.join(quantised)}), and only 16 or 32 bits can be cut; to "
+                "change types: --keep 1 --format gguf --max-weight-bytes BYTES --requantize"
             )
         if quantised and not self.requantize:
             raise ValueError(

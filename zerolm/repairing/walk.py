@@ -94,7 +94,7 @@ def repair(
     With ``reading_back`` they are those of a child with quantisation types. With ``fisher`` first tokens are
     weighted by their gradients. Ridges are chosen for each matrix on ``held`` tokens, which are not fitted
     to; without any they are ``UNTRIED``. ``ridges``, if given, must contain every matrix, else ``ValueError``
-    is raised. Layers in the ``cache`` are not solved again.
+    is raised. Layers in the ``cache`` are not refitted.
     """
     if method == "none":
         return Repaired()

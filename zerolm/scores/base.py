@@ -1,4 +1,4 @@
-"""Scores: sums over layers, weighed by depth and width, or functions of the whole network; by name."""
+"""Scores by name: sums over layers, weighted by depth and width, or functions of the whole network."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ClosedForm:
         return _brief(self)
 
     def factors(self, depths: Ints, widths: Floats, outside: Ints) -> Floats:
-        """Return what the sums of backbones (n,) are multiplied by."""
+        """Return the factors of the sums of backbones, (n,)."""
         factors = self.factor(depths, widths)
         return factors if self.backbone is None else factors * self.backbone(depths, widths, outside)
 

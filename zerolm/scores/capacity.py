@@ -1,4 +1,4 @@
-"""Closed-form capacity scores: expectations over random weights, no weight is ever drawn."""
+"""Closed-form capacity scores: expectations over random weights, without sampling any."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from zerolm.scores.initialisation import INITIALISATIONS, variance
 from zerolm.settings import REQUIRED, Setting
 
 MAX_ALPHA: Final = 1e6
-"""Far beyond any alpha that ranks otherwise than its neighbours, and far from overflow."""
+"""Far beyond any alpha whose ranking differs from its neighbours', and far from overflow."""
 ALPHAS: Final = (0.5, 1.0, 1.1)
-"""Where ``zerolm`` is shown when nobody names an alpha; none of them suits every space."""
+"""Values of alpha for ``zerolm`` where none is named; none of them suits every space."""
 ALPHA: Final = Setting(
     "alpha",
     "number",

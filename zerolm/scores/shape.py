@@ -13,9 +13,9 @@ from zerolm.scores.capacity import geo
 from zerolm.settings import Setting
 
 BODY: Final = 15
-"""Weights of a layer of every Gemstone over hidden^2: by it a backbone tells the size of its body."""
+"""Weights of a layer of every Gemstone over hidden^2: determines the size of a backbone's body."""
 REFERENCE: Final = 20
-"""Tokens a parameter of the body at which m is told."""
+"""Tokens a parameter of the body at which m is stated."""
 TOKENS_A_PARAMETER: Final = (1.13, 15_500.0)
 """The fewest and the most that a Gemstone was trained on: what is beyond counts as these."""
 RATIOS: Final = (3.2, 320.0)
@@ -36,7 +36,7 @@ Backbones = tuple[Ints, Floats, Ints]
 
 @dataclass(frozen=True)
 class LawWeights:
-    """The fitted e, k, m and t, with their covariance by refits to networks that were drawn anew."""
+    """The fitted e, k, m and t, with their covariance by refits to resampled networks."""
 
     values: tuple[float, float, float, float]
     covariance: tuple[tuple[float, ...], ...]
@@ -51,7 +51,7 @@ UNTOLD: Final = LawWeights(
         (0.0, 0.0, 0.0, 0.0),
     ),
 )
-"""Where nobody says how long a network is trained: over all trainings of the Gemstones, 2 to 350 B tokens."""
+"""Where no training length is named: over all trainings of the Gemstones, 2 to 350 B tokens."""
 TOLD: Final = LawWeights(
     (0.9402, 0.0597, 3.2833, -0.1682),
     (
@@ -64,7 +64,7 @@ TOLD: Final = LawWeights(
 
 
 def by_backbone(depth: Ints, mean_width: Floats, outside: Ints, /, *, train_tokens: int | None) -> Floats:
-    """Return what shape_law multiplies geo by, (n,)."""
+    """Return the factor of geo in shape_law, (n,)."""
     weights = np.array(_weights(train_tokens).values)
     return np.exp(_logarithm(weights, (depth, mean_width, outside), train_tokens))
 
@@ -92,7 +92,7 @@ class ShapeEstimate:
 
 
 def worth(one: Architecture, other: Architecture, train_tokens: int | None = None) -> ShapeEstimate:
-    """Return how many times the parameters of another a network is worth; what geo says has no interval."""
+    """Return a network's equivalent size as a multiple of another's; the part of geo has no interval."""
     batch = ScoreBatch.of([one, other])
     backbones, sizes = _backbones(batch), np.log(make_score("geo").of_many(batch))
 
@@ -104,7 +104,7 @@ def worth(one: Architecture, other: Architecture, train_tokens: int | None = Non
 
 
 def ratio_worth(architecture: Architecture, train_tokens: int | None = None) -> ShapeEstimate:
-    """Return what the hidden / depth of a network is worth beside the best one, 1 at most."""
+    """Return a network's equivalent size as a share of that with the best hidden / depth, 1 at most."""
     backbones = _backbones(ScoreBatch.of([architecture]))
 
     def lost(weights: Floats) -> float:
@@ -115,7 +115,7 @@ def ratio_worth(architecture: Architecture, train_tokens: int | None = None) -> 
 
 
 def off_ratio(times: float, train_tokens: int | None = None) -> ShapeEstimate:
-    """Return what a hidden / depth is worth that is so many times the best, whatever that is."""
+    """Return that share for a hidden / depth of ``times`` the best, whatever that is."""
     return ShapeEstimate(*_interval([-weights[1] * np.log(times) ** 2 for weights in _drawn(train_tokens)]))
 
 

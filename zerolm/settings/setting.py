@@ -1,4 +1,4 @@
-"""A setting: what a space, a score or a command can be told, declared once by what has it."""
+"""A setting of a space, a score or a command, declared once by its owner."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ REQUIRED: Final = _Required()
 class Setting:
     """One setting: its flag, YAML key, help and error messages all come from here.
 
-    ``kind`` says how text becomes a value: ``integer`` (8k too), ``amount`` (8k too, or 0.8x: a share of
-    what is known later), ``number``, ``percent`` (10% or .1), ``duration`` (90s, 30m, 1.5h: in seconds),
+    ``kind`` says how text becomes a value: ``integer`` (8k too), ``amount`` (8k too, or 0.8x: a share of what
+    is known later), ``number``, ``percent`` (10% or .1), ``duration`` (90s, 30m, 1.5h: in seconds),
     ``integers`` (2,4 or LOW:HIGH or LOW:HIGH:STEP), ``numbers``, ``shares`` (numbers in the order given),
     ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a folder, or a word in its place),
     ``names`` (A,B,C, or a list) or ``paths`` (the same, of files and folders). ``default`` is ``REQUIRED``
-    where there is none, and None where it depends on other settings. ``choices`` are the only possible
-    values where there are any, ``low`` to ``high`` the only possible numbers; a ``low`` of 0 leaves 0
-    itself out of numbers and intervals. ``off`` names the flag that says no. ``examples`` are values to
-    show where nobody gives one.
+    where there is none, and None where it depends on other settings. ``choices`` are the only possible values
+    where there are any, ``low`` to ``high`` the only possible numbers; a ``low`` of 0 leaves 0 itself out of
+    numbers and intervals. ``off`` names the flag that says no. ``examples`` are values to show where none is
+    given.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Setting:
 
     @property
     def placeholder(self) -> str:
-        """Return what stands for a value in help: the choices, or capitals."""
+        """Return the placeholder of a value in help: the choices, or capitals."""
         return self.metavar or "|".join(map(str, self.choices)) or KINDS[self.kind].metavar
 
     @property

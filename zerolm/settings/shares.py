@@ -17,7 +17,7 @@ class KeptUnits:
     example: str
 
     def wanted(self, text: str, whole: int) -> tuple[Decimal, bool]:
-        """Return how many of ``whole`` units ``8``, ``0.5`` or ``0.5x`` are, and whether that is a share.
+        """Return the number of ``whole`` units for ``8``, ``0.5`` or ``0.5x``, and whether that is a share.
 
         A share need not come to a whole number. ``ValueError`` for what is neither.
         """

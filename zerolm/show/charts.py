@@ -44,7 +44,7 @@ class Axis:
         return (at - low) / (high - low)
 
     def ticks(self, most: int) -> list[float]:
-        """Return at most so many round values, and one more at times."""
+        """Return at most ``most`` round values, sometimes one more."""
         if self.log:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             sparser = [((1,), stride) for stride in range(1, len(decades))]
@@ -86,7 +86,7 @@ def from_zero(values: Iterable[float], name: str, form: Callable[[float], str] =
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A value with its interval, the text beside it, and how it is drawn: as a ``bar``, or as that mark."""
+    """A value with its interval, its label, and how it is drawn: as a ``bar``, or as that mark."""
 
     name: str
     value: float | None

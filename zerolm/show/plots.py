@@ -60,7 +60,7 @@ def shape(kind: str, colour: str, title: str = "") -> str:
 
 
 def legend(keys: Sequence[Key]) -> str:
-    """Return what marks stand for; nothing where there are none."""
+    """Return the legend of marks; empty where there are none."""
     entries = (
         f'<span class="key" style="white-space:nowrap;margin-right:1em"><svg width="26" height="16" '
         f'viewBox="-13 -8 26 16" aria-hidden="true">{shape(kind, colour)}</svg> {escape(text)}</span>'

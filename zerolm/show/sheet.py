@@ -51,8 +51,8 @@ class Sheet:
     """One part of a result: a table, the ``sentences`` that it supports, charts, and ``parts`` below it.
 
     ``lead`` says what it is of, ``notes`` (on pages alone) how to read it. ``kind`` is the table's: ``pairs``
-    are names with values. A ``folded`` part stays behind its title until somebody opens it. ``on`` says where
-    the sheet is shown, ``layout`` how its charts stand: side by side (pair, triple), or in a column.
+    are names with values. A ``folded`` part is hidden behind its title until a reader opens it. ``on`` says
+    where the sheet is shown, ``layout`` how its charts stand: side by side (pair, triple), or in a column.
     ``commands`` can be copied. ``mark`` is its anchor.
     """
 

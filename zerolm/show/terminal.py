@@ -82,8 +82,8 @@ def table_lines(
     """Yield the lines of a table of at most ``width`` columns, of any width where that is None.
 
     Names stand to the left, numbers to the right; with ``remarks`` the last column is text, which is folded.
-    Columns that there is no room for follow in a second table, beside the names again. A head without words
-    is left out.
+    Columns that do not fit follow in a second table, which repeats the names. A head without words is left
+    out.
     """
     lines = [list(map(str, line)) for line in ((head, *rows) if any(head) else rows)]
     if not lines:

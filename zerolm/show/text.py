@@ -28,7 +28,7 @@ def show_cost(cost: str, value: int) -> str:
 
 
 def show_score(value: float) -> str:
-    """Return a score with enough digits to tell near-ties apart."""
+    """Return a score with enough digits to distinguish near-ties."""
     return f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:.7g}"
 
 
@@ -69,7 +69,7 @@ def sentence(text: str) -> str:
 
 
 def short(text: str, most: int) -> str:
-    """Return a text of at most so many characters."""
+    """Return a text of at most ``most`` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

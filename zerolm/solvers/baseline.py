@@ -71,8 +71,8 @@ class BaselineModel:
             if need > limit if side == "max" else need < limit:
                 most, least = ("more", "at least") if side == "max" else ("less", "at most")
                 raise ValueError(
-                    f"the baseline {self.name} needs {need} {cost}, {most} than {budget} {limit}; "
-                    f"leave {budget} out, or give {least} {need}, or a share of the baseline's such as 0.8x"
+                    f"the baseline {self.name} needs {need} {cost}, {most} than {budget} {limit}: "
+                    f"drop {budget}, or give {least} {need}, or a share such as 0.8x"
                 )
         return {f"max_{cost}": self.costs[cost] for cost in BOUNDED_COSTS} | dict(limits)
 
@@ -81,7 +81,7 @@ class BaselineModel:
         return replace(self, costs=model.of(self._space(self.settings).read(self.choices)))
 
     def reference(self, space: SearchSpace, score: Score) -> Reference:
-        """Return it as part of a result: scored, with the bounds of its space that exclude it."""
+        """Return its scored choice for a result, with the bounds of its space that exclude it."""
         assert isinstance(space, UniformSpace)
         architecture = space.read(self.choices)
         choice = Choice(architecture, score.of(architecture), dict(self.costs))
@@ -146,11 +146,11 @@ def _of_document(name: str, document: Any, model: CostModel) -> BaselineModel:
 
 
 Reading = tuple[str, dict[str, Any], dict[str, Any], Architecture]
-"""A space, settings of it, choices, and the architecture that the document itself tells."""
+"""A space, settings of it, choices, and the architecture of the document itself."""
 
 
 def _of_architecture(document: Any) -> Reading:
-    """Return what an architecture file of a uniform space holds."""
+    """Return the reading of an architecture file of a uniform space."""
     architecture = from_document(document)
     space = SPACES[architecture.space]
     if space.name not in {name for name, _ in SPACE_OF.values()}:
@@ -161,7 +161,7 @@ def _of_architecture(document: Any) -> Reading:
 
 
 def _of_config(config: Mapping[str, Any]) -> Reading:
-    """Return what a Hugging Face configuration says."""
+    """Return the reading of a Hugging Face configuration."""
     experts = next((name for name in EXPERTS if isinstance(config.get(name), int) and config[name] > 1), None)
     if experts is not None:
         raise ValueError(f"it is a mixture of experts ({experts} {config[experts]}); {_possible()}")

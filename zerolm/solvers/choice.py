@@ -14,8 +14,8 @@ from zerolm.spaces import SearchSpace, shape_text
 class Expected:
     """The result that a calibration expects of an architecture when it is trained, in its metric's unit.
 
-    ``low`` to ``high`` holds nine of ten results of architectures drawn as the labels were;
-    ``extrapolated`` where the depth, width, size or a choice lies beyond all labels.
+    ``low`` to ``high`` holds nine of ten results of architectures sampled like the labels; ``extrapolated``
+    where the depth, width, size or a choice lies beyond all labels.
     """
 
     mean: float
@@ -26,7 +26,7 @@ class Expected:
 
 @dataclass(frozen=True, repr=False)
 class Choice:
-    """An architecture with its score, its costs by name, and what is expected of it if labels tell."""
+    """An architecture with its score, its costs by name, and the expected result if there are labels."""
 
     architecture: Architecture
     score: float

@@ -21,7 +21,8 @@ MAX_TERMS = 1 << 16
 def count_at_least(
     problems: Sequence[Problem], budgets: Budgets, columns: Sequence[int], threshold: float
 ) -> int | None:
-    """Return how many architectures score ``threshold`` or more within ``budgets`` on the cost ``columns``.
+    """Return the number of architectures with at least ``threshold`` within ``budgets`` on the cost
+    ``columns``.
 
     None where a problem is not one block on a lattice.
     """

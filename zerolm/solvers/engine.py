@@ -55,7 +55,7 @@ class Engine(Protocol):
         """Return the Pareto front of score against the engine's cost column, cheapest first."""
 
     def count(self, threshold: float) -> Count:
-        """Return how many architectures score ``threshold`` or more."""
+        """Return the number of architectures with a score of at least ``threshold``."""
 
     def cheapest(self, threshold: float) -> Solution:
         """Return, of those that score ``threshold`` or more (there are some), that with the least KV cache,

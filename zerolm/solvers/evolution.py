@@ -52,7 +52,7 @@ def evolution(
 ) -> Sample:
     """Return all that was evaluated: distinct architectures within the budgets, a generation at a time.
 
-    Where crossover and mutation give nothing new, architectures are drawn. Where draws give nothing new
+    Where crossover and mutation give nothing new, architectures are sampled. Where samples give nothing new
     either, a small space is listed; in a space too large for a list, an exact solver gives one architecture
     if none is there yet. So the sample is empty only where nothing keeps the budgets, and in a small space no
     architecture is too rare to be found. It ends when all are evaluated. It repeats with its ``seed``.
@@ -118,7 +118,7 @@ class _Breeder:
         evaluated: dict[Genes, Solution],
         make: Callable[[], Genes],
     ) -> None:
-        """Add so many new architectures within the budgets, fewer where these are too rare."""
+        """Add ``count`` new architectures within the budgets, fewer where these are too rare."""
         wanted, since = len(brood) + count, 0
         while len(brood) < wanted and since < BARREN_DRAWS:
             genes, since = make(), since + 1
@@ -150,7 +150,7 @@ class _Breeder:
         )
 
     def mutant(self, parents: Sequence[Solution]) -> Genes:
-        """Return a parent with layers drawn anew; where its backbone is drawn anew, all are."""
+        """Return a parent with resampled layers; where its backbone is resampled, all layers are."""
         parent = self.generator.choice(parents)
         if len(self.able) > 1 and self.generator.random() < self.mutation:
             return self.drawn()

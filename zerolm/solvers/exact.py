@@ -150,7 +150,7 @@ class Exact:
         return None if best == UNREACHED else float(self.value(problem, best))
 
     def _room(self, index: int) -> int | None:
-        """Return what the choices of a problem may cost, None where the least is more."""
+        """Return the most that the choices of a problem may cost, None where even the least is more."""
         problem = self.problems[index]
         room = self.limits[index] - int(problem.costs[self.column])
         least = sum(count * int(table.least[self.column]) for table, count in problem.blocks)

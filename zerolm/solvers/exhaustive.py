@@ -104,7 +104,7 @@ def _enumerate(
 
 
 def _ways(table: CandidateTable, sets: Ints, dtype: np.dtype[np.generic]) -> Ways:
-    """Return how many ordered choices are behind each multiset: permutations times ways to choose."""
+    """Return the number of ordered choices of each multiset: permutations times ways to choose."""
     multiplicity = np.array(table.multiplicity, dtype)
     ways = multiplicity[sets].prod(axis=1) if len(sets[0]) else np.ones(len(sets), dtype)
     run = np.ones(len(sets), dtype)

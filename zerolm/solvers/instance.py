@@ -18,7 +18,7 @@ from zerolm.spaces import Backbone, SearchSpace
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """How all instances of a search are priced and sampled, whatever bound is relaxed or score is asked.
+    """How all instances of a search compute costs and sample, for any relaxed bound and any score.
 
     ``columns`` remembers costs of candidates and of ends for the next instance.
     """

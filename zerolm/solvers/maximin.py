@@ -1,4 +1,4 @@
-"""The part of a set whose least worth, over several ways to judge it, is the most."""
+"""The part of a set whose least total score, over several rows of scores, is the largest."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ class BestAtWorst:
 
     @property
     def gap(self) -> float:
-        """How much more another choice may be worth at most, as a share of the value; 0 where proven."""
+        """The most by which another choice may exceed the value, as a share of it; 0 where proven."""
         more = self.bound - self.value
         return more / abs(self.value) if more > PROVEN * abs(self.value) else 0.0
 
 
 def best_at_worst(scores: Floats, count: int, groups: int = 1) -> BestAtWorst:
-    """Return the ``count`` members, as many of each group, whose least sum over the rows is the most.
+    """Return the ``count`` members, equal numbers of each group, whose least sum over the rows is the
+    largest.
 
     ``scores`` are (ways, n); members of a group follow one another. As a mixed-integer programme: maximise t
-    with worths x >= t and as many ones of x in each group. ``ValueError`` for what is no number.
+    with scores x >= t and equal numbers of ones of x in each group. ``ValueError`` for NaN or infinity.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 

@@ -25,8 +25,8 @@ Picks = tuple[tuple[int, ...], ...]
 class Problem:
     """One backbone as numbers: ``factor`` x (sum of chosen table scores) + ``offset`` is the score.
 
-    ``blocks`` are (table, count) pairs: ``count`` candidates are chosen from the table, repetition
-    allowed, order without meaning. ``costs`` (k,) int64 is what the backbone costs beside its layers.
+    ``blocks`` are (table, count) pairs: ``count`` candidates are chosen from the table, repetition allowed,
+    order without meaning. ``costs`` (k,) int64 is the cost of the backbone outside its layers.
     """
 
     blocks: tuple[tuple[CandidateTable, int], ...]
@@ -52,7 +52,7 @@ class Problem:
         return self.offset != 0 or any(bool(table.score.any()) for table, _ in self.blocks)
 
     def ways(self, picks: Sequence[Sequence[int]]) -> int:
-        """Return how many architectures these picks stand for: orders of layers times choices of a shape."""
+        """Return the number of architectures for these picks: orders of layers times choices of a shape."""
         product = 1
         for (table, _), chosen in zip(self.blocks, picks, strict=True):
             counts = Counter(chosen)

@@ -6,7 +6,7 @@
 that of semidefinite relaxation: for any u with F - diag u positive semidefinite on the plane of the counts,
 p' F p = p' (F - diag u) p + u' p, whose least value there, without integers, is below all sets' (as in
 https://doi.org/10.1007/s10107-005-0637-9). Members whose other choice would exceed the best set are fixed;
-branch and bound divides what is left between the two.
+branch and bound closes the remaining gap.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRECISION: Final = 1e-9
 PROVEN: Final = 1e-8
 """A gap, as a share of the value, that counts as none."""
 STARTS: Final = 24
-"""Random sets that exchanges begin from, beside three that are not."""
+"""Random sets that exchanges begin from, in addition to three others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +51,15 @@ class LeastPairs:
 
 
 def least_pairs(form: Floats, count: int, groups: int = 1, *, work: int = WORK) -> LeastPairs:
-    """Return the ``count`` members of least p' F p, as many of each group, and the bound that proves them.
+    """Return the ``count`` members of least p' F p, equal numbers of each group, and the bound that proves
+    them.
 
     ``form`` F is (n, n), its symmetric part counts; members of a group follow one another. ``work`` limits
-    branch and bound, so that the outcome is the same anywhere. ``ValueError`` for what is no number.
+    branch and bound, so that the outcome is the same anywhere. ``ValueError`` for NaN or infinity.
     """
     size = len(form)
     if not np.isfinite(form).all():
-        raise ValueError("a sum of pairs is no number: the network sends what is not finite")
+        raise ValueError("a sum of pairs is not finite: neither are outputs of the network")
     if count % groups or size % groups or not 0 <= count <= size:
         raise ValueError(f"{count} of {size} members cannot be divided into {groups} groups")
     scale = float(np.abs(form).max()) or 1.0
@@ -77,7 +78,8 @@ def least_pairs(form: Floats, count: int, groups: int = 1, *, work: int = WORK) 
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """x' form x + linear' x + constant, form (n, n) symmetric, with so many ones in ``each`` group (n,)."""
+    """x' form x + linear' x + constant, form (n, n) symmetric, with the number of ones in ``each`` group
+    (n,)."""
 
     form: Floats
     linear: Floats
@@ -101,7 +103,7 @@ class _Pairs:
         return np.asarray(without_choice[self.group], bool)
 
     def rest(self, fixed: Bools, ones: Bools) -> _Pairs:
-        """Return what is left where ``fixed`` members are in, if they are ``ones``, or out."""
+        """Return the remaining problem with the ``fixed`` members in, if they are ``ones``, or out."""
         free, chosen = ~fixed, fixed & ones
         linear = self.linear[free] + 2 * self.form[np.ix_(free, chosen)].sum(1)
         remaining = self.each - np.bincount(self.group[chosen], minlength=len(self.each))
@@ -179,7 +181,7 @@ class _Pairs:
 class Relaxed:
     """A ``bound`` below all sets, where the relaxation takes it, ``x`` (n,), and its ``tangent`` (n,) there.
 
-    Sets have at least what the tangent foretells; the least of that is the bound.
+    No set has less than the tangent there; the least of the tangent is the bound.
     """
 
     bound: float
@@ -299,7 +301,7 @@ def _dual(objective: Floats, rows: Floats) -> Floats:
 
 
 def _length(matrix: Floats, change: Floats) -> float:
-    """Return how far a positive matrix may go along a change, at most once, so that it stays positive."""
+    """Return the largest step, at most 1, along a change that keeps a positive matrix positive."""
     try:
         factor = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:

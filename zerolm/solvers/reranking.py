@@ -15,7 +15,7 @@ from zerolm.solvers.problem import Picks, Problem
 from zerolm.solvers.sampling import Sample
 
 GUIDED: Final = 300
-"""Architectures that each guide of a score puts forward, and as many points of its front."""
+"""Architectures of each guide of a score, and points of its front."""
 
 
 def reranked(instance: Instance, solve: Callable[[Instance], Engine]) -> Sample:

@@ -48,9 +48,9 @@ __all__ = [
 class Certificate:
     """The proof that no architecture within the budgets scores more than (1 + gap) x ``best[0]``.
 
-    ``gap`` is relative and None where nothing is proven; ``counts`` says whether ``ties`` and
-    ``near_ties`` are ``exact`` or ``at least`` so many. ``seconds`` are whole milliseconds, so that a
-    result that was written and read again tells the same.
+    ``gap`` is relative and None where nothing is proven; ``counts`` is ``exact`` or ``at least``, for
+    ``ties`` and ``near_ties``. ``seconds`` are whole milliseconds, so that a result that was written and read
+    again is the same.
     """
 
     method: str
@@ -107,7 +107,7 @@ class Peak:
 class LatencyTable:
     """The latencies that a search went by, as one machine took them, in whole microseconds.
 
-    A forward pass of ``batch`` sequences of ``tokens`` on so many ``threads``, the fastest of ``rounds``: of
+    A forward pass of ``batch`` sequences of ``tokens`` on ``threads`` threads, the fastest of ``rounds``: of
     the ``ends`` outside the layers, of the ``layers``, each by its choice, and of the pick as a ``whole``.
     """
 
@@ -129,7 +129,7 @@ class LatencyTable:
 
 @dataclass(frozen=True)
 class VocabularyChoice:
-    """The best within the budgets with a vocabulary of so many ids: nothing where nothing keeps them.
+    """The best architecture within the budgets for one size of the vocabulary; empty where there is none.
 
     ``bytes_per_token`` is that of the user's text, ``context`` and ``budgets`` are for as much of it as those
     of the smallest vocabulary; ``score``, ``costs`` and ``shape`` are the best architecture's.
@@ -151,10 +151,10 @@ class VocabularyChoice:
 class Question:
     """The space, score with its options, budgets, and conditions of running that a search was asked for.
 
-    ``latency`` is the table of latencies that it goes by, None where none are asked for.
-    ``baseline`` is the network that it was to better, if one was named; ``vocabularies`` are those that it
-    chose from, where they were listed: space, budgets and conditions are then of the chosen one.
-    ``training`` says how long the network is to be trained, where that is told.
+    ``latency`` is the table of latencies that it goes by, None where none are asked for. ``baseline`` is the
+    network that it was to better, if one was named; ``vocabularies`` are those that it chose from, where they
+    were listed: space, budgets and conditions are then of the chosen one. ``training`` is the planned
+    training length, if known.
     """
 
     space: SearchSpace

@@ -93,7 +93,8 @@ def nsga2(
     generations: int = 200,
     seed: int = 0,
 ) -> Sample:
-    """Return what NSGA-II (pymoo) evaluated on score against the cost ``column`` under all budgets.
+    """Return the architectures that NSGA-II (pymoo) evaluated on score against the cost ``column`` under all
+    budgets.
 
     A genome is one real number for the backbone and one for each layer, cut into equal intervals.
     """

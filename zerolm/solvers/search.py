@@ -91,7 +91,7 @@ def search(
 def _solver(
     space: SearchSpace, score: Score, budgets: Budgets, setup: Setup, method: str, progress: Progress
 ) -> Solver:
-    """Return the engine of a method with its instance; ``ValueError`` where the score tells nothing."""
+    """Return the engine of a method with its instance; ``ValueError`` where the score is always 0."""
     progress(f"building the tables of {space.name}")
     backbones = list(space.backbones())
     if score.sees_choices:
@@ -104,7 +104,7 @@ def _solver(
 
 
 def _least(score: Score, best: float, floor: float | None) -> float:
-    """Return what the pick has to score."""
+    """Return the least score of the pick."""
     least = best if score.measured else near(best)
     if floor is not None and at_least(best, floor):
         least = max(least, min(floor, best))

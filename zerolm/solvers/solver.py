@@ -78,7 +78,7 @@ class Solver:
         return [Peak(depth, width, score) for (depth, width), score in sorted(peaks.items())]
 
     def _shape(self, choice: Choice) -> object:
-        """Return what is equal for choices of which only one is listed."""
+        """Return a key that is equal for choices of which only one is listed."""
         are_distinct = self.instance.score.sees_choices
         return choice.architecture.identity if are_distinct else choice.architecture.shape_key()
 

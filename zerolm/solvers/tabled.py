@@ -1,4 +1,4 @@
-"""Scores told by tables of choices, proven: of the same costs only the best sum counts.
+"""Scores from tables of choices, proven: of equal costs only the best sum counts.
 
 A latency is a sum of many unequal numbers, and hardly two architectures have the same. So architectures that
 are equal in all other costs are kept where none of them is as fast and has as high a sum.
@@ -19,7 +19,7 @@ from zerolm.solvers.sampling import Sample
 from zerolm.spaces import Backbone, CandidateTable
 
 PATHS_LIMIT: Final = 4_000_000
-"""Different costs up to which architectures are told by them."""
+"""Largest number of different costs for this method."""
 
 
 def best_of_costs(

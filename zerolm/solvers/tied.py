@@ -130,7 +130,7 @@ class _States:
 
     @property
     def places(self) -> tuple[Ints, Ints]:
-        """Return what orders states that are equal in all else, as ``lexsort`` takes it."""
+        """Return the keys that order states equal in all else, for ``lexsort``."""
         return self.pick, self.problem
 
     @property
@@ -186,7 +186,7 @@ class _Group:
         return float(self._scores(place, self.table.score[allowed].max()))
 
     def at_least(self, threshold: float) -> list[Part]:
-        """Return what scores the threshold or more."""
+        """Return the parts with a score of at least the threshold."""
         parts = []
         for place in np.flatnonzero((self.bounds > -np.inf) & at_least(self.bounds, threshold)).tolist():
             good = self._allowed(place)

@@ -35,9 +35,9 @@ def best_vocabulary(
     """Return the scope with the vocabulary whose best scores most, of equals the smaller, and all of them.
 
     A text of ``text_bytes`` has ``tokens_by_size[vocab]`` tokens in each vocabulary. Budgets and context are
-    in tokens of the smallest vocabulary. A text that takes n tokens by it and m by
-    another has a context of m / n as many, rounded up, and n / m as many MACs a token. Raises ``Infeasible``
-    where nothing fits with any vocabulary.
+    in tokens of the smallest vocabulary. A text that takes n tokens by it and m by another has m / n times
+    the context, rounded up, and n / m times the MACs a token. Raises ``Infeasible`` where nothing fits with
+    any vocabulary.
     """
     base = tokens_by_size[min(tokens_by_size)]
     choices, scopes, refusal = list[VocabularyChoice](), dict[int, Scope](), None
@@ -61,14 +61,15 @@ def best_vocabulary(
 
 
 def _scaled(scope: Scope, vocab: int, base: int, tokens: int) -> Scope:
-    """Return the scope for a text of so many ``tokens`` where the smallest vocabulary takes ``base``."""
+    """Return the scope for a text of ``tokens`` tokens where the smallest vocabulary takes ``base``."""
     budgets = {name: _limit(name, limit, base, tokens) for name, limit in scope.budgets.items()}
     costs = replace(scope.costs, context=-(-scope.costs.context * tokens // base))
     return Scope(scope.space.with_settings(vocab=vocab), budgets, costs)
 
 
 def _limit(budget: str, limit: int, base: int, tokens: int) -> int:
-    """Return a limit for one token of a text that takes so many, where it is for one of the base."""
+    """Return a limit for one of ``tokens`` tokens of a text, given the limit for one of the ``base``
+    tokens."""
     if budget[4:] not in PER_TOKEN:
         return limit
     return limit * base // tokens if budget.startswith("max") else -(-limit * base // tokens)

@@ -103,7 +103,7 @@ class SearchSpace(ABC):
         return {}
 
     def blind_spots(self) -> str:
-        """Return what the choices contain that no score of shapes can judge."""
+        """Return the choices that no score of shapes can judge, in words."""
         return ""
 
     def config(self, architecture: Architecture) -> dict[str, Any] | None:

@@ -42,7 +42,7 @@ class Candidates:
 
     @cached_property
     def multiplicity(self) -> tuple[int, ...]:
-        """Return how many ways there are to choose each layer."""
+        """Return the number of ways to choose each layer."""
         return tuple(map(len, self.alternatives))
 
     @cached_property
@@ -170,7 +170,8 @@ class Backbone:
 
     @property
     def apart(self) -> Backbone:
-        """Return the same architectures, no two of them the same picks: layers have places, ways are told."""
+        """Return the same architectures, no two of them with the same picks: layers have places, and ways are
+        distinct."""
         blocks = tuple(
             ChoiceBlock(block.candidates.apart, block.count if block.tied else 1, block.tied)
             for block in self.blocks

@@ -12,13 +12,14 @@ from zerolm.spaces.uniform import UniformSpace, ranged
 RANGE_ROUNDING: Final = 1e-9
 """Of floating point, at the ends of a range around a value."""
 FINER: Final = {"hidden": 32, "ffn": 16}
-"""Steps of sizes around an architecture, where nobody says which there are."""
+"""Steps of sizes around an architecture, where none are given."""
 VALUES_LISTED: Final = 8
 """Values that are listed."""
 
 
 def exclusions(space: UniformSpace, choices: Mapping[str, Any]) -> list[str]:
-    """Return what of a uniform space leaves an architecture out, with its value; nothing where it is inside.
+    """Return the bounds of a uniform space that exclude an architecture, with its value; empty where it is
+    inside.
 
     ``choices`` are as ``space.read`` takes them.
     """

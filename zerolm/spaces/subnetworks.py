@@ -24,7 +24,7 @@ from zerolm.spaces.choices import alike, by_layer, each_layer, field, integer, n
 FFN_SIZES: Final = 64
 """FFN widths of a layer at most, where none are named."""
 OF_NO_SHAPE: Final = ("id2label", "label2id")
-"""Fields of a configuration that say nothing of shapes, and may be long."""
+"""Fields of a configuration without effect on shapes, which may be long."""
 Options = tuple[tuple[int, ...], tuple[int, ...]]
 """The numbers of KV heads and the FFN widths that a layer may keep, ascending."""
 
@@ -88,7 +88,7 @@ class SlicedSpace(SearchSpace):
         return {**values, **lists_of, "vocab": self.sizes.vocab}
 
     def layer(self, number: int, kv_heads: int, ffn: int) -> Layer:
-        """Return a layer of the parent with so many KV heads and neurons."""
+        """Return a layer of the parent with these numbers of KV heads and neurons."""
         kind = (self.sizes.windows[number], self.sizes.kinds[number])
         key = (kv_heads, ffn, *kind)
         if key not in self._layers:

@@ -34,7 +34,7 @@ OPEN: Final[dict[str, tuple[float, ...]]] = {
     "query_width": (1.0, 4.0 * OPEN_HIDDEN),
     "kv_width": (1.0, 4.0 * OPEN_HIDDEN),
 }
-"""How far each range is opened to tell what it excludes."""
+"""How far each range is opened to find what it excludes."""
 
 
 class UniformSpace(SearchSpace):
@@ -141,7 +141,8 @@ class UniformSpace(SearchSpace):
         return Architecture(self.name, read, tuple(layer_of[row] for row in rows), self.ends(hidden))
 
     def read_layers(self, choices: Mapping[str, Any], depth: int, heads: int) -> dict[str, tuple[Any, ...]]:
-        """Return what layers may differ in, one of each a layer; ``ValueError`` where it makes no sense."""
+        """Return the choices that may differ by layer, one for each layer; ``ValueError`` for invalid
+        ones."""
         kv_heads = each_layer("kv_heads", choices.get("kv_heads", heads), depth, integer)
         for count in kv_heads:
             if heads % count:
@@ -286,7 +287,7 @@ class UniformSpace(SearchSpace):
                 f"{_span(deep)}{self._steps}"
             )
         if next(self.backbones(), None) is None:
-            raise ValueError(f"no KV heads go with the other ranges{self._steps}")
+            raise ValueError(f"no KV heads fit the other ranges{self._steps}")
 
     @property
     def _fields(self) -> tuple[str, ...]:
@@ -299,7 +300,7 @@ class UniformSpace(SearchSpace):
 
     @property
     def _steps(self) -> str:
-        """Return what else widths and heads have to be, for messages."""
+        """Return the further conditions on widths and heads, for messages."""
         steps = [("multiple_of", self.multiple_of), ("tensor_parallel", self.tensor_parallel)]
         limits = [f"{name} {step}" for name, step in steps if step > 1]
         widths = [("query_width", self.query_width), ("kv_width", self.kv_width)]

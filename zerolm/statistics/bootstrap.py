@@ -1,8 +1,8 @@
 """Bootstrap intervals of rank agreement, by quadratic forms instead of resampled tables.
 
 A resample of n architectures is a vector w of counts. With S_ij = sign(x_i - x_j) sign(y_i - y_j) its
-concordant minus discordant pairs are w^T S w / 2, for all resamples at once one matrix product. The
-copies of one architecture are not compared with each other: they would be ties that nobody measured.
+concordant minus discordant pairs are w^T S w / 2, for all resamples at once one matrix product. The copies of
+one architecture are not compared with each other: they would be ties without a measurement.
 """
 
 from __future__ import annotations

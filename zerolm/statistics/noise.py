@@ -12,7 +12,7 @@ from zerolm.statistics.correlations import kendall, spearman
 from zerolm.statistics.ranks import TOLERANCE
 
 NEIGHBOURS: Final = 50
-"""Repeated runs among which the noise of an architecture is drawn; the ceiling hardly depends on it."""
+"""Repeated runs from which the noise of an architecture is sampled; the ceiling hardly depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Ceiling:
 def noise_ceiling(result: Floats, repeats: Ints, draws: int = 200, seed: int = 0) -> Ceiling | None:
     """Return mean tau-b and rho of the noise-free quality with noisy results; None without repeats.
 
-    ``result`` (n,) is one run each; runs of identical networks share a label in ``repeats`` (n,). The
-    quality of a network is the mean of its runs, shrunk so that quality plus noise has the variance of
-    the results. Noise is drawn from the residuals of the ``NEIGHBOURS`` repeated runs of the most
-    similar mean, not from one Gaussian: failed runs are rare, large, and befall poor networks, so a
-    pooled deviation would put the ceiling below what real scores reach.
+    ``result`` (n,) is one run each; runs of identical networks share a label in ``repeats`` (n,). The quality
+    of a network is the mean of its runs, shrunk so that quality plus noise has the variance of the results.
+    Noise is sampled from the residuals of the ``NEIGHBOURS`` repeated runs of the most similar mean, not from
+    one Gaussian: failed runs are rare, large, and befall poor networks, so a pooled deviation would put the
+    ceiling below what real scores reach.
     """
     if result.shape != repeats.shape or result.ndim != 1:
         raise ValueError(f"a result of shape {result.shape} and labels of shape {repeats.shape} do not pair")

@@ -28,7 +28,7 @@ def tie_ranks(values: Floats, tolerance: float = TOLERANCE) -> Ints:
 
 
 def tie_sizes(ranks: Ints) -> Ints:
-    """Return how many share each rank, (m, n) of dense ranks (m, n), 0 beyond the highest."""
+    """Return the number of values with each rank, (m, n) of dense ranks (m, n), 0 beyond the highest."""
     m, n = ranks.shape
     return np.bincount((ranks + n * np.arange(m)[:, None]).ravel(), minlength=m * n).reshape(m, n)
 

@@ -47,7 +47,7 @@ def check_family(name: str, config: Mapping[str, Any]) -> None:
 
 
 def stored_numbers(model: nn.Module) -> int:
-    """Return how many numbers of a model are stored: its parameters, and buffers such as routers' biases."""
+    """Return the number of stored values of a model: its parameters, and buffers such as routers' biases."""
     parameters: int = sum(parameter.numel() for parameter in model.parameters())
     named = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     buffers: int = sum(x.numel() for name, x in model.state_dict().items() if name not in named)

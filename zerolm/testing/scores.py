@@ -21,8 +21,8 @@ FEW: Final = 5
 def check_score(name: str, **options: Any) -> None:
     """Check a registered score, with these options; ``AssertionError`` says which rule it breaks.
 
-    Scores are finite, the same at every call, and those of each architecture alone, whatever stands beside
-    it; of a closed form they do not depend on the order of layers. It is tried on every space.
+    Scores are finite, the same at every call, and independent of the other architectures in a call; of a
+    closed form they do not depend on the order of layers. It is tried on every space.
     """
     score = make_score(name, **options)
     for space_name in space_names():

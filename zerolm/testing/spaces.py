@@ -44,7 +44,8 @@ def check_space(name: str, **settings: Any) -> None:
 
 
 def architectures(space: SearchSpace, backbones: list[Backbone], count: int = 20) -> Iterator[Architecture]:
-    """Yield architectures of backbones and candidates drawn at random, the first and last backbone first."""
+    """Yield architectures of backbones and candidates sampled at random, the first and last backbone
+    first."""
     draw = random.Random(0)
     for backbone in [backbones[0], backbones[-1], *(draw.choice(backbones) for _ in range(count - 2))]:
         picks = [

@@ -19,15 +19,15 @@ from zerolm.text.sequences import cut, spread_evenly
 MASKED: Final = 0.15
 """The part of a sequence that is masked, as in BERT."""
 REPLACED: Final = 0x5EED
-"""What tells the seed of replacements from that of the positions."""
+"""Distinguishes the seed of replacements from that of the positions."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenSource:
     """A stream of tokens that batches are cut from.
 
-    ``ids`` is the tokenized text (N,), or None where tokens are drawn at random under ``seed``. Ids are below
-    ``size``, of which ``least`` are needed at least. ``mask`` is the id that stands for a masked token.
+    ``ids`` is the tokenized text (N,), or None where tokens are sampled at random under ``seed``. Ids are
+    below ``size``, of which ``least`` are needed at least. ``mask`` is the id that stands for a masked token.
     ``classes`` is what a batch's softmax runs over.
     """
 
@@ -40,7 +40,7 @@ class TokenSource:
     seed: int = 0
 
     def batch(self, task: Task, classes: int, sequences: int, length: int, seed: int) -> Batch:
-        """A batch for a network of so many classes: ``sequences`` of ``length`` tokens, or images.
+        """A batch for a network of ``classes`` classes: ``sequences`` of ``length`` tokens, or images.
 
         Sequences are spread evenly over the text and do not overlap. ``next`` predicts every next token.
         ``masked`` replaces round(.15 length) positions of each sequence, at least one and drawn under
@@ -119,10 +119,10 @@ def masked(
 ) -> tuple[Tensor, Tensor]:
     """Return inputs and labels (n, t): round(.15 t) positions of each sequence, at least one, are masked.
 
-    They are drawn under the seed; the labels of all others are ``NOTHING``. With a ``vocabulary`` only four
-    of five, as drawn, are masked; of the others half get a random token below it, half stay as they are
-    (BERT, arXiv 1810.04805, section 3.1). Of the ``edges`` of each sequence, so many tokens at its beginning
-    and at its end, none is drawn.
+    They are sampled under the seed; the labels of all others are ``NOTHING``. With a ``vocabulary`` only four
+    of five, as sampled, are masked; of the others half get a random token below it, half stay as they are
+    (BERT, arXiv 1810.04805, section 3.1). None is sampled from the ``edges``: the numbers of tokens at the
+    beginning and at the end of each sequence.
     """
     first, last = edges
     body = tokens[:, first : tokens.shape[1] - last]

@@ -33,11 +33,11 @@ PADDING: Final = 2
 def tokens_of(
     checkpoint: Checkpoint, text: str, *, sequences: int = SEQUENCES, length: int = LENGTH, seed: int = 0
 ) -> Tokens:
-    """Return calibration tokens from a text file, or drawn at random where ``text`` is ``random``.
+    """Return calibration tokens from a text file, or sampled at random where ``text`` is ``random``.
 
     A decoder reads running text, an encoder one line a sequence. Of texts of several domains, which may be
-    folders (``domains_of``), each gives as many sequences, one text after another. ``ValueError`` where the
-    text or the folder's tokenizer is of no use.
+    folders (``domains_of``), each gives an equal number of sequences, one text after another. ``ValueError``
+    where the text or the folder's tokenizer is of no use.
     """
     named = tokens_by_domain(checkpoint, text, sequences=sequences, length=length, seed=seed)
     return joined(named) if domains_of(text) else named[""]
@@ -132,7 +132,7 @@ def page_tokens(checkpoint: Checkpoint, length: int = PAGE_LENGTH) -> Tensor:
 
 
 def longest_line(checkpoint: Checkpoint, length: int) -> int:
-    """Return at most so many tokens as a model reads of a text: it has positions, and modules may cut."""
+    """Return the most tokens of a text that a model reads: positions and modules limit them."""
     longest = [length, checkpoint.layout.sizes.get("positions", length)]
     if checkpoint.sentences:
         longest += [longest_of(checkpoint.folder) or int(stock_tokenizer(checkpoint.folder).model_max_length)]

@@ -51,7 +51,7 @@ def token_file(
     *,
     vocabulary: int | None = None,
 ) -> TokenFile:
-    """Return the tokens of a text, at most about so many, from the cache where they are there already.
+    """Return at most about ``most`` tokens of a text, from the cache where they are there already.
 
     Documents follow one another, each after what the tokenizer puts before a text, or else what it ends one
     with, if anything. ``ValueError`` where there is nothing to read.
@@ -127,8 +127,7 @@ class Corpus:
     """Sequences of ``length`` tokens, cut one after another from texts and never overlapping.
 
     Each begins with ``start`` and ends with ``end``. The last sequences of every text are held out: they are
-    never trained on.
-    ``shares`` say how often each text is drawn from, None in proportion to its size.
+    never trained on. ``shares`` are the frequencies of texts, None in proportion to their sizes.
     """
 
     texts: tuple[TokenFile, ...]
@@ -148,7 +147,7 @@ class Corpus:
         *,
         with_edges: bool = False,
     ) -> Corpus:
-        """Return sequences of at most so many tokens of one text; ``ValueError`` where it is too short.
+        """Return sequences of at most ``most`` tokens of one text; ``ValueError`` where it is too short.
 
         Each is, ``with_edges``, between what the tokenizer puts around a text.
         """
@@ -174,7 +173,7 @@ class Corpus:
             if len(text.ids) < least:
                 raise ValueError(
                     f"the text {text.source!r} has {len(text.ids)} tokens; {least} are the least for "
-                    f"sequences of {self.length} with one in ten held out: give more text, or less --length"
+                    f"sequences of {self.length}, one in ten held out: give more text, or less --length"
                 )
 
     @cached_property
@@ -185,7 +184,7 @@ class Corpus:
         return [(count - min(HELD, count // 10), min(HELD, count // 10)) for count in windows]
 
     def tokens_in(self, text: int, windows: Ints) -> int:
-        """Return how many tokens windows (n,) of a text have, with what stands around them."""
+        """Return the number of tokens in windows (n,) of a text, with those around them."""
         return len(windows) * self.length
 
     def sequence(self, text: int, window: int) -> Tensor:
@@ -211,7 +210,7 @@ class Corpus:
         return Tokens(torch.stack(rows), text=digest)
 
     def ordered(self, count: int, seed: int) -> Ints:
-        """Return so many (text, window) pairs to train on, (count, 2), in an order fixed by the seed.
+        """Return ``count`` (text, window) pairs to train on, (count, 2), in an order fixed by the seed.
 
         No window of a text comes again before all of that text have come.
         """

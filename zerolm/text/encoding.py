@@ -29,7 +29,7 @@ def encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[li
 
 
 def encoded_line(tokenizer: PreTrainedTokenizerBase, line: str, most: int) -> list[int]:
-    """Return the ids of a line with what the tokenizer puts around it, cut to at most so many."""
+    """Return the ids of a line with what the tokenizer puts around it, cut to at most ``most``."""
     ids: list[int] = tokenizer(line, truncation=True, max_length=most, verbose=False)["input_ids"]
     return ids
 
@@ -44,7 +44,7 @@ def chat_renderer(tokenizer: PreTrainedTokenizerBase) -> Render:
         if not tokenizer.chat_template:
             raise ValueError(
                 "the messages need a chat template, and the tokenizer of the model has none: add its "
-                "chat_template.jinja to the folder, or name a field of plain text with --text-field"
+                "chat_template.jinja to the folder, or name a plain-text --text-field"
             )
         try:
             return str(tokenizer.apply_chat_template([*map(dict, messages)], tokenize=False))
@@ -81,12 +81,13 @@ def running_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[Document]) -
 
 
 def around(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return what the tokenizer puts around any text (a BOS, [CLS] and [SEP], an EOS, or nothing)."""
+    """Return the tokens that a tokenizer adds around any text (a BOS, [CLS] and [SEP], an EOS, or none)."""
     return [int(token) for token in tokenizer("", verbose=False)["input_ids"]]
 
 
 def edges(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return what the tokenizer puts before any text (a BOS, [CLS], or nothing) and behind it ([SEP], EOS).
+    """Return the tokens that a tokenizer adds before any text (a BOS, [CLS], or none) and after it ([SEP],
+    EOS).
 
     A text that is not empty shows which is which: on an empty one BOS and EOS look alike.
     """
@@ -101,7 +102,7 @@ def edges(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[in
 
 
 def separator(tokenizer: PreTrainedTokenizerBase, vocabulary: int | None = None) -> list[int]:
-    """Return what stands between documents: what begins a text, else what ends one, else nothing.
+    """Return the tokens between documents: those that begin a text, else those that end one, else none.
 
     An end that is not among the ``vocabulary`` tokens of the model is left out.
     """
@@ -127,7 +128,7 @@ def beginning(source: str) -> Iterator[str]:
 
 
 def trained_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerBase:
-    """Return a byte-level BPE trained on texts, of at most so many ids; id 0 is the mask, ``MASK``.
+    """Return a byte-level BPE trained on texts, of at most ``vocabulary`` ids; id 0 is the mask, ``MASK``.
 
     The same texts give the same tokenizer everywhere. ``ValueError`` below 257 ids.
     """
@@ -153,5 +154,6 @@ def trained_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokeni
 
 
 def tokenizer_of(source: str, vocabulary: int) -> PreTrainedTokenizerBase:
-    """Return a byte-level BPE trained on the first 16 Mi characters of a text, of at most so many ids."""
+    """Return a byte-level BPE of at most ``vocabulary`` ids, trained on the first 16 Mi characters of a
+    text."""
     return trained_tokenizer(beginning(source), vocabulary)

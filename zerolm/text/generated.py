@@ -1,7 +1,7 @@
 """Calibration tokens for a parent without a text: sampled from a decoder, or random words for an encoder.
 
 Data-free calibration as in LLM-QAT (arXiv 2305.17888), but sampled from the first token on: each sequence
-begins a document, and every token is drawn from the decoder's prediction at temperature 1.
+begins a document, and every token is sampled from the decoder's prediction at temperature 1.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Sampler:
 
     @torch.inference_mode()
     def sample(self, uniforms: Tensor, progress: _Share) -> Tensor:
-        """Return tokens (n, t) for as many ``uniforms`` (n, t) in [0, 1), one for each token."""
+        """Return tokens (n, t) for ``uniforms`` (n, t) in [0, 1), one for each token."""
         count, length = uniforms.shape
         ids = torch.tensor(self.before, dtype=torch.long).repeat(count, 1)  # (n, b)
         dropped = len(self.before) - self.kept

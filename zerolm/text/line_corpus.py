@@ -112,7 +112,7 @@ class LineCorpus(Corpus):
         return np.concatenate(parts)
 
     def tokens_in(self, text: int, windows: Ints) -> int:
-        """Return how many tokens sentences (n,) of a text have, without padding."""
+        """Return the number of tokens in sentences (n,) of a text, without padding."""
         return int(np.diff(self.ends[text], prepend=0)[windows].sum())
 
     def sequence(self, text: int, window: int) -> Tensor:
@@ -130,7 +130,7 @@ class LineCorpus(Corpus):
 
 
 def without_padding(ids: Tensor) -> dict[str, Tensor]:
-    """Return what a model is given of sentences (b, t): with a mask, and no columns of padding alone."""
+    """Return a model's inputs for sentences (b, t): with a mask, and no columns of padding alone."""
     mask = ids != PADDING
     longest = int(mask.sum(1).max())
     return {"input_ids": ids[:, :longest].clamp_min(0), "attention_mask": mask[:, :longest].long()}

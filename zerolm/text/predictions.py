@@ -35,7 +35,7 @@ class PredictedText:
         return self.corpus.sha256
 
     def data(self, count: int, seed: int) -> Predictions:
-        """Return so many sequences to train on, in the order of the seed, with their labels."""
+        """Return ``count`` sequences to train on, in the order of the seed, with their labels."""
         return Predictions(self.corpus, count, seed, self.task, self.mask, self.vocabulary)
 
     @property
@@ -54,8 +54,8 @@ class Predictions(Dataset[dict[str, Tensor]]):
     """Sequences of a text in an order fixed by a seed, with what is to be predicted of them.
 
     Every item has ``input_ids`` and ``labels`` (length,): the next token (``next``), or of 15 % that ``mask``
-    stands for the token itself (``masked``), drawn anew at every place of the order: never what begins and
-    ends a sequence, and with a ``vocabulary`` as BERT does it.
+    stands for the token itself (``masked``), sampled anew at every place of the order: never the tokens that
+    begin and end a sequence, and with a ``vocabulary`` as BERT does it.
     """
 
     def __init__(

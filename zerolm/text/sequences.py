@@ -12,7 +12,8 @@ from torch import Tensor
 
 
 def spread_evenly(tokens: int, size: int, count: int) -> list[int]:
-    """Return where ``count`` sequences of ``size`` begin in a text of so many tokens, evenly over all of it.
+    """Return the starts of ``count`` sequences of ``size`` in a text of ``tokens`` tokens, evenly over all of
+    it.
 
     The first begins the text and the last ends it; none overlap where the text is long enough.
     """

@@ -65,7 +65,7 @@ class Tokens:
         return hashlib.sha256(content).hexdigest()
 
     def spread(self, sequences: int) -> Tokens:
-        """At most so many sequences, evenly from all."""
+        """Return at most this number of sequences, evenly from all."""
         count = min(sequences, len(self))
         return self.rows([i * len(self) // count for i in range(count)])
 
@@ -76,11 +76,11 @@ class Tokens:
         return Tokens(self.ids[index], mask, self.text, self.seed)
 
     def most(self, tokens: int) -> Tokens:
-        """Return as many sequences, evenly from all, as hold about so many tokens; at least one."""
+        """Return sequences with about this number of tokens, evenly from all; at least one."""
         return self.spread(max(1, tokens * len(self) // self.count))
 
     def at_once(self, tokens: int) -> int:
-        """Return the number of sequences in a batch of about so many tokens, at least one."""
+        """Return the number of sequences in a batch of about this number of tokens, at least one."""
         return max(1, tokens // self.ids.shape[1])
 
     def divided(self) -> DividedTokens:
@@ -90,8 +90,8 @@ class Tokens:
         """
         if len(self) < LEAST_SEQUENCES:
             raise ValueError(
-                f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens, and {LEAST_SEQUENCES} "
-                "are the least: one to fit and two held out; give more text, or a smaller --length"
+                f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens; {LEAST_SEQUENCES} are "
+                "the least, because two are held out: give more text, or a smaller --length"
             )
         held_count = min(max(1, len(self) // HELD_SHARE), max(1, HELD_TOKENS * len(self) // self.count))
         generator = np.random.default_rng(0)  # at random within each stretch: texts may have a period
@@ -108,7 +108,8 @@ class Tokens:
         return np.argsort(self.mask.sum(1).numpy(), kind="stable")
 
     def filled(self, size: int) -> list[dict[str, Tensor]]:
-        """Return batches of ``size`` sequences; padded ones by length, as many as fill as many tokens.
+        """Return batches of ``size`` sequences; padded ones by length, with about the same number of tokens
+        in each batch.
 
         For sums over sequences, whose order does not matter: without padding the order is kept.
         """
@@ -125,7 +126,7 @@ class Tokens:
         return batches
 
     def batches(self, size: int = 8) -> list[dict[str, Tensor]]:
-        """Return what a model is given: ``input_ids`` (b, t) and, with padding, ``attention_mask`` (b, t).
+        """Return a model's inputs: ``input_ids`` (b, t) and, with padding, ``attention_mask`` (b, t).
 
         Columns of padding only are left out.
         """
@@ -171,7 +172,7 @@ def line_tokens(
 
 
 def some(lines: Sequence[str], count: int) -> list[str]:
-    """Return at most so many lines, evenly from all."""
+    """Return at most ``count`` lines, evenly from all."""
     count = min(count, len(lines))
     return [lines[step * len(lines) // count] for step in range(count)]
 

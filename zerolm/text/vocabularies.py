@@ -11,7 +11,7 @@ from zerolm.text.encoding import beginning, encoded, trained_tokenizer
 
 PARTS: Final = 200
 HELD: Final = 10
-"""The text is cut into so many parts, and every tenth is held out."""
+"""The text is cut into ``PARTS`` parts, and every tenth is held out."""
 LEAST_CHARACTERS: Final = 20_000
 
 
@@ -24,17 +24,17 @@ class TokenCounts:
 
 
 def token_counts(source: str, vocabularies: Sequence[int], progress: Progress = silent) -> TokenCounts:
-    """Return how many tokens a text held out takes by a byte-level BPE of each size.
+    """Return the number of tokens of a held-out text by a byte-level BPE of each size.
 
-    The tokenizers are trained on nine parts in ten of the first 16 Mi characters of the ``source`` (a file,
-    a folder, or a data set of the hub), the tenth is counted. ``ValueError`` where the text is too short, for
-    that or for a tokenizer of so many ids.
+    The tokenizers are trained on nine parts in ten of the first 16 Mi characters of the ``source`` (a file, a
+    folder, or a data set of the hub), the tenth is counted. ``ValueError`` where the text is too short, for
+    that or for a tokenizer of that size.
     """
     text = "".join(beginning(source))
     if len(text) < LEAST_CHARACTERS:
         raise ValueError(
-            f"the text {source!r} has {len(text)} characters; {LEAST_CHARACTERS} are the least to tell "
-            "vocabularies apart"
+            f"the text {source!r} has {len(text)} characters; {LEAST_CHARACTERS} are the least to compare "
+            "vocabularies"
         )
     step = -(-len(text) // PARTS)
     parts = [text[start : start + step] for start in range(0, len(text), step)]

@@ -35,7 +35,7 @@ BRANCHES = {"none": None, "sqrt": 0.5, "linear": 1.0}
 """By how large a power of the depth residual branches are divided."""
 TEXTS_OF_TOKENIZER = 100_000
 SHUFFLED = 2_000
-"""Windows that are held and drawn from, so that neighbours in the text are not neighbours in a batch."""
+"""Windows that are held and sampled from, so that neighbours in the text are not neighbours in a batch."""
 
 
 def documents(source: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ from zerolm.training.train import BETAS, CLIP, TrainingFailed
 METRIC: Final = "loss"
 TASKS: Final = {"next": "next token", "masked": "masked tokens"}
 RIVALS: Final = ("params", "body_params", "geo")
-"""Scores that saw no labels, whose agreement with the losses is told."""
+"""Scores without labels, whose agreement with the losses is reported."""
 Runs = Sequence[Label]
 """Of one architecture: from the first seed, and from the others where it was repeated."""
 
@@ -109,7 +109,7 @@ def _results(label: Label) -> dict[str, float]:
 
 
 def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
-    """Return how the architectures were trained, so that somebody else can do the same."""
+    """Return how the architectures were trained, so that others can repeat it."""
     schedule = request.schedule
     return {
         "made_by": f"zerolm {zerolm.__version__} bench train",

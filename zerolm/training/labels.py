@@ -37,7 +37,7 @@ from zerolm.training.watch import Judge, TrainingRun
 LABELS_VERSION: Final = 1
 """Counts changes of how architectures are trained: what an earlier version kept is not used."""
 LABELS_VOCABULARY: Final = 2048
-"""Of a space whose vocabulary is a setting that nobody gives, and of one whose networks know more."""
+"""The vocabulary where a space has a setting for it that is not given, or networks with more tokens."""
 MOST_JUDGED: Final = 1 << 24
 """Tokens of a text to judge on, at most."""
 MAX_RECORD: Final = 1 << 20
@@ -45,7 +45,7 @@ MAX_RECORD: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Label:
-    """The loss on text held out after so many tokens, in nats a token, or why there is none."""
+    """The loss on held-out text after a number of tokens, in nats a token, or why there is none."""
 
     losses: dict[int, float]
     seconds: float
@@ -129,13 +129,13 @@ class LabelRun:
 
 @dataclass(frozen=True, eq=False)
 class LabelTraining:
-    """Trains one architecture after the other; it can be sent to another process."""
+    """Trains one architecture after the other; it can be pickled for another process."""
 
     text: LabelText
     request: TrainingRequest
 
     def __call__(self, run: LabelRun) -> Label:
-        """Return what training gives; one that was killed goes on from its last checkpoint."""
+        """Return the label from training; a killed run resumes from its last checkpoint."""
         text, request = self.text, replace(self.request, seed=run.seed)
         network = build(run.architecture, run.seed)
         set_dropout(network.module, 0.0)  # no text is seen so often that it could be learned by heart

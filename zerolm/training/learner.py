@@ -71,7 +71,7 @@ class Objective:
         return any(name in (*OF_STATES, EMBEDDING) for name in self.weights)
 
     def inputs(self, ids: Tensor) -> dict[str, Tensor]:
-        """Return what a model is given of sequences (b, t)."""
+        """Return a model's inputs for sequences (b, t)."""
         return {"input_ids": ids} if self.pooling is None else without_padding(ids)
 
 
@@ -109,7 +109,7 @@ class Student(nn.Module):
         ids: Tensor | None = None,
         hidden: Sequence[Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """Return each loss of sequences (b, t), weighed.
+        """Return each loss of sequences (b, t), weighted.
 
         Of the teacher ``logits`` (b, t, v), or ``log_p`` and ``ids`` (b, t, k), and ``hidden`` states.
         """
@@ -130,7 +130,7 @@ class Student(nn.Module):
 
     @torch.no_grad()
     def balance(self, ids: Tensor, numbers: Tensor, teacher: Teacher) -> None:
-        """Weigh the losses so that on this batch (b, t) each is as large as the first.
+        """Weight the losses so that on this batch (b, t) each is as large as the first.
 
         The matrix between hidden sizes begins with the least squares of the teacher's states on the child's.
         """

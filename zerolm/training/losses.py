@@ -13,7 +13,7 @@ from zerolm.networks.batch import NOTHING
 from zerolm.passes.divergence import kl
 
 HELD_BATCH: Final = 16
-"""Sequences that are held out are measured so many at a time."""
+"""Held-out sequences that are measured at a time."""
 TINY: Final = 1e-6
 STILL: Final = 1e-5
 """A channel whose deviation is less than this share of its size, or of all channels' size, stands still."""

@@ -27,7 +27,7 @@ class Schedule:
     weight_decay: float = 0.0
 
     def factor(self, share: float) -> float:
-        """Return what the rate is multiplied by where this share of a run is behind."""
+        """Return the factor of the rate after this share of a run."""
         rising = share / self.warmup if self.warmup else 1.0
         falling = (1.0 - share) / self.decay if self.decay else 1.0
         return max(0.0, min(1.0, rising, falling))
@@ -92,12 +92,12 @@ class TrainingRequest:
 
     @property
     def tokens_read(self) -> int:
-        """Return how many tokens of a text a run reads: what it trains on, and what is held out."""
+        """Return the number of tokens of a text that a run reads: those to train on, and those held out."""
         return (self.sequences + 2 * HELD) * self.length
 
 
 def micro_batch(batch: int, processes: int, accumulate: int) -> int:
-    """Return how many sequences are computed at a time; ``ValueError`` where these are not equally many."""
+    """Return the number of sequences computed at a time; ``ValueError`` where the parts are unequal."""
     parts = processes * accumulate
     if batch % parts:
         raise ValueError(

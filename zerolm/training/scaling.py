@@ -16,7 +16,7 @@ from zerolm.networks.network import Network
 from zerolm.training.request import DEPTH_RULES
 
 BASE: Final = 256
-"""The width at which weights are drawn, and learn, as they do without scaling."""
+"""The width at which initial weights and learning rates are those without scaling."""
 BASE_DEPTH: Final = 4
 """The depth at which residual branches, and their rates, are what they are without a rule of depth."""
 Groups = list[dict[str, Any]]
@@ -80,9 +80,8 @@ def check_depth_rule(architectures: Sequence[Architecture], depth_rule: str) -> 
             module = network_function(architecture.space)(architecture)
         if _branches(module) is None:
             raise ValueError(
-                f"--depth-rule {depth_rule} is for layers that add branches of normed inputs, as llama's and "
-                f"gpt2's do; those of {architecture.space!r} norm the sum, or have another stream: give "
-                "--depth-rule none"
+                f"--depth-rule {depth_rule} needs layers that add branches of normalised inputs, as llama's "
+                f"and gpt2's do; those of {architecture.space!r} do not: give --depth-rule none"
             )
 
 

@@ -1,4 +1,4 @@
-"""Predictions of a teacher: as it runs beside the student, or from the disk."""
+"""Predictions of a teacher: computed during training, or read from the disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def half_precision(device: torch.device, on: bool) -> torch.autocast:
 
 
 class LiveTeacher:
-    """A teacher that runs beside the student."""
+    """A teacher that runs during training."""
 
     def __init__(self, model: PreTrainedModel, objective: Objective, bfloat16: bool = False) -> None:
         self.model, self.objective, self.bfloat16 = model, objective, bfloat16
@@ -73,7 +73,8 @@ class CachedTeacher:
         return np.asarray(distinct[~self._done[distinct]], np.int64)
 
     def check_room(self, sequences: int) -> None:
-        """Raise ``ValueError`` where the disk has no room for so many more: mapped files fail otherwise."""
+        """Raise ``ValueError`` where the disk has no room for these ``sequences``: mapped files fail
+        otherwise."""
         row = self._log_p[0].nbytes + self._ids[0].nbytes
         needed, free = sequences * row, shutil.disk_usage(self.folder).free
         if needed > free:

@@ -57,7 +57,7 @@ def train(
     teacher: Teacher | None = None,
     groups: Groups | None = None,
 ) -> Trained:
-    """Train a network in place by AdamW and return what became of it.
+    """Train a network in place by AdamW and return its outcome.
 
     ``learner(**batch)`` gives its losses by name. A run that was killed goes on from the last checkpoint in
     the folder, to the same weights. Under ``accelerate launch`` every process takes its part of each batch.

@@ -24,7 +24,7 @@ Judge = Callable[[], Mapping[str, float]]
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """Where a run keeps its checkpoints and its log, and who is told of it."""
+    """Where a run keeps its checkpoints and its log, and its receiver of progress."""
 
     folder: Path
     judge: Judge | None = None

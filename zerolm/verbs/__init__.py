@@ -1,7 +1,7 @@
 """The verbs: one file each, with its request (settings and how it runs) and its result (sheets and charts).
 
 A verb is listed here in one line. At the top its file imports nothing but dataclasses, settings and sheets,
-so that its help is there at once; a result that needs numpy has a file of its own beside it.
+so that its help is there at once; a result that needs numpy has a file of its own.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ class CalibrateSettings(Request):
     method: str = setting(
         "text",
         "auto",
-        "how to fit: auto stands for stack, which weighs dictionary, gp and two plain scores by how well "
-        "each predicts hidden labels; algorithm1 and algorithm2 choose an alpha as ZeroLM does",
+        "how to fit: auto is stack, which weights dictionary, gp and two plain scores by predictions of "
+        "hidden labels; algorithm1 and algorithm2 choose ZeroLM's alpha",
         choices=METHODS,
         group="Fit",
     )

@@ -69,7 +69,7 @@ class CalibrationReport(Report):
         return method if method == requested else f"{method}, chosen by {requested}"
 
     def _judged(self) -> list[str]:
-        """Return how it does on hidden labels, beside scores that saw none."""
+        """Return its results on hidden labels, compared with scores that saw none."""
         judgement = self.judgement
         if judgement.tau is None:
             return ["too few labels, or too alike, to judge it on hidden ones"]
@@ -177,7 +177,7 @@ class CalibrationReport(Report):
         return Sheet("Its 90 % intervals", rows=rows, kind="pairs", charts=[chart], on=(PAGE,))
 
     def _parts(self) -> list[Sheet]:
-        """Return what it consists of: an alpha, weights of the methods, features, a dictionary."""
+        """Return the parts of the calibration: an alpha, weights of the methods, features, a dictionary."""
         fitted = self.calibration
         parts = [Sheet(sentences=[f"alpha {fitted.alpha.alpha:g}"])] if fitted.alpha else []
         features = fitted.predictor.shares() if fitted.predictor else {}
@@ -224,5 +224,5 @@ def calibration_of(value: str | CalibrationReport, space: SearchSpace | None = N
 
 
 def attached(value: str | CalibrationReport | None) -> str | Attached | None:
-    """Return what names a calibration in the configuration of a run."""
+    """Return the entry for a calibration in the configuration of a run."""
     return Attached(FILE, value.to_json()) if isinstance(value, CalibrationReport) else absolute(value)

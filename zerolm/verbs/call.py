@@ -24,7 +24,7 @@ def public_names() -> list[str]:
 
 @cache
 def public(name: str) -> Any:
-    """Return what the package has by a name: a verb's function, with those of its group as attributes.
+    """Return the package's attribute of a name: a verb's function, with those of its group as attributes.
 
     Raises ``AttributeError`` where no command begins with it, those of plug-ins included.
     """

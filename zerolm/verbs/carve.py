@@ -45,7 +45,7 @@ LOSS: Final = "loss on held-out tokens (KL in nats, or 1 - cosine)"
 
 @dataclass(frozen=True, kw_only=True)
 class CarveSettings(Request):
-    """Return what is left of a checkpoint that is cut smaller, written, opened again and compared.
+    """Prune a checkpoint to a budget, write the child, open it again and compare it.
 
     ``parent`` is a folder or a model of the hub; without ``out`` the child is only planned. Budgets are
     amounts or shares of the parent's (``max_params="0.8x"``), ``keep_ffn`` and the like shares of widths.
@@ -147,7 +147,7 @@ class CarveSettings(Request):
         return StoredCosts(**conditions) if is_stored else CostModel(**conditions)
 
     def _check_alone(self) -> None:
-        """Refuse what a recipe says for itself."""
+        """Refuse settings that the recipe already contains."""
         values = values_of(self.size) | values_of(self.methods)
         for item in (*settings_of(SizeRequest), *settings_of(MethodRequest)):
             if item.name not in ("text", "text_field") and values[item.name] != item.default:
@@ -243,7 +243,7 @@ class ParentSizes:
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class CarvingReport(Report):
-    """A child: the sizes of its layers, its costs beside the parent's, and whether it was verified.
+    """A child: the sizes of its layers, its costs compared with the parent's, and whether it was verified.
 
     ``costs`` are by name, of ``parent`` and ``child``, and of what is ``stored`` with zeros. ``losses`` on
     held-out text are empty where none were measured, ``verified`` is None where no child was written.
@@ -284,7 +284,7 @@ class CarvingReport(Report):
 
     @property
     def stream_widths(self) -> StreamWidths:
-        """Return what is known of widths of the stream."""
+        """Return the losses and energies of widths of the stream."""
         is_repaired = "predicted_repaired" in self.losses
         return StreamWidths(self.parent_sizes.hidden, self.stream, self.spectrum, is_repaired)
 
@@ -318,7 +318,7 @@ class CarvingReport(Report):
         ]
 
     def _gave_up(self) -> list[str]:
-        """Return what each kind of unit gave up that lost any."""
+        """Return the pruned units and parameters of each kind."""
         return [
             f"{row.unit} {row.before:,} -> {row.after:,} ({show_amount(row.params)} parameters)"
             for row in self.units
@@ -350,7 +350,7 @@ class CarvingReport(Report):
         return f"{self.costs[who][cost] / parent if parent else 1.0:.1%}"
 
     def _shown(self) -> tuple[str, ...]:
-        """Return the costs that are known: a gguf file of any architecture tells only some."""
+        """Return the known costs: a gguf file of any architecture contains only some."""
         return tuple(c for c in shown_costs(COLUMNS, self.costs.values()) if c in self.costs["parent"])
 
     def heading(self) -> Heading:

@@ -14,10 +14,11 @@ ALWAYS: Final = ("layer", "of the tokens", "of the gates", "experts kept")
 
 @dataclass(frozen=True)
 class NeuronRow:
-    """The neurons of a layer's experts that stay, of each as hexadecimal digits, the first the highest bit.
+    """The kept neurons of a layer's experts, for each expert as hexadecimal digits, the first the highest
+    bit.
 
-    ``loss`` is what the others are foretold to lose on the text, a squared length summed over its tokens; it
-    is None where tokens do not tell it.
+    ``loss`` is the predicted loss of the pruned ones on the text, a squared length summed over its tokens. It
+    is None where the criterion uses no tokens.
     """
 
     kept: list[str]
@@ -34,13 +35,13 @@ class ChildWidth:
 
 @dataclass(frozen=True)
 class ExpertRow:
-    """A layer: the experts that stay, and the share of tokens and of gates that were sent to them.
+    """A layer: the kept experts, and the share of tokens and of gates that were routed to them.
 
     ``tokens`` and ``gates`` are None where no tokens were read. By pairs, ``loss`` is that of those that
-    leave, and another choice would lose less by a share of ``gap`` at most; else both are None.
-    ``left`` is the share of the layer's squared error on held-out sequences that repair leaves, None without.
-    ``domains`` are shares of the worth of all experts that stay, by the text's domain, where it has several.
-    ``neurons`` tells of those that stay, None where all do.
+    leave, and another choice would lose less by a share of ``gap`` at most; else both are None. ``left`` is
+    the share of the layer's squared error on held-out sequences that remains after repair, None without.
+    ``domains`` are the shares of the total score that the kept experts have, by domain, where the text has
+    several. ``neurons`` are the kept ones, None where all are kept.
     """
 
     layer: int
@@ -55,7 +56,7 @@ class ExpertRow:
 
     @property
     def lost_by_neurons(self) -> float | None:
-        """The foretold loss of neurons that leave; None where none do, or nothing tells it."""
+        """The predicted loss of pruned neurons; None where none are pruned, or it is not estimated."""
         return None if self.neurons is None else self.neurons.loss
 
 
@@ -75,12 +76,12 @@ class ChildExperts:
     layers: list[ExpertRow] = field(default_factory=list)
 
     def sentence(self) -> str:
-        """Return how many experts stay, and neurons of each, in words."""
+        """Return the numbers of kept experts, and of neurons in each, in words."""
         narrow = "" if self.ffn is None else f", with {self.ffn.child} of {self.ffn.parent} neurons each"
         return f"A layer has {self.child} of {self.parent} experts{narrow}."
 
     def line(self) -> str:
-        """Return how many experts stay, by what, and how much of the text's gates they had."""
+        """Return the number of kept experts, their criterion, and their share of the text's gates."""
         gates = [row.gates for row in self.layers if row.gates is not None]
         share = f"; {sum(gates) / len(gates):.1%} of the gates of the text were theirs" if gates else ""
         groups = f", equal in {self.groups} groups" if self.groups > 1 else ""
@@ -91,7 +92,7 @@ class ChildExperts:
         )
 
     def _neurons(self) -> str:
-        """Return how many neurons of each expert stay, and what is foretold to be lost; else empty."""
+        """Return the number of kept neurons of each expert, and the predicted loss; else empty."""
         if self.ffn is None:
             return ""
         losses = [row.lost_by_neurons for row in self.layers if row.lost_by_neurons is not None]
@@ -102,14 +103,14 @@ class ChildExperts:
         return f"; {self.ffn.child} of {self.ffn.parent} neurons of each kept{lost}"
 
     def _domains(self) -> str:
-        """Return what stays by domain; empty where the text has one."""
+        """Return the kept shares by domain; empty where the text has one."""
         names = self.layers[0].domains if self.layers else {}
         means = {name: sum(row.domains[name] for row in self.layers) / len(self.layers) for name in names}
         parts = ", ".join(f"{mean:.1%} of {name}" for name, mean in means.items())
         return f"; share of their score kept: {parts}" if parts else ""
 
     def _repair(self) -> str:
-        """Return what repair leaves of the layers' errors; empty without."""
+        """Return the share of the layers' errors after repair; empty without."""
         left = [row.left for row in self.layers if row.left is not None]
         return f"; repair leaves {min(left):.0%} to {max(left):.0%} of the layers' errors" if left else ""
 
@@ -124,7 +125,7 @@ class ChildExperts:
         return f"; proven to be the best in {proven} layers, elsewhere within {max(gaps):.2g} of it"
 
     def sheets(self) -> list[Sheet]:
-        """Return the experts that stay, layer by layer."""
+        """Return the kept experts, layer by layer."""
         names = self.layers[0].domains if self.layers else {}
         columns: list[tuple[str, list[str]]] = [
             ("layer", [str(row.layer) for row in self.layers]),

@@ -1,4 +1,4 @@
-"""Types of weights of a child: which matrix has which, and what other ways to spend as many bytes lose."""
+"""Quantisation types of a child's matrices, and the losses of other plans with the same bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TypeRow:
 
 @dataclass(frozen=True)
 class EqualBytesRow:
-    """A way to spend the bytes: bytes of weights, and what it loses, foretold and as it is read back."""
+    """A way to spend the bytes: bytes of weights, and its losses, predicted and as read back."""
 
     name: str
     bytes: int
@@ -36,13 +36,13 @@ class EqualBytesRow:
 
 @dataclass(frozen=True)
 class ChildTypes:
-    """The types of a child's matrices, and other plans of as many bytes."""
+    """The types of a child's matrices, and other plans with the same bytes."""
 
     rows: Sequence[TypeRow]
     equal_bytes: Sequence[EqualBytesRow]
 
     def line(self) -> str:
-        """Return how many matrices have which type, the largest first; empty where none is chosen."""
+        """Return the number of matrices by type, the largest first; empty where none is chosen."""
         from zerolm.checkpoints.weight_types import BY_NAME
 
         counts = Counter(row.type for row in self.rows)

@@ -10,10 +10,10 @@ from zerolm.show.text import show_amount
 
 @dataclass(frozen=True)
 class VocabularyRow:
-    """A size of the vocabulary: the parameters of the whole child with it, and what it is foretold to lose.
+    """A size of the vocabulary: the parameters of the whole child with it, and its predicted loss.
 
-    ``tokens`` is what fewer tokens cost, ``rest`` what all other cuts and types beside them do, both in bits
-    a byte; of an encoder 1 - cosine. ``bytes`` are those of its weights where they have types.
+    ``tokens`` is the loss by fewer tokens, ``rest`` that by all other cuts and types, both in bits a byte; of
+    an encoder 1 - cosine. ``bytes`` are those of its weights where they have types.
     """
 
     size: int
@@ -70,7 +70,7 @@ class ChildVocabulary:
     proof: StringsProof | None = None
 
     def line(self) -> str:
-        """Return how many tokens stay, or what it would save to keep those alone that the text needs."""
+        """Return the number of kept tokens, or the saving by keeping only those that the text needs."""
         if self.child < self.parent:
             grown = (
                 f", the text grows by {self.grows / self.tokens:.2%}" if self.tokens and self.grows else ""
@@ -95,7 +95,8 @@ class ChildVocabulary:
         return f"; {before:.4g} becomes {after:.4g} {unit}{share} {where}"
 
     def _weighed(self) -> str:
-        """Return the predicted loss within the budgets beside that with all tokens and with fewer alone."""
+        """Return the predicted loss within the budgets, compared with that of all tokens and of fewer tokens
+        alone."""
         rows = {row.size: row for row in self.sizes}
         ours, whole = rows.get(self.child), rows.get(self.parent)
         if ours is None or len(rows) < 2:

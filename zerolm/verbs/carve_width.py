@@ -13,7 +13,7 @@ from zerolm.show.sheet import PAGE, TERMINAL, Cell, Row, Sheet
 FEW: Final = (0.875, 0.75, 0.625, 0.5)
 """Shares of the parent's width that the table has."""
 ROUNDING: Final = 1e-9
-"""Shares of the energy below this are what is left of rounding."""
+"""Shares of the energy below this are rounding errors."""
 HEIGHT: Final = 240
 LOST: Final = "share of the energy lost"
 LOSS: Final = "loss, KL in nats a token"
@@ -60,10 +60,11 @@ class SpectrumRow:
 
 @dataclass(frozen=True)
 class StreamWidths:
-    """The width of a child's stream beside the parent's, ``whole``, and a ``spectrum`` of other widths.
+    """The width of a child's stream compared with the parent's, ``whole``, and a ``spectrum`` of other
+    widths.
 
-    ``stream`` is None where it stays whole, the spectrum empty where it was not looked at. ``is_repaired``
-    says that its losses are those that repair leaves.
+    ``stream`` is None where it stays whole, the spectrum empty where it was not looked at. ``is_repaired`` is
+    True where its losses are those after repair.
     """
 
     whole: int
@@ -116,7 +117,7 @@ class StreamWidths:
         return [row for row in reversed(rows) if row.hidden in near or self.is_chosen(row)]
 
     def sheets(self, on: Collection[str] = (PAGE, TERMINAL)) -> list[Sheet]:
-        """Return what each width loses, as charts and a short table; nothing where it is not known."""
+        """Return the loss of each width, as charts and a short table; empty where it is not known."""
         rows = self.narrower()
         if not rows:
             return []

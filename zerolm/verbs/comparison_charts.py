@@ -48,10 +48,10 @@ GAIN_KEYS: Final[tuple[Key, ...]] = (
 
 
 def gains(section: Section) -> list[Bars]:
-    """Return what each score gains in tau-b over counting body parameters, with its paired interval.
+    """Return the gain of each score in tau-b over counting body parameters, with its paired interval.
 
-    The axis holds all scores but the baselines; one beyond it is an arrow at the edge. Nothing is returned
-    where body parameters tell no two architectures apart.
+    The axis holds all scores but the baselines; one beyond it is an arrow at the edge. The list is empty
+    where all architectures have equal body parameters.
     """
     rows = [row for row in by_tau(section) if row.gain is not None and row.tau is not None]
     base = row_of(section, "body_params")
@@ -119,8 +119,8 @@ def _digits(values: Sequence[float]) -> list[Any]:
 def alpha_curve(section: Section) -> list[Linked]:
     """Return tau-b of ``zerolm`` against alpha, its plateau, the best alpha and the fixed ones.
 
-    A line goes through the alphas that mix both kinds of matrices; nothing is returned where none of them
-    tells two architectures apart.
+    A line goes through the alphas that mix both kinds of matrices; the list is empty where all their scores
+    are ties.
     """
     points = [(point.alpha, point.tau) for point in section.curve if point.tau is not None]
     mixed = [point for point in section.curve if point.alpha not in ALONE]
@@ -177,7 +177,7 @@ def _levels(section: Section) -> tuple[list[Level], list[Key]]:
 
 
 def regrets(section: Section) -> Linked:
-    """Return what the highest-scored lacks to the best within each budget of body parameters."""
+    """Return the regret of the highest-scored within each budget of body parameters."""
     curves, budgets = list(_regret_lines(section)), section.budgets.tolist()
     x = axis(budgets, "budget of body parameters")
     y = from_zero(

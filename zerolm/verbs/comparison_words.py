@@ -119,7 +119,7 @@ def _plain(value: Any) -> str:
 
 
 def tokens_of(source: str) -> str:
-    """Return what the proxies were computed on, in words."""
+    """Return the tokens that the proxies were computed on, in words."""
     if source.startswith("random"):
         return "tokens are drawn at random: give --text FILE for what a proxy says on real text"
     return f"proxies on tokens of the {source}"

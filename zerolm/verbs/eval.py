@@ -1,4 +1,4 @@
-"""``zerolm eval``: what a child has lost beside its parent, and beside other carvings of its size."""
+"""``zerolm eval``: a child compared with its parent, and with other carvings of its size."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ BASELINES: Final = {
     "frequency": "one that keeps the experts used most",
     "quantised parent": "the parent quantised to its bytes",
 }
-"""What stands beside a child by its row, in words."""
+"""Networks that a child is compared with, by row, in words."""
 IN_ONE_TYPE: Final = "parent in "
-"""So begins the row of a parent of one type beside a GGUF child."""
+"""The beginning of the row of a parent of one type, compared with a GGUF child."""
 WITH_PARENT: Final = ("pairs", "loops")
 """Measures that say little without the parent's."""
 COLOURS: Final = {"child": "blue", "parent": "green"}
@@ -69,7 +69,7 @@ COLOURS: Final = {"child": "blue", "parent": "green"}
 
 @dataclass(frozen=True, kw_only=True)
 class EvalSettings(Request):
-    """Return what a child has lost beside its parent, and beside other carvings of its size.
+    """Compare a child with its parent, and with other carvings of its size.
 
     On a ``text`` these are perplexity and divergence from the parent, and of encoders how near embeddings are
     to the parent's and whether they have the same neighbours, for each domain where there are several; with
@@ -226,11 +226,11 @@ class JudgedNetwork:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class EvaluationReport(Report):
-    """The losses of a child on a text and on tasks, beside its parent and carvings of its size.
+    """The losses of a child on a text and on tasks, compared with its parent and carvings of its size.
 
-    ``networks``, the ``rows`` of the JSON, are empty without a text, ``tasks`` without tasks. The measures
-    of the child stand beside ``parent_perplexity``. ``shortened`` says why sequences are shorter than asked;
-    ``prompts`` were answered.
+    ``networks``, the ``rows`` of the JSON, are empty without a text, ``tasks`` without tasks. The measures of
+    the child are at the top level, with ``parent_perplexity``. ``shortened`` says why sequences are shorter
+    than asked; ``prompts`` were answered.
     """
 
     command: ClassVar[str] = "eval"
@@ -330,7 +330,7 @@ class EvaluationReport(Report):
         return [name for one in self.networks[:1] for name in one.domains]
 
     def _by_domain(self) -> str:
-        """Return what the child has lost on each domain by the first measure, as a sentence."""
+        """Return the loss of the child on each domain by the first measure, as a sentence."""
         measure, child, parent = self.measures[0], self._named("child"), self._named("parent")
         texts = []
         for domain in self.domains:
@@ -386,7 +386,7 @@ class EvaluationReport(Report):
         return f"By {name} the child is {' and '.join(parts)}.{self._neighbours()}"
 
     def _neighbours(self) -> str:
-        """Return what other children of the parent reach, as a sentence; empty where there are none."""
+        """Return the measures of other children of the parent, as a sentence; empty where there are none."""
         others = [one for one in self.networks[2:] if not beside_child(one.name)]
         if not others:
             return ""
@@ -488,7 +488,7 @@ class EvaluationReport(Report):
 
 
 def beside_child(name: str) -> str:
-    """Return the network beside a child that stands in a row, in words; empty of another child."""
+    """Return the network of a row that a child is compared with, in words; empty of another child."""
     return f"the {name}" if name.startswith(IN_ONE_TYPE) else BASELINES.get(name, "")
 
 

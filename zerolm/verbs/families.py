@@ -62,8 +62,8 @@ class FamilyRow:
     """A family: its ``task``, the kinds of ``cuts`` that it takes, and whether it is written as ``gguf``.
 
     ``types``: the matrices of a GGUF file may have types of their own; ``types_note`` shows why these are
-    chosen alone and not beside cuts, where that is so.
-    ``experts``: it is a mixture, or may be one, of which experts can be taken out.
+    chosen alone and not together with cuts, where that is so. ``experts``: it is an MoE, or may be one, whose
+    experts can be pruned.
 
     ``counted``: its tensors are described. ``note`` says what of heads, and ``hidden_note`` why the stream
     cannot be narrowed; it is empty where it can.
@@ -82,7 +82,7 @@ class FamilyRow:
 
 
 def family_row(family: Family) -> FamilyRow:
-    """Return what the list says of a family."""
+    """Return the row of a family in the list."""
     from zerolm.checkpoints.gguf.names import rearrangement
 
     different = rearrangement(family) if family.gguf else ""
@@ -142,7 +142,7 @@ def _cells(row: FamilyRow) -> Row:
 
 
 def _types(row: FamilyRow) -> str:
-    """Return whether matrices get types: beside cuts, alone with all units kept, or not."""
+    """Return whether matrices get types: together with cuts, alone with all units kept, or not."""
     return "alone" if row.types_note else "yes" if row.types else "-"
 
 
@@ -196,7 +196,7 @@ class FamilyReport(Shown):
         return [as_plain(pattern) for pattern in (*tensors.body, *tensors.head)]
 
     def _cuts(self) -> list[tuple[str, str]]:
-        """Return what can be cut, and of what cannot the reason."""
+        """Return the kinds of units, each with whether it can be cut, or why not."""
         row, cut = family_row(self.family), self.family.cut
         reasons = {"hidden": cut.hidden_note} if row.counted else {}
         rows = [(kind, "yes" if kind in row.cuts else f"no: {reasons.get(kind, cut.note)}") for kind in KINDS]
@@ -212,7 +212,7 @@ class FamilyReport(Shown):
         ]
 
     def _fields(self) -> list[tuple[str, str]]:
-        """Return what else of the configuration is read."""
+        """Return the further fields of the configuration that are read."""
         config, window = self.family.config, self.family.config.window
         rows = [("tied head", f"{config.tied.field or 'always'}, {_json(config.tied.default)} by default")]
         rows += [(f"flag {name}", f"{_json(value)} by default") for name, value in config.flags.items()]
@@ -236,7 +236,7 @@ def _runtimes() -> list[Runtime]:
 
 
 def _default(size: Field) -> str:
-    """Return what a size is where its field is absent, and where it is null if that is something else."""
+    """Return the value of a size where its field is absent, and where it is null if that differs."""
     null = "" if size.null in (None, size.default) else f", {size.null} for null"
     return f"{'needed' if size.default is None else size.default}{null}"
 

@@ -29,7 +29,7 @@ FORMS: Final = {"perplexity": ",.2f", "kl": ".4f", "cosine": ".4f"}
 
 @dataclass(frozen=True, kw_only=True)
 class HealSettings(Request):
-    """Return what training made of a carved child, written, opened again and compared.
+    """Distil the parent into a carved child, write it, open it again and compare it.
 
     It learns what its parent, or another ``teacher``, predicts. A run that was killed goes on when it is
     started again, to the same weights. Raises ``ValueError``, in one line, for what cannot be done, and
@@ -122,7 +122,7 @@ class HealTraining:
 
     @property
     def how(self) -> str:
-        """Return what was trained, on how many tokens."""
+        """Return the trained weights and the number of tokens, in words."""
         weights = f"adapters of rank {self.lora}" if self.lora else "all weights"
         weights = f"the weights of each {self.only} alone" if self.only else weights
         return f"{weights}, {show_amount(self.tokens)} tokens in {self.steps:,} steps"
@@ -132,11 +132,10 @@ class HealTraining:
 class Verification:
     """How far the outputs of the written child lie from those of the network that it was written from.
 
-    Compared ``by`` their ``outputs``, or block by block (``blocks``); or all
-    ``bytes`` are the same. ``embeddings`` tells the same of what
-    sentence-transformers encodes, or ``llama.cpp`` if by that, None where it
-    was not tried. ``parent`` is how far the outputs of the parent lie from
-    what stock software makes of its files, None where that was not tried.
+    Compared ``by`` their ``outputs``, or block by block (``blocks``); or all ``bytes`` are the same.
+    ``embeddings`` is the same for the output of sentence-transformers, or of ``llama.cpp`` if by that, None
+    where it was not tried. ``parent`` is how far the outputs of the parent lie from what stock software makes
+    of its files, None where that was not tried.
     """
 
     difference: float
@@ -163,8 +162,8 @@ class HealingReport(Report):
     """A healed child: its losses before and after on text that was held out, and how they fell.
 
     ``losses`` are ``perplexity`` and ``kl``, or ``cosine``, ``before``, ``after`` and of the ``parent``;
-    ``curve`` has them on the way, by ``step`` and ``tokens``. ``verified`` tells how far the written child
-    differs from the trained network.
+    ``curve`` has them on the way, by ``step`` and ``tokens``. ``verified`` is the difference of the written
+    child from the trained network.
     """
 
     command: ClassVar[str] = "heal"
@@ -182,7 +181,7 @@ class HealingReport(Report):
 
     @property
     def measure(self) -> str:
-        """Return what it is judged by: ``kl`` of decoders, ``cosine`` of encoders."""
+        """Return the measure that it is judged by: ``kl`` of decoders, ``cosine`` of encoders."""
         return next(name for name in MEASURES if name in self.losses["before"])
 
     @property

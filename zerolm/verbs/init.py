@@ -26,7 +26,7 @@ TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json", "special_to
 TOKENIZER_BYTES: Final = 256 << 20
 """The most that is copied of a file of a tokenizer."""
 SEQUENCES: Final = 8
-"""How many sequences the script computes at once on a device, where nobody says."""
+"""The number of sequences that the script computes at once on a device, by default."""
 WARMUP: Final = 2000
 LAST_RATE: Final = 1e-5
 DECAY: Final = 0.1
@@ -91,8 +91,8 @@ class InitSettings(Request):
     )
     rate: float | None = setting("number", None, "peak learning rate; default: Step Law", low=0, high=100)
     depth_rule: str = setting(
-        "text", "none", "residual branches and rates by depth: over its root (sqrt, Depth-muP) or over it "
-        "(linear, CompleteP), unchanged at the depth of Step Law's own networks of that size",
+        "text", "none", "scale residual branches and rates by depth: over its root (sqrt, Depth-muP) or over "
+        "it (linear, CompleteP), relative to Step Law's networks of that size",
         choices=tuple(DEPTH_RULES),
     )  # fmt: skip
     seed: int = setting("integer", 0, "seed of weights and data order", low=0, high=2**32 - 1)
@@ -120,7 +120,7 @@ class InitSettings(Request):
         return report
 
     def _how(self, architecture: Architecture, tokens: int | None) -> dict[str, Any]:
-        """Return what training.json says; ``ValueError`` where batch, sequence and tokens contradict."""
+        """Return the content of training.json; ``ValueError`` where batch, sequence and tokens contradict."""
         from zerolm.costs import CostModel
         from zerolm.pretraining import chinchilla_tokens, step_law, step_law_depth
 
@@ -132,8 +132,8 @@ class InitSettings(Request):
             raise ValueError(f"batch_tokens {batch:,} are fewer than the {self.length:,} of one sequence")
         if batch > tokens:
             raise ValueError(
-                f"a step of {batch:,} tokens is more than train_tokens {tokens:,}; give batch_tokens of at "
-                "most as many, or more train_tokens"
+                f"a step of {batch:,} tokens is more than train_tokens {tokens:,}; give less batch_tokens, "
+                "or more train_tokens"
             )
         return {
             "params": costs["params"],
@@ -154,7 +154,7 @@ class InitSettings(Request):
 
 
 Reading = tuple[str, dict[str, Any], "Architecture", int | None]
-"""A name, a configuration, its architecture, and the tokens that a search was told, if any."""
+"""A name, a configuration, its architecture, and the training tokens given to its search, if any."""
 
 
 def _architecture_of(name: str) -> Reading:
@@ -299,7 +299,7 @@ class InitReport(Shown):
         ]
 
     def readme(self) -> str:
-        """Return what the folder says of itself."""
+        """Return the README of the folder."""
         commands = "\n".join(f"{command}  # {after}" for after, command in self._commands("."))
         how = self.how
         return README.format(

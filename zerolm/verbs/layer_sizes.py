@@ -28,7 +28,7 @@ def _ffn(layer: Layer) -> int:
 
 
 def head_counts(architecture: Architecture) -> list[int]:
-    """Return the heads of each layer as the choices tell them; 0 where they do not."""
+    """Return the heads of each layer from the choices; 0 where they lack them."""
     if architecture.space in SPACES and SPACES[architecture.space].is_of_one_parent:
         return heads_of(architecture)[0]
     choices, depth = architecture.choices, architecture.depth

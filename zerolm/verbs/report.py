@@ -34,7 +34,7 @@ class Shown(ABC):
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """Return what ``repr`` shows, and the terminal before the sheets: a few short lines."""
+        """Return the lines of ``repr`` and of the terminal before the sheets: a few short ones."""
 
     def sheets(self) -> Sequence[Sheet]:
         """Return the tables and charts, in the order of the page."""
@@ -46,7 +46,7 @@ class Shown(ABC):
 
     @property
     def remarks(self) -> list[str]:
-        """Return what the command says on stderr beside the result: warnings, and what is left out."""
+        """Return the messages for stderr: warnings, and parts that were omitted."""
         return []
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -82,13 +82,13 @@ class Run:
 
     @property
     def origin(self) -> str:
-        """Return what made the result, as a sentence."""
+        """Return the origin of the result, as a sentence."""
         where = f" on {self.machine}" if self.machine else ""
         return f"Written by zerolm {self.zerolm}{where}{f', {self.date}' if self.date else ''}."
 
 
 def machine() -> str:
-    """Return what the machine is: its system, its processor, its cores, and the version of Python."""
+    """Return the machine in words: its system, its processor, its cores, and the version of Python."""
     cores, python = os.cpu_count() or 1, platform.python_version()
     return f"{platform.system()} {platform.machine()}, {cores} cores, Python {python}"
 
@@ -121,7 +121,7 @@ class Report(Shown):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the result that ``to_json`` told; ``ValueError`` names the field that is wrong."""
+        """Return the result that ``to_json`` wrote; ``ValueError`` names the field that is wrong."""
         from zerolm.io.plain import checked
 
         renamed = {cls.rows_field if name == "rows" else name: value for name, value in document.items()}

@@ -19,12 +19,12 @@ MAX_CONFIG_BYTES: Final = 1 << 20
 HERE: Final = "{here}/"
 """In the place of the folder that a configuration lies in."""
 ORIGIN: Final = ("zerolm", "machine", "date")
-"""Fields of a configuration that say what made it, and when; a run takes nothing from them."""
+"""Fields of a configuration with its origin and date; a run does not use them."""
 
 
 @dataclass(frozen=True)
 class Attached:
-    """An object that a run was given, as plain JSON for a file beside its configuration."""
+    """An object that a run was given, as plain JSON for a file next to its configuration."""
 
     name: str
     document: Any
@@ -107,7 +107,7 @@ def plain(command: str, configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_run(file: Path, document: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
-    """Write the ``document`` of a run, from which it can be repeated, and beside it what is attached."""
+    """Write the ``document`` of a run, from which it can be repeated, and the attached files next to it."""
     text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, default_flow_style=None)
     file.write_text(text, encoding="utf-8")
     for value in configuration.values():

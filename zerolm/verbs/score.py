@@ -118,7 +118,8 @@ class ScoreSettings(Request):
         return from_document(document)
 
     def _repeatable(self) -> str | Attached | None:
-        """Return what names the architecture in a configuration; None where no document tells it fully."""
+        """Return the entry for the architecture in a configuration; None where no document describes it
+        fully."""
         from zerolm.settings.kinds import absolute
         from zerolm.spaces.document import from_document
         from zerolm.verbs.run_file import Attached

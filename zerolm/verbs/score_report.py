@@ -25,7 +25,7 @@ IN_A_LINE: Final = 4
 
 @dataclass(frozen=True)
 class ScoreValue:
-    """One score of the architecture, higher expected to be better; ``options`` are those beside alpha."""
+    """One score of the architecture, higher expected to be better; ``options`` are those other than alpha."""
 
     score: str
     alpha: float | None

@@ -189,7 +189,7 @@ def landscape(result: SearchResult) -> Linked:
 
 
 def records(result: SearchResult, entries: Sequence[Candidacy]) -> Records:
-    """Return what a page shows of the architecture that is picked."""
+    """Return the records of the picked architecture for a page."""
     before, after = rebuilding(result)
     return Records(
         "The architecture that is picked",

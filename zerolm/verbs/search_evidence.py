@@ -1,4 +1,4 @@
-"""Counts of ``benchmarks/leaderboard.md``: how scores do on published results beside counting parameters."""
+"""Counts of ``benchmarks/leaderboard.md``: scores on published results, compared with counting parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ In the others it ranks higher, and is not shown to be better.
 
 
 def record_of(score: str) -> str:
-    """Return how a score does on published results beside counting parameters, in one sentence."""
+    """Return a sentence on a score's published results, compared with counting parameters."""
     if score not in VERDICTS:
         return f"How {score} compares with counting parameters is shown by `zerolm bench run --all`."
     better, worse = VERDICTS[score]

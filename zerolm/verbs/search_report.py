@@ -108,7 +108,8 @@ class SearchReport(SearchResult, Report):
 
 
 def searched(folder: Path) -> SearchReport:
-    """Return what ``search --out`` wrote into a folder; ``ValueError`` where it holds no result of search."""
+    """Return the result that ``search --out`` wrote into a folder; ``ValueError`` where it holds no result of
+    search."""
     from zerolm.verbs.load import load
 
     report = load(folder)

@@ -119,7 +119,7 @@ def _scope(
 
 
 def _calibration(request: SearchSettings, space: SearchSpace) -> Calibration | None:
-    """Return what the labels or the calibration that the user names say, or None."""
+    """Return the calibration from the user's labels or file, or None."""
     if request.labels is not None:
         return calibrate(read_labels(request.labels, space=space, metric=request.metric))
     return None if request.calibration is None else calibration_of(request.calibration, space=space)
@@ -150,7 +150,8 @@ def divided(request: SearchSettings, space: str, score: str | None) -> tuple[dic
 
 
 def _owner(name: str, homes: Mapping[str, Sequence[Setting]], declared: Sequence[Setting]) -> str:
-    """Return whose setting a name would be, by who else has it; ``ValueError`` where nobody has."""
+    """Return the owner that a setting of this name belongs to; ``ValueError`` where no space or score has
+    one."""
     declaring = ([e.options for e in SPACES.entries()], [e.options for e in SCORES.entries()])
     for owner, others in zip(homes, declaring, strict=True):
         if any(_declares(settings, name) for settings in others):

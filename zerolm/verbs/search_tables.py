@@ -1,4 +1,5 @@
-"""Tables of a search: the best, the pick beside a model, by vocabulary, what baselines choose, bounds."""
+"""Tables of a search: the best, the pick compared with a model, by vocabulary, what baselines choose,
+bounds."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def beside(result: SearchResult, reference: Reference, places: Places) -> Sheet:
 
 
 def in_short(result: SearchResult) -> Sheet:
-    """Return the pick beside the model that it was to better and what counting chooses, for a notebook."""
+    """Return the pick, the baseline model and the choices of counting side by side, for a notebook."""
     reference = [(result.baseline.name, result.baseline.choice)] if result.baseline else []
     counting = [(f"chosen by {b.name}", b.choice) for b in result.baselines if b.name in COUNTING]
     rows = [

@@ -66,7 +66,7 @@ def expected_range(expected: Expected) -> str:
 
 
 def expectation_lines(result: SearchResult) -> Iterator[str]:
-    """Yield what labels say of the pick and of their own best; nothing where there were none."""
+    """Yield the expectations of labels for the pick and for their own best; none without labels."""
     about, expected, label = result.calibration, result.pick.expected, result.best_label
     if about is None:
         return
@@ -133,7 +133,7 @@ def vocabularies_sentence(result: SearchResult) -> str:
 
 
 def certificate_sentence(result: SearchResult) -> str:
-    """Return what is proven; of latencies that is about those that were measured."""
+    """Return the proven statement; for latencies it holds for the measured ones."""
     text = _proof(result)
     if result.latency and result.certificate.gap is not None:
         text += " Latencies are taken as they were measured on this machine; another run may measure others."
@@ -197,14 +197,14 @@ def _differs(result: SearchResult, other: Choice) -> str:
 
 
 def ties(result: SearchResult) -> str:
-    """Return how many architectures are as good as the best, or nearly."""
+    """Return the numbers of architectures that tie with the best, or nearly."""
     more = "" if result.certificate.counts == "exact" else "at least "
     equal, near = show_count(result.plateau.ties.value), show_count(result.plateau.near_ties.value)
     return f"{more}{equal} with the best score, {more}{near} within 1 % of it"
 
 
 def front_note(result: SearchResult) -> str:
-    """Return what the points of the front are, and how to look at them."""
+    """Return a note on the points of the front, and how to look at them."""
     kind = "Every" if result.front.complete else "Each drawn"
     verb = "can buy" if result.certificate.optimal else "bought among the architectures looked at"
     return (
@@ -215,7 +215,7 @@ def front_note(result: SearchResult) -> str:
 
 
 def flatness_note(result: SearchResult, least: float) -> str:
-    """Return what the points of the landscape are; those below ``least`` per cent are not drawn."""
+    """Return a note on the points of the landscape; those below ``least`` per cent are not drawn."""
     kind = "the best" if result.front.complete else "an upper bound of the best"
     kind = kind if result.certificate.optimal else "the best that was seen"
     return (
@@ -233,7 +233,7 @@ def caution(result: SearchResult) -> str:
 
 
 def blindness(result: SearchResult) -> str:
-    """Return what the score cannot see."""
+    """Return a note on the choices that the score cannot judge."""
     spots, about = result.space.blind_spots(), result.calibration
     if about and about["method"] in ("stack", "gp", "blend"):
         return (

@@ -21,11 +21,11 @@ from zerolm.verbs.search_words import COUNTING
 
 SCORE: Final = "shape_law"
 TIMES: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
-"""How far beside the ridge costs are told."""
+"""Ratios to the best hidden / depth for which costs are shown."""
 
 
 def shape_lines(result: SearchResult) -> Iterator[str]:
-    """Yield what the ratio of hidden to depth costs, and what the pick is worth beside others."""
+    """Yield the cost of the ratio of hidden to depth, and the pick's equivalent size compared with others."""
     if result.question.score != SCORE:
         return
     tokens, pick = result.question.options.get("train_tokens"), result.pick.architecture
@@ -47,8 +47,7 @@ def shape_lines(result: SearchResult) -> Iterator[str]:
 
 
 def ridge(result: SearchResult) -> Sheet:
-    """Return the hidden / depth of networks of the pick's size on the ridge and beside it, and what that "
-    "costs."""
+    """Return the hidden / depth of networks of the pick's size on the ridge and off it, with its cost."""
     tokens, pick = result.question.options.get("train_tokens"), result.pick.architecture
     best = best_ratio(pick, tokens).value
     rows: list[Row] = []

@@ -128,7 +128,7 @@ def _optional(setting: Setting, is_repeated: bool) -> str:
 
 
 def _further(request: type[Request]) -> Sequence[Setting]:
-    """Return the settings of spaces and scores that a verb takes beside its own, each name once."""
+    """Return the settings of spaces and scores that a verb takes in addition to its own, each name once."""
     taken = {setting.name for setting in (*request.settings(), *request.output())}
     entries: list[Entry[Any]] = [
         *(filter(_is_own, SPACES.entries(plugins=False)) if "spaces" in request.owners else []),

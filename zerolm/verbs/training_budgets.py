@@ -49,7 +49,7 @@ class TrainingBudgets:
         return self.max_train_flops is not None or self.max_train_bytes is not None
 
     def plan(self) -> TrainingPlan | None:
-        """Return how long a network is trained; None where nobody says."""
+        """Return the planned training length; None where none is given."""
         from zerolm.pretraining import TrainingPlan, chinchilla
 
         if self.train_tokens is not None:

@@ -156,7 +156,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "other budgets": (
         {"keep": 1, "max_weight_bytes": 400_000, "max_params": 10**6},
-        "cannot be combined for a mixtral: .* leave out --max-params",
+        "a mixtral cannot have cuts and quantisation types together: .* drop --max-params",
     ),
     "too few bytes": (
         {"keep": 1, "max_weight_bytes": 1000},

@@ -142,9 +142,9 @@ def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> Non
     [
         (
             {"form": "hf", "types": "Q8_0"},
-            "--types is of types of weights, which a gguf file has: --format",
+            "--types is for quantisation types of gguf files: give --format",
         ),
-        ({"form": "hf", "max_bits": 4.5}, "--max-bits is of types of weights, which a gguf file has"),
+        ({"form": "hf", "max_bits": 4.5}, "--max-bits is for quantisation types of gguf files"),
         (
             {"form": "gguf", "types": "Q8_0", "keep_ffn": 0.5},
             "--types is of types within bytes: give --max-we",

@@ -68,7 +68,7 @@ WRONG = {
     "devices alone": (["--expert-parallel", "2"], "--expert-parallel is of experts"),
     "neurons that are no multiple": (
         ["--keep-expert-ffn", "12"],
-        "a multiple of 8 may stay, where shared experts are no wider then; the nearest that can be is 16",
+        "keeps a multiple of 8 that leaves shared experts unchanged; the nearest that can be is 16",
     ),
     "more neurons than there are": (["--keep-expert-ffn", "32"], "the nearest that can be is 24"),
     "no neurons": (["--keep-expert-ffn", "0"], "the nearest that can be is 8"),
@@ -79,7 +79,7 @@ WRONG = {
     ),
     "neurons that no steps leave": (
         ["--keep-expert-ffn", "16", "--multiple-of", "5"],
-        "a multiple of 40 may stay",
+        "keeps a multiple of 40",
     ),
     "neurons without budgets": (
         ["--keep-expert-ffn", "auto"],

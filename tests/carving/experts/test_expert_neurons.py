@@ -161,7 +161,7 @@ def test_shared_experts_stay_as_wide_where_their_number_can_say_so(tmp_path: Pat
     assert shared
     assert all(torch.equal(parent[name], child[name]) for name in shared)
     one = mixture(tmp_path / "one", "deepseek_v3", n_shared_experts=1)
-    with pytest.raises(ValueError, match="shared experts are no wider then; the nearest that can be is 24"):
+    with pytest.raises(ValueError, match="leaves shared experts unchanged; the nearest that can be is 24"):
         carve(one, tmp_path / "other", keep_expert_ffn="16")
     assert carve(one, keep_expert_ffn="0.5").note == "0.5 of 24 neurons of an expert is 12: 8 are kept"
 

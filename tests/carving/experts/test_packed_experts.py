@@ -165,7 +165,7 @@ def test_modules_that_are_listed_get_their_new_numbers() -> None:
     groups = {"group_0": {"targets": listed}}
     inner = renumbered({"quantization_config": INT4 | {"config_groups": groups}}, kept)["quantization_config"]
     assert inner["config_groups"] == {"group_0": {"targets": wanted}}
-    with pytest.raises(ValueError, match="tells experts by the pattern"):
+    with pytest.raises(ValueError, match="names experts by the pattern"):
         renumbered({"quantization_config": {"ignore": [r"re:.*experts\.[0-3]\..*"]}}, kept)
 
 

@@ -3,7 +3,8 @@
 For a matrix W with inputs x and output gradients G, rounding costs 1/2 f sum_rc E[G_r^2] e_rc^2 E[x_c^2]
 (``zerolm.passes.matrix_moments``). The errors of a type are a share of the weights, nearly constant within a
 matrix. So the ratio of the sum with e to that with w is measured once, on some rows. The sum with w splits
-over units, and over the directions of a narrower stream, so that a matrix of any size is estimated by adding.
+over units, and over the directions of a narrower stream, so that adding gives the loss of a matrix of any
+size.
 """
 
 from __future__ import annotations

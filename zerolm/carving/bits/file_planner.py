@@ -54,9 +54,8 @@ class FileTypePlanner(TypesRequest):
         cuts += [f"--{name.replace('_', '-')}" for name in others]
         if cuts:
             raise ValueError(
-                f"cuts and quantisation types cannot be combined for a {family.name}: its gguf file holds "
-                f"{rearrangement(family)}: leave out {cuts[0]} for types alone, or give --types stored for "
-                "cuts alone"
+                f"a {family.name} cannot have cuts and quantisation types together: its gguf file holds "
+                f"{rearrangement(family)}: drop {cuts[0]}, or give --types stored for cuts alone"
             )
         self.check_imatrix()
         if self.names_types:

@@ -80,7 +80,7 @@ def chunk() -> Callable[..., int]:
         from llama_cpp import llama_cpp
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            "types of weights are made by llama-cpp-python: pip install 'zerolm[gguf]'"
+            "quantisation types need llama-cpp-python: pip install 'zerolm[gguf]'"
         ) from None
     try:
         library: Any = llama_cpp._lib

@@ -257,7 +257,7 @@ class TypePlanner(TypesRequest):
                     for each in layers}  # fmt: skip
         if parts != {*ATTENTION, *(FFN if layout.gated else FFN[1:])} or len(matrices) > 1:
             raise ValueError(
-                f"types of weights are not planned for a {family.name}, with layers that are not alike: "
+                f"quantisation types are not planned for a {family.name}, because its layers differ: give "
                 "--types stored"
             )
 

@@ -85,13 +85,13 @@ class ExpertCarving:
         return self.selection.session
 
     def shaped(self) -> ParentModel:
-        """Return the mixture with its number of kept experts, for counting; ``ValueError`` if impossible."""
+        """Return the MoE with its number of kept experts, for counting; ``ValueError`` if impossible."""
         self._check()
         smaller = replace(self.selection.shaped(), fewer=Fewer(self.checkpoint))
         return replace(self.carving.parent, checkpoint=smaller)
 
     def as_parent(self, folder: Path, *, is_tried: bool = False) -> ParentModel:
-        """Return the mixture with the kept experts; its files are in a folder, which is new.
+        """Return the MoE with the kept experts; its files are in a folder, which is new.
 
         With ``is_tried`` it is not compared with the parent. Raises ``ValueError`` for an impossible request.
         """

@@ -257,7 +257,7 @@ class GgufExpertCarving:
         try:
             opened.eval([0])
             if not np.isfinite(opened.scores[0]).all():
-                raise ValueError("llama.cpp sends what is no number from the written child")
+                raise ValueError("the outputs of the written child in llama.cpp are not finite")
         finally:
             opened.close()
         return ""

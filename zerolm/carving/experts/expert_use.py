@@ -122,8 +122,8 @@ def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Modu
     experts = experts_module(checkpoint, module, layer)
     if len(inspect.signature(experts.forward).parameters) < ARGUMENTS:
         raise ValueError(
-            f"the gates of a {checkpoint.family.name} scale what its experts read, so that tokens do not "
-            "tell their outputs: --criterion aimer goes by weights alone"
+            f"the gates of a {checkpoint.family.name} scale the inputs of its experts, so tokens do not "
+            "determine their outputs: give --criterion aimer, which uses weights alone"
         )
     return experts
 

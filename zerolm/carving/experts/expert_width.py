@@ -81,8 +81,8 @@ class ExpertWidth:
                 f"{text} of {self.whole} neurons of an expert is {exact.normalize():f}: {near} are kept",
             )
         raise ValueError(
-            f"--keep-expert-ffn {text}: an expert has {self.whole} neurons, of which a multiple of "
-            f"{self.step} may stay, where shared experts are no wider then; the nearest that can be is {near}"
+            f"--keep-expert-ffn {text}: an expert has {self.whole} neurons and keeps a multiple of "
+            f"{self.step} that leaves shared experts unchanged; the nearest that can be is {near}"
         )
 
 
@@ -128,7 +128,7 @@ def layer_from_hex(row: Mapping[str, Any], whole: int) -> Ints:
     """Return the neurons (e, n) of the experts of a recipe's layer; ``ValueError`` for invalid ones."""
     texts = row.get("neurons")
     if not isinstance(texts, list) or len(texts) != len(row["kept"]):
-        raise ValueError(f"its neurons are {str(texts)[:40]!r}, not those of each expert that stays")
+        raise ValueError(f"its neurons are {str(texts)[:40]!r}, not those of each kept expert")
     kept = [from_hex(text, whole) for text in texts]
     if len({len(each) for each in kept}) != 1:
         raise ValueError("its experts keep different numbers of neurons, and all have one")

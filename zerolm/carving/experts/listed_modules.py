@@ -46,7 +46,7 @@ def _named(name: str, by_layer: Mapping[int, Ints]) -> str | None:
     if name.startswith(PATTERN):
         if NUMBERED.search(name):
             raise ValueError(
-                f"its {FIELD} tells experts by the pattern {name[:80]!r}, which is not renumbered"
+                f"its {FIELD} names experts by the pattern {name[:80]!r}, which is not renumbered"
             )
         return name
     match = EXPERT.fullmatch(name)

@@ -137,8 +137,8 @@ def size_of(request: VocabularyRequest, use: TokenUse, multiple_of: int | None) 
         raise ValueError(f"--keep-vocab {value} is more than the {rows} tokens of the parent")
     if size < use.least:
         raise ValueError(
-            f"--keep-vocab {value} is {size} of {rows} tokens, but {use.least} must be kept: bytes or "
-            f"characters, special tokens and what they need; --keep-vocab {use.least} is the least"
+            f"--keep-vocab {value} is {size} of {rows} tokens, but bytes or characters, special tokens and "
+            f"their parts must be kept; --keep-vocab {use.least} is the least"
         )
     step = multiple_of or 1
     return min(rows, -(-size // step) * step)

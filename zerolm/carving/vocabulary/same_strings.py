@@ -93,7 +93,7 @@ def same_strings(
                 raise ValueError(f"{string[:40]!r} is of kept tokens alone, and would be read otherwise")
             same += 1
         elif written(whole, before) != written(child, after):
-            raise ValueError(f"{string[:40]!r} would be written back otherwise than by the parent")
+            raise ValueError(f"{string[:40]!r} would be decoded differently than by the parent")
     return same
 
 

@@ -24,11 +24,11 @@ SIZES_OF_EXPERTS: Final = {
     "experts": "expert_count", "active": "expert_used_count", "expert_ffn": "expert_feed_forward_length",
 }  # fmt: skip
 DERIVED: Final = ("head_size", "kv_heads", "expert_ffn")
-"""Sizes that follow from others where a file does not tell them."""
+"""Sizes that follow from others where a file lacks them."""
 EPSILON: Final = "attention.layer_norm_rms_epsilon"
 EMBEDDING, HEAD, FACTORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
 LLAMA3: Final = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-"""The rotary scaling that a file tells by its factors alone, as Llama 3.1 and 3.2 have it."""
+"""The rotary scaling of Llama 3.1 and 3.2, of which a file contains only the factors."""
 
 
 def has_experts(header: GgufHeader) -> bool:
@@ -96,9 +96,9 @@ def configuration(header: GgufHeader, family: Family, factors: NDArray[np.float3
 
 
 def _from_metadata(family: Family, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a file tells by keys of its family, and those that its readers take for granted.
+    """Return the fields that a file contains by keys of its family, and those that its readers assume.
 
-    ``ValueError`` where a key has another value than readers of the family know.
+    ``ValueError`` where a key has a value that readers of the family do not support.
     """
     assert family.gguf is not None
     fields = {name: value for name, value in family.gguf.needs.items() if not str(value).startswith(SAME)}

@@ -21,7 +21,7 @@ ADDED: Final = ("positions", "types")
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
 SUFFIXES: Final = (".weight", ".bias")
 PREFIXES: Final = ("model.", "")
-"""Texts before names that the gguf package knows, whatever stands before those that are stored."""
+"""Prefixes of names in the gguf package, whatever the prefix of the stored names."""
 
 
 def roles_in(family: Family, config: Mapping[str, Any] | None = None) -> dict[str, str]:
@@ -61,14 +61,14 @@ def roles_in(family: Family, config: Mapping[str, Any] | None = None) -> dict[st
 
 
 def held_in_file(family: Family) -> Callable[[str], bool]:
-    """Return what tells whether a file has the tensors of a role: those behind an encoder are left out."""
+    """Return the test whether a file has the tensors of a role: those after an encoder are omitted."""
     if family.task == "next":
         return lambda role: True
     return roles_in(family).__contains__
 
 
 def form_in(family: Family, role: str) -> InFile:
-    """Return what a file has of the tensors of a role."""
+    """Return the form of the tensors of a role in a file."""
     tensors = family.tensors
     return next(
         (pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.role == role), InFile()
@@ -76,7 +76,7 @@ def form_in(family: Family, role: str) -> InFile:
 
 
 def _mapped(mapped: Any, stored: str, suffix: str) -> str | None:
-    """Return what llama.cpp calls a tensor, with a suffix also where none is stored."""
+    """Return llama.cpp's name of a tensor, with a suffix also where none is stored."""
     name: str | None = mapped.get_name(stored, try_suffixes=SUFFIXES)
     if name is None and stored.endswith(BIAS):
         name = mapped.get_name(stored.removesuffix(BIAS) + SUFFIXES[1], try_suffixes=SUFFIXES)
@@ -84,14 +84,14 @@ def _mapped(mapped: Any, stored: str, suffix: str) -> str | None:
 
 
 def is_rearranged(family: Family) -> bool:
-    """Return whether a file holds some tensors otherwise than the checkpoint: parted, turned, computed."""
+    """Return whether some tensors of a file differ from the checkpoint: split, transposed, computed."""
     return bool(rearrangement(family))
 
 
 def rearrangement(family: Family) -> str:
-    """Return in words what a file holds otherwise than the checkpoint; empty where nothing is.
+    """Return the difference of a file from the checkpoint in words; empty where there is none.
 
-    Types are planned beside cuts for matrices as they are stored, so that these families have types alone.
+    Types are planned together with cuts for matrices as they are stored, so these families have types alone.
     """
     axes, body = family.config.axes, family.tensors.body
     fused = [

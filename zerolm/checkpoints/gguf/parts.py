@@ -1,4 +1,4 @@
-"""A GGUF model in one file, or in parts that lie beside one another, as ``llama-gguf-split`` makes them."""
+"""A GGUF model in one file, or in parts in one folder, as ``llama-gguf-split`` makes them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_gguf(file: Path, whole: Collection[str] = ()) -> GgufModel:
         raise ValueError("two of its parts have a tensor of one name")
     if header.metadata.get(TENSORS) != len(names):
         raise ValueError(
-            f"its parts have {len(names)} tensors, its header says {header.metadata.get(TENSORS)}"
+            f"its parts have {len(names)} tensors, its header specifies {header.metadata.get(TENSORS)}"
         )
     together = replace(
         header,
@@ -77,7 +77,9 @@ def read_gguf(file: Path, whole: Collection[str] = ()) -> GgufModel:
 
 
 def _parts_of(file: Path, header: GgufHeader) -> tuple[Path, ...]:
-    """Return the parts of a model in their order; ``ValueError`` where one is missing, or names tell none."""
+    """Return the parts of a model in their order; ``ValueError`` where one is missing, or where names have no
+    part.
+    """
     count, match = header.metadata[COUNT], PART.fullmatch(file.name)
     if type(count) is not int or match is None or int(match["count"]) != count:
         raise ValueError(

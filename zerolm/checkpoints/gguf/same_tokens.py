@@ -41,7 +41,7 @@ def opened_by_llama_cpp(file: Path, **settings: Any) -> Any:
 
 
 BARE: Final = "tokenizer.ggml.normalizer.strip_accents"
-"""The key of a file that says whether letters lose their accents."""
+"""The key of a file for whether letters lose their accents."""
 MOST_ADDED: Final = 1000
 """Added tokens that are compared, evenly from all."""
 

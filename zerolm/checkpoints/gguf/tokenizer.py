@@ -114,8 +114,8 @@ def _words(metadata: Mapping[str, Any]) -> Words:
     if name not in BY_NAME:
         possible = ", ".join(words.name for words in WORDS)
         raise ValueError(
-            f"its tokenizer cuts text into words as {name!r}; read are {possible}: put its tokenizer.json "
-            "beside the file"
+            f"its tokenizer splits text into words as {name!r}; supported are {possible}: put its "
+            "tokenizer.json next to the file"
         )
     return BY_NAME[name]
 

@@ -1,8 +1,8 @@
 """A GGUF file as a checkpoint: its tensors where they lie, and the rest in a folder of the cache.
 
-The file's own bytes are used where they are what the stock class has. Queries and keys whose rows stand in
-another order, norms that are stored otherwise, and all that is quantised are written beside the configuration
-and the tokenizer, once.
+The file's own bytes are used where they are what the stock class has. Queries and keys with another order of
+rows, norms in another form, and quantised tensors are written once, next to the configuration and the
+tokenizer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TOKENIZER_FILES: Final = (
     "chat_template.jinja",
 )
 MORE_TEMPLATES: Final = "additional_chat_templates/*.jinja"
-"""Files of a tokenizer that are taken where they lie beside a GGUF file."""
+"""Files of a tokenizer that are used where they are next to a GGUF file."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def _factors(model: GgufModel) -> NDArray[np.float32] | None:
 
 
 def _tokenizer_files(file: Path) -> list[str]:
-    """Return the files of a tokenizer that lie beside the file, if it is there."""
+    """Return the files of a tokenizer next to the file, if it is there."""
     if not inside(file.parent, TOKENIZER_FILES[0]):
         return []
     more = sorted(each.relative_to(file.parent).as_posix() for each in file.parent.glob(MORE_TEMPLATES))
@@ -266,7 +266,7 @@ def _tokenizer_files(file: Path) -> list[str]:
 
 
 def _write_tokenizer(folder: Path, file: Path, header: GgufHeader) -> None:
-    """Write the tokenizer beside the file, where one is, else the file's; none where it has none.
+    """Write the tokenizer next to the file, if there is one, else the file's own, if it has one.
 
     ``ValueError`` where it has other tokens than the file, or llama.cpp reads a text as others.
     """
@@ -291,10 +291,10 @@ def _check_vocabulary(document: dict[str, Any], header: GgufHeader) -> None:
         ids = {str(text): int(index) for text, index in document["model"]["vocab"].items()}
         ids |= {str(token["content"]): int(token["id"]) for token in document.get("added_tokens") or []}
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise ValueError(f"the {TOKENIZER_FILES[0]} beside it is not sound") from None
+        raise ValueError(f"the {TOKENIZER_FILES[0]} next to it is invalid") from None
     texts = header.metadata.get(TOKENS) or []
     other = next((text for text, at in ids.items() if not 0 <= at < len(texts) or texts[at] != text), None)
     if other is not None:
         raise ValueError(
-            f"the {TOKENIZER_FILES[0]} beside it has other tokens: {other[:40]!r} is none, or another"
+            f"the {TOKENIZER_FILES[0]} next to it has other tokens: {other[:40]!r} has another id, or none"
         )

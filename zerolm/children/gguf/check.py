@@ -228,8 +228,8 @@ def _within(
         allowed, steadily = max(allowed, explained), max(tolerance, NOISE * _all_but(spare, noise))
     if not bool(output.isfinite().all()) and bool(expected.isfinite().all()):
         raise ValueError(
-            f"llama.cpp's {kind} are not finite, the carved parent's are: its products of F16 matrices take "
-            f"activations in float16, which ends at 65,504; save the parent in bfloat16 first"
+            f"llama.cpp's {kind} are not finite, the carved parent's are: with F16 matrices it computes in "
+            f"float16, which ends at 65,504; save the parent in bfloat16"
         )
     note = ""
     if spare and not difference <= allowed and _all_but(spare, output - expected) <= steadily:

@@ -68,8 +68,8 @@ def check_architecture(file: Path, parent: Checkpoint) -> None:
         )
     if family.task != "next" and not is_read_back(family):
         raise ValueError(
-            f"{str(file)!r} is not read back: files hold matrices or layers of a {family.name} otherwise "
-            "than its class; llama.cpp reads it"
+            f"{str(file)!r} is not read back: files rearrange matrices or layers of a {family.name}; "
+            "llama.cpp reads it"
         )
 
 
@@ -133,8 +133,8 @@ def network_in(file: Path, parent: Checkpoint) -> PreTrainedModel:
     """
     if not is_read_back(parent.family):
         raise ValueError(
-            f"{str(file)!r} is not read back: files hold matrices or layers of a {parent.family.name} "
-            "otherwise than its class; llama.cpp reads it"
+            f"{str(file)!r} is not read back: files rearrange matrices or layers of a {parent.family.name}; "
+            "llama.cpp reads it"
         )
     model = apply_in_memory(open_model(parent), cut_in(file, parent))
     tensors = {str(tensor.name): tensor for tensor in GGUFReader(file).tensors}

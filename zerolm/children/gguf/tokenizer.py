@@ -288,8 +288,8 @@ def _frame(tokenizer: PreTrainedTokenizerBase, bos: int | None, eos: int) -> tup
     if before in ([], [bos]):
         return bool(before), after == [eos]
     raise ValueError(
-        f"the tokenizer puts {before} before a text and {after} after it, and gguf can only say a BOS "
-        f"({bos}) before and an EOS ({eos}) after it"
+        f"the tokenizer adds {before} before a text and {after} after it; gguf supports only a BOS "
+        f"({bos}) before and an EOS ({eos}) after"
     )
 
 

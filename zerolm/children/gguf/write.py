@@ -128,8 +128,8 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
     answers = next((slot.role for slot in checkpoint.layout.slots.values() if _answers(slot.role)), None)
     if family.task == "masked" and answers:
         raise ValueError(
-            f"gguf has encoders that send embeddings, and this {family.name} has a {answers}, which would be "
-            "lost; --format hf keeps it"
+            f"gguf encoders output embeddings, and this {family.name} has a {answers}, which would be lost; "
+            "--format hf keeps it"
         )
     if cut.narrowing and not family.cut.hidden:
         raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
@@ -143,9 +143,8 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
     heads = len(cut.layers[0].groups) * cut.parent.heads_per_group
     if family.gguf.square and heads * cut.parent.head_size != cut.hidden:
         raise ValueError(
-            f"gguf has queries as wide as the stream in its architecture {family.gguf.architecture}, not "
-            f"{heads} heads of {cut.parent.head_size} beside {cut.hidden}: --keep-heads 1 --keep-hidden 1 "
-            "keeps both"
+            f"queries have the hidden size {cut.hidden} in gguf's architecture {family.gguf.architecture}, "
+            f"not {heads} heads of {cut.parent.head_size}: --keep-heads 1 --keep-hidden 1 keeps both"
         )
     _check_memories(checkpoint, cut)
     check_names(checkpoint, [kept.layer for kept in cut.layers])
@@ -177,9 +176,8 @@ def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:
     window = min(filter(None, checkpoint.layout.windows), default=positions)
     if window < positions:
         raise ValueError(
-            f"gguf has no window in its architecture {architecture}, and this model has one of {window}: "
-            f"--format hf keeps it; for texts of at most {window} tokens, set max_position_embeddings to "
-            f"{window} in the parent's config.json"
+            f"gguf's architecture {architecture} has no window, this model one of {window}: give --format "
+            f"hf, or set max_position_embeddings to {window} in the parent's config.json"
         )
 
 

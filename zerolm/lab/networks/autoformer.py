@@ -42,7 +42,7 @@ class PatchMean(nn.Module):
 
 
 class GridAttention(FusedAttention):
-    """Attention whose keys and values also tell where they lie, seen from the query (arXiv 1803.02155)."""
+    """Attention with relative positions in keys and values (arXiv 1803.02155)."""
 
     def __init__(self, d: int, width: int, heads: int) -> None:
         super().__init__(d, width, heads, dropout=0.0)

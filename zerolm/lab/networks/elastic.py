@@ -142,9 +142,9 @@ class BottleneckFeedForward(FeedForward):
 
 
 class TrigramTokens(nn.Module):
-    """Tokens beside their neighbours, projected to d, with positions and segments, normalised.
+    """Tokens concatenated with their neighbours, projected to d, with positions and segments, normalised.
 
-    The neighbours are the next and the previous one; ``causal`` takes the two before instead, and knows no
+    The neighbours are the next and the previous one; ``causal`` takes the two before instead, and has no
     segments.
     """
 
@@ -173,7 +173,7 @@ class TrigramTokens(nn.Module):
 
 
 def later(tokens: Tensor, by: int) -> Tensor:
-    """Return vectors (b, t, e) moved so many places on, zeros in the places that this leaves."""
+    """Return vectors (b, t, e) moved ``by`` places on, with zeros in the places that this empties."""
     before, behind = max(by, 0), max(-by, 0)
     t = tokens.shape[1]
     return pad(tokens[:, min(behind, t) : t - min(before, t)], (0, 0, min(before, t), min(behind, t)))

@@ -72,7 +72,7 @@ def _attention(step: nn.Module, stored: Architecture) -> Weights:
 
 
 def _repeated(projection: nn.Module, copies: int, stored: Architecture) -> Tensor:
-    """Return a projection whose heads are each written so many times, one after the other."""
+    """Return a projection whose heads are each written ``copies`` times, one after the other."""
     weight = projection.get_parameter("weight")
     heads = weight.reshape(-1, int(stored.choices["head_size"]), weight.shape[1])  # (heads, s, d)
     return heads.repeat_interleave(copies, dim=0).flatten(0, 1)

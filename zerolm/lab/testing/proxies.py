@@ -71,7 +71,8 @@ class Checks:
             self._demand(same(first, second), f"must be determined by the seed; gave {first}, then {second}")
 
     def declares_its_needs(self) -> None:
-        """Alone, with nothing but what it needs, it finds what it finds beside all other proxies."""
+        """Alone, with only the passes that it needs, its values are those that it has among all other
+        proxies."""
         for network in self.networks:
             passes = self._passes(network)
             ran = set(passes.seconds)

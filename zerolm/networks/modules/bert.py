@@ -23,7 +23,7 @@ def bert(architecture: Architecture) -> Stack:
 
 
 def encoder(architecture: Architecture, heads: Sequence[int]) -> Stack:
-    """As bert, of so many ``heads`` in each layer, as wide together as its queries."""
+    """As bert, with these numbers of ``heads`` by layer, whose total width is that of the queries."""
     d, ends = architecture.layers[0].width, architecture.ends
     words = ends.tied_head // d
     embeddings = NormedTokens(words, ends.embedding // d - words - SEGMENTS, SEGMENTS, d)

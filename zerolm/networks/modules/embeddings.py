@@ -70,7 +70,7 @@ class AdaptiveTokens(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         if (highest := int(ids.max())) >= self.edges[-1]:
-            raise ValueError(f"token {highest} is given; this network knows tokens 0 to {self.edges[-1] - 1}")
+            raise ValueError(f"token {highest} is given; this network has tokens 0 to {self.edges[-1] - 1}")
         vectors = []
         for table, project, (low, high) in zip(
             self.tables, self.projections, pairwise(self.edges), strict=True

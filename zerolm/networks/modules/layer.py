@@ -57,7 +57,7 @@ class ResidualLayer(nn.Module):
 
 
 class PreNorm(nn.Module):
-    """x + factor inner(norm(x)), where the factor is 1 until it is set; ``inner`` may be told more."""
+    """x + factor inner(norm(x)), where the factor is 1 until it is set; ``inner`` may take further inputs."""
 
     def __init__(self, inner: nn.Module, norm: nn.Module, dropout: float = 0.1) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class PreNorm(nn.Module):
 
 
 class PostNorm(nn.Module):
-    """norm(x + inner(x)); ``inner`` may be told more."""
+    """norm(x + inner(x)); ``inner`` may take further inputs."""
 
     def __init__(self, inner: nn.Module, norm: nn.Module, dropout: float = 0.1) -> None:
         super().__init__()

@@ -18,8 +18,8 @@ EPS: Final = 1e-5
 def llama(architecture: Architecture) -> Stack:
     """KV heads and an FFN width of its own in every layer; the head is tied unless it is listed.
 
-    What a layer has beside its matrices and two norms are the biases of q, k and v (Qwen2), or the norms of
-    queries and keys (Qwen3).
+    In addition to its matrices and two norms, a layer may have the biases of q, k and v (Qwen2), or the norms
+    of queries and keys (Qwen3).
     """
     return gated(architecture, int(architecture.choices["head_size"]))
 

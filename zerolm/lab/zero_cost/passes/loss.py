@@ -74,7 +74,7 @@ def run_loss(
 
 
 def _objective(protocol: Protocol, logits: Tensor, part: Batch, final: Tensor) -> Tensor:
-    """Return what a micro-batch is differentiated for; over all of them its mean is the batch's."""
+    """Return the objective of a micro-batch; its mean over all of them is that of the batch."""
     return loss(logits, part) if protocol.upstream == "task" else protocol.parts * widened(final).sum()
 
 
@@ -151,6 +151,6 @@ def _refuse_rounding(network: Network, part: Batch) -> None:
         sizes.append(math.sqrt(math.fsum(float(g.double().square().sum()) for g in grads if g is not None)))
     if sizes[0] < SMALL * sizes[1]:
         raise ValueError(
-            f"the gradient of ones through the final layer norm is zero but for rounding ({sizes[0]:.1e} "
-            f"against {sizes[1]:.1e} of a random upstream): take the task's loss, or --mode faithful"
+            f"gradient of ones through the final norm is zero but for rounding ({sizes[0]:.1e}, "
+            f"{sizes[1]:.1e} of a random upstream): give --mode faithful or the task loss"
         )

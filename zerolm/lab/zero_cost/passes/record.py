@@ -67,8 +67,8 @@ class Activations:
     added over outputs, where a sample's tokens are added before squaring in the second. By activated matrix:
     ``codes``, words (ceil(n / 64), t f) whose bit s is whether sample s activates the unit; ``distances``
     (n,), for each sample the agreements of all pairs of tokens. By first FFN matrix: ``covariances`` (d, d)
-    of what goes in, float64, over so many ``rows``. By attention: ``probabilities``, means of the largest
-    over heads and over keys.
+    of inputs, float64, summed over ``rows``. By attention: ``probabilities``, means of the largest over heads
+    and over keys.
     """
 
     peaks: dict[Linear, float] = field(default_factory=dict)

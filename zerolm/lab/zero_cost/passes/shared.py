@@ -26,7 +26,7 @@ NEEDS: Final[Mapping[str, str]] = {
     "flow": "flow",
     "transfer": "transfer",
 }
-"""What a proxy may need beside shapes and weights, and the pass that gives it."""
+"""What a proxy may need in addition to shapes and weights, and the pass that gives it."""
 COSTS: Final[Mapping[str, tuple[str, ...]]] = {
     **{need: ("forward", need) for need in FORWARD},
     "jacobian": ("forward", "jacobian"),

@@ -74,7 +74,7 @@ class SmoothSilu(TorchFunctionMode):
     """Within, silu(x) is x sigmoid(x).
 
     Torch derives its own silu by another formula when the derivative is derived again, and gradients should
-    be the same to the last bit whether or not a curvature is wanted beside them.
+    be the same to the last bit whether or not a curvature is computed, too.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -84,14 +84,14 @@ class SmoothSilu(TorchFunctionMode):
 
 
 def logits_of(network: Network, batch: Batch) -> Tensor:
-    """Return what the network predicts, which multiplies as is noted on it."""
+    """Return the predictions of the network, with the matrix products noted on it."""
     with compute_of(network.module).running():
         logits: Tensor = network.module(batch.inputs, batch.classes)
     return widened(logits)
 
 
 def widened(values: Tensor) -> Tensor:
-    """Return what products in bfloat16 gave in float32, anything else as it is."""
+    """Return values in bfloat16 as float32, anything else unchanged."""
     return values.float() if values.dtype == torch.bfloat16 else values
 
 

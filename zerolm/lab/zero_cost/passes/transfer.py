@@ -1,4 +1,5 @@
-"""Gaussian hidden states sent through, and random directions sent back, one sub-block at a time."""
+"""Gaussian hidden states in a forward, and random directions in a backward pass of one sub-block at a
+time."""
 
 from __future__ import annotations
 

@@ -11,19 +11,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from typing import Any, Final
 
 MOST_WORDS: Final = 25
 """The longest sentence that is allowed."""
-
-LATER: Final = (
-    *("zerolm/zero_cost/*", "zerolm/supernets/*", "zerolm/carving/subnets/*", "zerolm/planning/lonas.py"),
-    *(f"zerolm/spaces/{name}.py" for name in ("blocks", "autoformer", "pit", "vision")),
-    *(f"zerolm/verbs/{name}*.py" for name in ("proxies", "elastic", "ablat", "bench")),
-    "zerolm/cli/*",
-)
-"""Files that are not checked yet: their code is about to move."""
 
 DOCS, HELP, ERROR, DOCSTRING = "docs", "help", "error", "docstring"
 EVERYWHERE: Final = (DOCS, HELP, ERROR, DOCSTRING)
@@ -173,7 +164,7 @@ def from_markdown(file: str, text: str) -> Iterator[Passage]:
             for cell in re.split(r"(?<!\\)\|", line):
                 if re.search(r"\w", cell):
                     yield Passage(DOCS, f"{file}:{number}", prose(cell), is_sentence=False)
-        elif not line.strip() or is_code:
+        elif not line.strip() or is_code or line.startswith(":::"):
             yield from passage()
         else:
             marker = MARKER.match(line)
@@ -187,18 +178,11 @@ def from_markdown(file: str, text: str) -> Iterator[Passage]:
     yield from passage()
 
 
-def is_later(file: str) -> bool:
-    """Return whether a file of the repository is one of ``LATER``."""
-    return any(fnmatch(file, pattern) for pattern in LATER)
-
-
 def from_verbs(verbs: Mapping[str, Any]) -> Iterator[Passage]:
-    """Yield summaries, help, notes and captions of examples of verbs whose request is not of ``LATER``."""
+    """Yield summaries, help, notes and captions of examples of verbs."""
     for name, verb in verbs.items():
         yield Passage(HELP, f"{name}: summary", prose(verb.summary))
         request = verb.request
-        if is_later(file_of(request)):
-            continue
         yield Passage(HELP, f"{name}: notes", prose(request.notes))
         for command, caption in request.examples:
             yield Passage(HELP, f"{name}: example {command!r}", prose(caption))
@@ -207,18 +191,12 @@ def from_verbs(verbs: Mapping[str, Any]) -> Iterator[Passage]:
 
 
 def from_registry(registry: Any) -> Iterator[Passage]:
-    """Yield sources and help of registered spaces or scores, those of ``LATER`` apart."""
+    """Yield sources and help of registered spaces or scores."""
     for name in registry.names():
         entry = registry.entry(name)
-        if not is_later(file_of(entry.value)):
-            yield Passage(HELP, f"{name}: source", prose(entry.source))
-            for setting in entry.options:
-                yield Passage(HELP, f"{name} {setting.flag}", prose(setting.help))
-
-
-def file_of(value: Any) -> str:
-    """Return the file of the repository that defines a class, or the class of an object."""
-    return f"{value.__module__.replace('.', '/')}.py"
+        yield Passage(HELP, f"{name}: source", prose(entry.source))
+        for setting in entry.options:
+            yield Passage(HELP, f"{name} {setting.flag}", prose(setting.help))
 
 
 def docstrings(file: str, source: str) -> Iterator[Passage]:

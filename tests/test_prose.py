@@ -10,7 +10,7 @@ import pytest
 
 from zerolm.scores import SCORES
 from zerolm.spaces import SPACES
-from zerolm.verbs import VERBS
+from zerolm.verbs import commands
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -29,9 +29,9 @@ def passages(scope: str) -> list[prose.Passage]:
     if scope == prose.DOCS:
         return [row for page in PAGES for row in prose.from_markdown(name_of(page), page.read_text("utf-8"))]
     if scope == prose.HELP:
-        return [*prose.from_verbs(VERBS), *prose.from_registry(SPACES), *prose.from_registry(SCORES)]
+        return [*prose.from_verbs(commands()), *prose.from_registry(SPACES), *prose.from_registry(SCORES)]
     extract = prose.messages if scope == prose.ERROR else prose.docstrings
-    files = [file for file in sorted((ROOT / "zerolm").rglob("*.py")) if not prose.is_later(name_of(file))]
+    files = [file for file in sorted((ROOT / "zerolm").rglob("*.py"))]
     rows = [row for file in files for row in extract(name_of(file), file.read_text("utf-8"))]
     if scope == prose.ERROR:
         for file in sorted((ROOT / "zerolm" / "families").glob("*.json")):

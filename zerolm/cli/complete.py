@@ -35,7 +35,7 @@ def is_asked() -> bool:
 
 
 def completion(setting: Setting, home: str = "") -> Callable[[Any, Any, str], list[str]] | None:
-    """Return what completes the value of a setting; None where the shell does, with names of files.
+    """Return a function that completes the value of a setting; None where the shell completes names of files.
 
     ``home`` is where the names are, ``module:attribute``, for a setting that ``KINDS`` lacks.
     """

@@ -28,7 +28,7 @@ def script_of(shell: str) -> str:
 
 
 def install() -> str:
-    """Write the script where the user's shell reads it, and return what that does."""
+    """Write the script to the place where the user's shell reads it, and return a sentence on it."""
     shell = user_shell()
     place, reader = PLACES[shell]
     script = Path.home() / place

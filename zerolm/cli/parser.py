@@ -123,12 +123,12 @@ def _separated(ctx: click.Context, param: click.Parameter, texts: Sequence[str])
 
 
 def _typed(value: Any) -> Any:
-    """Return what was typed: names that were given several times as one list, none of them as nothing."""
+    """Return the typed value: names that were given several times as one list, an empty list as None."""
     return (list(value) or None) if isinstance(value, tuple) else value
 
 
 def run_command(request: type[Request], typed: dict[str, Any]) -> None:
-    """Run a verb for what was typed and what its configuration file says; show and save the result."""
+    """Run a verb with the typed settings and those of its configuration file; show and save the result."""
     from zerolm.verbs.run_file import configured
 
     declared = {setting.name: setting for setting in request.output()}

@@ -115,7 +115,7 @@ def nowhere() -> TextIO:
 
 
 def flushed(status: int) -> int:
-    """Return the status when all output is written: nobody has to read it, but a full disk is told."""
+    """Return the status when all output is written: a closed pipe is ignored, a full disk is reported."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -115,7 +115,7 @@ class Step:
             logger.info("%s took %.2f s", self.text, time.monotonic() - self._start)
 
     def line(self) -> str:
-        """Return the step as one line, with the time that is left where that can be told."""
+        """Return the step as one line, with the remaining time where it can be estimated."""
         if not self.of:
             return f"{self.text} ..."
         share = f"{self.text}, {self.done / self.of:.0%}"
@@ -127,7 +127,7 @@ class Step:
 
 
 class TerminalBar:
-    """The bar of ``rich``: a spinner where nobody knows how long a step takes."""
+    """The bar of ``rich``: a spinner where the duration of a step is unknown."""
 
     def __init__(self) -> None:
         from rich.console import Console

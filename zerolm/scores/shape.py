@@ -26,7 +26,7 @@ TRAIN_TOKENS: Final = Setting(
     "train_tokens",
     "integer",
     None,
-    "tokens that a network is to be trained on, for shape_law; many where none are told",
+    "training tokens, for shape_law; default: many tokens",
     low=1,
     high=1 << 60,
 )

@@ -1,4 +1,4 @@
-"""``zerolm bench run``: every score on trained architectures, beside counting parameters."""
+"""``zerolm bench run``: every score on trained architectures, compared with counting parameters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BenchSettings(Request):
     )
     notes = (
         "Each score is compared with the parameter count by tau-b with the trained results, with bootstrap "
-        "intervals; *pairs* is the share of equal-sized pairs ordered correctly. Every option of a score "
+        "intervals. *pairs* is the share of equal-sized pairs ordered correctly. Every option of a score "
         "is a flag too and may be repeated."
     )
     owners = ("scores",)

@@ -65,7 +65,7 @@ class BenchReport(Report):
         )
 
     def _counts(self) -> dict[str, int]:
-        """Return how many architectures each benchmark holds."""
+        """Return the number of architectures of each benchmark."""
         return {section.truth.name: len(section.result) for section in self.sections}
 
     def _subject(self) -> str:
@@ -104,7 +104,7 @@ class BenchReport(Report):
 
 
 def _line(section: Section) -> str:
-    """Return a benchmark in one line: the best score that saw no labels beside counting."""
+    """Return a benchmark in one line: the best score that saw no labels, and counting."""
     start = f"{section.title}: {unit(section)}, {len(section.result)} architectures"
     best, body = next(iter(label_free(section)), None), row_of(section, "body_params")
     rows = [row for row in (best, body) if row is not None and row.tau is not None]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LABEL_FILE: Final = "labels.json"
 DRAWN: Final = 60
-"""The architectures that are trained where nobody says how many."""
+"""The number of architectures that are trained by default."""
 TOKENS: Final = 3_000_000
 BEST: Final = 20
 """The most architectures that a terminal shows."""
@@ -157,13 +157,11 @@ class TrainLabelsSettings(Request):
         if truth.space != name:
             raise ValueError(f"the rows in {self.rows!r} are of space {truth.space!r}, not of {name!r}")
         for budget in limits(self.sizes):
-            raise ValueError(
-                f"{budget} is of architectures that are drawn; the rows name theirs: leave it out"
-            )
+            raise ValueError(f"{budget} is for sampled architectures; the rows name theirs: leave it out")
         return name, {**views(truth)[0].settings, **settings}
 
     def _tokens(self, truth: GroundTruth | None) -> int:
-        """Return the tokens to train on; ``ValueError`` where they are told twice, or of nothing."""
+        """Return the tokens to train on; ``ValueError`` where they are given twice, or not at all."""
         from zerolm.costs import CostModel
         from zerolm.groundtruth.reader import views
 
@@ -195,7 +193,7 @@ class TrainLabelsSettings(Request):
 
     @contextmanager
     def _place(self) -> Iterator[Path | None]:
-        """Yield the file or folder to write into, which nobody else writes; None where nothing is written."""
+        """Yield the file or folder to write into, which no other run writes; None for neither."""
         from zerolm.io.folders import new_file, new_folder
 
         if self.out is None:
@@ -288,7 +286,7 @@ def _rows_of(path: Path) -> GroundTruth:
 
 
 def spread(total: int, count: int) -> list[int]:
-    """Return at most so many of the places 0 to ``total`` - 1, evenly."""
+    """Return at most ``count`` of the places 0 to ``total`` - 1, evenly."""
     return [place * total // count for place in range(count)] if count < total else list(range(total))
 
 
@@ -369,7 +367,7 @@ class LabelsReport(Report):
 
     @property
     def title(self) -> str:
-        """Return how many architectures were trained, of which space, and for how long."""
+        """Return the number of trained architectures, their space, and the length of training."""
         tokens = self.benchmark["source"]["tokens"]
         return f"{len(self.architectures)} architectures of {self.benchmark['space']}, {tokens:,} tokens each"
 
@@ -387,7 +385,7 @@ class LabelsReport(Report):
         return lines
 
     def _taus(self) -> str:
-        """Return how scores that saw no label agree with the losses; nothing where none tells them apart."""
+        """Return how scores that saw no label agree with the losses; nothing where all losses are equal."""
         taus = {name: tau for name, tau in self.agreement.items() if tau is not None}
         return ", ".join(f"{name.replace('_', ' ')} {tau:.3f}" for name, tau in taus.items())
 

@@ -36,5 +36,5 @@ class Benchmarks:
         return names, {"names": files or None, "data": folders}
 
     def noting(self, problems: list[str]) -> Callable[[ValueError], None] | None:
-        """Return what notes why a benchmark is left out; None where none may be."""
+        """Return a function that notes why a benchmark is left out; None where none may be."""
         return (lambda error: problems.append(f"left out: {error}")) if self.all else None

@@ -158,7 +158,7 @@ Reading = tuple[str, dict[str, Any], "Architecture", int | None]
 
 
 def _architecture_of(name: str) -> Reading:
-    """Return what an architecture is called, its stock configuration, and the tokens of its search."""
+    """Return the name of an architecture, its stock configuration, and the tokens of its search."""
     from zerolm.checkpoints.named_model import named_model
     from zerolm.spaces.decoders import Decoder
     from zerolm.spaces.document import from_document

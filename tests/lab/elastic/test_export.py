@@ -245,7 +245,7 @@ def test_folders_and_paths_that_make_no_sense_are_refused(tmp_path: Path, net_in
     told = json.loads(file.read_text())
     for change, message in (
         ({"settings": {**told["settings"], "hidden": 24}}, "the weights in .* cannot be read"),
-        ({"settings": {**told["settings"], "widths": [12] * 12}}, "of other widths than supernet.json tells"),
+        ({"settings": {**told["settings"], "widths": [12] * 12}}, "do not have the widths of supernet.json"),
         ({"settings": 7}, "has no settings of a space"),
         ({"space": "bert", "settings": {}}, "is of space 'bert', which has no supernets"),
     ):

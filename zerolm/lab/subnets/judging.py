@@ -195,7 +195,7 @@ class ClassJudge:
 class Judging:
     """Evaluates networks cut from a parent on all of ``judged``, repaired by a ``rule`` on ``tokens``.
 
-    It can be sent to another process, which opens the parent itself.
+    It can be pickled for another process, which opens the parent itself.
     """
 
     parent: str

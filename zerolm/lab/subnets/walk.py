@@ -92,7 +92,7 @@ def check_cut(blocks: Blocks, cuts: Sequence[Cut]) -> None:
             raise ValueError(_not_cut(blocks, kept, " ".join(str(error).split())[:120])) from None
     apart = float((sent[0] - sent[1]).abs().max() / sent[1].abs().max())
     if not apart <= PROVEN:
-        raise ValueError(_not_cut(blocks, kept, f"it sends something else, {apart:.2g} apart"))
+        raise ValueError(_not_cut(blocks, kept, f"its output differs by {apart:.2g}"))
 
 
 def _not_cut(blocks: Blocks, kept: LayerCut, why: str) -> str:

@@ -84,7 +84,7 @@ def compared(depth: int, teacher: int) -> list[int]:
 
 
 class FeatureTeacher:
-    """A model of transformers that runs beside a student of ``depth`` layers: a stock one, or a path.
+    """A model of transformers that runs together with a student of ``depth`` layers: a stock one, or a path.
 
     Its signals are ``theirs``, the ``Features`` of the layers that are compared, and, where ``predictions``
     are asked for, ``logits``.

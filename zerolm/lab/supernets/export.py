@@ -161,7 +161,7 @@ class _Export:
         self.losses["after"] = self.text.loss(self.network)
 
     def written(self, out: Path, force: bool, finish: Finish | None) -> Exported:
-        """Return what is written, once it is opened again and gives the same logits."""
+        """Return the written model, once it is opened again and gives the same logits."""
         causal = self.space.task == "next"
         maker = ElasticForCausalLM if causal else ElasticForMaskedLM
         ids = self.tokenizer

@@ -41,7 +41,7 @@ def write_supernet(
 
 
 def told_of(folder: Path) -> dict[str, Any]:
-    """Return what a supernet's folder tells of it; ``ValueError`` for any other folder."""
+    """Return the description in a supernet's folder; ``ValueError`` for any other folder."""
     try:
         facts = parse_json(read_text(folder / SUPERNET_FILE, MAX_FACTS))
     except (OSError, ValueError, RecursionError):
@@ -52,7 +52,7 @@ def told_of(folder: Path) -> dict[str, Any]:
 
 
 def read_supernet(folder: Path) -> tuple[Supernet, PreTrainedTokenizerBase, dict[str, Any]]:
-    """Return the supernet of a folder, its tokenizer, and what is told of it.
+    """Return the supernet of a folder, its tokenizer, and its description.
 
     ``ValueError``, in one line, where the folder is damaged, or its weights are of another configuration.
     """
@@ -69,5 +69,5 @@ def read_supernet(folder: Path) -> tuple[Supernet, PreTrainedTokenizerBase, dict
     with one_line(f"the weights in {str(folder / SUPERNET_WEIGHTS)!r}"):
         safetensors.torch.load_model(supernet, str(folder / SUPERNET_WEIGHTS))
     if not bool((supernet.widths == widths).all()):
-        raise ValueError(f"the weights in {str(folder)!r} are of other widths than {SUPERNET_FILE} tells")
+        raise ValueError(f"the weights in {str(folder)!r} do not have the widths of {SUPERNET_FILE}")
     return supernet.train(False), stock_tokenizer(folder), facts

@@ -50,7 +50,7 @@ def removed(similarity: Tensor, threshold: float = THRESHOLD) -> tuple[int, ...]
 
 
 def merged_heads(similarity: Tensor, width: int, threshold: float = THRESHOLD) -> int:
-    """Return how many heads an attention of this width has after fusion: a divisor of the width.
+    """Return the number of heads after fusion in an attention of this width: a divisor of the width.
 
     The heads that are left divide the width anew (algorithm 1): no weight is cut, each head is wider.
     """

@@ -40,7 +40,7 @@ def pca_count(features: Tensor, eta: float) -> int:
 
 
 def growths(depth: int, kinds: int, average: int = 3, epochs: int = 10) -> int:
-    """Return how many widths grow after an epoch: K = L a n // E, 21 of 12 layers by 6 blocks."""
+    """Return the number of widths that grow after an epoch: K = L a n // E, 21 of 12 layers by 6 blocks."""
     return depth * average * kinds // epochs
 
 

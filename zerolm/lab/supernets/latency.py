@@ -90,7 +90,7 @@ def microseconds(
 
     The least, because what else a machine does only adds: on a busy one it repeats to a few percent where
     medians differ by half. All are called once in every round, so that none finds its weights in the cache
-    because it was the last. The first round only warms up. Rounds begin for so many ``seconds``.
+    because it was the last. The first round only warms up. No round begins after ``seconds``.
     """
     times: list[list[float]] = []
     begin, (fewest, most) = time.perf_counter(), ROUNDS

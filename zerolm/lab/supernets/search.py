@@ -72,7 +72,7 @@ def search_supernet(
 ) -> SearchResult:
     """Return the best paths of the supernet in a folder, on the text that was held out of its training.
 
-    As ``search_paths``, on so many ``sequences``, or on those of another ``source``. ``ValueError`` where the
+    As ``search_paths``, on this number of ``sequences``, also of another ``source``. ``ValueError`` where the
     folder is none of a supernet, or its text is another now.
     """
     supernet, _, facts = read_supernet(folder)
@@ -229,7 +229,7 @@ def pca_counts(
 def pca_score(supernet: Supernet, counts: Floats, *, weighed: bool) -> WholeScore:
     """Return V-PCA, the sum over layers of the counts (layers, kinds), or W-PCA, ``weighed`` by parameters.
 
-    (W-PCA, arXiv 2504.15983, equations 2 and 3.) A table tells them, so the best path is proven. They differ
+    (W-PCA, arXiv 2504.15983, equations 2 and 3.) A table has them, so the best path is proven. They differ
     from the proxies of these names in that a block is measured behind drawn paths, not behind its own.
     """
     kinds, params = supernet.space.kinds, COSTS.index("params")

@@ -68,7 +68,7 @@ class Supernet(nn.Module):
         return lambda hidden, padding: functional_call(block, prefix, (hidden, padding))
 
     def features(self, ids: Tensor, path: Path) -> tuple[Features, Tensor]:
-        """Return what a teacher's features are compared with, and the logits (b, t, v)."""
+        """Return the features that are compared with a teacher's, and the logits (b, t, v)."""
         layers = [self.layer(layer, kind) for layer, kind in enumerate(path)]
         return features_of(self.stack, layers, self.blocks(path), ids)
 

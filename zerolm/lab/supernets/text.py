@@ -47,7 +47,7 @@ class ElasticText(PredictedText):
     ) -> ElasticText:
         """Return ``most`` tokens of a text in sequences of ``length``.
 
-        By the tokenizer of a folder, or by one of so many tokens that is trained on the text.
+        By the tokenizer of a folder, or by one of that size that is trained on the text.
         ``ValueError`` where the text is too short for one batch and what is held out, or nothing can mask.
         """
         if tokenizer is None:

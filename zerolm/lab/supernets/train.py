@@ -27,7 +27,7 @@ from zerolm.training.train import Trained, train
 from zerolm.training.watch import Judge, TrainingRun
 
 JUDGED: Final = 4
-"""Paths whose mean loss on text held out tells how far a supernet is."""
+"""Paths whose mean loss on held-out text measures the progress of a supernet."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def train_supernet(
     finish: Finish | None = None,
     progress: Progress = silent,
 ) -> TrainedSupernet:
-    """Train a supernet into a new folder; what a killed run left beside it is gone on with, to the same end.
+    """Train a supernet into a new folder; a killed run is resumed, to the same result.
 
     ``ValueError`` where text, tokenizer, teacher and space do not fit, ``TrainingFailed`` where the loss is
     not finite: the checkpoints before it are left.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AblateSettings(Request):
-    """Return what ZeroLM's score hangs on: matrices that count, initialisation, seed and borrowed alphas.
+    """Return ablations of ZeroLM's score: matrices that count, initialisation, seed and borrowed alphas.
 
     ``names`` are benchmarks of the data folders, or files. Raises ``ValueError`` for one that cannot be
     compared; with ``all`` it is left out.

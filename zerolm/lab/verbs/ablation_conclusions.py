@@ -40,7 +40,7 @@ def conclusions(ablation: Ablation) -> dict[str, str]:
 
 
 def matrices(ablation: Ablation) -> str:
-    """ZeroLM counts every matrix of attention and FFN and weighs the two kinds by alpha: is each needed?"""
+    """ZeroLM counts every matrix of attention and FFN and weights the two kinds by alpha: is each needed?"""
     parts = []
     for name in (EVEN, BEST):
         dropped = [

@@ -1,4 +1,4 @@
-"""``zerolm lab bench``: proxies of running networks on trained architectures, beside every score."""
+"""``zerolm lab bench``: proxies of running networks on trained architectures, compared with every score."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ PICK: Final = "pick/architecture.json"
 
 @dataclass(frozen=True, kw_only=True)
 class ExportPathSettings(Request):
-    """Return what a path of a supernet is as a model of its own, written and opened again.
+    """Export a path of a supernet as a model of its own, written and opened again.
 
     A run that was killed while it trained goes on when it is started again. Raises ``ValueError``, in one
     line, for what cannot be done, and ``TrainingFailed`` where the loss is not finite.
@@ -94,7 +94,7 @@ class ExportPathSettings(Request):
         return self._report(exported)
 
     def _request(self, choices: dict[str, Any]) -> ExportRequest:
-        """Return what is handed over; its paths hold wherever the run is gone on with."""
+        """Return the request of the export; its paths are absolute, so a run resumes from anywhere."""
         from zerolm.lab.supernets.export import ExportRequest
 
         paths = self.configuration()

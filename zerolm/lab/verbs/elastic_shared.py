@@ -55,7 +55,7 @@ class StepSettings:
     seed: int = setting("integer", 0, "seed of weights, paths and data order", low=0, high=(1 << 30) - 1)
 
     def training(self, tokens: int) -> TrainingRequest:
-        """Return a training on so many tokens."""
+        """Return a training on this number of tokens."""
         from zerolm.training.request import Execution, Schedule, TrainingRequest
 
         execution = Execution(self.compute)

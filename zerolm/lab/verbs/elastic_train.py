@@ -118,7 +118,7 @@ class TrainSupernetSettings(Request):
         return options_of(declared, self.further, f"space {self.space!r}")
 
     def _request(self, settings: dict[str, Any]) -> SupernetRequest:
-        """Return what is trained; its paths hold wherever the run is gone on with."""
+        """Return the request of the training; its paths are absolute, so a run resumes from anywhere."""
         from zerolm.lab.supernets.train import SupernetRequest
 
         paths = self.configuration()

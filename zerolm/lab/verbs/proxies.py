@@ -27,7 +27,7 @@ NETWORKS = ("count", "max_params", "limit", "view", "metric", "data")
 class ProxiesSettings(Request):
     """Return training-free proxies of networks that run, all from a handful of shared passes.
 
-    ``target`` is a space, whose networks are drawn, a benchmark by name or file, or a folder with a model.
+    ``target`` is a space to sample networks from, a benchmark by name or file, or a folder with a model.
     What is computed is stored at once: a second run reuses it. Raises ``ValueError``, in one line, for what
     makes no sense, and ``ModuleNotFoundError`` where torch is not installed.
     """

@@ -103,7 +103,7 @@ class ProxiesReport(Report):
 
     @property
     def title(self) -> str:
-        """Return what was computed, in one line."""
+        """Return the number of networks and proxies, in one line."""
         return self.table.title
 
     def to_json(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class ProxiesReport(Report):
         return Heading(self.title, self._tokens, *self._findings())
 
     def _findings(self) -> tuple[str, str, str]:
-        """Return what was found, against what, and how far to trust it."""
+        """Return the finding, its baseline, and its limits."""
         if self.section is not None:
             return self._ranking(self.section)
         proxies, networks = len(self.table.proxies), len(self.table.networks)

@@ -93,7 +93,7 @@ class SliceSettings(Request):
 
     @contextmanager
     def _place(self) -> Iterator[Path | None]:
-        """Yield the file or folder to write into, which nobody else writes; None where nothing is written."""
+        """Yield the file or folder to write into, which no other run writes; None for neither."""
         from zerolm.io.folders import new_file, new_folder
 
         if self.out is None:
@@ -157,7 +157,7 @@ class SlicesReport(Report):
 
     @property
     def title(self) -> str:
-        """Return how many sub-networks of which parent these are."""
+        """Return the number of sub-networks, and their parent."""
         source = self.benchmark["source"]
         return f"{len(self.networks)} sub-networks of {source['parent']}, cut by {source['criterion']}"
 
@@ -165,7 +165,7 @@ class SlicesReport(Report):
         return [self.title, *(f"{name}: {self._range(name)}" for name in self.metrics)]
 
     def _range(self, metric: str) -> str:
-        """Return the range of a result, beside the parent's, and how scores agree with it."""
+        """Return the range of a result, the parent's, and how scores agree with it."""
         values = [one.results[metric] for one in self.networks]
         taus = {name: tau for name, tau in self.agreement[metric].items() if tau is not None}
         words = ", ".join(f"{name} {tau:.3f}" for name, tau in taus.items())

@@ -46,7 +46,7 @@ class Candidate:
         return MeasuredNetwork(self.name, None if self.architecture is None else self.architecture.choices)
 
     def network(self, seed: int) -> Network:
-        """The network, its weights drawn under the seed unless the folder holds them."""
+        """The network, its weights sampled under the seed unless the folder holds them."""
         if self.architecture is not None:
             return build(self.architecture, seed)
         assert self.folder is not None

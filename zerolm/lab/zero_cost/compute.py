@@ -53,7 +53,7 @@ def compute(
 
 
 def numbers(value: Value) -> tuple[float, ...]:
-    """Return what a proxy gave, a number or a row of numbers, as a row; ``ValueError`` for anything else."""
+    """Return the value of a proxy, a number or a row of them, as a row; ``ValueError`` for anything else."""
     row = np.atleast_1d(np.asarray(value, np.float64))
     if row.ndim > 1:
         raise ValueError(f"a proxy gives a number or a row of numbers, not an array of shape {row.shape}")
@@ -61,5 +61,5 @@ def numbers(value: Value) -> tuple[float, ...]:
 
 
 def costs(proxy: Proxy) -> set[str]:
-    """Return what would take seconds for this proxy alone, each counted once."""
+    """Return the steps that take seconds for this proxy alone, each counted once."""
     return {name for need in proxy.needs for name in COSTS[need]}

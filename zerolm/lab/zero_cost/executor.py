@@ -22,7 +22,7 @@ COMPUTING: Final = "computing proxies of networks"
 
 @dataclass(frozen=True)
 class _Evaluating(Generic[Item]):
-    """Work on an item and the keys that the store lacks of it; it can be sent to another process."""
+    """Work on an item and the keys that the store lacks of it; it can be pickled for another process."""
 
     work: Work[Item]
 

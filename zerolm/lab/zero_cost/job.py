@@ -34,7 +34,7 @@ LIBRARIES: Final = f"torch {torch.__version__}, transformers {transformers.__ver
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Computes what is asked of a candidate; it can be sent to another process, and the proxies with it."""
+    """The proxies of a candidate, computed; it can be pickled for another process, as can the proxies."""
 
     proxies: Sequence[Proxy]
     source: TokenSource

@@ -120,7 +120,7 @@ class _Job:
 
 
 def measure(target: str, request: ProxyRequest = USUAL_REQUEST, *, progress: Progress = silent) -> ProxyRun:
-    """Compute proxies of networks drawn from a space, of a benchmark's architectures, or of a model.
+    """Compute proxies of networks sampled from a space, of a benchmark's architectures, or of a model.
 
     ``target`` is the name of a space or benchmark, a benchmark file, or a folder with ``config.json``.
     Values go to the store as they come. ``ValueError`` says in one line what is wrong.

@@ -31,8 +31,8 @@ MAX_VOCABULARY: Final = 8192
 class Selection:
     """Which networks of a target are computed.
 
-    ``count`` networks are drawn from a space, 20 unless said, of at most ``max_params`` parameters;
-    ``limit``, ``metric`` and ``data`` say what of a benchmark counts, and ``view`` how FlexiBERT is read.
+    ``count`` networks are sampled from a space, 20 by default, of at most ``max_params`` parameters;
+    ``limit``, ``metric`` and ``data`` select from a benchmark, and ``view`` how FlexiBERT is read.
     """
 
     count: int | None = None
@@ -79,7 +79,7 @@ class ProxyRequest:
         return chosen, Settings(**self.settings).named
 
     def source(self, vocabulary: int = MAX_VOCABULARY) -> TokenSource:
-        """Return what batches are cut from: at most so many ids, and at most 8192."""
+        """Return the source of batches, with at most ``vocabulary`` and at most 8192 ids."""
         most = min(vocabulary, MAX_VOCABULARY)
         if self.text == "random":
             return random_source(most, int(self.settings.get("seed", 0)))

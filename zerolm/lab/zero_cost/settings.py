@@ -22,7 +22,7 @@ MOST_TOKENS: Final = 1 << 24
 class Settings:
     """How proxies are computed: ``batch`` sequences of ``length`` tokens in ``parts`` micro-batches.
 
-    ``upstream`` None is the task's loss, but in faithful mode the ones that released code sends into an
+    ``upstream`` None is the task's loss, but in faithful mode the ones of released code for an
     encoder. ``seed`` draws weights, masks and whatever else is random.
     """
 

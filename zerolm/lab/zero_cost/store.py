@@ -178,7 +178,7 @@ class Store:
 
 
 def _read(key: Key, row: tuple[Any, Any, Any, Any]) -> Evaluation | None:
-    """Return what a row holds, None where it is damaged."""
+    """Return the values of a row, None where it is damaged."""
     value, seconds, note, _ = row
     whole = isinstance(value, bytes) and isinstance(seconds, float) and isinstance(note, str)
     if not whole or len(value) % 8:

@@ -39,7 +39,7 @@ def naswot(passes: Passes) -> float:
 
 
 def agreements(active: Tensor) -> Tensor:
-    """Return how many of the units (n, u) each two samples agree on, (n, n)."""
+    """Return the number of units, of (n, u), on which each two samples agree, (n, n)."""
     return active @ active.T + (1 - active) @ (1 - active).T
 
 

@@ -36,7 +36,7 @@ def zico(passes: Passes) -> float:
 def selected(pool: Pool) -> dict[str, Sequence[float]]:
     """Return L-SWAG on the layers where gradients of all candidates together vary most, and on all layers.
 
-    The second is what is left in a space so shallow that the first looks at a single layer.
+    The second is the limit for a space so shallow that the first looks at a single layer.
     """
     unpacked = [_unpack(row) for row in pool]
     chosen = select_layers([sigma for _, sigma, _ in unpacked])

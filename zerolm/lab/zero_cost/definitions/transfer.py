@@ -32,8 +32,8 @@ def az_nas(pool: Pool) -> dict[str, Sequence[float] | LeftOut]:
 def az_terms(passes: Passes) -> Sequence[float]:
     """Expressivity: sum of the entropies of the states' spectra. Progressivity: their smallest rise.
 
-    Trainability: mean of 2 - s - 1 / (s + 1e-6) over sub-blocks, s the largest gain of a direction sent
-    back, best at s = 1. Complexity: multiply-accumulates of an input.
+    Trainability: mean of 2 - s - 1 / (s + 1e-6) over sub-blocks, s the largest gain of a
+    direction in the backward pass, best at s = 1. Complexity: multiply-accumulates of an input.
     """
     entropies = passes.transfer.entropies
     gains = [2 - s - 1 / (s + 1e-6) for s in passes.transfer.gains if s is not None]

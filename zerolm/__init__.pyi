@@ -141,8 +141,6 @@ def carve(
     space: str | None = ...,
     multiple_of: int | str | None = ...,
     tensor_parallel: int | str = ...,
-    least_groups: int | str = ...,
-    least_ffn: int | str = ...,
     criterion: str | None = ...,
     plan: str | None = ...,
     text: str | PathLike[str] | Mapping[str, str | PathLike[str]] | None = ...,

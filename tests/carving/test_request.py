@@ -25,16 +25,16 @@ BUDGETS = st.dictionaries(st.sampled_from([f"max_{cost}" for cost in COSTS]), AM
 
 @given(SHARES, BUDGETS, st.sampled_from([None, "uniform", "per-layer"]), st.integers(1, 9))
 def test_flags_and_python_ask_for_the_same(
-    keep: dict[str, float], budgets: dict[str, Any], shape: str | None, least: int
+    keep: dict[str, float], budgets: dict[str, Any], shape: str | None, ways: int
 ) -> None:
     flags = {f"keep_{kind}": share for kind, share in keep.items()} | budgets
-    typed = CarveSettings.parse({"parent": "p", **flags, "shape": shape, "least_groups": least}).size
-    request = SizeRequest.of(keep, budgets, shape=shape, least_groups=least)
+    typed = CarveSettings.parse({"parent": "p", **flags, "shape": shape, "tensor_parallel": ways}).size
+    request = SizeRequest.of(keep, budgets, shape=shape, tensor_parallel=ways)
     assert typed == request
     assert (request.keep, request.budgets) == (keep, budgets)
     assert request.is_fixed == (not budgets and "layers" not in keep)
     assert request.within({"max_params": 7}) == SizeRequest.of(
-        keep, {"max_params": 7}, shape=shape, least_groups=least
+        keep, {"max_params": 7}, shape=shape, tensor_parallel=ways
     )
 
 

@@ -78,9 +78,8 @@ def test_nothing_that_runs_is_inherited(tmp_path: Path) -> None:
 
 
 FLOORS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "neurons": ("llama", {"keep_ffn": 0.25, "least_ffn": 41}, "no size is left"),
+    "neurons": ("llama", {"keep_ffn": 0.25, "multiple_of": 41}, "no size is left"),
     "ways": ("llama", {"keep_ffn": 0.75, "tensor_parallel": 4}, "no size is left"),
-    "groups": ("llama", {"keep_ffn": 0.5, "least_groups": 99}, "no size is left"),
     "steps": ("llama", {"budgets": {"max_params": "0.99x"}, "multiple_of": 64}, "no size is left"),
     "no ways": ("llama", {"keep_ffn": 0.5, "tensor_parallel": 0}, "must be at least 1, not 0"),
     "no space": ("llama", {"space": "foo"}, "space 'foo' is not known"),
@@ -100,11 +99,6 @@ def test_what_cannot_be_is_refused(case: str, tmp_path: Path) -> None:
         carve(parent, tmp_path / "child", **wishes)
     assert "\n" not in str(told.value)
     assert not (tmp_path / "child").exists()
-
-
-def test_floors_hold_for_widths_outright(tmp_path: Path) -> None:
-    found = carve(saved(tmp_path / "parent", "llama"), keep_ffn=0.25, least_ffn=30)
-    assert {size["ffn"] for size in found.widths} == {30}
 
 
 def test_heads_that_the_class_refuses_are_not_planned(tmp_path: Path) -> None:

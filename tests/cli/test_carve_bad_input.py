@@ -239,7 +239,6 @@ IMPOSSIBLE: dict[str, tuple[str, tuple[str, ...], str]] = {
     "heads of a gpt2": ("gpt2", ("--keep-heads", "0.5"), "heads cannot be cut"),
     "a multiple beyond the width": ("llama", ("--keep-ffn", "0.5", "--multiple-of", "64"), "steps of 64"),
     "ways that divide nothing": ("llama", ("--max-params", "0.9x", "--tensor-parallel", "7"), "7"),
-    "a floor beyond the parent": ("llama", ("--max-params", "0.9x", "--least-ffn", "41"), "41"),
     "all and half": ("llama", ("--keep", "1", "--keep-ffn", ".5"), "--keep-ffn 0.5 cuts some of them"),
     "no parameters": ("llama", ("--max-params", "0x"), "--max-params 0 would have to be at least"),
     "two budgets": (

@@ -253,7 +253,7 @@ BAD = {
     ),
     "no size left": (
         "llama",
-        SizeRequest.of(budgets={"max_params": 10**6}, least_ffn=100),
+        SizeRequest.of(budgets={"max_params": 10**6}, multiple_of=100),
         "no size is left",
     ),
 }

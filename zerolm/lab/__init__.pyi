@@ -155,8 +155,7 @@ class _Proxies(Protocol):
         progress: Progress = ...,
     ) -> ProxiesReport: ...
     @staticmethod
-    def ls(
-    ) -> ProxyListing: ...
+    def ls() -> ProxyListing: ...
 
 def ablate(
     names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
@@ -166,7 +165,6 @@ def ablate(
     metric: str | None = ...,
     progress: Progress = ...,
 ) -> AblationReport: ...
-
 def bench(
     names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     *,
@@ -182,7 +180,6 @@ def bench(
     train_tokens: int | str | Sequence[int | str] | None = ...,
     progress: Progress = ...,
 ) -> ProxyBenchReport: ...
-
 def slice(
     parent: str | PathLike[str],
     out: str | PathLike[str] | None = ...,

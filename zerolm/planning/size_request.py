@@ -262,8 +262,6 @@ class SizeRequest:
         low=1,
         high=1 << 16,
     )
-    least_groups: int = setting("integer", 1, "minimum KV groups per layer", low=1, high=1 << 24)
-    least_ffn: int = setting("integer", 1, "minimum FFN neurons per layer", low=1, high=1 << 24)
 
     @classmethod
     def of(

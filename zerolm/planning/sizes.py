@@ -63,13 +63,12 @@ class Sizes:
 def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = None) -> dict[str, Sizes]:
     """Return the possible sizes of ``heads`` (as KV groups), ``ffn``, ``layers`` and ``hidden``.
 
-    Those of heads are possible with a residual stream of this ``width``. Raises ``ValueError`` for floors,
+    Those of heads are possible with a residual stream of this ``width``. Raises ``ValueError`` for
     divisors and steps below 1.
     """
-    steps = (request.tensor_parallel, request.least_groups, request.least_ffn, request.multiple_of)
-    least = min(1 if step is None else step for step in steps)
+    least = min(1 if step is None else step for step in (request.tensor_parallel, request.multiple_of))
     if least < 1:
-        raise ValueError(f"floors, divisors and steps must be at least 1, not {least}")
+        raise ValueError(f"divisors and steps must be at least 1, not {least}")
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     hidden = width.hidden if width else parent.hidden
     step = request.multiple_of or max(1, parent.ffn // FFN_STEPS)
@@ -156,8 +155,7 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
         step = request.multiple_of or max(1, kinds["ffn"].whole // FFN_STEPS)
         raise ValueError(
             f"no size is left: {kinds['heads'].whole} KV groups and {kinds['ffn'].whole} neurons in steps of "
-            f"{step}, divisible by {request.tensor_parallel}, at least {request.least_groups} and "
-            f"{request.least_ffn}"
+            f"{step}, divisible by {request.tensor_parallel}"
         )
     for kind, share in request.keep.items():
         if kind != "hidden":
@@ -171,8 +169,7 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
 
 def _ffn_width_allowed(width: int, request: SizeRequest) -> bool:
     """Return whether the request allows an FFN of this width."""
-    divides = width % request.tensor_parallel == 0 and width % (request.multiple_of or 1) == 0
-    return divides and width >= request.least_ffn
+    return width % request.tensor_parallel == 0 and width % (request.multiple_of or 1) == 0
 
 
 def _group_count_allowed(count: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:
@@ -183,7 +180,7 @@ def _group_count_allowed(count: int, hidden: int, checkpoint: Checkpoint, reques
     divisible = hidden % (count * parent.heads_per_group) == 0 or as_parent
     needed = cut.indivisible == "refused" or (cut.written_as is not None and biased)
     written = divisible or not needed or not request.is_uniform
-    return written and count >= request.least_groups and count % request.tensor_parallel == 0
+    return written and count % request.tensor_parallel == 0
 
 
 def _check_share(kind: str, share: float, sizes: Sizes, why: str) -> None:

@@ -68,7 +68,9 @@ def test_help_reads_well(name: str) -> None:
     for setting in settings:
         assert f"    {setting.name}\n" in text
         assert setting.help.split()[0] in text
-    assert inspect.getdoc(function_of(name)).startswith("Return")  # type: ignore[union-attr]
+    first = (inspect.getdoc(function_of(name)) or "").splitlines()[0]
+    assert first[:1].isupper()
+    assert first.endswith(".")
     assert " at 0x" not in text
 
 
@@ -85,9 +87,7 @@ def test_type_checkers_read_the_settings_of_today() -> None:
     file = Path(zerolm.__file__).with_suffix(".pyi")
     assert file.read_text("utf-8") == stub(), "run: python -m zerolm.verbs.stub > zerolm/__init__.pyi"
     file = file.parent / "lab" / file.name
-    assert file.read_text("utf-8") == stub("lab"), (
-        "run: python -m zerolm.verbs.stub lab, with > and its place"
-    )
+    assert file.read_text("utf-8") == stub("lab"), "run: python -m zerolm.verbs.stub lab > its file"
 
 
 def test_importing_is_light() -> None:

@@ -155,7 +155,8 @@ class _Proxies(Protocol):
         progress: Progress = ...,
     ) -> ProxiesReport: ...
     @staticmethod
-    def ls() -> ProxyListing: ...
+    def ls(
+    ) -> ProxyListing: ...
 
 def ablate(
     names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
@@ -165,6 +166,7 @@ def ablate(
     metric: str | None = ...,
     progress: Progress = ...,
 ) -> AblationReport: ...
+
 def bench(
     names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     *,
@@ -180,6 +182,7 @@ def bench(
     train_tokens: int | str | Sequence[int | str] | None = ...,
     progress: Progress = ...,
 ) -> ProxyBenchReport: ...
+
 def slice(
     parent: str | PathLike[str],
     out: str | PathLike[str] | None = ...,

@@ -23,7 +23,7 @@ from zerolm.lab.supernets.heads import HEAD_MODES, head_similarity, with_fewer_h
 from zerolm.lab.supernets.learner import Aim, PathLearner
 from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.lab.supernets.result import Exported as Exported
-from zerolm.lab.supernets.result import Row
+from zerolm.lab.supernets.result import PathLayer, Row
 from zerolm.lab.supernets.supernet import Supernet, drawn_network
 from zerolm.lab.supernets.teacher import distillation_for, teacher_in
 from zerolm.lab.supernets.text import supernet_text
@@ -170,8 +170,11 @@ class _Export:
         model.load_state_dict(named(self.network.state_dict()))
         auto = f"AutoModel{maker.__name__.removeprefix('Elastic')}"
         costs = CostModel().of(self.architecture)
-        exported = Exported.of(
-            self.architecture,
+        choices = self.architecture.choices
+        exported = Exported(
+            self.space.name,
+            [PathLayer(**layer) for layer in choices["layers"]],
+            self.space.words(choices),
             costs=costs,
             losses=self.losses,
             heads=self.request.heads,
@@ -184,7 +187,7 @@ class _Export:
             "supernet": self.folder.name,
             "space": self.space.name,
             "settings": self.space.settings,
-            "architecture": self.architecture.choices,
+            "architecture": choices,
             "request": asdict(self.request),
             "text_sha256": self.text.sha256,
             "costs": costs,

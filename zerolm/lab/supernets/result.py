@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from zerolm.architecture import Architecture
-from zerolm.spaces import SPACES
-
 Row = dict[str, int | float]
 """Of a log: ``step``, ``tokens``, losses by name, measures."""
 
@@ -48,7 +45,7 @@ class GrowthEpoch:
     mean_params: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class TrainedSupernet:
     """The outcome of a training: the space as it has grown, the ``history`` of its epochs, its ``log``.
 
@@ -58,7 +55,7 @@ class TrainedSupernet:
     space: str
     settings: dict[str, Any]
     depth: int
-    kinds: list[list[str]]
+    kinds: list[tuple[str, str]]
     text: SupernetSource
     teacher: str | None
     distillation: str | None
@@ -66,12 +63,26 @@ class TrainedSupernet:
     history: list[GrowthEpoch]
     log: list[Row]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as one object."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
+class PathLayer:
+    """A layer of a path: its ``block``, the projections that it shares, its heads, its FFN width.
+
+    ``head_size`` is None where the heads fill the width of the block.
+    """
+
+    block: str
+    share: str
+    ffn: int
+    heads: int
+    head_size: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the layer as an architecture has it."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Exported:
     """The outcome of a hand-over: layers, costs, losses on text held out ``before`` and ``after``.
 
@@ -80,20 +91,10 @@ class Exported:
     """
 
     space: str
-    layers: list[dict[str, Any]]
+    layers: list[PathLayer]
     words: str
     costs: dict[str, int]
     losses: dict[str, float]
     heads: str
     similarity: list[list[list[float]]]
     log: list[Row]
-
-    @classmethod
-    def of(cls, architecture: Architecture, **measured: Any) -> Exported:
-        """Return the outcome of an architecture, with all that was measured of it."""
-        words = SPACES[architecture.space].words(architecture.choices)
-        return cls(architecture.space, architecture.choices["layers"], words, **measured)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as one object."""
-        return asdict(self)

@@ -147,7 +147,7 @@ def _outcome(
         space=space.name,
         settings=space.settings,
         depth=space.depth,
-        kinds=[list(kind) for kind in space.kinds],
+        kinds=list(space.kinds),
         text=text.source,
         teacher=request.teacher,
         distillation=request.aim.distillation,

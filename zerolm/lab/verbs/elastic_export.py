@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.cost_columns import cost_label, shown_costs
+from zerolm.lab.supernets.result import Exported
 from zerolm.lab.verbs.elastic_shared import StepSettings, TeacherSettings, supernet
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
@@ -19,7 +20,7 @@ from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import field_read, needing_torch
 
 if TYPE_CHECKING:
-    from zerolm.lab.supernets.export import Exported, ExportRequest
+    from zerolm.lab.supernets.export import ExportRequest
 
 PATH_BYTES: Final = 16 << 20
 """The most that is read of a file with a path."""
@@ -111,7 +112,7 @@ class ExportPathSettings(Request):
         )
 
     def _report(self, exported: Exported) -> PathReport:
-        return replace(PathReport.from_json(exported.to_json()), run=run_of(self))
+        return PathReport(**vars(exported), run=run_of(self))
 
 
 def choices_in(place: Path) -> dict[str, Any]:
@@ -129,26 +130,8 @@ def choices_in(place: Path) -> dict[str, Any]:
     return choices
 
 
-@dataclass(frozen=True)
-class PathLayer:
-    """A layer of a path: its ``block``, the projections that it shares, its heads, its FFN width.
-
-    ``head_size`` is None where the heads fill the width of the block.
-    """
-
-    block: str
-    share: str
-    ffn: int
-    heads: int
-    head_size: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the layer as an architecture has it."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-
 @dataclass(frozen=True, repr=False, eq=False)
-class PathReport(Report):
+class PathReport(Exported, Report):
     """A model that was handed over: its layers in ``words`` too, its costs, its losses on text held out.
 
     ``losses`` are ``before`` and, where it was trained, ``after``, in nats; ``similarity`` are the CKA
@@ -156,14 +139,6 @@ class PathReport(Report):
     """
 
     command: ClassVar[str] = "lab elastic export"
-    space: str
-    layers: list[PathLayer]
-    words: str
-    costs: dict[str, int]
-    losses: dict[str, float]
-    heads: str
-    similarity: list[list[list[float]]]
-    log: list[dict[str, int | float]]
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"layers": self.rows()}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from zerolm.lab.supernets.result import TrainedSupernet
 from zerolm.lab.verbs.elastic_shared import StepSettings, TeacherSettings
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
@@ -20,7 +21,7 @@ from zerolm.verbs.shared import field_read, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.lab.supernets.learner import Growth
-    from zerolm.lab.supernets.train import SupernetRequest, TrainedSupernet
+    from zerolm.lab.supernets.train import SupernetRequest
 
 LABELS: Final = ("What was found", "How it grew", "How far to trust it")
 MAPS: Final = 6
@@ -135,47 +136,11 @@ class TrainSupernetSettings(Request):
         )
 
     def _report(self, trained: TrainedSupernet, settings: dict[str, Any]) -> SupernetReport:
-        return replace(SupernetReport.from_json(trained.to_json()), run=run_of(self, **settings))
-
-
-@dataclass(frozen=True)
-class SupernetText:
-    """The text of a supernet: its ``source`` and hash, the tokens read of it at most, and its sequences."""
-
-    source: str
-    sha256: str
-    most: int
-    length: int
-
-
-@dataclass(frozen=True)
-class SupernetTraining:
-    """How a supernet was trained."""
-
-    tokens: int
-    steps: int
-    batch: int
-    length: int
-    rate: float
-    seed: int
-    epochs: int
-    growth: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One epoch: FFN ``widths`` and ``scores`` (layers, kinds), mean ``diversity`` (layers), mean size."""
-
-    epoch: int
-    widths: list[list[int]]
-    scores: list[list[float]]
-    diversity: list[float]
-    mean_params: float
+        return SupernetReport(**vars(trained), run=run_of(self, **settings))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class SupernetReport(Report):
+class SupernetReport(TrainedSupernet, Report):
     """A trained supernet: how its loss fell, and how its FFNs grew by epoch.
 
     ``kinds`` are the blocks that each layer chooses from, with the projections that they share. ``log`` has
@@ -183,16 +148,6 @@ class SupernetReport(Report):
     """
 
     command: ClassVar[str] = "lab elastic train"
-    space: str
-    settings: dict[str, Any]
-    depth: int
-    kinds: list[tuple[str, str]]
-    text: SupernetText
-    teacher: str | None
-    distillation: str | None
-    training: SupernetTraining
-    history: list[Epoch]
-    log: list[dict[str, int | float]]
 
     @property
     def written(self) -> list[str]:

@@ -197,7 +197,9 @@ def is_setting(field: ast.AnnAssign) -> bool:
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "setting"
 
 
-WIDE_RECORDS: set[str] = {"Cuttable", "Shapes", "Layout", "ScoreRow", "Carved", "Sheet", "Gguf"}
+WIDE_RECORDS: set[str] = {
+    *("Cuttable", "Shapes", "Layout", "ScoreRow", "Carved", "Healed", "HealTraining", "Sheet", "Gguf"),
+}
 """Data as wide as what they describe: what is said of cuts, columns of shapes, a checkpoint's sizes, a row
 of a published table."""
 

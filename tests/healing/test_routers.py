@@ -43,7 +43,7 @@ def test_nothing_but_routers_changes(kind: str, text: Path, tmp_path: Path) -> N
         if not np.array_equal(before.read(name), after.read(name))
     }
     assert changed == {"router"}
-    assert "each router alone" in healed.training.how
+    assert "each router alone" in healed.how
     stage = json.loads((tmp_path / "healed" / "recipe.json").read_text())["healing"][0]
     assert stage["only"] == "router"
     assert "the rows of routers" in (tmp_path / "healed" / "README.md").read_text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.units.kept_units import Cut
@@ -47,7 +47,7 @@ class Carved:
     other plans with the same bytes. ``experts`` describes the kept experts, None where all are kept;
     ``vocabulary`` describes tokens, None where they were not examined. ``units`` lists the removed units of
     each kind: ``before``, ``after`` and ``params``; it is empty for a space of sizes. ``kept`` lists all
-    units; it is None for a result that was read back, whose recipe lists them.
+    units; it is None for experts of a GGUF file, whose recipe lists them.
     """
 
     parent: str
@@ -72,9 +72,9 @@ class Carved:
 
     @property
     def cut(self) -> Cut:
-        """Return the kept units; ``ValueError`` where the result was read back."""
+        """Return the kept units; ``ValueError`` for experts of a GGUF file, whose recipe lists them."""
         if self.kept is None:
-            raise ValueError("a result that was read back does not list the kept units; its recipe does")
+            raise ValueError("the recipe lists the kept experts of a GGUF file, not its result")
         return self.kept
 
     def to_json(self) -> dict[str, Any]:
@@ -82,33 +82,6 @@ class Carved:
         last = ("widths", "stream", "parent_sizes")
         first = {name: value for name, value in vars(self).items() if name not in ("kept", "method", *last)}
         return {**first, **asdict(self.method), **{name: getattr(self, name) for name in last}}
-
-    @classmethod
-    def from_json(cls, document: Any) -> Carved:
-        """Return the result from the output of ``to_json``; ``ValueError`` names the first wrong field."""
-        kinds, of_method = get_type_hints(cls), get_type_hints(CarvingMethod)
-        del kinds["kept"], kinds["method"]
-        fields = read_fields(kinds | of_method, document)
-        method = CarvingMethod(**{name: fields.pop(name) for name in of_method})
-        return cls(method=method, **fields)
-
-
-def read_fields(kinds: Mapping[str, Any], document: Any) -> dict[str, Any]:
-    """Return the fields of a JSON object, which has exactly these, each of its type.
-
-    ``ValueError`` names the first that is missing, unknown or of another type.
-    """
-    from pydantic import ConfigDict, ValidationError, create_model
-
-    from zerolm.groundtruth.truth import first_problem
-
-    fields: dict[str, Any] = {name: (kind, ...) for name, kind in kinds.items()}
-    model = create_model("Result", __config__=ConfigDict(extra="forbid", strict=True), **fields)
-    try:
-        model.model_validate(document)
-    except ValidationError as error:
-        raise ValueError(first_problem(error, "it", document)) from None
-    return {name: document[name] for name in kinds}  # as read: 1 remains an integer
 
 
 @dataclass(frozen=True)

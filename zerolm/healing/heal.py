@@ -22,6 +22,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.children.child_tensors import Child
 from zerolm.children.trained import TrainedWeights
+from zerolm.children.verification import Verification
 from zerolm.healing.compact import Compact
 from zerolm.healing.held_out import HeldOut
 from zerolm.healing.patient import Patient
@@ -31,6 +32,7 @@ from zerolm.healing.request import BATCH, SENTENCES, HealRequest
 from zerolm.healing.result import Healed
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
+from zerolm.io.plain import as_plain, checked
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer, without_deprecations
 from zerolm.networks.pooling import TokenPooling, settings_note
 from zerolm.progress import Progress, silent
@@ -91,7 +93,8 @@ def heal(
         identity = of_first(lambda: healing.identity)
         with owned_by_first(lambda: work_folder(out, identity, force)) as work:
             healed = healing.healed(work)
-            return Healed(**of_first(lambda: asdict(healing.put(healed, destination, form, work))))
+            written = of_first(lambda: as_plain(healing.put(healed, destination, form, work)))
+            return checked(Healed, written)
 
 
 class Healing:
@@ -209,8 +212,13 @@ class Healing:
         model.to(self.device)  # type: ignore[arg-type]
         _, after = self._measured(self._opened(self.patient.parent))
         model.cpu()
+        patient = self.patient
         return Healed(
-            names=self._names(),
+            child=str(patient.child.whole.place),
+            parent=str(patient.parent.whole.place),
+            teacher=str(patient.teacher.whole.place),
+            family=patient.child.family.name,
+            format="",  # it is written later
             texts=texts_of(data, trained.steps * plan.batch),
             training=training_of(
                 self.request, plan, trained, list(self.objective.weights), len(self.held_out.tokens)
@@ -253,7 +261,7 @@ class Healing:
         settings = settings_note(self.patient.child, in_file=FORMATS[form].has_tokenizer)
         notes = WORSE if after >= before > 0 else "", proof.note, settings
         note = "; ".join(filter(None, notes))
-        return replace(healed, verified=proof.to_json(), note=note, names={**healed.names, "format": form})
+        return replace(healed, verified=Verification(**proof.to_json()), note=note, format=form)
 
     def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:
         """Return a model that is not trained, on the device."""
@@ -347,9 +355,3 @@ class Healing:
             )
         )
         return cache()
-
-    def _names(self) -> dict[str, str]:
-        patient = self.patient
-        checkpoints = {"child": patient.child, "parent": patient.parent, "teacher": patient.teacher}
-        folders = {name: str(checkpoint.whole.place) for name, checkpoint in checkpoints.items()}
-        return {"family": patient.child.family.name} | folders

@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final, get_type_hints
+from dataclasses import dataclass
 
-from zerolm.carving.result import read_fields
-
-NAME_FIELDS: Final = ("family", "child", "parent", "teacher", "format")
-"""The fields of ``names`` of a child that was written."""
+from zerolm.children.verification import Verification
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class HealedText:
+    """A text of a healing by its ``source`` and hash, and how many tokens of it were used for what."""
+
+    source: str
+    sha256: str
+    tokens: int
+    trained_on: int
+    held_out: int
+
+
+@dataclass(frozen=True)
+class HealTraining:
+    """How a child was trained; ``held_out`` counts the sequences that judge it."""
+
+    tokens: int
+    steps: int
+    seconds: float
+    rate: float
+    losses: list[str]
+    temperature: float
+    top: int | None
+    lora: int | None
+    only: str | None
+    batch: int
+    length: int
+    bfloat16: bool
+    seed: int
+    held_out: int
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Healed:
-    """The outcome of a healing: the losses on held-out text ``before``, ``after`` and of the ``parent``.
+    """A healed child: its losses before and after on text that was held out, and how they fell.
 
-    They are ``perplexity`` and ``kl`` to the parent in nats a token, or ``cosine``; ``curve`` has them by
-    ``tokens``. ``texts`` say what was trained on, ``training`` how; ``verified`` how far the written child
-    differs from the trained network.
+    ``losses`` are ``perplexity`` and ``kl`` to the parent in nats a token, or ``cosine``: ``before``,
+    ``after`` and of the ``parent``. ``curve`` has them by ``step`` and ``tokens``. ``verified`` is the
+    difference of the written child from the trained network.
     """
 
-    names: dict[str, str]
-    texts: list[dict[str, Any]]
-    training: dict[str, Any]
+    child: str
+    parent: str
+    teacher: str
+    family: str
+    format: str
+    texts: list[HealedText]
+    training: HealTraining
     losses: dict[str, dict[str, float]]
     curve: list[dict[str, float]]
     note: str = ""
-    verified: dict[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as one object."""
-        fields = asdict(self)
-        return {**fields.pop("names"), **fields}
-
-    @classmethod
-    def from_json(cls, document: Any) -> Healed:
-        """Return the result that ``to_json`` gave; ``ValueError`` names the first field that is wrong."""
-        kinds = {name: kind for name, kind in get_type_hints(cls).items() if name != "names"}
-        fields = read_fields(dict.fromkeys(NAME_FIELDS, str) | kinds, document)
-        return cls({name: fields.pop(name) for name in NAME_FIELDS}, **fields)
+    verified: Verification | None = None

@@ -11,7 +11,6 @@ from zerolm.carving.carve import carve
 from zerolm.carving.formats import FORMATS, UNEVEN
 from zerolm.carving.recipe import MAX_RECIPE_BYTES, OF_EXPERTS
 from zerolm.carving.request import Destination, Methods
-from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.healing.heal import heal
@@ -19,6 +18,7 @@ from zerolm.healing.request import HealRequest
 from zerolm.healing.result import Healed
 from zerolm.io.files import parse_json, read_text, write_json
 from zerolm.io.folders import check_new, work_folder
+from zerolm.io.plain import as_plain
 from zerolm.planning.part_costs import StoredCosts
 from zerolm.planning.size_request import ALL, ExpertsRequest, KeptShares, SizeRequest, VocabularyRequest
 from zerolm.planning.sizes import budgets_of, costs_of
@@ -61,22 +61,10 @@ class CarvedAndHealed:
     healed: Healed
 
     def to_json(self) -> dict[str, Any]:
-        """Return the carving with what healing did, as one object; the child is the healed one."""
-        healing = self.healed.to_json()
+        """Return the carving and its healing as one object; the child is the healed one."""
+        healing = as_plain(self.healed)
         written = {name: healing[name] for name in ("format", "verified")}
         return {**self.carving, **written, "healing": healing}
-
-    @classmethod
-    def from_json(cls, document: Any) -> CarvedAndHealed:
-        """Return the result that ``to_json`` gave; ``ValueError`` names the first field that is wrong."""
-        if not isinstance(document, dict) or "healing" not in document:
-            raise ValueError("healing: field required")
-        carving = {name: value for name, value in document.items() if name != "healing"}
-        Carved.from_json(carving)
-        try:
-            return cls(carving, Healed.from_json(document["healing"]))
-        except ValueError as error:
-            raise ValueError(f"healing: {error}") from None
 
 
 Finish = Callable[[Path, CarvedAndHealed], None]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -26,6 +28,17 @@ DEMANDS: Final = {
     "model_type": "a JSON object",
 }
 """What each kind of error of pydantic asks for."""
+
+
+def as_plain(value: Any) -> Any:
+    """Return a value of a result as JSON has it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: as_plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: as_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(item) for item in value]
+    return value
 
 
 def checked(kind: type[Value], document: Any, name: str = "") -> Value:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.carving.request import MethodRequest, methods_of
+from zerolm.children.verification import Verification
 from zerolm.cost_columns import COLUMNS, cost_label, shown_costs
 from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import Progress, silent
@@ -23,7 +24,7 @@ from zerolm.verbs.carve_experts import ChildExperts
 from zerolm.verbs.carve_types import ChildTypes, EqualBytesRow, TypeRow
 from zerolm.verbs.carve_vocabulary import ChildVocabulary
 from zerolm.verbs.carve_width import ChildStream, SpectrumRow, StreamWidths
-from zerolm.verbs.heal import HealingReport, Verification
+from zerolm.verbs.heal import HealingReport
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import Conditions, needing_torch
 
@@ -204,9 +205,7 @@ class CarveSettings(Request):
         return replace(CarvingReport.from_json(document), run=run_of(self, **used))
 
     def _report_of_both(self, outcome: CarvedAndHealed) -> CarvingReport:
-        healed = outcome.healed.to_json()
-        later = {"format": healed["format"], "verified": healed["verified"], "healing": healed}
-        return self._report(outcome.carving | later)
+        return self._report(outcome.to_json())
 
 
 @dataclass(frozen=True)

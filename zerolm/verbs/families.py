@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from zerolm.io.plain import as_plain
 from zerolm.progress import Progress, silent
 from zerolm.settings import shown
 from zerolm.settings.request import Request, argument
 from zerolm.show.sheet import Cell, Row, Sheet, pairs
-from zerolm.verbs.report import Shown, as_plain
+from zerolm.verbs.report import Shown
 
 if TYPE_CHECKING:
     from zerolm.diagnosis.runtimes import Runtime

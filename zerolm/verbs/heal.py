@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from zerolm.healing.request import HealRequest
+from zerolm.healing.result import Healed
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import Request, argument, part, setting
@@ -15,9 +16,6 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, sentence, show_amount
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import field_read, needing_torch
-
-if TYPE_CHECKING:
-    from zerolm.healing.result import Healed
 
 MEASURES: Final = {
     "kl": "KL to the parent in nats a token (lower is better)",
@@ -87,97 +85,22 @@ class HealSettings(Request):
         return self._report(healed)
 
     def _report(self, healed: Healed) -> HealingReport:
-        return replace(HealingReport.from_json(healed.to_json()), run=run_of(self))
-
-
-@dataclass(frozen=True)
-class HealedText:
-    """A text of a healing by its ``source`` and hash, and how many tokens of it were used for what."""
-
-    source: str
-    sha256: str
-    tokens: int
-    trained_on: int
-    held_out: int
-
-
-@dataclass(frozen=True)
-class HealTraining:
-    """How a child was trained; ``held_out`` counts the sequences that judge it."""
-
-    tokens: int
-    steps: int
-    seconds: float
-    rate: float
-    losses: list[str]
-    temperature: float
-    top: int | None
-    lora: int | None
-    batch: int
-    length: int
-    bfloat16: bool
-    seed: int
-    held_out: int
-    only: str | None = None
-
-    @property
-    def how(self) -> str:
-        """Return the trained weights and the number of tokens, in words."""
-        weights = f"adapters of rank {self.lora}" if self.lora else "all weights"
-        weights = f"the weights of each {self.only} alone" if self.only else weights
-        return f"{weights}, {show_amount(self.tokens)} tokens in {self.steps:,} steps"
-
-
-@dataclass(frozen=True)
-class Verification:
-    """How far the outputs of the written child lie from those of the network that it was written from.
-
-    Compared ``by`` their ``outputs``, or block by block (``blocks``); or all ``bytes`` are the same.
-    ``embeddings`` is the same for the output of sentence-transformers, or of ``llama.cpp`` if by that, None
-    where it was not tried. ``parent`` is how far the outputs of the parent lie from what stock software makes
-    of its files, None where that was not tried.
-    """
-
-    difference: float
-    relative: float
-    by: str = "outputs"
-    embeddings: float | None = None
-    parent: float | None = None
-
-    def text(self, source: str) -> str:
-        """Return it in words; ``source`` is the network that the child was written from."""
-        parts = [f"outputs within {self.difference:.2g} of the {source}'s"]
-        if self.by == "bytes":
-            parts = [f"all bytes as the {source} has them"]
-        if self.embeddings is not None:
-            reader = self.by if self.by == "llama.cpp" else "sentence-transformers"
-            parts.append(f"embeddings by {reader} within {self.embeddings:.2g}")
-        if self.parent is not None:
-            parts.append(f"the parent within {self.parent:.2g} of stock software's")
-        return ", ".join(parts)
+        return HealingReport(**vars(healed), run=run_of(self))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class HealingReport(Report):
-    """A healed child: its losses before and after on text that was held out, and how they fell.
-
-    ``losses`` are ``perplexity`` and ``kl``, or ``cosine``, ``before``, ``after`` and of the ``parent``;
-    ``curve`` has them on the way, by ``step`` and ``tokens``. ``verified`` is the difference of the written
-    child from the trained network.
-    """
+class HealingReport(Healed, Report):
+    """The result of a healing, and how it is shown."""
 
     command: ClassVar[str] = "heal"
-    child: str
-    parent: str
-    teacher: str
-    family: str
-    format: str
-    texts: list[HealedText]
-    training: HealTraining
-    losses: dict[str, dict[str, float]]
-    curve: list[dict[str, float]]
-    note: str = ""
-    verified: Verification | None = None
+
+    @property
+    def how(self) -> str:
+        """Return what was trained, on how many tokens."""
+        training = self.training
+        weights = f"adapters of rank {training.lora}" if training.lora else "all weights"
+        weights = f"the weights of each {training.only} alone" if training.only else weights
+        return f"{weights}, {show_amount(training.tokens)} tokens in {training.steps:,} steps"
 
     @property
     def measure(self) -> str:
@@ -204,7 +127,7 @@ class HealingReport(Report):
     def lines(self) -> list[str]:
         losses = " and ".join(self.training.losses)
         return [
-            f"{self.family}: {self.training.how} by {losses}, rate {self.training.rate:.3g}",
+            f"{self.family}: {self.how} by {losses}, rate {self.training.rate:.3g}",
             self.gains,
             *([f"verified: {self._proof()}"] if self.verified else []),
         ]
@@ -217,7 +140,7 @@ class HealingReport(Report):
         before, after = (_shown(name, self.losses[who][name]) for who in ("before", "after"))
         return Heading(
             f"{'KL' if name == 'kl' else 'Cosine'} {before} before, {after} after",
-            f"{training.how}, by {' and '.join(training.losses)}.",
+            f"{self.how}, by {' and '.join(training.losses)}.",
             self._finding(),
             self._baseline(),
             self._trust(),

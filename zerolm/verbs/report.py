@@ -7,13 +7,14 @@ import os
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from zerolm import __version__
+from zerolm.io.plain import as_plain
 from zerolm.settings.request import Request
 from zerolm.show.sheet import Heading, Sheet
 from zerolm.show.text import clipped
@@ -204,14 +205,3 @@ class Report(Shown):
             reason = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
             raise ValueError(f"the result in {str(place)!r} is not one of {command}: {reason}") from None
         return replace(report, run=Run(configuration, **origin))
-
-
-def as_plain(value: Any) -> Any:
-    """Return a value of a result as JSON has it."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: as_plain(getattr(value, item.name)) for item in fields(value)}
-    if isinstance(value, Mapping):
-        return {key: as_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_plain(item) for item in value]
-    return value

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from zerolm.io.plain import as_plain
 from zerolm.progress import Progress, silent
 from zerolm.settings.request import Request
 from zerolm.show.sheet import Cell, Row, Sheet
-from zerolm.verbs.report import Shown, as_plain
+from zerolm.verbs.report import Shown
 from zerolm.verbs.shared import needing_torch
 
 

@@ -15,7 +15,7 @@ from pydantic import FiniteFloat
 from zerolm.comparison.document import from_document
 from zerolm.comparison.results import Comparison, ScoreRow, Section
 from zerolm.comparison.standings import label_free, row_of
-from zerolm.io.plain import checked
+from zerolm.io.plain import as_plain, checked
 from zerolm.show.charts import Axis, Bar, Bars, Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import sentence, show_number
@@ -23,7 +23,7 @@ from zerolm.statistics import agreement
 from zerolm.verbs.comparison_files import FILES, write_tables
 from zerolm.verbs.comparison_sheets import section_sheet
 from zerolm.verbs.comparison_words import tokens_of
-from zerolm.verbs.report import Report, as_plain
+from zerolm.verbs.report import Report
 
 RHO: Final = "Spearman's rho with the number of parameters"
 COUNTS: Final = 0.9

@@ -96,8 +96,12 @@ def _table(heading: str, settings: tuple[Setting, ...], flags: bool = True) -> l
 def _row(setting: Setting, flag: bool) -> str:
     name = f"{setting.flag} {setting.placeholder}" if flag else setting.placeholder
     default = setting.default_text
-    help_ = setting.help[:1].upper() + setting.help[1:]
-    return f"| `{_cell(name.strip())}` | {f'`{_cell(default)}`' if default else ''} | {_html(_cell(help_))} |"
+    cells = (
+        f"`{_cell(name.strip())}`",
+        f"`{_cell(default)}`" if default else "",
+        _html(_cell(setting.sentence)),
+    )
+    return f"| {' | '.join(cells)} |"
 
 
 def _cell(text: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.settings import REQUIRED
+from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.output import OUTPUT
 from zerolm.settings.request import PLACED, Request, argument, part, setting, settings_of, values_of
 from zerolm.settings.units import parse_amount
@@ -141,3 +141,22 @@ def test_a_count_is_no_size(name: str, text: str, hint: str) -> None:
         parse_amount(name, text)
     assert str(raised.value).endswith(hint or "'80Q'")
     assert not hint or parse_amount(name, hint.split()[-1].rstrip("?")) > 0
+
+
+@pytest.mark.parametrize("name", commands())
+def test_only_an_argument_is_given_by_place(name: str) -> None:
+    """A flag behind an argument stands under a heading of its own, else it would be an argument, too."""
+    request = commands()[name].request
+    assert set(request.groups()[PLACED]) <= set(request.by_place())
+
+
+def test_names_and_choices_keep_their_case() -> None:
+    texts = (
+        "recipe.json of a child",
+        "elastic (encoders) or elastic-causal",
+        "random seed",
+        "epochs; widths grow",
+    )
+    settings = [Setting("name", "text", None, text) for text in texts]
+    assert [setting.sentence for setting in settings] == [*texts[:2], "Random seed", "Epochs; widths grow"]
+    assert Setting("name", "text", None, "hf for all", choices=("hf", "gguf")).sentence == "hf for all"

@@ -99,7 +99,7 @@ SHORT: Final = {"quiet": "-q", "verbose": "-v"}
 
 
 def _described(setting: Setting) -> Text:
-    text = Text(setting.help[:1].upper() + setting.help[1:] + ".")
+    text = Text(f"{setting.sentence}.")
     if setting.choices and "|" in setting.placeholder and len(setting.placeholder) > LEFT:
         text.append(f" One of {', '.join(map(str, setting.choices))}.")
     if setting.default is REQUIRED:

@@ -69,14 +69,16 @@ def declared_by(kind: Any) -> tuple[Declared, ...]:
             group = item.metadata["group"] or group
             defaults = item.metadata["defaults"]
             for row in declared_by(item.metadata["part"]):
-                group = group if row.group == WITHIN else row.group
+                heading = group if row.group == WITHIN else row.group
+                group = group if heading == PLACED else heading
                 name = row.setting.name
                 changed = replace(row.setting, default=defaults.get(name, row.setting.default))
-                rows.append(replace(row, setting=changed, group=group))
+                rows.append(replace(row, setting=changed, group=heading))
         elif "declared" in item.metadata:
             row = item.metadata["declared"]
-            group = row.group or group
-            rows.append(replace(row, setting=replace(row.setting, name=name_of(item)), group=group))
+            heading = row.group or group
+            group = group if heading == PLACED else heading  # only what says so is given by place
+            rows.append(replace(row, setting=replace(row.setting, name=name_of(item)), group=heading))
     return tuple(rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -59,6 +60,14 @@ class Setting:
     def called(self) -> str:
         """Its name in messages: its flag where a command line is run, else its own name."""
         return called(self.name)
+
+    @property
+    def sentence(self) -> str:
+        """Return the help as a sentence without its full stop: names, choices and files keep their case."""
+        first, _, rest = self.help.partition(" ")
+        is_name = not re.fullmatch(r"[a-z-]+[,:;]?", first) or first in map(str, self.choices)
+        is_value = is_name or (rest.startswith("(") and (" or " in rest or ", " in rest))
+        return self.help if is_value else self.help[:1].upper() + self.help[1:]
 
     @property
     def takes_several(self) -> bool:

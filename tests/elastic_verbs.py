@@ -12,8 +12,8 @@ import zerolm
 
 if TYPE_CHECKING:
     from zerolm.lab.verbs.elastic_export import PathReport
+    from zerolm.lab.verbs.elastic_search_report import SupernetSearchReport
     from zerolm.lab.verbs.elastic_train import SupernetReport
-    from zerolm.verbs.search_report import SupernetSearchReport
 
 SHAPE: dict[str, Any] = {name: value for name, value in SIZES.items() if name != "vocab"}
 RUN: dict[str, Any] = {"batch": 4, "length": 16, "rate": 3e-3}

@@ -26,7 +26,7 @@ TRAIN_TOKENS: Final = Setting(
     "train_tokens",
     "integer",
     None,
-    "tokens that a network is to be trained on, for shape_law; default: the law over all trainings (2 to 350 B)",
+    "tokens to train the network on, for shape_law; default: the law over all trainings (2 to 350 B)",
     low=1,
     high=1 << 60,
 )

@@ -22,7 +22,7 @@ from zerolm.evaluation.quantised_parent import QuantisedParent, quantised_parent
 from zerolm.networks.opener import open_model
 from zerolm.text.calibration import tokens_of
 
-pytest.importorskip("llama_cpp", reason="types of weights are made by llama-cpp-python (zerolm[gguf])")
+pytest.importorskip("llama_cpp", reason="quantisation types need llama-cpp-python (zerolm[gguf])")
 
 SIZES: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2}
 KINDS: dict[str, dict[str, Any]] = {

@@ -158,5 +158,5 @@ def test_names_and_choices_keep_their_case() -> None:
         "epochs; widths grow",
     )
     settings = [Setting("name", "text", None, text) for text in texts]
-    assert [setting.sentence for setting in settings] == [*texts[:2], "Random seed", "Epochs; all"]
+    assert [setting.sentence for setting in settings] == [*texts[:2], "Random seed", "Epochs; widths grow"]
     assert Setting("name", "text", None, "hf for all", choices=("hf", "gguf")).sentence == "hf for all"

@@ -128,7 +128,7 @@ def layer_from_hex(row: Mapping[str, Any], whole: int) -> Ints:
     """Return the neurons (e, n) of the experts of a recipe's layer; ``ValueError`` for invalid ones."""
     texts = row.get("neurons")
     if not isinstance(texts, list) or len(texts) != len(row["kept"]):
-        raise ValueError(f"its neurons are {str(texts)[:40]!r}, not those of each kept expert")
+        raise ValueError(f"its neurons are {str(texts)[:40]!r}, not those of each expert that is kept")
     kept = [from_hex(text, whole) for text in texts]
     if len({len(each) for each in kept}) != 1:
         raise ValueError("its experts keep different numbers of neurons, and all have one")

@@ -176,8 +176,8 @@ def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:
     window = min(filter(None, checkpoint.layout.windows), default=positions)
     if window < positions:
         raise ValueError(
-            f"gguf's architecture {architecture} has no window, this model one of {window}: give --format "
-            f"hf, or set max_position_embeddings to {window} in the parent's config.json"
+            f"gguf has no window in its architecture {architecture}, this model has one of {window}: --format "
+            f"hf keeps it; for shorter texts, set max_position_embeddings to {window}"
         )
 
 

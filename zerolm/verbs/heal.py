@@ -96,7 +96,7 @@ class HealingReport(Healed, Report):
 
     @property
     def how(self) -> str:
-        """Return what was trained, on how many tokens."""
+        """Return the trained weights and the number of tokens, in words."""
         training = self.training
         weights = f"adapters of rank {training.lora}" if training.lora else "all weights"
         weights = f"the weights of each {training.only} alone" if training.only else weights

@@ -54,7 +54,7 @@ def _imported(home: str) -> Any:
 # fmt: off
 VERBS: Final[dict[str, Verb]] = {
     "search": Verb("Choose", "search:SearchSettings", "search_report:SearchReport",
-        "Find the best architectures of a space within budgets, with a proof that they are the best."),
+        "Find the highest-scoring architectures of a space within budgets, with a proof."),
     "init": Verb("Choose", "init:InitSettings", "init:InitReport",
         "Write a folder that trains an architecture: configuration, script, published scaling laws."),
     "carve": Verb("Shrink", "carve:CarveSettings", "carve:CarvingReport",

@@ -145,12 +145,12 @@ def _proof(result: SearchResult) -> str:
     size = f"{show_count(result.space.size())} architectures of {name}"
     if certificate.optimal:
         return (
-            f"Proven: none of the {size} within the budgets scores higher than the first of the list "
+            f"Proven: of the {size} none within the budgets scores higher than the first of the list "
             f"({certificate.method}, {certificate.seconds:.2f} s)."
         )
     if certificate.gap is not None:
         return (
-            f"None of the {size} within the budgets scores more than {100 * certificate.gap:.3g} % above "
+            f"Of the {size} none within the budgets scores more than {100 * certificate.gap:.3g} % above "
             f"the first of the list ({certificate.method})."
         )
     if certificate.method == "exhaustive":

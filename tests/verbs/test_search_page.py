@@ -57,7 +57,7 @@ def test_the_first_lines_say_where_counting_picks_the_same(result: SearchReport)
 def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
     page = result.page()
     for words in (
-        "Proven: none of the",
+        "Proven: of the",
         "How flat the optimum is",
         "Bounds that cost score",
         "ranks better than",

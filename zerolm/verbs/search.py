@@ -22,7 +22,7 @@ CALIBRATION: Final = "output of `zerolm calibrate --out`: the folder or its cali
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings(Request):
-    """Return the best architectures of a space within budgets, with a proof that they are the best.
+    """Return the highest-scoring architectures of a space within budgets, with a proof.
 
     ``further`` are settings of the space and of the score (``hidden="512,768"``, ``alpha=1.1``). Raises
     ``Infeasible`` where nothing fits, and ``ValueError`` for a value that makes no sense, in one line.

@@ -46,7 +46,7 @@ LOSS: Final = "loss on held-out tokens (KL in nats, or 1 - cosine)"
 
 @dataclass(frozen=True, kw_only=True)
 class CarveSettings(Request):
-    """Prune a checkpoint to a budget, write the child, open it again and compare it.
+    """Return the child of a pruned checkpoint, after it was written, opened again and compared.
 
     ``parent`` is a folder or a model of the hub; without ``out`` the child is only planned. Budgets are
     amounts or shares of the parent's (``max_params="0.8x"``), ``keep_ffn`` and the like shares of widths.

@@ -69,7 +69,7 @@ COLOURS: Final = {"child": "blue", "parent": "green"}
 
 @dataclass(frozen=True, kw_only=True)
 class EvalSettings(Request):
-    """Compare a child with its parent, and with other carvings of its size.
+    """Return measures of a child, compared with its parent and with other carvings of its size.
 
     On a ``text`` these are perplexity and divergence from the parent, and of encoders how near embeddings are
     to the parent's and whether they have the same neighbours, for each domain where there are several; with

@@ -27,7 +27,7 @@ FORMS: Final = {"perplexity": ",.2f", "kl": ".4f", "cosine": ".4f"}
 
 @dataclass(frozen=True, kw_only=True)
 class HealSettings(Request):
-    """Distil the parent into a carved child, write it, open it again and compare it.
+    """Return a carved child after distillation from its parent, written, opened again and compared.
 
     It learns what its parent, or another ``teacher``, predicts. A run that was killed goes on when it is
     started again, to the same weights. Raises ``ValueError``, in one line, for what cannot be done, and

@@ -152,7 +152,7 @@ def test_weights_alone_choose_types_without_a_text(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "cuts": (
         {"max_weight_bytes": 400_000, "keep_heads": 0.5},
-        "for a mixtral: its gguf file holds the experts .*: leave out --keep-heads 0.5",
+        "its gguf file holds the experts .*: drop --keep-heads 0.5",
     ),
     "other budgets": (
         {"keep": 1, "max_weight_bytes": 400_000, "max_params": 10**6},

@@ -176,8 +176,8 @@ def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:
     window = min(filter(None, checkpoint.layout.windows), default=positions)
     if window < positions:
         raise ValueError(
-            f"gguf has no window in its architecture {architecture}, this model has one of {window}: --format "
-            f"hf keeps it; for shorter texts, set max_position_embeddings to {window}"
+            f"gguf has no window in its architecture {architecture}, this model has one of {window}: "
+            f"--format hf keeps it; for shorter texts, set max_position_embeddings to {window}"
         )
 
 

@@ -278,10 +278,10 @@ def test_documents_that_are_no_baseline(document: Any, words: str, tmp_path: Pat
         ({"baseline": "Qwen3-0.6B", "depth": 4, "within": "10%"}, "depth 4 holds nothing within 10% of"),
         (
             {"baseline": "SmolLM2-135M", "max_params": "100M"},
-            "SmolLM2-135M needs 134515008 params, more than max_params 100000000; leave max_params out, "
+            "SmolLM2-135M needs 134515008 params, more than max_params 100000000: drop max_params, "
             "or give at least 134515008",
         ),
-        ({"baseline": "SmolLM2-135M", "min_params": "1G"}, "less than min_params 1000000000; .* at most 134"),
+        ({"baseline": "SmolLM2-135M", "min_params": "1G"}, "less than min_params 1000000000: .* at most 134"),
         ({"baseline": "SmolLM2-135M", "vocab": 32000}, "vocab 32000 is not that of the baseline .*, 49152"),
         ({"baseline": "SmolLM2-135M", "tied": False}, "tied False is not that of the baseline"),
         ({"baseline": "SmolLM2-135M", "qkv_bias": True}, "qkv_bias True is not that of the baseline"),

@@ -126,7 +126,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a vocabulary below the bytes": ({"space": "llama", "vocab": 200}, "257 is the least"),
     "too few that small": ({"space": "llama", "max_params": 10}, "allow more"),
     "rows of another space": ({"space": "bert", "rows": "rows.json"}, "are of space 'llama', not of 'bert'"),
-    "budgets of rows": ({"rows": "rows.json", "max_params": "1M"}, "max_params is of architectures that"),
+    "budgets of rows": ({"rows": "rows.json", "max_params": "1M"}, "max_params is for sampled architectures"),
     "more positions than known": ({"space": "gpt2", "length": 256}, "positions for 192"),
     "ray with jobs": ({"space": "llama", "jobs": 2, "backend": "ray"}, "jobs 2 are for loky"),
 }

@@ -353,16 +353,16 @@ def test_labels_of_another_corpus(zerolm: Callable[..., Any], tmp_path: Path) ->
     assert "of corpus 'wt103', but the search is of 'lm1b'" in ran.err
 
 
-@pytest.mark.parametrize("command", ["run", "ablate"])
+@pytest.mark.parametrize("command", [("bench", "run"), ("lab", "ablate")])
 def test_one_architecture_trained_three_times(
-    command: str, zerolm: Callable[..., Any], tmp_path: Path
+    command: tuple[str, str], zerolm: Callable[..., Any], tmp_path: Path
 ) -> None:
     document = json.loads(json.dumps(GOOD))
     for entry in document["architectures"]:
         entry["architecture"] = GOOD["architectures"][0]["architecture"]
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(document))
-    ran = zerolm("bench", command, str(file))
+    ran = zerolm(*command, str(file))
     assert (ran.status, "Traceback" in ran.err) == (0, False)
 
 

@@ -196,7 +196,7 @@ def test_a_rule_of_depth_is_refused_before_anything_is_trained(
 ) -> None:
     monkeypatch.setattr(labels, "train", never)
     bert = drawn(make_space("bert", **parsed("bert", SMALL["bert"])), 1, 0)
-    with pytest.raises(ValueError, match="--depth-rule sqrt is for"):
+    with pytest.raises(ValueError, match="--depth-rule sqrt needs layers"):
         train_all(runs([*few, *bert]), text, replace(REQUEST, depth_rule="sqrt"))
 
 

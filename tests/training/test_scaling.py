@@ -170,5 +170,5 @@ def test_rules_are_for_branches_of_normed_inputs() -> None:
     architecture = next(iter(drawn(bert, 1, 0)))
     check_depth_rule([llama(32), architecture], "none")
     check_depth_rule([llama(32)], "sqrt")
-    with pytest.raises(ValueError, match=r"--depth-rule linear is for .*'bert'.*--depth-rule none"):
+    with pytest.raises(ValueError, match=r"--depth-rule linear needs .*'bert'.*--depth-rule none"):
         check_depth_rule([llama(32), architecture], "linear")

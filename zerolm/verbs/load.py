@@ -26,7 +26,7 @@ def load(folder: str | PathLike[str]) -> Any:
         raise ValueError(f"{str(place)!r} holds no result: it has no run.yaml")
     name = read_yaml(place / "run.yaml").get("command")
     verbs = commands(name.split(" ")[0]) if isinstance(name, str) else {}
-    if name not in verbs:
+    if not isinstance(name, str) or name not in verbs:
         raise ValueError(f"{str(place)!r} holds no result of a command, but of {shown(name)}")
     kind = verbs[name].report
     if not issubclass(kind, Report):

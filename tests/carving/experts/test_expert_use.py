@@ -158,6 +158,6 @@ def test_by_weights_alone_experts_are_ranked_by_how_evenly_they_are_spread(kind:
 
 def test_gates_that_scale_what_experts_read_are_refused(tmp_path: Path) -> None:
     folder = mixture(tmp_path / "parent", "llama4_text")
-    with pytest.raises(ValueError, match="--criterion aimer goes by weights alone"):
+    with pytest.raises(ValueError, match="--criterion aimer, which uses weights alone"):
         carve(folder, tmp_path / "child", keep_experts="4", text="random", sequences=4, length=12)
     assert not (tmp_path / "child").exists()

@@ -296,12 +296,12 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "gpt2": (
         "gpt2",
         {"keep_hidden": 0.5},
-        "hidden cannot be cut here: the stock class derives the head size",
+        "hidden cannot be cut here: the stock class derives",
     ),
     "bert": (
         "bert",
         {"keep_hidden": 0.5},
-        "hidden cannot be cut here: the stock class derives the head size",
+        "hidden cannot be cut here: the stock class derives",
     ),
     "a space": ("llama", {"keep_hidden": 0.5, "space": "lonas-llama-7b"}, "is a space of"),
     "heads that do not divide": ("llama_biased", {"keep_hidden": 0.9}, "no size is left"),

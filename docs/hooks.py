@@ -26,7 +26,12 @@ from zerolm.verbs import commands  # noqa: E402
 MEASUREMENTS = HERE.parent / "benchmarks"
 PLACES = {"benchmarks/": "measurements/", "CONTRIBUTING": "contributing"}
 """Where files of the repository that are not below ``docs/`` stand on the site."""
-BOOSTS = {"tutorials/": 2, "measurements/": 0.005}
+BOOSTS = {
+    "tutorials/": 2,
+    "measurements/": 0.005,
+    **dict.fromkeys(("bits.md", "experts.md", "healing.md", "vocabulary.md"), 2),
+    **dict.fromkeys(("evidence.md", "comparison.md", "labels.md"), 0.5),
+}
 """What a search finds first and last: the many words of measurements match anything."""
 QUIET = "c = get_config()\nc.IPKernelApp.log_level = 40\n"
 """The kernels of notebooks warn, else, of sockets that others on this machine may read."""

@@ -15,6 +15,12 @@ from hypothesis import HealthCheck, settings
 
 from zerolm.cli import main
 from zerolm.groundtruth.reader import same_folders
+from zerolm.planning.size_spaces import SIZE_SPACES
+from zerolm.spaces import SPACES
+from zerolm.verbs.plugins import PLUGINS
+
+for registry in (SPACES, SIZE_SPACES, PLUGINS):
+    registry.load_plugins()  # else a test that puts a registry back would lose those that it loaded
 
 if "ZEROLM_DATA" in os.environ:  # it may be relative to here, and many a test goes elsewhere
     os.environ["ZEROLM_DATA"] = same_folders(os.environ["ZEROLM_DATA"])

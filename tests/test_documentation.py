@@ -264,7 +264,7 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
             words = shlex.split(example)
             if HEAVY & set(words):
                 continue
-            if words[1] == "proxies" and words[2] != "ls":
+            if words[1:3] == ["lab", "proxies"] and words[3] != "ls":
                 words += ["--batch", "4", "--length", "16", "--micro-batches", "2"]
             elif words[1:3] == ["bench", "train"]:
                 words += TINY

@@ -15,4 +15,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     from zerolm.verbs.call import public
 
-    return getattr(public("lab"), name)
+    functions = vars(public("lab"))
+    if name not in functions:
+        raise AttributeError(f"module 'zerolm.lab' has no attribute {name!r}")
+    return functions[name]

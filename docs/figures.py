@@ -244,7 +244,7 @@ def carved() -> str:
 
 
 def by_bytes() -> str:
-    """Draw what a llama loses by types of weights, by cuts, and by both, against its bytes."""
+    """Draw what a llama loses by quantisation types, by cuts, and by both, against its bytes."""
     left, right, top, bottom = 70, 600, 70, 340
     sizes, losses = (1.9, 14.0), (1e-4, 1.0)
 
@@ -279,7 +279,7 @@ def by_bytes() -> str:
         parts.append(dot(right - 180, top + 20 + 22 * row - 4, kinds[way], 5))
         parts.append(text(right - 168, top + 20 + 22 * row, names[way], kinds[way]))
     return svg(
-        720, bottom + 36, "Types of weights lose least by far, cuts and types together where types end", parts
+        720, bottom + 36, "Quantisation types lose least by far, cuts and types together where types end", parts
     )
 
 

@@ -30,7 +30,9 @@ def passages(scope: str) -> list[prose.Passage]:
         return [row for page in PAGES for row in prose.from_markdown(name_of(page), page.read_text("utf-8"))]
     if scope == prose.HELP:
         return [*prose.from_verbs(commands()), *prose.from_registry(SPACES), *prose.from_registry(SCORES)]
-    extract = prose.messages if scope == prose.ERROR else prose.docstrings
+    extract = {prose.ERROR: prose.messages, prose.SHOWN: prose.shown, prose.DOCSTRING: prose.docstrings}[
+        scope
+    ]
     files = [file for file in sorted((ROOT / "zerolm").rglob("*.py"))]
     rows = [row for file in files for row in extract(name_of(file), file.read_text("utf-8"))]
     if scope == prose.ERROR:
@@ -65,6 +67,7 @@ def test_every_scope_has_passages() -> None:
     assert counts[prose.DOCS] > 2000
     assert counts[prose.HELP] > 300
     assert counts[prose.ERROR] > 500
+    assert counts[prose.SHOWN] > 1500
     assert counts[prose.DOCSTRING] > 2500
 
 
@@ -113,6 +116,7 @@ def units(count):
     if not count:
         raise ValueError(f"{{count}} units cannot be: {LONG}")
     raise KeyError("the loss " + "feels them" if count > 1 else "nothing is wrong")
+    print(f"{{count}} tokens beside {{units}}", "beside")
 '''
 
 
@@ -126,6 +130,8 @@ def test_bad_docstrings_and_messages_are_found() -> None:
     ]
     lines = [line.partition(" (write")[0] for line in prose.findings(prose.messages("a.py", SOURCE))]
     assert lines == [f"error a.py:11: 29 words: X units cannot be: {LONG}", "error a.py:12: 'feels'"]
+    lines = [line.partition(" (write")[0] for line in prose.findings(prose.shown("a.py", SOURCE))]
+    assert lines == ["shown a.py:13: 'beside'"]
 
 
 @pytest.mark.parametrize(

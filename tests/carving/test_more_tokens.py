@@ -34,7 +34,7 @@ def test_a_short_text_is_said_to_be_short(tmp_path: Path, monkeypatch: pytest.Mo
     flags = {"keep_ffn": 0.5, "text": str(text), "sequences": 24, "length": 16}
     carved = carve(parent, tmp_path / "child", **flags)
     points = re.search(
-        r"quarter of the tokens it loses ([\d.e-]+), on twice as many about ([\d.e-]+): --sequences 48",
+        r"quarter of the tokens it loses ([\d.e-]+), on twice the number about ([\d.e-]+): --sequences 48",
         carved.note,
     )
     assert points is not None

@@ -208,7 +208,7 @@ def _more_tokens(
     if loss - by_twice < WORTH_TOKENS * loss:
         return ""
     return (
-        f"repaired on a quarter of the tokens it loses {by_fewer:.3g}, on twice as many about "
+        f"repaired on a quarter of the tokens it loses {by_fewer:.3g}, on twice the number about "
         f"{by_twice:.3g}: --sequences {2 * methods.count}"
     )
 

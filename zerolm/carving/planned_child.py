@@ -112,7 +112,7 @@ def announce_weighing(carving: Carving, units: str, times: int = 1) -> None:
 
     seconds = times * work_of(carving, session).planning(session.pace)
     if seconds >= LONG:
-        note = f"about {about(seconds)} to weigh {units} against all else, and then the child"
+        note = f"about {about(seconds)} to compare {units} with all other units, and then for the child"
         announce(carving.progress, note)
 
 

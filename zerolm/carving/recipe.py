@@ -151,7 +151,7 @@ class Recipe:
         if not differing:
             return ""
         then, now = (", ".join(map(" ".join, named.items())) for named in (self.versions, versions))
-        return f"{differing[0]!r} differs from what the recipe says was written (then {then}; now {now})"
+        return f"{differing[0]!r} differs from the child that the recipe describes (then {then}; now {now})"
 
 
 def to_layers(cut: Cut) -> list[dict[str, Any]]:

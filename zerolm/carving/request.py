@@ -39,7 +39,7 @@ class MethodRequest:
         "max_weight_strict, magnitude, random, prefix. For experts, by tokens: hope_moments (default with "
         "--text), hope, reap, gated_norm, frequency, gate_mass, mean_norm, mean_square, total_norm; by "
         "weights: aimer (default without --text), random",
-        group="What goes",
+        group="What is pruned",
         metavar="NAME",
     )
     plan: str | None = setting(

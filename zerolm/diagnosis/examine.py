@@ -184,7 +184,7 @@ def ways(sharable: int) -> list[int]:
 def _advice(evidence: Evidence) -> Iterator[str]:
     layout = evidence.layout
     if evidence.tensors and evidence.pickles:
-        yield f"{', '.join(evidence.pickles[:4])}: pickles beside the safetensors, not opened; better deleted"
+        yield f"{', '.join(evidence.pickles[:4])}: pickles next to the safetensors, not opened; delete them"
     if layout is None:
         return
     shared = "head and embedding are tied" if layout.tied else "head and embedding are not tied"

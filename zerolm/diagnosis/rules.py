@@ -10,9 +10,7 @@ from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, RuntimeVerdict
 from zerolm.diagnosis.runtimes import LLAMA_CPP, TRANSFORMERS, UNREAD, Runtime
 from zerolm.text.defaults import TOKENIZER_FILES
 
-NEEDS_CODE: Final = (
-    "auto_map names code of its own, which stock software runs only where it is told to trust it"
-)
+NEEDS_CODE: Final = "auto_map names code of its own, which stock software runs only with trust_remote_code"
 
 
 def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
@@ -86,7 +84,7 @@ def _doubts(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
         if head_size == UNREAD:
             yield (
                 f"whether {runtime.dated} takes {evidence.layout.heads} heads of {evidence.layout.head_size} "
-                f"beside a hidden size of {evidence.layout.hidden} is not examined"
+                f"with a hidden size of {evidence.layout.hidden} is not examined"
             )
     if runtime is LLAMA_CPP and not evidence.has("tokenizer.model", "vocab.txt"):
         yield "its converter knows a tokenizer.json by its tokens of a test text, which were not computed"

@@ -47,10 +47,10 @@ COMPARED: Final = (
     f"(random: {len(DRAW_SEEDS)} draws, mean)"
 )
 MASKED: Final = "random, frequency: the parent with as many experts as the child, no repair"
-FAVOURED: Final = "frequency: those that the judged text is sent to most, which favours it"
+FAVOURED: Final = "frequency: the experts with the most tokens of the judged text, which favours it"
 NOT_COMPARED: Final = (
     "no random and uniform baselines: the child has no recipe of this parent, and its configuration "
-    "does not tell what it keeps of each layer"
+    "does not show the kept units of each layer"
 )
 NARROWER: Final = "no baselines: random cuts of expert neurons are not implemented"
 

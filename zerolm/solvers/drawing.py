@@ -79,8 +79,8 @@ def _rare(space: str, budgets: Mapping[str, int], nearest: Mapping[str, float], 
                 ("more than", "smallest", "more") if side == "max" else ("fewer than", "largest", "fewer")
             )
             return (
-                f"{USELESS_DRAWS:,} architectures drawn from {space!r} in a row have {more} {limit:,} "
+                f"{USELESS_DRAWS:,} architectures sampled from {space!r} in a row have {more} {limit:,} "
                 f"{SIZE_WORDS[cost]}, the {end} of all {nearest[name]:,.0f}: allow {advice}"
             )
     within = " within the budgets" if budgets else ""
-    return f"only {count} different architectures of {space!r}{within} were drawn; ask for so many at most"
+    return f"only {count} different architectures of {space!r}{within} were sampled; ask for {count} at most"

@@ -55,7 +55,7 @@ class TokenSource:
         if classes < self.size:
             possible = f"{self.least} to {classes} ids are possible"
             advice = possible if classes >= self.least else f"{self.least} ids are the least"
-            raise ValueError(f"the network knows {classes} tokens, the tokenizer has {self.size}: {advice}")
+            raise ValueError(f"the network has {classes} tokens, the tokenizer {self.size}: {advice}")
         if task == "next":
             tokens = self._sequences(sequences, length, 1)  # (n, t + 1)
             return Batch(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous(), self.classes, self.name)

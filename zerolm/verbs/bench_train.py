@@ -399,7 +399,7 @@ class LabelsReport(Report):
             f"{worst.loss:.4f}, of {worst.shape}.",
             f"Scores that saw no label rank them with a tau-b of: {taus}."
             if taus
-            else "No count of parameters tells these architectures apart.",
+            else "No count of parameters distinguishes these architectures.",
             self._trust(),
         )
 

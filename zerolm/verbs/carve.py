@@ -375,7 +375,7 @@ class CarvingReport(Report):
     def _baseline(self) -> str:
         shares = ", ".join(f"{self._share(cost)} of its {cost_label(cost)}" for cost in self._shown()[1:])
         return (
-            f"Beside its parent the child has {self._share('params')} of the parameters, {shares}. "
+            f"Compared with its parent the child has {self._share('params')} of the parameters, {shares}. "
             "Whether it is better than a random or uniform cut of that size is what zerolm eval measures."
         )
 

@@ -48,7 +48,7 @@ class ChildTypes:
         counts = Counter(row.type for row in self.rows)
         ordered = sorted(counts, key=lambda name: (-BY_NAME[name].bits, name))
         return (
-            "types of weights: " + ", ".join(f"{counts[name]} {name}" for name in ordered) if counts else ""
+            "quantisation types: " + ", ".join(f"{counts[name]} {name}" for name in ordered) if counts else ""
         )
 
     def sheets(self) -> list[Sheet]:
@@ -57,7 +57,7 @@ class ChildTypes:
             return []
         sheets = [
             Sheet(
-                "Types of weights, layer by layer",
+                "Quantisation types, layer by layer",
                 charts=[self._map()],
                 sentences=[f"{self.line()}."],
                 on=(PAGE,),

@@ -25,8 +25,8 @@ HEADS: Final = (
     *("score", "tau-b [95 %]", "random ties", "rho [95 %]", "over body [95 %]", "in budget", "pairs"),
     *("top tenth", "regret 1/5"),
 )
-NO_GAIN: Final = "No gain over body parameters is defined: they tell none of these architectures apart."
-NO_ALPHA: Final = "No alpha tells these architectures apart."
+NO_GAIN: Final = "No gain over body parameters is defined: they distinguish none of these architectures."
+NO_ALPHA: Final = "No alpha distinguishes these architectures."
 
 
 def overview(comparison: Comparison, sentences: Iterable[str], on: Collection[str]) -> Sheet:

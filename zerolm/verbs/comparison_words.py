@@ -13,7 +13,7 @@ KINDS: Final = {"better": "better", "unclear": "unclear", "not better": "worse",
 REMARKS: Final = {"not better": "does not beat parameters", "unclear": "not shown to beat parameters"}
 VIEW_NOTES: Final = {
     "published": "The networks as the published proxies scored them: hidden 256 and FFN 1024, whatever a "
-    "configuration says.",
+    "configuration contains.",
     "declared": "The networks as a user reads their configurations.",
     "trained": "The networks as they were trained: every operation is plain attention, the first FFN matrix "
     "is 4 x hidden, and the configured FFN width enters only layers with several stacks.",
@@ -27,8 +27,8 @@ MARKS_NOTE: Final = (
 )
 HEADS_NOTE: Final = (
     "random ties: the mean of tau over all ways to break a score's ties. over body: tau-b beyond that of "
-    "body parameters, with the interval of paired resamples. in budget: tau-b among architectures of about "
-    "as many body parameters (deciles). pairs: the share of pairs of about equal size that are ordered as "
+    "body parameters, with the interval of paired resamples. in budget: tau-b among architectures of similar "
+    "numbers of body parameters (deciles). pairs: the share of pairs of about equal size that are ordered as "
     "their results are, ties counted half. top tenth: the share of the best tenth that the highest-scored "
     "tenth finds. regret 1/5: what the best of the 1 or 5 highest-scored lacks to the best, in the unit of "
     "the metric, mean over nineteen budgets."
@@ -121,5 +121,5 @@ def _plain(value: Any) -> str:
 def tokens_of(source: str) -> str:
     """Return the tokens that the proxies were computed on, in words."""
     if source.startswith("random"):
-        return "tokens are drawn at random: give --text FILE for what a proxy says on real text"
+        return "tokens are sampled at random: give --text FILE for what a proxy says on real text"
     return f"proxies on tokens of the {source}"

@@ -337,7 +337,7 @@ class EvaluationReport(Report):
             ours, theirs = child.domains[domain][measure], parent.domains[domain][measure]
             change = f" ({ours / theirs - 1:+z.1%})" if theirs else ""
             texts.append(f"{show_measure(measure, ours)}{change} on {domain}")
-        return f"{MEASURES[measure].title} by domain, beside the parent's: {', '.join(texts)}."
+        return f"{MEASURES[measure].title} by domain, compared with the parent: {', '.join(texts)}."
 
     def _named(self, name: str) -> JudgedNetwork:
         return next(one for one in self.networks if one.name == name)

@@ -222,7 +222,9 @@ class HealingReport(Healed, Report):
 
     def _making(self) -> list[tuple[str, str]]:
         training = self.training
-        source = f"its {training.top} likeliest tokens, from the disk" if training.top else "beside the child"
+        source = (
+            f"its {training.top} likeliest tokens, from the disk" if training.top else "computed in each step"
+        )
         return [
             ("teacher", f"{base_name(self.teacher)}, {source}"),
             ("losses", ", ".join(training.losses)),

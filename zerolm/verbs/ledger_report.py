@@ -13,8 +13,8 @@ from zerolm.verbs.report import Report
 
 ENERGY: Final = "energy of the weights (sum of squares)"
 TRUST: Final = (
-    "The sums are over every stored weight. What a layer is worth is another matter: zerolm carve measures "
-    "it where it is given a text."
+    "The sums are over every stored weight. They do not measure how much a layer matters: zerolm carve "
+    "--text does."
 )
 
 

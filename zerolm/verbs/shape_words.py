@@ -57,7 +57,7 @@ def ridge(result: SearchResult) -> Sheet:
         rows.append([f"{times:g} x", f"{times * best:.3g}", _percent(cost)])
     note = (
         f"The pick has {pick.mean_width / pick.depth:.3g}. Costs are shares of the parameters, by shape_law: "
-        "a network off the ridge is as good as one on it with so many fewer."
+        "a network off the ridge is as good as one on it with that share fewer."
     )
     return Sheet("Depth against width", ["of the best", "hidden / depth", "costs"], rows, [note], on=(PAGE,))
 

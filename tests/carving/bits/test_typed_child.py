@@ -1,4 +1,4 @@
-"""Children with types of weights: written, read back by llama.cpp, built again, and judged at equal bytes."""
+"""Children with types: written, read back by llama.cpp, built again, and judged at equal bytes."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
         opened.seek(read_gguf_header(file).places["output_norm.weight"][0])
         opened.write(b"\0")
     differing = rebuild(recipe, file, tmp_path / "other")
-    assert "differs from what the recipe says was written" in differing.note
+    assert "differs from the child that the recipe describes" in differing.note
 
 
 def test_auto_keeps_the_most_within_a_budget(tmp_path: Path) -> None:

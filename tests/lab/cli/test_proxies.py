@@ -377,7 +377,7 @@ def test_random_tokens_are_said_beside_the_scores(zerolm: Zerolm, tmp_path: Path
     llamas(Path("mine.csv"), 4)
     asked = ("lab", "bench", "mine.csv", "--proxies", "snip", "--store", "s")
     ran = zerolm(*asked, "--out", "folder")
-    assert "Tokens are drawn at random" in ran.out
-    assert "Tokens are drawn at random" in Path("folder", "report.html").read_text()
-    assert "tokens are drawn at random" in json.loads(zerolm(*asked, "--json").out)["note"]
+    assert "Tokens are sampled at random" in ran.out
+    assert "Tokens are sampled at random" in Path("folder", "report.html").read_text()
+    assert "tokens are sampled at random" in json.loads(zerolm(*asked, "--json").out)["note"]
     assert "note" not in json.loads(zerolm("bench", "run", "mine.csv", "--json").out)

@@ -176,7 +176,7 @@ def test_a_network_with_too_few_classes_is_told_the_vocabulary() -> None:
         (source(), 100, "257 ids are the least"),
         (random_source(512), 100, "2 to 100 ids are possible"),
     ):
-        told = f"the network knows {classes} tokens, the tokenizer has 512: {said}"
+        told = f"the network has {classes} tokens, the tokenizer 512: {said}"
         with pytest.raises(ValueError, match=f"^{told}$"):
             found.batch("next", classes, 1, 4, 0)
 

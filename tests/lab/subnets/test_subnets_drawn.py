@@ -55,7 +55,7 @@ def test_a_small_space_is_drawn_to_its_end(space: Drawn) -> None:
     most = sorted(int(costs_by_part.of(dict(enumerate(each)))[COSTS.index("macs")]) for each in sizes)
     within = sum(one >= most[-5] for one in most)
     assert len(drawn_sizes(choices, costs_by_part, 3, within, 0, {"min_macs": most[-5]})) == within
-    with pytest.raises(ValueError, match=f"^only {within} different sub-networks within the budgets"):
+    with pytest.raises(ValueError, match=f"^only {within} sub-networks within the budgets differ"):
         drawn_sizes(choices, costs_by_part, 3, within + 1, 0, {"min_macs": most[-5]})
     with pytest.raises(
         ValueError, match=f"have fewer than {most[-1] + 1:,} macs, the most of them {most[-1]:,}$"

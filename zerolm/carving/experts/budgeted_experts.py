@@ -97,7 +97,7 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
     refused: list[ValueError] = []
     for way in [{"all": ExpertsRequest(keep=ALL)}, *ways]:
         for name, experts in way.items():
-            announce(request.progress, f"weighing experts against all else: {name}")
+            announce(request.progress, f"comparing experts with all other units: {name}")
             carving = _with_experts(request, experts)
             try:
                 with TemporaryDirectory(dir=folder) as scratch:

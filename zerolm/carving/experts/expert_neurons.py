@@ -68,7 +68,7 @@ class NeuronSums:
     @property
     def scores(self) -> Floats:
         """The sums (e, m)."""
-        assert self.sums is not None, "tokens were sent through the layer"
+        assert self.sums is not None, "no tokens went through the layer"
         down = self.experts.down_proj.detach()
         lengths = [one.float().square().sum(1 if self.experts.is_transposed else 0).double() for one in down]
         squares: Floats = self.sums * torch.stack(lengths).cpu().numpy()
@@ -80,7 +80,7 @@ class NeuronSums:
         if not len(hidden):
             return
         if self.sums is None:
-            cure = "tokens do not tell the worth of neurons; --criterion aimer goes by weights alone"
+            cure = "tokens do not determine the scores of neurons; --criterion aimer uses weights alone"
             check_inside(self.experts, self.family, self.alone, hidden[:1], int(numbers[0, 0]), cure)
             shape = self.experts.down_proj.shape
             self.sums = np.zeros((shape[0], shape[1 if self.experts.is_transposed else 2]))

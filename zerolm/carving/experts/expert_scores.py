@@ -46,7 +46,7 @@ def _together(sums: Arrays) -> Floats:
 for _name, _scores, _source in (
     ("reap", _mean("share_norm"), "mean of gate times norm of the output, gates of a token adding up to 1"),
     ("gated_norm", _mean("gate_norm"), "the same with the gates that the model applies"),
-    ("frequency", _total("count"), "how many tokens are sent to it"),
+    ("frequency", _total("count"), "the number of its tokens"),
     ("gate_mass", _total("gate"), "sum of the gates that the model applies"),
     ("mean_norm", _mean("norm"), "mean norm of the output, without the gate"),
     ("mean_square", _mean("square"), "mean squared norm of the output, without the gate"),

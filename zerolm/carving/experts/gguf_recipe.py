@@ -50,7 +50,7 @@ class GgufRecipe:
     def difference(self, file: Path) -> str:
         """Return a message if a child differs from the one first written; empty if it does not."""
         same = self.sha256.get(file.name) == sha256_of(file)
-        return "" if same else f"{file.name!r} differs from what the recipe says was written"
+        return "" if same else f"{file.name!r} differs from the child that the recipe describes"
 
 
 def gguf_document(recipe: Path) -> dict[str, Any] | None:

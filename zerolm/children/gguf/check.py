@@ -235,7 +235,7 @@ def _within(
     if spare and not difference <= allowed and _all_but(spare, output - expected) <= steadily:
         others = int(((output - expected).abs().flatten(1).max(1).values > steadily).sum())
         difference = _all_but(others, output - expected)
-        note = f"rounding sends {others} of {len(output)} tokens to other experts in llama.cpp"
+        note = f"by rounding llama.cpp routes {others} of {len(output)} tokens to other experts"
     elif not difference <= allowed:
         raise ValueError(f"llama.cpp's {kind} differ from {whose} by {difference:.3g}")
     return Verified(difference, difference / max(largest, 1e-12), note=note)

@@ -91,8 +91,8 @@ def _rare(budgets: Mapping[str, int], nearest: Mapping[str, int], count: int, wa
         side, _, cost = name.partition("_")
         if nearest[name] > limit if side == "max" else nearest[name] < limit:
             word, end = ("more than", "least") if side == "max" else ("fewer than", "most")
-            return f"all sub-networks drawn have {word} {limit:,} {cost}, the {end} of them {nearest[name]:,}"
+            return (
+                f"all sampled sub-networks have {word} {limit:,} {cost}, the {end} of them {nearest[name]:,}"
+            )
     within = " within the budgets" if budgets else ""
-    return (
-        f"only {count:,} different sub-networks{within} were drawn, not {wanted:,}; ask for so many at most"
-    )
+    return f"only {count:,} sub-networks{within} differ, not {wanted:,}; ask for {count:,} at most"

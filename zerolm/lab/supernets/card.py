@@ -33,7 +33,7 @@ The first import makes the type `zerolm_elastic` known to transformers. `path.js
 def card(document: Mapping[str, Any], auto: str) -> str:
     """Return the card of a path from the content of ``path.json``; ``auto`` is the class that opens it."""
     request = document["request"]
-    weights = "those of the supernet" if request["starts"] == "supernet" else "drawn anew"
+    weights = "those of the supernet" if request["starts"] == "supernet" else "new random ones"
     lines = [f"weights: {weights}", f"heads: {request['heads']}"]
     if request["training"]:
         run = request["training"]

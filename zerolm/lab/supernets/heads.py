@@ -16,7 +16,7 @@ from zerolm.networks.modules.layer import Stack, part
 
 HEAD_MODES: Final = {
     "keep": "as many heads as they are",
-    "fuse": "the same width in fewer and wider heads (ELM, algorithm 1); as many parameters",
+    "fuse": "the same width in fewer and wider heads (ELM, algorithm 1); equal parameters",
     "remove": "heads that an earlier one resembles are cut out; fewer parameters",
 }
 

@@ -119,7 +119,7 @@ def seed(ablation: Ablation) -> str:
     end = (
         "So a seed ranks no better and no worse than the closed form, but breaks its ties by chance."
         if random < STEADY
-        else "So draws rank otherwise than the closed form."
+        else "So draws and the closed form rank differently."
     )
     return (
         f"Seed: {'; '.join(parts)}; their mean lies within {plain(random, 4)} of the closed form's tau with "

@@ -180,7 +180,7 @@ class SlicesReport(Report):
             f"Cut in memory out of one trained model, repair {source['repair']}; nothing was trained.{took}",
             f"{first}: {self._range(first)}.",
             " ".join(f"{name}: {self._range(name)}." for name in others),
-            "They say what is left of one parent after a cut, not what networks of these shapes learn.",
+            "They measure one parent after cuts, not what networks of these shapes learn.",
         )
 
     def sheets(self) -> list[Sheet]:

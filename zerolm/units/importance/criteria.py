@@ -56,7 +56,7 @@ BUILT_IN: Final = (
     Made(
         "output_energy",
         by_tokens("activations", "OutputEnergy"),
-        "energy sent into the residual stream",
+        "energy of the contribution to the residual stream",
         NEEDS_TOKENS,
     ),
     Made("compact", by_tokens("peers", "CommonActivations"), "COMPACT (arXiv 2509.06836)", NEEDS_TOKENS),

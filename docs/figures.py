@@ -279,7 +279,10 @@ def by_bytes() -> str:
         parts.append(dot(right - 180, top + 20 + 22 * row - 4, kinds[way], 5))
         parts.append(text(right - 168, top + 20 + 22 * row, names[way], kinds[way]))
     return svg(
-        720, bottom + 36, "Quantisation types lose least by far, cuts and types together where types end", parts
+        720,
+        bottom + 36,
+        "Quantisation types lose least by far, cuts and types together where types end",
+        parts,
     )
 
 

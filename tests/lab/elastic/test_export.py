@@ -101,7 +101,7 @@ def test_a_path_is_trained_further(starts: str, heads: str, tmp_path: Path, net_
     request = ExportRequest(choices, starts, heads, training=run_of(20))
     exported = export(tmp_path / "net", request, tmp_path / "path")
     assert exported.losses["after"] < exported.losses["before"]
-    assert [layer["ffn"] for layer in exported.layers] == [layer["ffn"] for layer in choices["layers"]]
+    assert [layer.ffn for layer in exported.layers] == [layer["ffn"] for layer in choices["layers"]]
     assert not list(tmp_path.glob(".*"))
 
 

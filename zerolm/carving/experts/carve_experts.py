@@ -33,7 +33,7 @@ from zerolm.planning.sizes import costs_of
 FOLDER: Final = "hf"
 COPIED: Final = "the parent is stored quantised, so that experts are copied as they are and none is repaired"
 BY_WEIGHTS: Final = (
-    "experts chosen by weights alone: 12 of the 16 of a small mixture of experts lost 0.208 on code and 0.270 "
+    "experts chosen by weights alone: 12 of the 16 of a small mixture of experts lost 0.208 on code, 0.270 "
     "on English, and 0.012 and 0.020 with --text FILE"
 )
 

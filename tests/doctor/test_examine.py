@@ -189,7 +189,7 @@ def test_pickles_are_named_and_not_opened(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
     found = diagnose(tmp_path)
     assert found.verdicts[0].verdict == OPENS
-    assert any("pytorch_model.bin: pickles beside" in line for line in found.advice)
+    assert any("pytorch_model.bin: pickles next to" in line for line in found.advice)
     (tmp_path / "model.safetensors").unlink()
     alone = verdicts(tmp_path)
     assert (alone["vLLM"].verdict, alone["MLX"].verdict) == (UNKNOWN, REFUSES)

@@ -104,7 +104,7 @@ def test_a_space(zerolm: Zerolm, computed: list[str]) -> None:
     assert set(found["seconds"]) == set(found["proxies"])
     ran = zerolm(*arguments)
     assert ran.status == 0
-    for words in ("flexibert: 2 networks", "drawn at random", "rho with params", "synflow"):
+    for words in ("flexibert: 2 networks", "sampled at random", "rho with params", "synflow"):
         assert words in ran.out
     assert len(computed) == 2
     wider = told(zerolm, *arguments, "--view", "trained")
@@ -169,7 +169,7 @@ def test_a_model(zerolm: Zerolm, computed: list[str], weights: bool, own: bool) 
     ran = zerolm("lab", "proxies", "model", *FEW, *text)
     assert len(computed) == 2
     assert "synflow" in ran.out
-    assert ("drawn at random" in ran.out) != own
+    assert ("sampled at random" in ran.out) != own
 
 
 def test_other_weights_are_another_model(zerolm: Zerolm, computed: list[str]) -> None:

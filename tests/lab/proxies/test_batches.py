@@ -189,7 +189,7 @@ def test_a_stock_tokenizer_has_its_whole_vocabulary_and_perhaps_a_mask(tmp_path:
     batch = found.batch("next", 64, 3, 20, 0)
     assert (batch.classes, batch.source, found.size) == (None, "text sha256:d1", 60)
     assert torch.equal(batch.inputs[0], torch.arange(20))
-    with pytest.raises(ValueError, match=r"^the network knows 59 tokens, .* 60: 60 ids are the least$"):
+    with pytest.raises(ValueError, match=r"^the network has 59 tokens, .* 60: 60 ids are the least$"):
         found.batch("next", 59, 3, 20, 0)
     with pytest.raises(ValueError, match=r"^the tokenizer has no mask token"):
         found.batch("masked", 64, 3, 20, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from zerolm.verbs import commands
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 )
 
@@ -27,7 +28,8 @@ def findings(scope: str) -> tuple[str, ...]:
 
 def passages(scope: str) -> list[prose.Passage]:
     if scope == prose.DOCS:
-        return [row for page in PAGES for row in prose.from_markdown(name_of(page), page.read_text("utf-8"))]
+        pages = {name_of(page): page.read_text("utf-8") for page in PAGES} | notebooks()
+        return [row for name, text in pages.items() for row in prose.from_markdown(name, text)]
     if scope == prose.HELP:
         return [*prose.from_verbs(commands()), *prose.from_registry(SPACES), *prose.from_registry(SCORES)]
     extract = {prose.ERROR: prose.messages, prose.SHOWN: prose.shown, prose.DOCSTRING: prose.docstrings}[
@@ -39,6 +41,16 @@ def passages(scope: str) -> list[prose.Passage]:
         for file in sorted((ROOT / "zerolm" / "families").glob("*.json")):
             rows += prose.notes(name_of(file), file.read_text("utf-8"))
     return rows
+
+
+def notebooks() -> dict[str, str]:
+    """Return the text of each notebook, its cells of Markdown in order."""
+    texts = {}
+    for file in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        cells = json.loads(file.read_text("utf-8"))["cells"]
+        cells = [cell for cell in cells if cell["cell_type"] == "markdown"]
+        texts[name_of(file)] = "\n\n".join("".join(cell["source"]) for cell in cells)
+    return texts
 
 
 def name_of(file: Path) -> str:

@@ -204,7 +204,7 @@ def from_registry(registry: Any) -> Iterator[Passage]:
 
 def docstrings(file: str, source: str) -> Iterator[Passage]:
     """Yield the docstrings of a module, of its parts, and those below assignments."""
-    for node in in_order(source):
+    for node in in_order(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for part in node.body:
                 if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
@@ -213,7 +213,7 @@ def docstrings(file: str, source: str) -> Iterator[Passage]:
 
 def messages(file: str, source: str) -> Iterator[Passage]:
     """Yield the literal messages of errors that a module raises; a value within one counts as a word."""
-    for node in in_order(source):
+    for node in in_order(ast.parse(source)):
         if isinstance(node, ast.Raise) and node.exc is not None:
             for text in _literals(node.exc):
                 yield Passage(ERROR, f"{file}:{node.lineno}", prose(text))
@@ -228,7 +228,7 @@ def shown(file: str, source: str) -> Iterator[Passage]:
         for node in docstrings_and_errors
         for part in ([node.value] if isinstance(node, ast.Expr) else ast.walk(node))
     }
-    for node in sorted(ast.walk(tree), key=lambda node: getattr(node, "lineno", 0)):
+    for node in in_order(tree):
         is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart
         if is_text and len(node.value.split()) > 1:
             yield Passage(SHOWN, f"{file}:{node.lineno}", prose(node.value), is_sentence=False)
@@ -251,9 +251,9 @@ def notes(file: str, text: str) -> Iterator[Passage]:
         yield Passage(ERROR, file, prose(reason))
 
 
-def in_order(source: str) -> list[ast.AST]:
+def in_order(tree: ast.Module) -> list[ast.AST]:
     """Return the nodes of a module by their first line."""
-    return sorted(ast.walk(ast.parse(source)), key=lambda node: getattr(node, "lineno", 0))
+    return sorted(ast.walk(tree), key=lambda node: getattr(node, "lineno", 0))
 
 
 def _literals(node: ast.AST) -> Iterator[str]:

@@ -117,8 +117,8 @@ def test_memory_is_what_autograd_saves(space_name: str, sizes: dict[str, Any]) -
         for sequences in (2, 6)
     ]
     tokens, transient = 4 * length, LOGIT_BYTES - KEPT
-    foretold = costs[1][TRAINING] - costs[0][TRAINING] - tokens * vocab * transient
-    assert many - few == pytest.approx(foretold, rel=0.015)
+    predicted = costs[1][TRAINING] - costs[0][TRAINING] - tokens * vocab * transient
+    assert many - few == pytest.approx(predicted, rel=0.015)
     params = sum(one.numel() for one in model.parameters())
     matrices = sum(layer.weights for layer in architecture.layers) + vocab * sizes["hidden"]
     fixed = costs[0][TRAINING] - (costs[1][TRAINING] - costs[0][TRAINING]) // 2

@@ -32,11 +32,9 @@ def passages(scope: str) -> list[prose.Passage]:
         return [row for name, text in pages.items() for row in prose.from_markdown(name, text)]
     if scope == prose.HELP:
         return [*prose.from_verbs(commands()), *prose.from_registry(SPACES), *prose.from_registry(SCORES)]
-    extract = {prose.ERROR: prose.messages, prose.SHOWN: prose.shown, prose.DOCSTRING: prose.docstrings}[
-        scope
-    ]
-    files = [file for file in sorted((ROOT / "zerolm").rglob("*.py"))]
-    rows = [row for file in files for row in extract(name_of(file), file.read_text("utf-8"))]
+    extractors = {prose.ERROR: prose.messages, prose.SHOWN: prose.shown, prose.DOCSTRING: prose.docstrings}
+    files = sorted((ROOT / "zerolm").rglob("*.py"))
+    rows = [row for file in files for row in extractors[scope](name_of(file), file.read_text("utf-8"))]
     if scope == prose.ERROR:
         for file in sorted((ROOT / "zerolm" / "families").glob("*.json")):
             rows += prose.notes(name_of(file), file.read_text("utf-8"))

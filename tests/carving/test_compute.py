@@ -101,7 +101,7 @@ def test_a_child_planned_in_bfloat16_is_verified_and_says_so(tmp_path: Path) -> 
 def test_what_is_felt_does_not_depend_on_how_many_batches_go_together() -> None:
     network = model("llama")
 
-    def felt(memory: int) -> dict[tuple[int, int], LayerGradients]:
+    def gradients_with(memory: int) -> dict[tuple[int, int], LayerGradients]:
         blocks = Blocks(computed(network, Compute(memory=memory)), TOKENS.batches(1))
         seen: dict[tuple[int, int], LayerGradients] = {}
         parts: list[BatchGroup] = []
@@ -118,7 +118,7 @@ def test_what_is_felt_does_not_depend_on_how_many_batches_go_together() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("zerolm.passes.walk.SAVED", 3)
         patch.setattr("zerolm.passes.walk.STATES_SHARE", 1 << 8)
-        little, much = felt(LITTLE), felt(1 << 34)
+        little, much = gradients_with(LITTLE), gradients_with(1 << 34)
     assert set(little) == set(much)
     for place, one in little.items():
         assert torch.equal(one.downstream, much[place].downstream)

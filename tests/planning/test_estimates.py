@@ -102,14 +102,14 @@ def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
                         .unflatten(-1, (getattr(sizes, {"groups": "kv_heads", "ffn": "ffn"}[kind]), -1))
                     )
                     x[..., table.choose(layer, kind, size), :] = 0.0
-                    change, felt = x.flatten(-2) @ matrix(module).T, places[role].grad
+                    change, gradient = x.flatten(-2) @ matrix(module).T, places[role].grad
                     norm = ours.behind.get(f"behind_{role}")
                     if norm is not None:  # how what the norm makes of the rest differs
                         whole = places[f"behind_{role}_in"]
                         with torch.no_grad():
                             change = norm(whole) - norm(whole - change)
-                        felt = places[f"behind_{role}"].grad
-                    went[kind, size] = change * felt
+                        gradient = places[f"behind_{role}"].grad
+                    went[kind, size] = change * gradient
             if name == SHARING:  # its layers stay
                 del went["gone", 0]
             for key, change in went.items():
@@ -131,10 +131,10 @@ def test_small_cuts_cost_what_is_foretold(name: str) -> None:
                 if bias(module) is not None:
                     bias(module).zero_()  # type: ignore[union-attr]
     by = criterion(network)
-    foretold, measured = (make(network, MANY, by, BOTH) for make in (estimated_losses, measured_losses))
+    predicted, measured = (make(network, MANY, by, BOTH) for make in (estimated_losses, measured_losses))
     pairs = np.array(
         [
-            (-foretold.score(layer, kind, int(size)), loss)
+            (-predicted.score(layer, kind, int(size)), loss)
             for kind in BOTH
             for layer, losses in enumerate(measured.losses[kind])
             for size, loss in zip(measured.sizes[kind][:-1], losses[:-1], strict=True)
@@ -149,11 +149,11 @@ def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
     """They make up for the size of what is left, and of the last neuron as if it were all."""
     network = louder(name).eval()
     by = Additive(importances(network, MANY, "output_energy"))
-    foretold, measured = (make(network, MANY, by, BOTH) for make in (estimated_losses, measured_losses))
+    predicted, measured = (make(network, MANY, by, BOTH) for make in (estimated_losses, measured_losses))
     for kind in BOTH:
         for size in measured.sizes[kind][:-1].tolist():
             pairs = [
-                [table.score(layer, kind, size) for table in (foretold, measured)]
+                [table.score(layer, kind, size) for table in (predicted, measured)]
                 for layer in range(len(layers_of(network)))
             ]
             ratio = np.divide(*np.sum(pairs, 0))
@@ -175,9 +175,9 @@ def test_a_unit_that_sends_nothing_costs_nothing() -> None:
 def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
     """The sum from the end gives the residual of every regression; of layers too, where they are repaired."""
     network, generator = model("llama"), torch.Generator().manual_seed(0)
-    felt = loss_moments(network, TOKENS, with_stream=True).fisher
-    basis = loss_basis(network, felt)
-    stream_estimates = StreamEstimates(basis, np.arange(1, 48), tied=False, read=felt.stream["energy"])
+    fisher = loss_moments(network, TOKENS, with_stream=True).fisher
+    basis = loss_basis(network, fisher)
+    stream_estimates = StreamEstimates(basis, np.arange(1, 48), tied=False, read=fisher.stream["energy"])
     stream, wished = (torch.randn(2, 5, 48, generator=generator) for _ in range(2))
     reading = NormInput(stream, wished)
     stream_estimates.above(Blocks(network, []), 0, stream, reading)
@@ -186,24 +186,24 @@ def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
         (stream_estimates.removed[0][0], basis),
         (
             stream_estimates._removed_part(reading, *stream_estimates.inside[1]),
-            replace(basis, last=felt.stream["energy"]),
+            replace(basis, last=fisher.stream["energy"]),
         ),
     )
     for losses, known in cases:
         for place in (3, 20, 40):
             narrowing = known.narrowing(Width(place + 1, False))
-            kept, foretold = (torch.from_numpy(each) for each in (narrowing.basis, narrowing.predicted))
-            lost = ((x - x @ kept @ foretold.T) * wished).sum(-1)
+            kept, predicted = (torch.from_numpy(each) for each in (narrowing.basis, narrowing.predicted))
+            lost = ((x - x @ kept @ predicted.T) * wished).sum(-1)
             torch.testing.assert_close(losses[..., place].double(), lost, rtol=1e-3, atol=1e-3)
 
 
 def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
     network = model("llama")
-    felt = loss_moments(network, MANY, with_stream=True).fisher
-    by = Additive(importances(network, MANY, "surgeon", fisher=felt))
-    basis = loss_basis(network, felt)
+    fisher = loss_moments(network, MANY, with_stream=True).fisher
+    by = Additive(importances(network, MANY, "surgeon", fisher=fisher))
+    basis = loss_basis(network, fisher)
     alone, cut = (
-        estimated_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, felt)
+        estimated_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, fisher)
     )
     repaired = cut.repaired
     assert repaired is not None
@@ -312,37 +312,37 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=30), st.floats(0.5, 2.0), st.floats(0.1, 5.0))
 def test_a_power_of_what_is_foretold_is_bent_to_what_is_measured(
-    foretold: list[float], power: float, factor: float
+    predicted: list[float], power: float, factor: float
 ) -> None:
     asked: list[int] = []
 
     def measure(layer: int) -> float:
         asked.append(layer)
-        return float(factor * foretold[layer] ** power)
+        return float(factor * predicted[layer] ** power)
 
-    losses = calibrated(np.array(foretold), measure)
+    losses = calibrated(np.array(predicted), measure)
     assert asked == sorted(set(asked))  # states go up through a network
     assert len(asked) <= 3
-    wanted = factor * np.array(foretold) ** power
+    wanted = factor * np.array(predicted) ** power
     np.testing.assert_allclose(losses[asked], wanted[asked], rtol=1e-6)
     np.testing.assert_allclose(losses, wanted, rtol=1e-6)
 
 
 def test_layers_that_are_not_measured_lie_between_those_that_are() -> None:
-    foretold = np.array([0.1, 0.4, 0.2, 0.0, 0.3])
-    losses = calibrated(foretold, lambda layer: {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.0, 4: 9.0}[layer])
+    predicted = np.array([0.1, 0.4, 0.2, 0.0, 0.3])
+    losses = calibrated(predicted, lambda layer: {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.0, 4: 9.0}[layer])
     assert losses[3] == 0.0
     assert losses[[1, 2]].tolist() == pytest.approx([2.0, 0.4])
     assert losses[0] == pytest.approx(0.2)  # as the least that is sound, twice as much
-    assert 2.0 < losses[4] / foretold[4] < 5.0
-    assert np.array_equal(calibrated(foretold, lambda layer: 0.0), foretold)
+    assert 2.0 < losses[4] / predicted[4] < 5.0
+    assert np.array_equal(calibrated(predicted, lambda layer: 0.0), predicted)
 
 
 def test_whole_layers_are_told_nearer_by_three_that_are_measured() -> None:
     network, by = model("llama"), criterion(model("llama"))
-    foretold, measured = estimated_losses(network, MANY, by, BOTH), measured_losses(network, MANY, by, BOTH)
+    predicted, measured = estimated_losses(network, MANY, by, BOTH), measured_losses(network, MANY, by, BOTH)
     np.testing.assert_allclose(
-        calibrated(foretold.without_layer, measured.without_layer.__getitem__),
+        calibrated(predicted.without_layer, measured.without_layer.__getitem__),
         measured.without_layer,
         rtol=1e-6,
     )

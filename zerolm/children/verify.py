@@ -15,6 +15,7 @@ from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.children.child_tensors import Child
 from zerolm.children.products import ROUNDING_STEPS, check_outside, checked_layer
+from zerolm.children.verification import Verification
 from zerolm.families.config import is_of
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import parameters
@@ -39,7 +40,7 @@ Axes = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verified(Verification):
     """The largest distance of the child's outputs from those of the carved parent, absolute and relative.
 
     They were compared ``by`` logits or last hidden states (``outputs``), or block by block (``blocks``); an
@@ -49,11 +50,6 @@ class Verified:
     where a comparison was possible but omitted.
     """
 
-    difference: float
-    relative: float
-    by: str = "outputs"
-    embeddings: float | None = None
-    parent: float | None = None
     note: str = ""
 
     def of(self, parent: Verified | None) -> Verified:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.request import PLACED, Request
-from zerolm.verbs import MORE, PANELS, SUMMARY, VERBS, beginning
+from zerolm.verbs import MORE, PANELS, SUMMARY, VERBS, beginning, verb_of
 
 WIDEST: Final = 100
 """Columns that help takes at most: longer lines are hard to read."""
@@ -30,7 +30,7 @@ def command_help(request: type[Request], further: Mapping[str, tuple[Setting, ..
     groups = request.groups()
     arguments = groups.pop(PLACED)
     usage = " ".join((f"zerolm {request.name}", *(_placed(setting) for setting in arguments), "[OPTIONS]"))
-    summary = beginning(request.name.split())[request.name].summary
+    summary = verb_of(request.name).summary
     parts = [Text.assemble(("Usage: ", "bold"), usage), Text(""), Text(summary)]
     if request.notes:
         parts += [Text(""), Text(request.notes)]

@@ -16,7 +16,7 @@ from zerolm.settings import Setting, nearest
 from zerolm.settings.messages import called_as
 from zerolm.settings.output import OUTPUT
 from zerolm.settings.request import PLACED, Request
-from zerolm.verbs import beginning, commands
+from zerolm.verbs import beginning, commands, verb_of
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 LONGEST: Final = 3
@@ -63,7 +63,7 @@ class DeclaredCommand(click.Command):
     """A command whose options are declared by its request; ``typed`` says which plug-ins are named."""
 
     def __init__(self, name: str, typed: Sequence[str]) -> None:
-        self.request = commands(name.split()[0])[name].request
+        self.request = verb_of(name).request
         self.further = _further(self.request, typed)
         super().__init__(name, {**CONTEXT}, callback=self.call, params=self._params())
 

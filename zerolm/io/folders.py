@@ -280,3 +280,13 @@ def _busy(path: Path) -> str:
 def _empty(work: Path) -> None:
     for entry in work.iterdir():
         shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+
+@contextmanager
+def new_result(out: str | None, force: bool) -> Iterator[Path | None]:
+    """Yield the file (``NAME.json``) or folder to write into, which no other run writes; None for neither."""
+    if out is None:
+        yield None
+        return
+    with (new_file if out.endswith(".json") else new_folder)(Path(out), force) as place:
+        yield place

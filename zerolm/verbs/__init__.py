@@ -102,6 +102,11 @@ def commands(first: str | None = None) -> dict[str, Verb]:
     return VERBS | plugin_verbs()
 
 
+def verb_of(command: str) -> Verb:
+    """Return the verb of a command, also of a plug-in's."""
+    return commands(command.split()[0])[command]
+
+
 def beginning(words: list[str]) -> dict[str, Verb]:
     """Return the verbs whose commands begin with these words."""
     verbs = commands(words[0] if words else None)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -120,6 +119,7 @@ class TrainLabelsSettings(Request):
 
     def run(self, progress: Progress = silent) -> LabelsReport:
         from zerolm.io.files import write_json
+        from zerolm.io.folders import new_result
 
         truth = None if self.rows is None else _rows_of(Path(self.rows))
         space, settings = self._space(truth)
@@ -129,7 +129,7 @@ class TrainLabelsSettings(Request):
             from zerolm.training.processes import device_for
         request = self._training(self._tokens(truth))
         device_for(request.execution)
-        with self._place() as place:
+        with new_result(self.out, self.force) as place:
             text = LabelText.of(self.text, space, settings, request, progress, self.held_out)
             named = self._architectures(truth, text.space)
             architectures = list(named.values())
@@ -190,17 +190,6 @@ class TrainLabelsSettings(Request):
             measured=4,
             depth_rule=self.depth_rule,
         )
-
-    @contextmanager
-    def _place(self) -> Iterator[Path | None]:
-        """Yield the file or folder to write into, which no other run writes; None for neither."""
-        from zerolm.io.folders import new_file, new_folder
-
-        if self.out is None:
-            yield None
-            return
-        with (new_file if self.out.endswith(".json") else new_folder)(Path(self.out), self.force) as place:
-            yield place
 
     def _title(self) -> str:
         """Return the name of the benchmark: that of its file."""

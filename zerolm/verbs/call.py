@@ -12,7 +12,7 @@ from typing import Any, Final
 from zerolm.progress import silent
 from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.request import Request
-from zerolm.verbs import VERBS, Verb, commands
+from zerolm.verbs import VERBS, Verb, commands, verb_of
 
 WIDTH: Final = 96
 
@@ -55,7 +55,7 @@ def _attribute(begun: tuple[str, ...], paths: Mapping[tuple[str, ...], str]) -> 
 @cache
 def function_of(command: str) -> Callable[..., Any]:
     """Return the function of a verb: it takes its settings as keywords, and ``progress``."""
-    request = commands(command.split()[0])[command].request
+    request = verb_of(command).request
     signature = signature_of(request)
 
     def verb(*values: Any, **keywords: Any) -> Any:
@@ -104,4 +104,4 @@ def _told(setting: Setting) -> str:
 
 def run(command: str, settings: Mapping[str, Any], progress: Any = silent) -> Any:
     """Return the result of a command for settings by name."""
-    return commands(command.split()[0])[command].request.parse(settings).run(progress)
+    return verb_of(command).request.parse(settings).run(progress)

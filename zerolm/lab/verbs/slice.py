@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -64,13 +63,14 @@ class SliceSettings(Request):
 
     def run(self, progress: Progress = silent) -> SlicesReport:
         from zerolm.io.files import write_json
+        from zerolm.io.folders import new_result
 
         self.judging.check()
         with needing_torch("judging runs networks"):
             from zerolm.lab.subnets.document import slices_document
             from zerolm.lab.subnets.slicing import slice_parent
         of_text = field_read(self.judging.text_field, self.judging.text or self.cutting.calibration)
-        with self._place() as place, read_like(self.like), of_text:
+        with new_result(self.out, self.force) as place, read_like(self.like), of_text:
             sliced = slice_parent(
                 self.parent,
                 self.draw,
@@ -90,17 +90,6 @@ class SliceSettings(Request):
             elif place is not None:
                 report.write_into(place)
         return report
-
-    @contextmanager
-    def _place(self) -> Iterator[Path | None]:
-        """Yield the file or folder to write into, which no other run writes; None for neither."""
-        from zerolm.io.folders import new_file, new_folder
-
-        if self.out is None:
-            yield None
-            return
-        with (new_file if self.out.endswith(".json") else new_folder)(Path(self.out), self.force) as place:
-            yield place
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def read_cut(checkpoint: Checkpoint, file: Path) -> Cut:
 
     kept = np.load(file)
     layers = (
-        LayerCut(layer, *each) for layer, each in enumerate(zip(kept["groups"], kept["ffn"], strict=True))
+        LayerCut.of(layer, *each) for layer, each in enumerate(zip(kept["groups"], kept["ffn"], strict=True))
     )
     return Cut(dimensions(checkpoint), tuple(layers))
 

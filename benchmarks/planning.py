@@ -40,7 +40,7 @@ def measure_planning(checkpoint: Checkpoint) -> None:
     opening, ledger = stopwatch(partial(ledger_of, checkpoint), 5)
     step = parent.ffn // STEPS
     choices = Choices(
-        tuple(range(1, parent.kv_heads + 1)), tuple(range(step, parent.ffn + 1, step)), (parent.depth,)
+        (tuple(range(1, parent.kv_heads + 1)), tuple(range(step, parent.ffn + 1, step))), (parent.depth,)
     )
     costs = CostModel(context=4096)
     whole = part_costs(checkpoint, choices, costs).of(

@@ -77,7 +77,7 @@ class Shape:
     @classmethod
     def of(cls, cut: Cut, tied: bool) -> Self:
         """Return the shape of a cut of a parent whose head is or is not ``tied``."""
-        sizes = {layer.layer: (len(layer.groups), len(layer.ffn)) for layer in cut.layers}
+        sizes = {layer.layer: (len(layer["groups"]), len(layer["ffn"])) for layer in cut.layers}
         head = cut.narrowing.width.tied if cut.narrowing else tied
         return cls(tuple(sizes.get(layer, REMOVED) for layer in range(cut.parent.depth)), cut.hidden, head)
 

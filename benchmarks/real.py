@@ -146,7 +146,7 @@ def peer_rows(
                 **figures,
                 "params": params,
                 "body": body,
-                "widths": [len(layer.ffn) for layer in cut.cut.layers],
+                "widths": [len(layer["ffn"]) for layer in cut.cut.layers],
                 "layers": len(cut.cut.layers),
                 "dtype": parent.dtype,
                 "score_seconds": round(passed + choosing / len(group), 2),

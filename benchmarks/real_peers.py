@@ -219,7 +219,7 @@ def _flap(parent: Parent, width: int, scores: Scores) -> PeerCut:
     biases = {}
     for layer in cut.layers:
         mean = torch.from_numpy(scores.means[layer.layer]).clone()
-        mean[torch.from_numpy(layer.ffn)] = 0.0
+        mean[torch.from_numpy(layer["ffn"])] = 0.0
         down = matrix(Blocks(parent.model, []).layer(layer.layer).writers["down"])
         biases[layer.layer] = (down.double() @ mean).float()
     return PeerCut(cut, biases)
@@ -257,6 +257,6 @@ def params_of(parent: Parent, cut: PeerCut) -> tuple[int, int]:
         body = round(sizes.body * cut.cut.hidden / whole.hidden)
         return body + 2 * parent.checkpoint.layout.vocab * cut.cut.hidden, body
     gone = (whole.depth - len(cut.cut.layers)) * (sizes.body / whole.depth)
-    gone += sum(whole.ffn - len(layer.ffn) for layer in cut.cut.layers) * sizes.neuron / whole.depth
+    gone += sum(whole.ffn - len(layer["ffn"]) for layer in cut.cut.layers) * sizes.neuron / whole.depth
     gone += len(cut.without_attention) * sizes.attention
     return round(sizes.params - gone), round(sizes.body - gone)

@@ -85,14 +85,14 @@ def test_encoders_are_judged_by_their_embeddings(parent: Parent, tmp_path: Path)
 def test_flap_puts_the_means_of_what_goes_into_a_bias(parent: Parent) -> None:
     scores = scores_of(parent, "python")
     peer = peer_cut(parent, FLAP, 0.3 * Sizes.of(parent).body, scores)
-    assert len({len(layer.ffn) for layer in peer.cut.layers}) > 1, "layers have sizes of their own"
-    total = sum(len(layer.ffn) for layer in peer.cut.layers)
+    assert len({len(layer["ffn"]) for layer in peer.cut.layers}) > 1, "layers have sizes of their own"
+    total = sum(len(layer["ffn"]) for layer in peer.cut.layers)
     assert abs(total - Sizes.of(parent).width(parent, 0.3 * Sizes.of(parent).body) * 3) <= 2
     model = open_model(parent.checkpoint)
     means = dict(enumerate(scores.means))
     for number, layer in enumerate(layers_of(model)):
         kept = torch.zeros(parent.sizes.ffn, dtype=torch.bool)
-        kept[torch.from_numpy(peer.cut.layers[number].ffn)] = True
+        kept[torch.from_numpy(peer.cut.layers[number]["ffn"])] = True
         mean = torch.from_numpy(means[number]).float()
         layer.writers["down"].register_forward_pre_hook(
             lambda _, inputs, kept=kept, mean=mean: (torch.where(kept, inputs[0], mean),)

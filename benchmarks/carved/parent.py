@@ -154,7 +154,7 @@ class Parent:
     def cut(self, by: Criterion, widths: Sequence[tuple[int, int]]) -> Cut:
         """So many groups and neurons in each layer."""
         layers = (
-            LayerCut(layer, by.choose(layer, "groups", groups), by.choose(layer, "ffn", ffn))
+            LayerCut.of(layer, by.choose(layer, "groups", groups), by.choose(layer, "ffn", ffn))
             for layer, (groups, ffn) in enumerate(widths)
         )
         return Cut(self.sizes, tuple(layers))

@@ -114,7 +114,7 @@ def worth(by: Criterion, cut: Cut) -> float:
 
 
 def kinds(layer: LayerCut) -> dict[str, Ints]:
-    return {"groups": layer.groups, "ffn": layer.ffn}
+    return dict(layer.kept)
 
 
 def random_plans(parent: Parent, by: Criterion) -> Iterator[Cut]:
@@ -163,4 +163,4 @@ def scaled(weights: Floats, prices: Floats, dropped: float) -> Floats:
 
 
 def shown(cut: Cut) -> str:
-    return ", ".join(f"{len(layer.groups)} x {len(layer.ffn)}" for layer in cut.layers)
+    return ", ".join(" x ".join(map(str, sizes)) for sizes in cut.sizes.values())

@@ -55,7 +55,7 @@ def some_cut(checkpoint: Checkpoint, kind: str) -> Cut:
     for place, layer in enumerate((0, 2)):
         uneven = 0 if kind.startswith("hf") else place
         groups = max(1, parent.kv_heads // 2) + uneven if can.heads else parent.kv_heads
-        layers.append(LayerCut(layer, some(parent.kv_heads, groups), some(parent.ffn, 20 - 7 * uneven)))
+        layers.append(LayerCut.of(layer, some(parent.kv_heads, groups), some(parent.ffn, 20 - 7 * uneven)))
     cut = Cut(parent, tuple(layers))
     if "narrowed" not in kind:
         return cut
@@ -67,8 +67,8 @@ def some_cut(checkpoint: Checkpoint, kind: str) -> Cut:
 def repaired(checkpoint: Checkpoint, cut: Cut) -> Repaired:
     """New output matrices of the first layer, as the parent stores them."""
     first, generator, arrays = cut.layers[0], np.random.default_rng(2), {}
-    inner = len(first.groups) * cut.parent.unit_sizes["q"][1]
-    for role, width in (("o", inner), ("down", len(first.ffn))):
+    inner = len(first["groups"]) * cut.parent.unit_sizes["q"][1]
+    for role, width in (("o", inner), ("down", len(first["ffn"]))):
         name = checkpoint.layout.name(role, first.layer)
         shape = (cut.hidden, width)
         transposed = checkpoint.layout.slots[str(name)].axes[-1] == "hidden"

@@ -27,7 +27,7 @@ from zerolm.progress import silent
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.token_pass import importances
-from zerolm.units.kept_units import Cut
+from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import dimensions_of
 
 TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
@@ -78,7 +78,9 @@ def test_bfloat16_tells_what_float32_tells_within_its_rounding(name: str, tmp_pa
     for kind in ("groups", "ffn"):
         np.testing.assert_allclose(rounded[kind], wide[kind], rtol=0.05, atol=1e-3 * np.max(wide[kind]))
     whole = Cut.whole(dimensions_of(network))
-    half = replace(whole, layers=tuple(replace(one, ffn=one.ffn[::2]) for one in whole.layers))
+    half = replace(
+        whole, layers=tuple(LayerCut(one.layer, {**one.kept, "ffn": one["ffn"][::2]}) for one in whole.layers)
+    )
     losses = [
         Loss(Blocks(each, MANY.batches(4)), len(whole.layers)).of_cut(half) for each in (network, narrow)
     ]
@@ -129,7 +131,9 @@ def test_what_is_felt_does_not_depend_on_how_many_batches_go_together() -> None:
 def test_few_logits_at_a_time_tell_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = model(name)
     whole = Cut.whole(dimensions_of(network))
-    half = replace(whole, layers=tuple(replace(one, ffn=one.ffn[::2]) for one in whole.layers))
+    half = replace(
+        whole, layers=tuple(LayerCut(one.layer, {**one.kept, "ffn": one["ffn"][::2]}) for one in whole.layers)
+    )
     blocks = Blocks(network, TOKENS.batches(3))
     wanted = Loss(blocks, len(whole.layers)).of_cut(half)
     monkeypatch.setattr(blocks_module, "LOGITS", 64 * 3 * 4)  # four of ten tokens

@@ -49,7 +49,7 @@ def docstrings(files: list[str]) -> str:
 
 def uniform(model: AutoModel, importance: dict[str, list[Floats]], groups: int, ffn: int) -> Cut:
     sizes, layers = dimensions_of(model), zip(importance["groups"], importance["ffn"], strict=True)
-    kept = (LayerCut(layer, best(g, groups), best(f, ffn)) for layer, (g, f) in enumerate(layers))
+    kept = (LayerCut.of(layer, best(g, groups), best(f, ffn)) for layer, (g, f) in enumerate(layers))
     return Cut(sizes, tuple(kept))
 
 

@@ -52,7 +52,7 @@ def test_layers_attend_as_they_did_when_others_have_gone(tmp_path: Path) -> None
 def test_a_wrong_weight_on_the_disk_is_found(dtype: str, wrong: str, tmp_path: Path) -> None:
     parent = Checkpoint.open(saved(tmp_path / "parent", "llama", dtype=dtype))
     whole = Cut.whole(dimensions(parent))
-    cut = Cut(whole.parent, tuple(LayerCut(x.layer, x.groups, np.arange(20)) for x in whole.layers))
+    cut = Cut(whole.parent, tuple(LayerCut.of(x.layer, x["groups"], np.arange(20)) for x in whole.layers))
     carve(parent.folder, tmp_path / "child", keep_ffn=0.5, criterion="prefix")
     run = Session(parent, Methods("prefix"), lambda text: None)
     assert FORMATS["hf"].verified(run, cut, Repaired(), tmp_path / "child").relative <= 1e-4

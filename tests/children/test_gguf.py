@@ -55,7 +55,7 @@ def some_cut(checkpoint: Checkpoint, layers: Sequence[int] = (0, 1, 2), seed: in
     def some(count: int) -> Any:
         return np.sort(generator.choice(count, generator.integers(1, count + 1), replace=False))
 
-    return Cut(sizes, tuple(LayerCut(layer, some(sizes.kv_heads), some(sizes.ffn)) for layer in layers))
+    return Cut(sizes, tuple(LayerCut.of(layer, some(sizes.kv_heads), some(sizes.ffn)) for layer in layers))
 
 
 def carved(folder: Path, cut: Cut, file: Path, repaired: Repaired | None = None) -> Verified:
@@ -92,7 +92,7 @@ def test_llama_cpp_computes_what_torch_does(
     folder = saved(tmp_path / "parent", name, dtype=dtype)
     changed(folder, **UNSEEN_WINDOWS.get(name, {}))
     cut = some_cut(Checkpoint.open(folder), layers)
-    assert len({(len(layer.groups), len(layer.ffn)) for layer in cut.layers}) == len(layers)
+    assert len({(len(layer["groups"]), len(layer["ffn"])) for layer in cut.layers}) == len(layers)
     found = carved(folder, cut, tmp_path / "child.gguf")
     assert found.difference < (1e-4 if dtype == "float32" else 5e-3)
 
@@ -128,7 +128,10 @@ def test_a_cut_without_grouped_queries_has_other_heads_in_every_layer(tmp_path: 
     checkpoint = Checkpoint.open(tmp_path / "parent")
     whole = Cut.whole(dimensions(checkpoint))
     kept = [np.array([3]), np.array([0, 2, 3, 5, 6, 8, 9]), np.arange(10)]
-    layers = tuple(replace(layer, groups=g) for layer, g in zip(whole.layers, kept, strict=True))
+    layers = tuple(
+        LayerCut(layer.layer, {**layer.kept, "groups": g})
+        for layer, g in zip(whole.layers, kept, strict=True)
+    )
     assert carved(checkpoint.folder, replace(whole, layers=layers), tmp_path / "x.gguf").difference < 1e-4
 
 
@@ -161,7 +164,7 @@ def test_repaired_matrices_are_written(dtype: str, tmp_path: Path) -> None:
     cut, generator = some_cut(checkpoint), np.random.default_rng(0)
     arrays = {}
     for layer in cut.layers[1:]:
-        inner = {"o": len(layer.groups) * 24, "down": len(layer.ffn), "o_bias": 0, "down_bias": 0}
+        inner = {"o": len(layer["groups"]) * 24, "down": len(layer["ffn"]), "o_bias": 0, "down_bias": 0}
         for role, width in inner.items():
             shape = (48, width) if width else (48,)
             arrays[layer.layer, role] = generator.normal(0, 0.2, shape).astype(np.float32)
@@ -179,9 +182,9 @@ def test_the_head_of_a_file(tmp_path: Path) -> None:
     write(Child(checkpoint, cut), file, progress=lambda text, done, of: told.append((done, of)))
     read = gguf.GGUFReader(tmp_path / "child.gguf")
     fields = {name.removeprefix("deci."): field.contents() for name, field in read.fields.items()}
-    assert fields["attention.head_count"] == [3 * len(layer.groups) for layer in cut.layers]
-    assert fields["attention.head_count_kv"] == [len(layer.groups) for layer in cut.layers]
-    assert fields["feed_forward_length"] == [len(layer.ffn) for layer in cut.layers]
+    assert fields["attention.head_count"] == [3 * len(layer["groups"]) for layer in cut.layers]
+    assert fields["attention.head_count_kv"] == [len(layer["groups"]) for layer in cut.layers]
+    assert fields["feed_forward_length"] == [len(layer["ffn"]) for layer in cut.layers]
     assert fields["general.architecture"] == "deci"
     assert fields["general.file_type"] == gguf.LlamaFileType.MOSTLY_BF16
     assert fields["context_length"] == 8
@@ -286,7 +289,7 @@ def test_no_layer_may_be_empty(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
     cut = some_cut(checkpoint)
     expressible(checkpoint, cut)
-    without = replace(cut.layers[1], ffn=np.arange(0))
+    without = LayerCut(cut.layers[1].layer, {**cut.layers[1].kept, "ffn": np.arange(0)})
     for layers in ((), (cut.layers[0], without)):
         with pytest.raises(ValueError, match="in each layer a KV group and an FFN neuron"):
             expressible(checkpoint, replace(cut, layers=layers))

@@ -38,7 +38,9 @@ def some_cut(parent: Checkpoint, *, uniform: bool) -> Cut:
     groups = np.arange(sizes.kv_heads - 1 if parent.family.cut.indivisible == "kept" else sizes.kv_heads)
     counts = [sizes.ffn // 2, sizes.ffn // (2 if uniform else 5)]
     ffn = [np.sort(generator.choice(sizes.ffn, count, replace=False)) for count in counts]
-    return Cut(sizes, (LayerCut(0, groups, ffn[0]), LayerCut(2, groups if uniform else groups[-1:], ffn[1])))
+    return Cut(
+        sizes, (LayerCut.of(0, groups, ffn[0]), LayerCut.of(2, groups if uniform else groups[-1:], ffn[1]))
+    )
 
 
 def written(parent: Checkpoint, cut: Cut, repaired: Repaired, folder: Path) -> Checkpoint:

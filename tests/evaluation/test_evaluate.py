@@ -216,7 +216,7 @@ def test_uniform_is_as_large_to_within_a_neuron(
     folder = tmp_path_factory.getbasetemp() / "uniform"
     checkpoint = Checkpoint.open(folder if folder.exists() else saved(folder, "llama"))
     whole, costs = dimensions(checkpoint), CostModel()
-    layers = (LayerCut(at, np.arange(g), np.arange(f)) for at, (g, f) in enumerate(sizes))
+    layers = (LayerCut.of(at, np.arange(g), np.arange(f)) for at, (g, f) in enumerate(sizes))
     cut = Cut(whole, tuple(layers))
     same = uniform(checkpoint, cut)
     assert same.uniform
@@ -228,14 +228,14 @@ def test_uniform_is_as_large_to_within_a_neuron(
     def wider(neurons: int) -> Cut:
         return Cut(
             whole,
-            tuple(LayerCut(k.layer, k.groups, np.arange(len(k.ffn) + neurons)) for k in same.layers),
+            tuple(LayerCut.of(k.layer, k["groups"], np.arange(len(k["ffn"]) + neurons)) for k in same.layers),
         )
 
     apart, neuron = abs(params(same) - params(cut)), len(sizes) * 3 * whole.hidden
     assert apart <= neuron
     if cut.uniform:
         assert apart == 0
-    width = len(same.layers[0].ffn)
+    width = len(same.layers[0]["ffn"])
     near = [params(wider(step)) for step in (-1, 1) if 1 <= width + step <= whole.ffn]
     assert all(apart <= abs(size - params(cut)) for size in near)
 
@@ -245,7 +245,11 @@ def test_cut_of_reads_the_units_that_the_recipe_lists(tmp_path: Path) -> None:
     read = cut_of(Checkpoint.open(tmp_path / "child"), Checkpoint.open(tmp_path / "parent"))
     assert read is not None
     for ours, theirs in zip(read.layers, carved.cut.layers, strict=True):
-        assert (ours.layer, *ours.groups, *ours.ffn) == (theirs.layer, *theirs.groups, *theirs.ffn)
+        assert (ours.layer, *ours["groups"], *ours["ffn"]) == (
+            theirs.layer,
+            *theirs["groups"],
+            *theirs["ffn"],
+        )
 
 
 def channels_alone(folder: Path, channels: list[int], share: float) -> Any:

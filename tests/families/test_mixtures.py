@@ -125,7 +125,7 @@ def test_active_parameters_are_all_but_idle_experts(kind: str, tmp_path: Path) -
     assert costs["active_params"] == met(network, experts, active) < costs["params"]
     checkpoint = Checkpoint.open(tmp_path)
     groups, ffn = checkpoint.layout.kv_heads, checkpoint.layout.ffn
-    choices = Choices((groups,), (ffn,), (checkpoint.layout.depth,))
+    choices = Choices(((groups,), (ffn,)), (checkpoint.layout.depth,))
     parts = part_costs(checkpoint, choices, CostModel())
     stored = parts.of(dict.fromkeys(range(checkpoint.layout.depth), (groups, ffn)))
     stored = dict(zip(COSTS, stored.tolist(), strict=True))

@@ -128,8 +128,8 @@ def without(folder: Path, carved: Carved) -> Any:
     layers = layer_list(network)
     for kept in cut.layers:
         for role, units, whole in (
-            ("o", kept.groups, cut.parent.kv_heads),
-            ("down", kept.ffn, cut.parent.ffn),
+            ("o", kept["groups"], cut.parent.kv_heads),
+            ("down", kept["ffn"], cut.parent.ffn),
         ):
             module = writer(families()[stock_kind(folder)], layers[kept.layer], role)
             if module is not None:  # a mixture has no such matrix

@@ -24,7 +24,7 @@ def test_a_repaired_network_loses_less(name: str) -> None:
     network = louder(name)
     parent = dimensions_of(network)
     ffn = np.arange(0, parent.ffn, 2)
-    layers = [LayerCut(layer, np.arange(parent.kv_heads), ffn) for layer in range(parent.depth)]
+    layers = [LayerCut.of(layer, np.arange(parent.kv_heads), ffn) for layer in range(parent.depth)]
     cut = Cut(parent, tuple(layers))
     loss = Loss(Blocks(network, TOKENS.batches(8)), parent.depth)
     assert loss.of_cut(cut, repair(network, cut, TOKENS)) < loss.of_cut(cut)

@@ -192,8 +192,8 @@ def test_a_child_is_its_parent_without_what_was_cut(
         shared = "mlp.shared_expert.down_proj"
         down = shared if shared in modules else "mlp.down_proj"
         for name, units, whole in (
-            ("self_attn.o_proj", kept.groups, parent.layout.kv_heads),
-            (down, kept.ffn, 40),
+            ("self_attn.o_proj", kept["groups"], parent.layout.kv_heads),
+            (down, kept["ffn"], 40),
         ):
             if name not in modules:  # linear attention stays
                 continue

@@ -1,8 +1,9 @@
-"""Plans by two totals against all combinations of sizes."""
+"""Plans by totals against all combinations of sizes, with one, two and three kinds of units."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from zerolm.architecture import Ints
 from zerolm.costs import COSTS
-from zerolm.planning.equal_layers import Side, best_pair, fits
+from zerolm.planning.equal_layers import Side, best_sizes, fits
 from zerolm.solvers.problem import Budgets
 
 STEPS = st.lists(st.integers(1, 4), min_size=0, max_size=3)
@@ -28,13 +29,13 @@ def sides(draw: st.DrawFn, layers: int) -> Side:
     return Side(sizes, (sizes - sizes[0])[:, None] * price, worth)
 
 
-def costs_of(sides_: tuple[Side, Side], picks: tuple[Ints, Ints], fixed: Ints) -> Ints:
+def costs_of(sides_: Sequence[Side], picks: Sequence[Ints], fixed: Ints) -> Ints:
     return fixed + sum(
         side.costs[list(chosen)].sum(axis=0) for side, chosen in zip(sides_, picks, strict=True)
     )
 
 
-def worth_of(sides_: tuple[Side, Side], picks: tuple[Ints, Ints]) -> float:
+def worth_of(sides_: Sequence[Side], picks: Sequence[Ints]) -> float:
     return sum(
         float(side.scores[np.arange(len(side.scores)), list(chosen)].sum())
         for side, chosen in zip(sides_, picks, strict=True)
@@ -43,25 +44,27 @@ def worth_of(sides_: tuple[Side, Side], picks: tuple[Ints, Ints]) -> float:
 
 @given(data=st.data())
 def test_nothing_within_the_budgets_is_better(data: st.DataObject) -> None:
-    layers = data.draw(st.integers(1, 3))
-    both = (data.draw(sides(layers)), data.draw(sides(layers)))
+    kinds = data.draw(st.integers(1, 3))
+    layers = data.draw(st.integers(1, 3 if kinds < 3 else 2))
+    both = [data.draw(sides(layers)) for _ in range(kinds)]
     fixed = np.array(data.draw(UNITS))
     limits = data.draw(
         st.dictionaries(st.sampled_from([f"max_{name}" for name in COSTS]), st.integers(0, 120))
     )
     budgets = Budgets.of(limits)
-    assert fits(*both)
+    assert fits(both)
     every = itertools.product(*(itertools.product(range(len(side.sizes)), repeat=layers) for side in both))
     allowed = [picks for picks in every if budgets.allow(costs_of(both, picks, fixed))]  # type: ignore[arg-type]
-    found = best_pair(*both, fixed, budgets)
+    found = best_sizes(both, fixed, budgets)
     if not allowed:
         assert found is None
         return
     assert found is not None
     best = max(worth_of(both, picks) for picks in allowed)  # type: ignore[arg-type]
-    assert found[2] == pytest.approx(best)
-    assert worth_of(both, found[:2]) == pytest.approx(best)
-    spent = costs_of(both, found[:2], fixed)
+    picks, score = found
+    assert score == pytest.approx(best)
+    assert worth_of(both, picks) == pytest.approx(best)
+    spent = costs_of(both, picks, fixed)
     assert budgets.allow(spent)
     params = COSTS.index("params")
     cheapest = min(
@@ -75,5 +78,5 @@ def test_nothing_within_the_budgets_is_better(data: st.DataObject) -> None:
 def test_prices_that_are_no_multiple_of_the_size_are_left_to_the_search() -> None:
     sizes, worth = np.array([1, 2, 3]), np.zeros((2, 3))
     even, odd = (np.array(column)[:, None] * np.ones(len(COSTS), int) for column in ([0, 4, 8], [0, 4, 9]))
-    assert fits(Side(sizes, even, worth), Side(sizes, even, worth))
-    assert not fits(Side(sizes, even, worth), Side(sizes, odd, worth))
+    assert fits([Side(sizes, even, worth), Side(sizes, even, worth)])
+    assert not fits([Side(sizes, even, worth), Side(sizes, odd, worth)])

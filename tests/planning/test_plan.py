@@ -153,7 +153,7 @@ def test_uniform_plans_are_the_best_of_all(
     depths = range(1, parent.depth + 1) if told else [parent.depth]
     sets = [kept for depth in depths for kept in itertools.combinations(range(parent.depth), depth)]
     best = -np.inf
-    for groups, ffn, kept in itertools.product(sizes.groups, sizes.ffn, sets):
+    for groups, ffn, kept in itertools.product(*sizes.units, sets):
         costs = dict(zip(COSTS, account.of(dict.fromkeys(kept, (groups, ffn))), strict=True))
         if costs[budget] <= limit:
             best = max(best, total(score, parent, {i: (groups, ffn) for i in kept}))
@@ -189,7 +189,7 @@ def test_per_layer_plans_are_the_best_of_all(
     )
     sizes = choices(checkpoint, wish)
     account = part_costs(checkpoint, sizes, COST)
-    pairs = list(itertools.product(sizes.groups, sizes.ffn))
+    pairs = list(itertools.product(*sizes.units))
     best = -np.inf
     for layers in itertools.product([*pairs, None] if seed is not None else pairs, repeat=3):
         kept = {i: pair for i, pair in enumerate(layers) if pair is not None}
@@ -224,7 +224,7 @@ def test_widths_outright(parents: dict[str, Checkpoint]) -> None:
     ] * 2
     tensor_parallel = SizeRequest.of(keep={"ffn": 0.55}, multiple_of=8, tensor_parallel=2)
     planned = plan_of(parents["llama"], made(parents["llama"], "capacity"), tensor_parallel, COST)
-    assert len(planned.cut.layers[0].ffn) == 24
+    assert len(planned.cut.layers[0]["ffn"]) == 24
 
 
 BAD = {
@@ -309,9 +309,9 @@ def test_finalists_come_from_each_ranking_in_turn(losses: list[list[float]], mos
     for place in range(6):
         for plans in ranked:
             if place < len(plans) and -plans[place].score <= NEAR * -plans[0].score:
-                ffn = len(plans[place].cut.layers[0].ffn)
+                ffn = len(plans[place].cut.layers[0]["ffn"])
                 wanted += [ffn] * (ffn not in wanted)
-    assert [len(plan.cut.layers[0].ffn) for plan in chosen] == wanted[:most]
+    assert [len(plan.cut.layers[0]["ffn"]) for plan in chosen] == wanted[:most]
     assert chosen[0] is ranked[0][0]
 
 

@@ -59,7 +59,7 @@ def test_embeddings_are_pooled_as_asked(pooling: str) -> None:
         network, Tokens(TOKENS.ids, mask), by, ("ffn",), batch=4, pooling=TokenPooling((pooling,))
     )
     whole = Cut.whole(dimensions_of(network))
-    last = LayerCut(2, whole.layers[2].groups, found.choose(2, "ffn", int(found.sizes["ffn"][0])))
+    last = LayerCut.of(2, whole.layers[2]["groups"], found.choose(2, "ffn", int(found.sizes["ffn"][0])))
     child = apply_in_memory(network, Cut(whole.parent, (*whole.layers[:2], last)))
     pool = {"mean": lambda x: x.mean(0), "max": lambda x: x.amax(0), "cls": lambda x: x[0]}[pooling]
     cosines = []
@@ -98,9 +98,9 @@ def test_single_cuts_lose_what_the_whole_network_loses(name: str) -> None:
         for place, count in enumerate(found.sizes[kind][:-1]):
             kept = whole.layers[layer]
             units = found.choose(layer, kind, int(count))
-            groups, ffn = (units, kept.ffn) if kind == "groups" else (kept.groups, units)
+            groups, ffn = (units, kept["ffn"]) if kind == "groups" else (kept["groups"], units)
             cut = list(whole.layers)
-            cut[layer] = LayerCut(layer, groups, ffn)
+            cut[layer] = LayerCut.of(layer, groups, ffn)
             wanted = loss(network, Cut(whole.parent, tuple(cut)))
             assert found.losses[kind][layer][place] == pytest.approx(wanted, rel=1e-3, abs=1e-6)
     for layer in range(3):
@@ -118,7 +118,7 @@ def test_worth_interpolates_and_predictions_add_up() -> None:
     between = sorted(-found.losses["ffn"][1][2:4])
     assert between[0] <= found.score(1, "ffn", middle) <= between[1]
     groups, ffn = np.arange(1), np.arange(20)
-    cut = Cut(dimensions_of(model("llama")), (LayerCut(0, groups, ffn), LayerCut(2, groups, ffn)))
+    cut = Cut(dimensions_of(model("llama")), (LayerCut.of(0, groups, ffn), LayerCut.of(2, groups, ffn)))
     parts = [found.score(layer, "groups", 1) + found.score(layer, "ffn", 20) for layer in (0, 2)]
     assert found.predicted(cut) == pytest.approx(found.without_layer[1] - sum(parts))
 

@@ -31,7 +31,7 @@ TOKENS = random_tokens(64, 40, 16, seed=5)
 def half(network: Any, layers: tuple[int, ...] = (0, 1, 2)) -> Cut:
     sizes = dimensions_of(network)
     groups, ffn = np.arange(0, sizes.kv_heads, 2), np.arange(0, sizes.ffn, 2)
-    return Cut(sizes, tuple(LayerCut(layer, groups, ffn) for layer in layers))
+    return Cut(sizes, tuple(LayerCut.of(layer, groups, ffn) for layer in layers))
 
 
 def passed(network: Any, layer: int) -> dict[str, np.ndarray]:

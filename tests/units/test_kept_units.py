@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,9 @@ def cuts(draw: st.DrawFn) -> Cut:
     parent = Dimensions(2, 8, groups * per_group, groups, size, ffn)
     kinds = [st.sets(st.integers(0, whole - 1), min_size=1) for whole in (groups, ffn)]
     units = st.lists(st.tuples(*kinds), min_size=2, max_size=2)
-    layers = [LayerCut(i, *(np.array(sorted(kind)) for kind in pair)) for i, pair in enumerate(draw(units))]
+    layers = [
+        LayerCut.of(i, *(np.array(sorted(kind)) for kind in pair)) for i, pair in enumerate(draw(units))
+    ]
     return Cut(parent, tuple(layers))
 
 
@@ -38,15 +42,62 @@ def test_kept_indices_and_places_are_those_of_a_walk_by_hand(cut: Cut, label: st
         if label in ("hidden", "vocab"):
             assert kept is None
             assert places is None
-            assert cut.parent.length(label, 1, 1) == 0
+            assert cut.parent.length(label, (1, 1)) == 0
             continue
         assert kept is not None
         assert places is not None
         whole = owners(cut, cut.parent.kv_heads, cut.parent.ffn, label)
-        wanted = [i for i, (_, kind, unit, _) in enumerate(whole) if unit in layer.units(kind)]
+        wanted = [i for i, (_, kind, unit, _) in enumerate(whole) if unit in layer[kind]]
         assert kept.tolist() == wanted
         largest = owners(cut, *cut.largest, label)
-        corner = [i for i, (_, kind, unit, _) in enumerate(largest) if unit < len(layer.units(kind))]
+        corner = [i for i, (_, kind, unit, _) in enumerate(largest) if unit < len(layer[kind])]
         assert places.tolist() == corner
-        assert cut.parent.length(label, *cut.largest) == len(largest)
+        assert cut.parent.length(label, cut.largest) == len(largest)
         assert len(kept) == len(places)
+
+
+@given(st.data())
+def test_cuts_compose(data: st.DataObject) -> None:
+    """Keeping a part of a part is keeping that part, along every axis, however the steps are grouped."""
+    first = uniform(data.draw(cuts()))
+    second = data.draw(parts_of(first))
+    both = second.after(first)
+    third = data.draw(parts_of(both))
+    for layer, inner in zip(both.layers, second.layers, strict=True):
+        before = first.layers[inner.layer]
+        assert layer.layer == before.layer
+        for label in ("q", "kv", "ffn", "q+kv+kv"):
+            outer, of_child, whole = (
+                first.kept(before, label),
+                second.kept(inner, label),
+                both.kept(layer, label),
+            )
+            assert outer is not None
+            assert of_child is not None
+            assert whole is not None
+            assert outer[of_child].tolist() == whole.tolist()
+    at_once, in_steps = third.after(both), third.after(second).after(first)
+    assert [(x.layer, *map(list, x.kept.values())) for x in at_once.layers] == [
+        (x.layer, *map(list, x.kept.values())) for x in in_steps.layers
+    ]
+
+
+def uniform(cut: Cut) -> Cut:
+    """A cut to the smallest sizes of any layer."""
+    sizes = tuple(map(min, zip(*cut.sizes.values(), strict=True)))
+    layers = (
+        LayerCut.of(layer.layer, *(units[:n] for units, n in zip(layer.kept.values(), sizes, strict=True)))
+        for layer in cut.layers
+    )
+    return replace(cut, layers=tuple(layers))
+
+
+@st.composite
+def parts_of(draw: st.DrawFn, first: Cut) -> Cut:
+    """A cut of the child of a cut that has the same sizes in all layers."""
+    sizes = first.largest
+    child = replace(first.parent, **first.parent.counts(sizes), depth=len(first.layers))
+    layers = sorted(draw(st.sets(st.sampled_from(range(child.depth)), min_size=1)))
+    kept = [[draw(st.sets(st.sampled_from(range(size)), min_size=1)) for size in sizes] for _ in layers]
+    rows = zip(layers, kept, strict=True)
+    return Cut(child, tuple(LayerCut.of(at, *(np.array(sorted(x)) for x in units)) for at, units in rows))

@@ -54,7 +54,7 @@ def test_mapped_or_in_memory_all_is_the_same(name: str, dtype: str, tmp_path: Pa
     sizes = dimensions_of(both[0])
     assert sizes == dimensions_of(both[1])
     groups, ffn = np.arange(0, sizes.kv_heads, 2), np.arange(0, sizes.ffn, 3)
-    cut = Cut(sizes, (LayerCut(0, groups, ffn), LayerCut(2, groups, ffn)))
+    cut = Cut(sizes, (LayerCut.of(0, groups, ffn), LayerCut.of(2, groups, ffn)))
     first, second = (repair(model, cut, tokens) for model in both)
     assert not first.note
     assert first.ridges == second.ridges

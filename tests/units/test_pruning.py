@@ -24,7 +24,7 @@ def some_cut(network: Any, layers: tuple[int, ...] = (0, 1, 2)) -> Cut:
     def some(count: int) -> np.ndarray:
         return np.sort(generator.choice(count, generator.integers(1, count + 1), replace=False))
 
-    return Cut(sizes, tuple(LayerCut(layer, some(sizes.kv_heads), some(sizes.ffn)) for layer in layers))
+    return Cut(sizes, tuple(LayerCut.of(layer, some(sizes.kv_heads), some(sizes.ffn)) for layer in layers))
 
 
 def masked(network: Any, cut: Cut) -> Any:
@@ -57,9 +57,9 @@ def test_sliced_equals_masked(name: str, layers: tuple[int, ...]) -> None:
     assert torch.allclose(ours, wanted, atol=1e-4)
     sizes = dimensions_of(network)
     for layer, kept in zip(layers_of(child), cut.layers, strict=True):
-        inner = len(kept.groups) * sizes.heads_per_group * sizes.head_size
+        inner = len(kept["groups"]) * sizes.heads_per_group * sizes.head_size
         assert matrix(layer.attention_out).shape == (sizes.hidden, inner)
-        assert matrix(layer.ffn_in[0]).shape == (len(kept.ffn), sizes.hidden)
+        assert matrix(layer.ffn_in[0]).shape == (len(kept["ffn"]), sizes.hidden)
     assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
 
 
@@ -75,7 +75,7 @@ def test_a_child_without_a_layer_still_generates(name: str) -> None:
 def test_repaired_matrices_are_put_in_as_they_are_stored() -> None:
     network = model("gpt2")
     cut = some_cut(network, (1,))
-    kept = len(cut.layers[0].ffn)
+    kept = len(cut.layers[0]["ffn"])
     weight, bias = np.ones((kept, 48), np.float32), np.full(48, 2, np.float32)
     repaired = Repaired({(1, "down"): weight, (1, "down_bias"): bias})
     (layer,) = layers_of(apply_in_memory(network, cut, repaired))

@@ -20,7 +20,8 @@ from zerolm.io.folders import REPORT, new_folder
 from zerolm.planning.part_costs import stored_bits
 from zerolm.planning.sizes import costs_of
 from zerolm.text.defaults import GENERATED, NO_FILES
-from zerolm.units.kept_units import Cut
+from zerolm.units.kept_units import Cut, LayerCut
+from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.file_child import TypedFile
@@ -107,29 +108,26 @@ def _removed_units(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
     parent, whole = cut.parent, carving.checkpoint.whole
     if carving.size.space is not None:
         return []
-    layers = tuple(Cut.whole(parent).layers[kept.layer] for kept in cut.layers)
-    narrower = tuple(replace(kept, ffn=each.ffn) for kept, each in zip(cut.layers, layers, strict=True))
+    whole_cut = Cut.whole(parent)
+    layers = tuple(whole_cut.layers[kept.layer] for kept in cut.layers)
     params = costs_of(whole, carving.costs)["params"]
     rows = list(carving.parent.experts.units) if carving.parent.experts else []
     params -= sum(row["params"] for row in rows)
     sizes = {
-        "tokens": (whole.layout.vocab, carving.checkpoint.layout.vocab, Cut.whole(parent)),
+        "tokens": (whole.layout.vocab, carving.checkpoint.layout.vocab, whole_cut),
         "layers": (parent.depth, len(layers), Cut(parent, layers)),
-        "KV groups": (
-            parent.kv_heads * len(layers),
-            sum(len(kept.groups) for kept in cut.layers),
-            Cut(parent, narrower),
-        ),
-        "FFN neurons": (
-            parent.ffn * len(layers),
-            sum(len(kept.ffn) for kept in cut.layers),
-            Cut(parent, cut.layers),
-        ),
-        "hidden size": (parent.hidden, cut.hidden, cut),
     }
-    for unit, (before, after, step) in sizes.items():
+    for unit in UNITS:
+        pairs = zip(layers, cut.layers, strict=True)
+        layers = tuple(
+            LayerCut(kept.layer, {**each.kept, unit.name: kept[unit.name]}) for each, kept in pairs
+        )
+        after = sum(len(kept[unit.name]) for kept in layers)
+        sizes[unit.shown] = (unit.count(parent) * len(layers), after, Cut(parent, layers))
+    sizes["hidden size"] = (parent.hidden, cut.hidden, cut)
+    for name, (before, after, step) in sizes.items():
         remaining = costs_of(carving.checkpoint, carving.costs, step)["params"]
-        rows.append({"unit": unit, "before": before, "after": after, "params": params - remaining})
+        rows.append({"unit": name, "before": before, "after": after, "params": params - remaining})
         params = remaining
     return rows
 

@@ -19,6 +19,7 @@ from zerolm.text.defaults import GENERATED
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.file_planner import FileTypePlanner
@@ -268,7 +269,7 @@ def _read(methods: Methods, tokens: Tokens) -> Methods:
 def _cuttable(checkpoint: Checkpoint) -> list[str]:
     """Return the kinds of units that the stock class allows to cut."""
     can = checkpoint.family.cut
-    return [kind for kind, possible in (("groups", can.heads), ("ffn", can.ffn)) if possible]
+    return [unit.name for unit in UNITS if getattr(can, unit.share)]
 
 
 def _time_note(methods: Methods) -> str:

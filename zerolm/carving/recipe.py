@@ -29,6 +29,7 @@ from zerolm.units.importance.criteria import CRITERIA
 from zerolm.units.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.units.ridges import Ridges
 from zerolm.units.stream.narrowing import Width
+from zerolm.units.within_layers import NAMES
 
 RECIPE_FORMAT: Final = "zerolm-recipe"
 RECIPE_VERSION: Final = 1
@@ -157,8 +158,8 @@ class Recipe:
 def to_layers(cut: Cut) -> list[dict[str, Any]]:
     """Return a cut as plain JSON: the kept units of each kept layer."""
     return [
-        {"layer": layer.layer, "groups": layer.groups.tolist(), "ffn": layer.ffn.tolist()}
-        for layer in cut.layers
+        {"layer": cut.layer, **{kind: units.tolist() for kind, units in cut.kept.items()}}
+        for cut in cut.layers
     ]
 
 
@@ -168,21 +169,21 @@ def from_layers(parent: Dimensions, layers: Any) -> Cut:
         raise ValueError("a recipe lists the kept layers")
     cuts: list[LayerCut] = []
     for entry in layers:
-        if not isinstance(entry, dict) or set(entry) != {"layer", "groups", "ffn"}:
-            raise ValueError("each layer of a recipe has layer, groups and ffn")
+        if not isinstance(entry, dict) or set(entry) != {"layer", *NAMES}:
+            raise ValueError(f"each layer of a recipe has layer, {' and '.join(NAMES)}")
         layer = entry["layer"]
         if type(layer) is not int or not 0 <= layer < parent.depth or (cuts and layer <= cuts[-1].layer):
             raise ValueError(
                 f"layer {layer!r} of the recipe is out of order, or beyond {parent.depth} layers"
             )
-        kept = []
-        for kind, whole in (("groups", parent.kv_heads), ("ffn", parent.ffn)):
+        kept = {}
+        for kind, whole in zip(NAMES, parent.units, strict=True):
             units = entry[kind]
             sound = isinstance(units, list) and units and all(type(unit) is int for unit in units)
             if not sound or units != sorted(set(units)) or units[0] < 0 or units[-1] >= whole:
                 raise ValueError(f"{kind} of layer {layer} must ascend within 0 to {whole - 1}")
-            kept.append(np.array(units, np.int64))
-        cuts.append(LayerCut(layer, *kept))
+            kept[kind] = np.array(units, np.int64)
+        cuts.append(LayerCut(layer, kept))
     return Cut(parent, tuple(cuts))
 
 

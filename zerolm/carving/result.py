@@ -124,13 +124,4 @@ def stream(cut: Cut) -> dict[str, Any] | None:
 
 def widths(cut: Cut) -> list[dict[str, int]]:
     """Return the sizes of each kept layer."""
-    per_group = cut.parent.heads_per_group
-    return [
-        {
-            "layer": layer.layer,
-            "heads": len(layer.groups) * per_group,
-            "kv_heads": len(layer.groups),
-            "ffn": len(layer.ffn),
-        }
-        for layer in cut.layers
-    ]
+    return [{"layer": layer, **cut.parent.counts(sizes)} for layer, sizes in cut.sizes.items()]

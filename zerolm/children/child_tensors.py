@@ -137,7 +137,7 @@ class ChildTensor:
         if self.kept is None:
             return self.shape
         cut, sizes = self.child.cut, zip(self.slot.axes, self.shape, strict=True)
-        return tuple(cut.parent.length(label, *cut.largest) or size for label, size in sizes)
+        return tuple(cut.parent.length(label, cut.largest) or size for label, size in sizes)
 
     def blocks(self) -> Iterator[Chunk]:
         """Yield the tensor as stored, some rows at a time."""

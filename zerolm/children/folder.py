@@ -13,6 +13,7 @@ from zerolm.families.family import Family
 from zerolm.families.kinds import FULL, SLIDING, by_number
 from zerolm.families.values import of_all, part_at
 from zerolm.units.kept_units import Cut
+from zerolm.units.within_layers import UNITS
 
 REMOTE: Final = ("auto_map", "custom_pipelines", "custom_generate")
 """Fields that name code in the parent's folder, which children do not have."""
@@ -21,12 +22,9 @@ REMOTE: Final = ("auto_map", "custom_pipelines", "custom_generate")
 def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
     """Raise ``ValueError`` for a cut whose ``largest`` sizes the family's stock class lacks."""
     family, parent = checkpoint.family, cut.parent
-    groups, ffn = cut.largest
-    cuts = {
-        "layers": len(cut.layers) < parent.depth,
-        "heads": groups < parent.kv_heads,
-        "ffn": ffn < parent.ffn,
-    }
+    pairs = zip(UNITS, cut.largest, parent.units, strict=True)
+    cuts = {"layers": len(cut.layers) < parent.depth}
+    cuts |= {unit.share: largest < whole for unit, largest, whole in pairs}
     if cut.narrowing and not family.cut.hidden:
         raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
     if cut.narrowing and checkpoint.layout.carried:
@@ -48,14 +46,14 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
     if divides(cut) or family.cut.indivisible != "refused":
         return
     raise ValueError(
-        f"{groups * parent.heads_per_group} heads do not divide the hidden size {cut.hidden}, which "
+        f"{parent.counts(cut.largest)['heads']} heads do not divide the hidden size {cut.hidden}, which "
         f"{family.name} needs; {_divisors(cut)} do"
     )
 
 
 def divides(cut: Cut) -> bool:
     """Return whether the heads of the largest layer divide the hidden size."""
-    return cut.hidden % (cut.largest[0] * cut.parent.heads_per_group) == 0
+    return bool(cut.hidden % cut.parent.counts(cut.largest)["heads"] == 0)
 
 
 def _divisors(cut: Cut) -> str:
@@ -72,17 +70,15 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
     the kept layers cannot be configured.
     """
     family, parent = checkpoint.family, cut.parent
-    groups, ffn = cut.largest
+    counts = parent.counts(cut.largest)
     whole: dict[str, Any] = without_code(checkpoint.config)
     at = part_at(family, whole)
     config = dict(of_all(family, whole if at is None else whole[at]))
     sizes = {
         "depth": len(cut.layers),
-        "heads": groups * parent.heads_per_group,
-        "kv_heads": groups,
         "head_size": parent.head_size,
-        "ffn": ffn,
         "hidden": cut.hidden,
+        **counts,
     }
     for label, size in sizes.items():
         described = family.config.sizes[label]
@@ -93,7 +89,7 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
         if described.rounded is not None:
             config[str(described.rounded.switch.field)] = False
         if described.field and described.each:
-            config[described.field] = checkpoint.layout.sizes[label] * groups // parent.kv_heads
+            config[described.field] = checkpoint.layout.sizes[label] * counts["kv_heads"] // parent.kv_heads
     for field in family.config.per_layer:
         if isinstance(config.get(field), list):
             config[field] = [config[field][layer.layer] for layer in cut.layers]

@@ -240,16 +240,16 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
         recipe = read_recipe(file, parent, weights)
         cut, width = recipe.cut, recipe.width or Width(whole.hidden, parent.layout.tied)
         of_recipe = (len(cut.layers), *cut.largest, width.hidden, width.tied)
-        if of_recipe != (sizes.depth, sizes.kv_heads, sizes.ffn, sizes.hidden, child.layout.tied):
+        if of_recipe != (sizes.depth, *sizes.units, sizes.hidden, child.layout.tied):
             raise ValueError(
                 f"recipe {str(file)!r} is of another child: its sizes are not those of the configuration"
             )
         return replace(cut, narrowing=weights_channels(parent).narrowing(width)) if recipe.width else cut
     same = ("depth", "hidden", "head_size", "heads_per_group")
     alike = all(getattr(sizes, size) == getattr(whole, size) for size in same)
-    if not alike or sizes.kv_heads > whole.kv_heads or sizes.ffn > whole.ffn:
+    if not alike or any(count > most for count, most in zip(sizes.units, whole.units, strict=True)):
         return None
-    return cut_to(Cut.whole(whole), sizes.kv_heads, sizes.ffn)
+    return cut_to(Cut.whole(whole), sizes.units)
 
 
 def _fingerprint_in(recipe: Path) -> object:

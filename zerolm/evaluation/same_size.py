@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -36,6 +35,7 @@ from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut
 from zerolm.units.pruning import apply_in_memory
 from zerolm.units.stream.weights_basis import weights_channels
+from zerolm.units.within_layers import LayerSizes
 
 Rows = Mapping[str, Sequence[Made]]
 DRAW_SEEDS: Final = (0, 1, 2)
@@ -171,8 +171,7 @@ def of_the_same_size(parent: Checkpoint, cut: Cut, progress: Progress = silent) 
 
 def chosen(criterion: Criterion, cut: Cut) -> Cut:
     """Return a cut of the same sizes, with the units that the criterion chooses and the same stream."""
-    sizes = {kept.layer: (len(kept.groups), len(kept.ffn)) for kept in cut.layers}
-    units = Cut.of(cut.parent, list(sizes), sizes.__getitem__, criterion.choose)
+    units = Cut.of(cut.parent, list(cut.sizes), cut.sizes.__getitem__, criterion.choose)
     return replace(units, narrowing=cut.narrowing)
 
 
@@ -186,25 +185,22 @@ def uniform(parent: Checkpoint, cut: Cut) -> Cut:
         return cut
     depth, whole = len(cut.layers), cut.parent
     width = cut.narrowing.width if cut.narrowing else None
-    sizes = tuple(range(1, whole.kv_heads + 1)), tuple(range(1, whole.ffn + 1))
-    choices = Choices(*sizes, (depth,), width=width)
+    choices = Choices(tuple(tuple(range(1, count + 1)) for count in whole.units), (depth,), width=width)
     costs_by_part = part_costs(parent, choices, CostModel())
-    wanted = costs_by_part.of({kept.layer: (len(kept.groups), len(kept.ffn)) for kept in cut.layers})[PARAMS]
-    layers = [costs_by_part.layers[kept.layer] for kept in cut.layers]
-    groups, ffn = (
-        np.sum([[costs[PARAMS] for costs in part.values()] for part in parts], axis=0)
-        for parts in ([layer.groups for layer in layers], [layer.ffn for layer in layers])
-    )
-    rest = costs_by_part.outside[PARAMS] + sum(layer.rest[PARAMS] for layer in layers)
-    distances = np.abs(rest + np.add.outer(groups, ffn) - wanted)  # (groups, ffn)
-    least, neuron = distances.min(axis=1), np.diff(ffn[:2]).sum()
-    mean = fmean(len(kept.groups) for kept in cut.layers)
-    possible = np.flatnonzero(least <= max(neuron, least.min()))
-    g = min(possible.tolist(), key=lambda place: abs(choices.groups[place] - mean))
-    return cut_to(cut, choices.groups[g], choices.ffn[int(distances[g].argmin())])
+    wanted = costs_by_part.of(cut.sizes)[PARAMS]
+    layers = [costs_by_part.layers[layer] for layer in cut.sizes]
+    params = np.sum([layer.table(choices.units)[..., PARAMS] for layer in layers], axis=0)
+    distances = np.abs(costs_by_part.outside[PARAMS] + params - wanted)  # (groups, ..., neurons)
+    finest = abs(int(params.flat[1] - params.flat[0])) if params.shape[-1] > 1 else 0
+    counts = np.moveaxis(np.indices(distances.shape) + 1, 0, -1)  # (groups, ..., neurons, kinds)
+    means = np.array(list(cut.sizes.values())).mean(axis=0)
+    near = distances <= max(finest, int(distances.min()))
+    apart = np.abs(counts[..., :-1] - means[:-1]).sum(axis=-1)
+    at = np.lexsort((distances[near], apart[near]))[0]
+    return cut_to(cut, tuple(counts[near][at].tolist()))
 
 
-def cut_to(like: Cut, groups: int, ffn: int) -> Cut:
-    """Return a cut of the same layers and stream with these numbers of groups and neurons in each."""
-    cut = Cut.of(like.parent, [layer.layer for layer in like.layers], lambda layer: (groups, ffn))
+def cut_to(like: Cut, sizes: LayerSizes) -> Cut:
+    """Return a cut of the same layers and stream with these sizes in each layer."""
+    cut = Cut.of(like.parent, list(like.sizes), lambda layer: sizes)
     return replace(cut, narrowing=like.narrowing)

@@ -122,12 +122,13 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
     )
 
 
-def resized(sizes: ModelSizes, groups: int, ffn: int) -> ModelSizes:
-    """Return the sizes of a model whose layers keep these numbers of KV groups and FFN neurons."""
-    counts = {"heads": groups * (sizes.heads // sizes.kv_heads), "kv_heads": groups, "ffn": ffn}
-    axes = {"q": counts["heads"] * sizes.head_size, "kv": groups * sizes.head_size, "ffn": ffn}
+def resized(sizes: ModelSizes, counts: Mapping[str, int]) -> ModelSizes:
+    """Return the sizes of a model with these ``counts``: ``heads``, ``kv_heads``, ``ffn``, or other sizes."""
+    core: dict[str, Any] = {name: count for name, count in counts.items() if name in CHOICES}
+    axes = {label: count for label, count in counts.items() if label in sizes.sizes}
+    axes |= {label: counts[each] * sizes.head_size for label, each in (("q", "heads"), ("kv", "kv_heads"))}
     axes |= {label: counts[each] * size for label, (each, size) in sizes.units.items() if each in counts}
-    return replace(sizes, heads=counts["heads"], kv_heads=groups, ffn=ffn, sizes=sizes.sizes | axes)
+    return replace(sizes, **core, sizes=sizes.sizes | axes)
 
 
 def size_of(family: Family, config: Mapping[str, Any], label: str) -> int:

@@ -38,7 +38,7 @@ class Compact:
         cut = Cut(
             sizes,
             tuple(
-                LayerCut(place, np.arange(len(layer.groups)), np.arange(len(layer.ffn)))
+                LayerCut.of(place, *map(np.arange, layer.sizes))
                 for place, layer in enumerate(recipe.cut.layers)
             ),
         )

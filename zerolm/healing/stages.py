@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from zerolm.carving.carve import carve
 from zerolm.carving.formats import FORMATS, UNEVEN
-from zerolm.carving.recipe import MAX_RECIPE_BYTES, OF_EXPERTS
+from zerolm.carving.recipe import MAX_RECIPE_BYTES, OF_EXPERTS, from_layers, to_layers
 from zerolm.carving.request import Destination, Methods
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
@@ -25,12 +25,13 @@ from zerolm.planning.sizes import budgets_of, costs_of
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest
 from zerolm.training.processes import device_for, processes
-from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.kept_units import Cut, Dimensions, dimensions
+from zerolm.units.within_layers import UNITS
 
 SIZES_OF_SHARES: Final = {"heads": "kv_heads", "ffn": "ffn", "layers": "depth", "hidden": "hidden"}
 """The names of shares, and of the sizes that they are of."""
 RECIPE: Final = "recipe.json"
-WITHIN_LAYERS: Final = ("KV groups", "FFN neurons")
+WITHIN_LAYERS: Final = tuple(unit.shown for unit in UNITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,25 +196,22 @@ def _rebased(cut: Path, source: Path, earlier: Mapping[str, Any], document: dict
     from a recipe.
     """
     before, recipe = (parse_json(read_text(folder / RECIPE, MAX_RECIPE_BYTES)) for folder in (source, cut))
-    layers = [
-        {
-            "layer": before["layers"][entry["layer"]]["layer"],
-            **{
-                kind: [before["layers"][entry["layer"]][kind][unit] for unit in entry[kind]]
-                for kind in ("groups", "ffn")
-            },
-        }
-        for entry in recipe["layers"]
-    ]
+    first = from_layers(Dimensions(**earlier["parent_sizes"]), before["layers"])
+    second = from_layers(Dimensions(**document["parent_sizes"]), recipe["layers"]).after(first)
     stream = _stream(before["stream"], recipe["stream"])
     origin = {name: before[name] for name in ("parent", "revision", "parent_weights", "family")}
     licence = {name: before[name] for name in before if name.startswith("license")}
     costs = {**recipe["costs"], "parent": earlier["costs"]["parent"]}
-    changes = {"layers": layers, "stream": stream, "costs": costs, "ridges": {}, "healing": before["healing"]}
+    changes = {
+        "layers": to_layers(second),
+        "stream": stream,
+        "costs": costs,
+        "ridges": {},
+        "healing": before["healing"],
+    }
     changes |= {name: before[name] for name in (*OF_EXPERTS, "tokens") if name in before}
     write_json(cut / RECIPE, {**recipe, **origin, **licence, **changes})
-    numbers = [entry["layer"] for entry in layers]
-    widths = [{**one, "layer": layer} for one, layer in zip(document["widths"], numbers, strict=True)]
+    widths = [{**one, "layer": layer} for one, layer in zip(document["widths"], second.sizes, strict=True)]
     whole = {name: earlier[name] for name in ("parent", "parent_sizes", "vocabulary", "experts")}
     units = _units(earlier["units"], document["units"], len(widths))
     return {**document, **whole, "widths": widths, "stream": stream, "costs": costs, "units": units}

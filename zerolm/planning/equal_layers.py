@@ -1,12 +1,14 @@
-"""Exact plans where every layer has the same sizes at the same costs: costs then depend on two totals only.
+"""Exact plans where every layer has the same sizes at the same costs: costs then depend on totals only.
 
-The total numbers of KV groups G and of neurons N over all layers fix all costs. So two small dynamic
-programmes over the layers give the best score for each G and for each N. One pass over all pairs then answers
-any budgets.
+The total number of units of each kind over all layers fixes all costs. So one small dynamic programme over
+the layers for each kind gives the best score for each total. One pass over all combinations of totals then
+answers any budgets.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,13 +16,13 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.costs import COSTS
-from zerolm.planning.part_costs import PARAMS
+from zerolm.planning.part_costs import PARAMS, outer_sum
 from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
 
 MAX_TOTALS: Final = 1 << 24
-"""Largest number of pairs of totals for which this method is used; the number of programme steps may be 64
-times as large."""
+"""Largest number of combinations of totals for which this method is used; programme steps may be 64 times as
+many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,34 +54,35 @@ class Side:
         return cost if (rise == cost * steps).all() else None
 
 
-def best_pair(groups: Side, ffn: Side, fixed: Ints, budgets: Budgets) -> tuple[Ints, Ints, float] | None:
-    """Return the places in ``sizes`` of each layer's groups and neurons, and the score; smallest of equals.
+def best_sizes(sides: Sequence[Side], fixed: Ints, budgets: Budgets) -> tuple[list[Ints], float] | None:
+    """Return for each side the places in ``sizes`` of all layers, and the score; smallest of equals.
 
     ``fixed`` (6,) is the cost of the network with the smallest sizes. None where no sizes keep the budgets.
     """
-    by_groups, by_ffn = _programme(groups), _programme(ffn)
-    scores = by_groups.best[:, None] + by_ffn.best[None, :]  # (G, N)
+    programmes = [_programme(side) for side in sides]
+    scores = outer_sum([each.best for each in programmes])  # (totals of the first kind, of the second, ...)
     allowed = np.isfinite(scores)
-    step_costs = [side.step_cost() for side in (groups, ffn)]
+    step_costs = [side.step_cost() for side in sides]
     params = np.zeros(())
     for column in range(len(COSTS)):
-        a, b = (0 if step_cost is None else int(step_cost[column]) for step_cost in step_costs)
-        cost = fixed[column] + a * np.arange(len(by_groups.best))[:, None] + b * np.arange(len(by_ffn.best))
+        steps = (0 if step_cost is None else int(step_cost[column]) for step_cost in step_costs)
+        totals = zip(steps, programmes, strict=True)
+        cost = fixed[column] + outer_sum([step * np.arange(len(each.best)) for step, each in totals])
         allowed &= (cost >= budgets.low[column]) & (cost <= budgets.high[column])
         params = cost if column == PARAMS else params
     if not allowed.any():
         return None
     top = scores[allowed].max()
     equal = allowed & (scores >= top - TOLERANCE * abs(top))
-    g, n = np.unravel_index(np.argmin(np.where(equal, params, np.iinfo(np.int64).max)), scores.shape)
-    return by_groups.picks(int(g)), by_ffn.picks(int(n)), float(scores[g, n])
+    at = np.unravel_index(np.argmin(np.where(equal, params, np.iinfo(np.int64).max)), scores.shape)
+    return [each.picks(int(total)) for each, total in zip(programmes, at, strict=True)], float(scores[at])
 
 
-def fits(groups: Side, ffn: Side) -> bool:
+def fits(sides: Sequence[Side]) -> bool:
     """Return whether costs depend on the totals alone, and the totals are few enough."""
-    work = (side.totals * side.scores.size for side in (groups, ffn))
-    small = groups.totals * ffn.totals <= MAX_TOTALS and sum(work) <= 64 * MAX_TOTALS
-    return small and groups.step_cost() is not None and ffn.step_cost() is not None
+    work = sum(side.totals * side.scores.size for side in sides)
+    is_small = math.prod(side.totals for side in sides) <= MAX_TOTALS and work <= 64 * MAX_TOTALS
+    return is_small and all(side.step_cost() is not None for side in sides)
 
 
 @dataclass(frozen=True, eq=False)

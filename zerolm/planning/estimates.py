@@ -49,8 +49,10 @@ from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import spread
+from zerolm.units.layer_unit import LayerUnit
 from zerolm.units.pruning import dimensions_of
 from zerolm.units.stream.narrowing import RIDGE, Basis, Width
+from zerolm.units.within_layers import NAMES, UNITS
 
 UNIT_STEPS: Final = 64
 """Largest number of sizes of the FFN, and of KV groups, whose losses are predicted."""
@@ -76,7 +78,7 @@ class CutEstimates(Accumulator):
 
 
 class UnitEstimates(CutEstimates):
-    """Losses of the KV ``groups`` or ``ffn`` neurons of each layer: ``sums`` (layers, sizes).
+    """Losses of the units of one kind in each layer: ``sums`` (layers, sizes).
 
     ``goes[layer]`` (units, sizes) is 1 where a size lacks a unit. d is the unit's contribution to the output
     of its output matrix. Where a ``watched`` norm stands behind that output, alone or added to the stream, d
@@ -85,9 +87,9 @@ class UnitEstimates(CutEstimates):
     """
 
     def __init__(
-        self, kind: str, removed: Sequence[NDArray[np.float32]], watched: Watched, *, by_sequence: bool
+        self, unit: LayerUnit, removed: Sequence[NDArray[np.float32]], watched: Watched, *, by_sequence: bool
     ) -> None:
-        self.kind, self.by_sequence, self._watched = kind, by_sequence, watched
+        self.unit, self.by_sequence, self._watched = unit, by_sequence, watched
         self.removed = [torch.from_numpy(each) for each in removed]
         self.sums = np.zeros((len(removed), removed[0].shape[1]))
 
@@ -95,7 +97,7 @@ class UnitEstimates(CutEstimates):
         return self._watched(layer)
 
     def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
-        role = {"groups": "o", "ffn": "down"}[self.kind]
+        role = self.unit.writer
         if role not in layer_gradients.values.inputs:
             return  # the layer has no such units
         change = self._normalised if f"behind_{role}" in layer_gradients.values.outputs else self._added
@@ -263,7 +265,7 @@ def estimated_losses(
 ) -> LossTable:
     """Return the predicted losses of cutting one layer alone, its units chosen by ``by``, without repair.
 
-    ``kinds`` are those of ``groups`` and ``ffn`` that may be cut. With a ``basis`` the table also has the
+    ``kinds`` are those of ``UNITS`` that may be cut. With a ``basis`` the table also has the
     losses of a narrower stream, for a tied parent (``tied``) also with a tied head. With the Fisher
     information ``repaired``, and a criterion ``by`` that estimates losses after least squares, the table has
     these losses too; whole layers are always estimated as cut. ``pooling`` makes an encoder's embeddings.
@@ -272,7 +274,7 @@ def estimated_losses(
     parent = dimensions_of(model)
     blocks = Blocks(model, tokens.filled(ESTIMATE_BATCH))
     by_sequence = not blocks.predicts
-    wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
+    wholes = dict(zip(NAMES, parent.units, strict=True))
     sizes = {
         kind: steps(whole, UNIT_STEPS) if kind in kinds else np.array([whole])
         for kind, whole in wholes.items()
@@ -284,8 +286,7 @@ def estimated_losses(
     watched = writers_and_norms if basis is None else writers
     removed = {kind: [_removed(kept, wholes[kind]) for kept in layers] for kind, layers in chosen.items()}
     estimates: dict[str, CutEstimates] = {
-        kind: UnitEstimates(kind, layers, watched, by_sequence=by_sequence)
-        for kind, layers in removed.items()
+        unit.name: UnitEstimates(unit, removed[unit.name], watched, by_sequence=by_sequence) for unit in UNITS
     }
     estimates["gone"] = LayerEstimates(parent.depth, by_sequence=by_sequence)
     widths = steps(parent.hidden, STREAM_STEPS)

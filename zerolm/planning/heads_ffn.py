@@ -10,6 +10,7 @@ from zerolm.planning.size_space import SIZE_SPACES, SizeSpace
 from zerolm.registry import Entry
 from zerolm.spaces.subnetworks import ffn_sizes
 from zerolm.units.kept_units import dimensions
+from zerolm.units.within_layers import LayerSizes
 
 SLICED_HEADS: Final = ("bert", "camembert", "electra", "ernie", "roberta", "xlm-roberta")
 """Families whose stock classes do not support fewer heads, but a network in memory does."""
@@ -25,11 +26,10 @@ class HeadsFfn(SizeSpace):
         ffn = tuple(ffn_sizes(parent.ffn)) if family.cut.ffn else (parent.ffn,)
         if len(groups) == len(ffn) == 1:
             raise ValueError(f"neither heads nor FFN of this {family.name} can be cut: {family.cut.note}")
-        return Choices(groups, ffn, (parent.depth,))
+        return Choices((groups, ffn), (parent.depth,))
 
-    def heuristic(self, choices: Choices) -> list[tuple[int, int]]:
-        middle = tuple(sizes[len(sizes) // 2] for sizes in (choices.groups, choices.ffn))
-        return [(middle[0], middle[1])] * choices.depth[0]
+    def heuristic(self, choices: Choices) -> list[LayerSizes]:
+        return [tuple(counts[len(counts) // 2] for counts in choices.units)] * choices.depth[0]
 
 
 SIZE_SPACES.add(Entry("heads-ffn", HeadsFfn(), "heads and FFN of any parent"))

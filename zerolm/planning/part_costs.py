@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerolm.architecture import Ends, Ints, Layer, Matrix, Shapes
 from zerolm.checkpoints import Checkpoint
@@ -15,6 +16,7 @@ from zerolm.costs import COSTS, CostModel
 from zerolm.families.config import TABLES, remembered, resized
 from zerolm.units.kept_units import Dimensions, dimensions
 from zerolm.units.stream.narrowing import Width
+from zerolm.units.within_layers import LayerSizes
 
 PARAMS: Final = COSTS.index("params")
 WEIGHT_BYTES: Final = COSTS.index("weight_bytes")
@@ -28,34 +30,47 @@ class StoredCosts(CostModel):
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """The numbers of KV groups and of neurons that a layer may keep, and of layers, ascending.
+    """The numbers of units of each kind that a layer may keep, in the order of ``UNITS``, ascending.
 
-    ``by_layer`` lists (groups, neurons) for each layer where they differ; the other fields contain all of
-    them. ``width`` is that of the residual stream, None for the parent's; ``required_layers`` are kept.
+    ``depth`` has the numbers of layers. ``by_layer`` lists the same as ``units`` for each layer where they
+    differ; ``units`` then contains all of them. ``width`` is that of the residual stream, None for the
+    parent's; ``required_layers`` are kept.
     """
 
-    groups: tuple[int, ...]
-    ffn: tuple[int, ...]
+    units: tuple[tuple[int, ...], ...]
     depth: tuple[int, ...]
-    by_layer: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+    by_layer: tuple[tuple[tuple[int, ...], ...], ...] = ()
     width: Width | None = None
     required_layers: frozenset[int] = frozenset()
 
-    def of(self, layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the numbers of KV groups and of neurons that this layer may keep."""
-        return self.by_layer[layer] if self.by_layer else (self.groups, self.ffn)
+    def of(self, layer: int) -> tuple[tuple[int, ...], ...]:
+        """Return the numbers of units of each kind that this layer may keep."""
+        return self.by_layer[layer] if self.by_layer else self.units
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of choices of each kind of units."""
+        return tuple(map(len, self.units))
 
 
 @dataclass(frozen=True, eq=False)
 class LayerCosts:
-    """Costs of the parts of a layer, (6,) each: ``groups[g]`` and ``ffn[f]`` for each size, and the ``rest``.
+    """Costs of the parts of a layer, (6,) each: of each number of ``units`` of each kind, and the ``rest``.
 
-    In the order of ``COSTS``, int64.
+    In the order of ``COSTS``, int64; kinds are in the order of ``UNITS``.
     """
 
-    groups: dict[int, Ints]
-    ffn: dict[int, Ints]
+    units: tuple[dict[int, Ints], ...]
     rest: Ints
+
+    def of(self, sizes: LayerSizes) -> Ints:
+        """Return the costs of the layer with these numbers of units, (6,)."""
+        return np.asarray(self.rest + sum(part[count] for part, count in zip(self.units, sizes, strict=True)))
+
+    def table(self, choices: Sequence[Sequence[int]]) -> Ints:
+        """Return the costs of the layer at all combinations of numbers of units, (n1, n2, ..., 6)."""
+        pairs = zip(self.units, choices, strict=True)
+        return np.asarray(self.rest + outer_sum([np.array([part[n] for n in each]) for part, each in pairs]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +93,24 @@ class PartCosts:
         """The costs of all layers without removable units, plus those outside the layers, (6,)."""
         return np.asarray(self.outside + sum(layer.rest for layer in self.layers))
 
-    def of(self, sizes: Mapping[int, tuple[int, int]]) -> Ints:
-        """Return the costs of a network with these of the parent's layers, (groups, neurons) each, (6,)."""
+    def of(self, sizes: Mapping[int, LayerSizes]) -> Ints:
+        """Return the costs of a network with these of the parent's layers at these sizes, (6,)."""
         total = self.outside.copy()
-        for number, (groups, ffn) in sizes.items():
-            layer = self.layers[number]
-            total += layer.rest + layer.groups[groups] + layer.ffn[ffn]
+        for number, each in sizes.items():
+            total += self.layers[number].of(each)
         return total
+
+
+def outer_sum(parts: Sequence[NDArray[Any]], *, leading: int = 0) -> NDArray[Any]:
+    """Return the sums of all combinations of entries of the parts, (..., n1, n2, ...) of (..., n) each.
+
+    Parts share ``leading`` axes before that of their entries, and all axes behind it.
+    """
+    count, total = len(parts), np.zeros((), parts[0].dtype)
+    for place, part in enumerate(parts):
+        new = [*range(leading, leading + place), *range(leading + place + 1, leading + count)]
+        total = total + np.expand_dims(part, tuple(new))
+    return np.asarray(total)
 
 
 def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
@@ -111,13 +137,13 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
     stored = isinstance(costs, StoredCosts)
     experts, active = (layout.sizes.get(label, 0) or 1 for label in ("experts", "active"))
 
-    def layer(groups: int, ffn: int) -> Ints:
+    def layer(sizes: LayerSizes) -> Ints:
         matrices: list[Matrix] = []
         vectors = size = routed = routed_vectors = 0
         for name in names:
             info, slot = checkpoint.tensors[name], layout.slots[name]
             lengths = zip(slot.axes, info.shape, strict=True)
-            shape = [_length(parent, label, groups, ffn, width) or whole for label, whole in lengths]
+            shape = [_length(parent, label, sizes, width) or whole for label, whole in lengths]
             count = int(np.prod(shape))
             size += info.bytes_of(count)
             if not slot.is_matrix:
@@ -127,7 +153,7 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
             kinds = {part.kind for label in slot.axes for part in parent.parts(label)}
             matrices.append(Matrix("ffn" if "ffn" in kinds else "attention", count // shape[-1], shape[-1]))
             routed += count if slot.of_experts else 0
-        kept = remembered(checkpoint.family, resized(layout, groups, ffn), layout.kinds[number])
+        kept = remembered(checkpoint.family, resized(layout, parent.counts(sizes)), layout.kinds[number])
         cut_layer = Layer(
             tuple(matrices),
             width.hidden,
@@ -142,18 +168,20 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
         )
         return _with_bytes(costs.layers(Shapes.of([cut_layer]))[0], size if stored else None)
 
-    least_g, least_f = choices.groups[0], choices.ffn[0]
-    rest = layer(least_g, least_f)
+    least = tuple(counts[0] for counts in choices.units)
+    rest = layer(least)
     return LayerCosts(
-        {groups: layer(groups, least_f) - rest for groups in choices.groups},
-        {ffn: layer(least_g, ffn) - rest for ffn in choices.ffn},
+        tuple(
+            {count: layer((*least[:at], count, *least[at + 1 :])) - rest for count in counts}
+            for at, counts in enumerate(choices.units)
+        ),
         rest,
     )
 
 
-def _length(parent: Dimensions, label: str, groups: int, ffn: int, width: Width) -> int:
-    """Return the length of an axis with these counts of ``groups`` and neurons; 0 for one that is not cut."""
-    return width.hidden if label == "hidden" else parent.length(label, groups, ffn)
+def _length(parent: Dimensions, label: str, sizes: LayerSizes, width: Width) -> int:
+    """Return the length of an axis with these numbers of units; 0 for one that is not cut."""
+    return width.hidden if label == "hidden" else parent.length(label, sizes)
 
 
 def _outside(checkpoint: Checkpoint, width: Width | None) -> Iterator[tuple[str, tuple[int, ...], int]]:

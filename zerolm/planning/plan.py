@@ -1,18 +1,18 @@
-"""Exact plans of a cut within budgets: which layers, and how many KV groups and neurons in each."""
+"""Exact plans of a cut within budgets: which layers, and how many units of each kind in each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.costs import COSTS
-from zerolm.planning.equal_layers import Side, best_pair, fits
-from zerolm.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts
+from zerolm.planning.equal_layers import Side, best_sizes, fits
+from zerolm.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts, outer_sum
 from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.problem import Budgets, Problem, at_least
 from zerolm.solvers.proven import Proven
@@ -21,8 +21,9 @@ from zerolm.statistics import TOLERANCE
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, Dimensions
 from zerolm.units.stream.narrowing import Width
+from zerolm.units.within_layers import NAMES, LayerSizes
 
-REMOVED: Final = (0, 0)
+REMOVED: Final = (0,) * len(NAMES)
 NEAR: Final = 2.0
 """Plans with a predicted loss above this multiple of the best one's are not measured."""
 
@@ -60,8 +61,8 @@ R = TypeVar("R", bound=Ranked)
 
 
 def sizes_of(cut: Cut, width: Width | None) -> tuple[object, ...]:
-    """Return the width of the stream, and of each kept layer its number, KV groups and neurons."""
-    return width, *((kept.layer, len(kept.groups), len(kept.ffn)) for kept in cut.layers)
+    """Return the width of the stream, and of each kept layer its number and its sizes."""
+    return width, *((kept.layer, *kept.sizes) for kept in cut.layers)
 
 
 def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:
@@ -84,17 +85,17 @@ def plan_uniform(
 ) -> Planned:
     """Return the best cut with the same sizes in all kept layers; ties go to the fewest parameters.
 
-    Every depth, number of groups and number of neurons is tried, each with its best-scoring layers. That is
-    optimal where all layers cost the same. Raises ``ValueError`` where no cut keeps the budgets.
+    Every depth and every combination of numbers of units is tried, each with its best-scoring layers. That
+    is optimal where all layers cost the same. Raises ``ValueError`` where no cut keeps the budgets.
     """
     gain, without = _gains(parent, criterion, choices)
     wanted = gain.copy()
     wanted[sorted(choices.required_layers)] = np.inf
-    order = np.argsort(-wanted, axis=0, kind="stable")  # (layers, groups, ffn)
+    order = np.argsort(-wanted, axis=0, kind="stable")  # (layers, n1, n2, ...)
     best_first = np.take_along_axis(gain, order, axis=0).cumsum(axis=0)
     depths = np.array(choices.depth)
-    scores = best_first[depths - 1] + without.sum()  # (depths, groups, ffn)
-    layers = np.array([_by_size(layer, choices) for layer in part_costs.layers])  # (layers, groups, ffn, 6)
+    scores = best_first[depths - 1] + without.sum()  # (depths, n1, n2, ...)
+    layers = np.array([layer.table(choices.units) for layer in part_costs.layers])  # (layers, n1, n2, ..., 6)
     costs = (
         np.take_along_axis(layers, order[..., None], axis=0).cumsum(axis=0)[depths - 1] + part_costs.outside
     )
@@ -103,38 +104,35 @@ def plan_uniform(
         raise ValueError(_infeasible(budgets, costs.reshape(-1, len(COSTS)).min(axis=0)))
     top = scores[allowed].max()
     equal = allowed & (scores >= top - TOLERANCE * abs(top))
-    d, g, f = np.unravel_index(np.argmin(np.where(equal, costs[..., PARAMS], np.inf)), scores.shape)
-    groups, ffn = choices.groups[g], choices.ffn[f]
-    kept = np.sort(order[: depths[d], g, f]).tolist()
-    named = dict(zip(COSTS, costs[d, g, f].tolist(), strict=True))
-    cut = Cut.of(parent, kept, lambda layer: (groups, ffn), criterion.choose)
+    d, *at = np.unravel_index(np.argmin(np.where(equal, costs[..., PARAMS], np.inf)), scores.shape)
+    sizes = tuple(counts[place] for counts, place in zip(choices.units, at, strict=True))
+    kept = np.sort(np.moveaxis(order, 0, -1)[tuple(at)][: depths[d]]).tolist()
+    named = dict(zip(COSTS, costs[d, *at].tolist(), strict=True))
+    cut = Cut.of(parent, kept, lambda layer: sizes, criterion.choose)
     optimal = part_costs.alike is not None or depths.tolist() == [parent.depth]
-    return Planned(cut, named, float(scores[d, g, f]), optimal)
+    return Planned(cut, named, float(scores[d, *at]), optimal)
 
 
-def _by_size(layer: LayerCosts, choices: Choices) -> Ints:
-    """Return the costs of a layer at each number of groups and of neurons, (groups, ffn, 6)."""
-    units = [[layer.groups[g] + layer.ffn[f] for f in choices.ffn] for g in choices.groups]
-    return np.asarray(layer.rest + np.array(units))
+def unit_scores(parent: Dimensions, criterion: Criterion, choices: Choices) -> list[Floats]:
+    """Return the score of each number of units in each layer, (layers, n) for each of ``UNITS``."""
+    return [
+        np.array([[criterion.score(layer, kind, count) for count in counts] for layer in range(parent.depth)])
+        for kind, counts in zip(NAMES, choices.units, strict=True)
+    ]
 
 
 def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[Floats, Floats]:
-    """Return the score that each layer adds at each size, (layers, groups, ffn), and the score without it."""
-    groups, ffn = (
-        np.array([[criterion.score(layer, kind, size) for size in sizes] for layer in range(parent.depth)])
-        for kind, sizes in (("groups", choices.groups), ("ffn", choices.ffn))
-    )
+    """Return the score that each layer adds at each size, (layers, n1, n2, ...), and the score without it."""
+    scores = outer_sum(unit_scores(parent, criterion, choices), leading=1)
     without = np.array([criterion.without(layer) or 0.0 for layer in range(parent.depth)])
-    return groups[:, :, None] + ffn[:, None, :] - without[:, None, None], without
+    return scores - without.reshape(-1, *(1,) * len(NAMES)), without
 
 
-def _side(
-    parent: Dimensions, criterion: Criterion, choices: Choices, layer_costs: LayerCosts, kind: str
-) -> Side:
-    sizes = choices.groups if kind == "groups" else choices.ffn
-    table = layer_costs.groups if kind == "groups" else layer_costs.ffn
-    scores = [[criterion.score(layer, kind, size) for size in sizes] for layer in range(parent.depth)]
-    return Side(np.array(sizes), np.array([table[size] for size in sizes]), np.array(scores))
+def _sides(parent: Dimensions, criterion: Criterion, choices: Choices, layer_costs: LayerCosts) -> list[Side]:
+    each = zip(choices.units, layer_costs.units, unit_scores(parent, criterion, choices), strict=True)
+    return [
+        Side(np.array(sizes), np.array([table[n] for n in sizes]), scores) for sizes, table, scores in each
+    ]
 
 
 def plan_per_layer(
@@ -146,27 +144,27 @@ def plan_per_layer(
     """
     keeps_all_layers = criterion.without(0) is None or len(choices.depth) == 1
     if keeps_all_layers and not choices.by_layer and part_costs.alike:
-        groups, ffn = (
-            _side(parent, criterion, choices, part_costs.alike, kind) for kind in ("groups", "ffn")
-        )
-        if fits(groups, ffn):
-            return _on_lattice(parent, criterion, part_costs, budgets, groups, ffn)
+        sides = _sides(parent, criterion, choices, part_costs.alike)
+        if fits(sides):
+            return _on_lattice(parent, criterion, part_costs, budgets, sides)
     return _by_search(parent, criterion, choices, part_costs, budgets)
 
 
 def _on_lattice(
-    parent: Dimensions, criterion: Criterion, part_costs: PartCosts, budgets: Budgets, groups: Side, ffn: Side
+    parent: Dimensions, criterion: Criterion, part_costs: PartCosts, budgets: Budgets, sides: Sequence[Side]
 ) -> Planned:
     """Return the best cut where costs depend on totals alone."""
-    fixed = part_costs.fixed + parent.depth * (groups.costs[0] + ffn.costs[0])
-    pair = best_pair(groups, ffn, fixed, budgets)
-    if pair is None:
+    fixed = part_costs.fixed + parent.depth * sum(side.costs[0] for side in sides)
+    best = best_sizes(sides, fixed, budgets)
+    if best is None:
         raise ValueError(_infeasible(budgets, fixed))
-    sizes = list(zip(groups.sizes[pair[0]].tolist(), ffn.sizes[pair[1]].tolist(), strict=True))
-    cut = Cut.of(parent, range(parent.depth), sizes.__getitem__, criterion.choose)
-    return Planned(
-        cut, dict(zip(COSTS, part_costs.of(dict(enumerate(sizes))).tolist(), strict=True)), pair[2], True
+    places, score = best
+    sizes = list(
+        zip(*(side.sizes[each].tolist() for side, each in zip(sides, places, strict=True)), strict=True)
     )
+    cut = Cut.of(parent, range(parent.depth), sizes.__getitem__, criterion.choose)
+    costs = part_costs.of(dict(enumerate(sizes)))
+    return Planned(cut, dict(zip(COSTS, costs.tolist(), strict=True)), score, True)
 
 
 def _by_search(
@@ -196,24 +194,22 @@ def _by_search(
 
 @dataclass(frozen=True, eq=False)
 class LayerCandidates:
-    """The possible ``sizes`` (groups, neurons) of a layer, ``REMOVED`` for its removal, and their table."""
+    """The possible ``sizes`` of a layer, ``REMOVED`` for its removal, and their table."""
 
-    sizes: list[tuple[int, int]]
+    sizes: list[LayerSizes]
     table: CandidateTable
 
 
 def _candidates(
     parent: Dimensions, criterion: Criterion, choices: Choices, part_costs: PartCosts, layer: int
 ) -> LayerCandidates:
-    """Return all pairs of sizes of a layer that no other pair dominates in score and in every cost."""
-    groups, ffn = choices.of(layer)
-    scores = np.add.outer(
-        [criterion.score(layer, "groups", size) for size in groups],
-        [criterion.score(layer, "ffn", size) for size in ffn],
-    ).ravel()  # (pairs,)
-    layer_costs = part_costs.layers[layer]
-    costs = np.array([layer_costs.groups[g] + layer_costs.ffn[f] for g in groups for f in ffn])  # (pairs, 6)
-    sizes = [(g, f) for g in groups for f in ffn]
+    """Return all sizes of a layer that no others dominate in score and in every cost."""
+    units, layer_costs = choices.of(layer), part_costs.layers[layer]
+    pairs = zip(NAMES, units, strict=True)
+    parts = [np.array([criterion.score(layer, kind, count) for count in counts]) for kind, counts in pairs]
+    scores = outer_sum(parts).ravel()  # (sizes,)
+    costs = (layer_costs.table(units) - layer_costs.rest).reshape(len(scores), -1)  # (sizes, 6)
+    sizes: list[LayerSizes] = list(product(*units))
     without_layer = criterion.without(layer)
     if without_layer is not None and len(choices.depth) > 1 and layer not in choices.required_layers:
         scores, costs = np.append(scores, without_layer), np.vstack([costs, -layer_costs.rest])

@@ -31,6 +31,7 @@ from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, Dimensions, LayerCut
 from zerolm.units.pruning import Repaired, carved_layer, dimensions_of, enter, finish
 from zerolm.units.stream.narrowing import Basis, Width
+from zerolm.units.within_layers import NAMES
 
 CUT_SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
 """Kept shares at which a layer is measured: of the FFN, and of KV groups where there are many; at least one
@@ -98,8 +99,7 @@ class LossTable(Criterion):
             if layer not in kept:
                 total -= self.without(layer)
                 continue
-            total -= self.score(layer, "groups", len(kept[layer].groups))
-            total -= self.score(layer, "ffn", len(kept[layer].ffn))
+            total -= sum(self.score(layer, kind, len(units)) for kind, units in kept[layer].kept.items())
         return total
 
 
@@ -201,12 +201,12 @@ def measured_losses(
 ) -> LossTable:
     """Return the measured losses of cutting each layer alone to a few sizes by ``by``, without repair.
 
-    ``kinds`` are those of ``groups`` and ``ffn`` that may be cut. Layers below the cut one are not run again:
+    ``kinds`` are those of ``UNITS`` that may be cut. Layers below the cut one are not run again:
     their output is the parent's. ``pooling`` makes an encoder's embeddings. The ``cache`` stores losses by
     the units that are kept, whatever the criterion; stored losses are not measured again.
     """
     parent = dimensions_of(model)
-    wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
+    wholes = dict(zip(NAMES, parent.units, strict=True))
     sizes = {kind: _sizes(whole) if kind in kinds else np.array([whole]) for kind, whole in wholes.items()}
     loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).filled(batch)), parent.depth, pooling)
     rows = []
@@ -248,7 +248,7 @@ def _row(model: PreTrainedModel, loss: Loss, layer: int, units: dict[str, list[I
 
 def cuts_of(parent: Dimensions) -> int:
     """Return the number of measured cuts of each layer."""
-    return len(_sizes(parent.kv_heads)) + len(_sizes(parent.ffn)) - 1
+    return sum(len(_sizes(whole)) - 1 for whole in parent.units) + 1
 
 
 def _sizes(whole: int) -> Ints:
@@ -259,7 +259,7 @@ def _sizes(whole: int) -> Ints:
 
 def _alone(model: PreTrainedModel, whole: Cut, layer: int, kind: str, units: Ints) -> nn.Module:
     kept = whole.layers[layer]
-    cut = LayerCut(layer, units if kind == "groups" else kept.groups, units if kind == "ffn" else kept.ffn)
+    cut = LayerCut(layer, {**kept.kept, kind: units})
     return carved_layer(model, whole, cut).module
 
 

@@ -12,6 +12,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.planning.part_costs import Choices, PartCosts, part_costs
 from zerolm.registry import Registry
+from zerolm.units.within_layers import LayerSizes
 
 
 class SizeSpace(ABC):
@@ -22,8 +23,8 @@ class SizeSpace(ABC):
         """Return the sizes of each layer; ``ValueError`` where the space is not for this checkpoint."""
 
     @abstractmethod
-    def heuristic(self, choices: Choices) -> list[tuple[int, int]]:
-        """Return the (groups, neurons) of each layer of the space's subnet that needs no measurement."""
+    def heuristic(self, choices: Choices) -> list[LayerSizes]:
+        """Return the sizes of each layer of the space's subnet that needs no measurement."""
 
     def part_costs(self, checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
         """Return the costs of the parts of a checkpoint."""

@@ -20,6 +20,7 @@ from zerolm.statistics import TOLERANCE
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.stream.narrowing import Width
+from zerolm.units.within_layers import UNITS
 
 FFN_STEPS: Final = 64
 """Number of steps of FFN widths that a plan within budgets tries by default."""
@@ -32,8 +33,7 @@ FLAT_SPECTRUM: Final = 0.9
 KERNEL_MULTIPLE: Final = 32
 """Widths that are not a multiple of this run slowly."""
 UNIT_NAMES: Final = {
-    "heads": "KV groups",
-    "ffn": "FFN neurons",
+    **{unit.share: unit.shown for unit in UNITS},
     "layers": "layers",
     "hidden": "components of the stream",
 }
@@ -162,9 +162,8 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
             _check_share(kind, share, kinds[kind], checkpoint.family.cut.note)
             chosen[kind] = (kinds[kind].nearest(share),)
     required_layers = checkpoint.family.cut.required_layers(kinds["layers"].whole)
-    return Choices(
-        chosen["heads"], chosen["ffn"], chosen["layers"], width=width, required_layers=required_layers
-    )
+    units = tuple(chosen[unit.share] for unit in UNITS)
+    return Choices(units, chosen["layers"], width=width, required_layers=required_layers)
 
 
 def _ffn_width_allowed(width: int, request: SizeRequest) -> bool:
@@ -306,10 +305,10 @@ def costs_of(
     """Return the costs of a cut by name; without a cut those of the parent."""
     cut = cut or Cut.whole(dimensions(checkpoint))
     width = cut.narrowing.width if cut.narrowing else None
-    sizes = {layer.layer: (len(layer.groups), len(layer.ffn)) for layer in cut.layers}
-    groups, ffn = (tuple(sorted(set(kind))) for kind in zip(*sizes.values(), strict=True))
-    costs_by_part = part_costs_of(checkpoint, Choices(groups, ffn, (len(sizes),), width=width), costs, space)
-    return dict(zip(COSTS, costs_by_part.of(sizes).tolist(), strict=True))
+    units = tuple(tuple(sorted(set(counts))) for counts in zip(*cut.sizes.values(), strict=True))
+    choices = Choices(units, (len(cut.layers),), width=width)
+    costs_by_part = part_costs_of(checkpoint, choices, costs, space)
+    return dict(zip(COSTS, costs_by_part.of(cut.sizes).tolist(), strict=True))
 
 
 def budgets_of(budgets: Mapping[str, int | str], parent: Mapping[str, int]) -> dict[str, int]:

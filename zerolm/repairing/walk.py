@@ -59,6 +59,7 @@ from zerolm.units.kept_units import Cut, LayerCut, spread
 from zerolm.units.pruning import Place, Repaired, carved_layer, enter
 from zerolm.units.ridges import Ridges
 from zerolm.units.stream.in_memory import put
+from zerolm.units.within_layers import UNITS
 
 BATCH_TOKENS: Final = 1 << 11
 NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repaired"
@@ -123,7 +124,8 @@ def repair(
 
 def columns_of(cut: Cut) -> int:
     """Return the columns of the widest output matrix of a cut."""
-    return max(max(len(each.ffn), cut.parent.length("q", len(each.groups), 0)) for each in cut.layers)
+    rows = [unit.row(cut.parent, unit.writer) for unit in UNITS]
+    return max(count * row for sizes in cut.sizes.values() for count, row in zip(sizes, rows, strict=True))
 
 
 class Walk:
@@ -337,8 +339,8 @@ class Walk:
     def add_means(self, layer: int) -> None:
         """Add the mean output of a layer's removed inputs in the parent to the biases, if any."""
         carved, kept = self.carved(layer), self.kept[layer]
-        units, parent = {"o": kept.groups, "down": kept.ffn}, self.cut.parent
-        wholes = {"o": parent.kv_heads, "down": parent.ffn}
+        units = {unit.writer: kept[unit.name] for unit in UNITS}
+        wholes = {unit.writer: unit.count(self.cut.parent) for unit in UNITS}
         writers = {role: module for role, module in carved.writers.items() if bias(module) is not None}
         fits = {role: self._output_fit(module) for role, module in writers.items()}
         for i, _, seen in self.parent.through(layer, parts):

@@ -92,7 +92,8 @@ class SlicedSpace(SearchSpace):
         kind = (self.sizes.windows[number], self.sizes.kinds[number])
         key = (kv_heads, ffn, *kind)
         if key not in self._layers:
-            sizes = resized(self.sizes, kv_heads, ffn)
+            heads = kv_heads * (self.sizes.heads // self.sizes.kv_heads)
+            sizes = resized(self.sizes, {"heads": heads, "kv_heads": kv_heads, "ffn": ffn})
             self._layers[key] = layer_with(self.family, self._present, sizes, *kind)
         return self._layers[key]
 

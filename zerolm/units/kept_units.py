@@ -1,9 +1,10 @@
-"""The part of a parent that a child keeps: layers, the KV groups and FFN neurons in each, and the stream."""
+"""The part of a parent that a child keeps: layers, the units in each, and the residual stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,15 +12,15 @@ from zerolm.architecture import Floats, Ints
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.config import CoreSizes, ModelSizes
 from zerolm.units.stream.narrowing import Narrowing
+from zerolm.units.within_layers import NAMES, UNITS, LayerSizes
 
 
 @dataclass(frozen=True)
 class Dimensions(CoreSizes):
     """The sizes of a parent that a cut refers to.
 
-    A KV group is one key/value head with the ``heads // kv_heads`` query heads that use it; without grouped
-    queries it is one head. ``axes`` maps the labels of the family's axes to the kind of thing along the axis
-    (``heads``, ``kv_heads``, ``ffn``, or another that is not cut) and its number of elements.
+    ``axes`` maps the labels of the family's axes to the size along the axis (``heads``, ``kv_heads``,
+    ``ffn``, or another that is not cut) and the number of elements for each.
     """
 
     axes: Mapping[str, tuple[str, int]] = field(default_factory=dict, compare=False)
@@ -29,36 +30,53 @@ class Dimensions(CoreSizes):
         return self.heads // self.kv_heads
 
     @property
+    def units(self) -> LayerSizes:
+        """The number of units of each kind in a whole layer."""
+        return tuple(unit.count(self) for unit in UNITS)
+
+    def counts(self, sizes: LayerSizes) -> dict[str, Any]:
+        """Return the sizes of a configuration whose layers keep these numbers of units."""
+        return {
+            label: count * each
+            for unit, count in zip(UNITS, sizes, strict=True)
+            for label, each in unit.counted(self).items()
+        }
+
+    @property
     def unit_sizes(self) -> dict[str, tuple[str, int]]:
         """The kind of units along each part of an axis, and the number of consecutive elements of a unit.
 
         ``q`` is heads x head size and ``kv`` KV heads x head size, both in KV groups; ``ffn`` is neurons.
         """
-        sizes = {"q": ("heads", self.head_size), "kv": ("kv_heads", self.head_size), "ffn": ("ffn", 1)}
-        times = {"heads": ("groups", self.heads_per_group), "kv_heads": ("groups", 1), "ffn": ("ffn", 1)}
-        return {
-            label: (times[each][0], times[each][1] * size)
-            for label, (each, size) in (sizes | dict(self.axes)).items()
-            if each in times
-        }
+        sizes: dict[str, tuple[str, int]] = {}
+        for unit in UNITS:
+            counted = unit.counted(self)
+            axes = dict(unit.axes(self)) | dict(self.axes)
+            sizes |= {
+                label: (unit.name, counted[each] * size)
+                for label, (each, size) in axes.items()
+                if each in counted
+            }
+        return sizes
 
     def parts(self, label: str) -> Iterator[AxisPart]:
         """Yield the consecutive parts of an axis; none where it has no units.
 
         ``q+kv+kv`` is the axis of a fused matrix; most axes have one part.
         """
-        start, units = 0, self.unit_sizes
+        start, sizes, counts = 0, self.unit_sizes, dict(zip(NAMES, self.units, strict=True))
         for name in label.split("+"):
-            if name not in units:
+            if name not in sizes:
                 return
-            kind, unit = units[name]
-            part = AxisPart(kind, unit, start, unit * (self.ffn if kind == "ffn" else self.kv_heads))
+            kind, unit = sizes[name]
+            part = AxisPart(kind, unit, start, unit * counts[kind])
             yield part
             start += part.length
 
-    def length(self, label: str, groups: int, ffn: int) -> int:
-        """Return the length of an axis with these counts of ``groups`` and neurons; 0 if it is not cut."""
-        return sum(part.unit * (ffn if part.kind == "ffn" else groups) for part in self.parts(label))
+    def length(self, label: str, sizes: LayerSizes) -> int:
+        """Return the length of an axis in a layer with these numbers of units; 0 if it is not cut."""
+        counts = dict(zip(NAMES, sizes, strict=True))
+        return sum(part.unit * counts[part.kind] for part in self.parts(label))
 
 
 def dimensions(checkpoint: Checkpoint) -> Dimensions:
@@ -84,15 +102,28 @@ class AxisPart:
 
 @dataclass(frozen=True, eq=False)
 class LayerCut:
-    """The kept units of the layer ``layer`` of the parent: ascending KV groups (g,) and FFN neurons (f,)."""
+    """The kept units of the layer ``layer`` of the parent, by their kind: ascending numbers, (n,) each."""
 
     layer: int
-    groups: Ints
-    ffn: Ints
+    kept: Mapping[str, Ints]
 
-    def units(self, kind: str) -> Ints:
-        """Return the kept ``groups`` or ``ffn``."""
-        return self.groups if kind == "groups" else self.ffn
+    @classmethod
+    def of(cls, layer: int, *kept: Ints) -> LayerCut:
+        """Return the cut of a layer that keeps these units, in the order of ``UNITS``."""
+        return cls(layer, dict(zip(NAMES, kept, strict=True)))
+
+    def __getitem__(self, kind: str) -> Ints:
+        """Return the kept units of a kind."""
+        return self.kept[kind]
+
+    @property
+    def sizes(self) -> LayerSizes:
+        """The number of kept units of each kind."""
+        return tuple(len(self.kept[name]) for name in NAMES)
+
+    def inside(self, first: LayerCut) -> LayerCut:
+        """Return the cut that keeps these units of what ``first`` keeps."""
+        return LayerCut(first.layer, {kind: first[kind][units] for kind, units in self.kept.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,28 +137,33 @@ class Cut:
     @classmethod
     def whole(cls, parent: Dimensions) -> Cut:
         """Return the cut that keeps everything."""
-        return cls.of(parent, range(parent.depth), lambda layer: (parent.kv_heads, parent.ffn))
+        return cls.of(parent, range(parent.depth), lambda layer: parent.units)
 
     @classmethod
     def of(
         cls,
         parent: Dimensions,
         layers: Sequence[int],
-        sizes: Callable[[int], tuple[int, int]],
+        sizes: Callable[[int], LayerSizes],
         choose: Callable[[int, str, int], Ints] = lambda layer, kind, count: np.arange(count),
     ) -> Cut:
-        """Return the cut of these layers to sizes (groups, neurons); ``choose`` takes layer, kind, count."""
+        """Return the cut of these layers to these sizes; ``choose`` takes layer, kind and count."""
 
         def layer_cut(layer: int) -> LayerCut:
-            groups, ffn = sizes(layer)
-            return LayerCut(layer, choose(layer, "groups", groups), choose(layer, "ffn", ffn))
+            counts = zip(NAMES, sizes(layer), strict=True)
+            return LayerCut(layer, {kind: choose(layer, kind, count) for kind, count in counts})
 
         return cls(parent, tuple(map(layer_cut, layers)))
 
     @property
+    def sizes(self) -> dict[int, LayerSizes]:
+        """The number of kept units of each kind by kept layer."""
+        return {cut.layer: cut.sizes for cut in self.layers}
+
+    @property
     def uniform(self) -> bool:
-        """Whether all kept layers have the same number of groups and of neurons."""
-        return len({(len(cut.groups), len(cut.ffn)) for cut in self.layers}) == 1
+        """Whether all kept layers have the same sizes."""
+        return len(set(self.sizes.values())) == 1
 
     @property
     def hidden(self) -> int:
@@ -137,14 +173,8 @@ class Cut:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is cut."""
-        return (
-            self.hidden == self.parent.hidden
-            and len(self.layers) == self.parent.depth
-            and all(
-                len(cut.groups) == self.parent.kv_heads and len(cut.ffn) == self.parent.ffn
-                for cut in self.layers
-            )
-        )
+        is_narrower = self.hidden < self.parent.hidden or len(self.layers) < self.parent.depth
+        return not is_narrower and set(self.sizes.values()) == {self.parent.units}
 
     @property
     def keeps_all(self) -> bool:
@@ -152,19 +182,28 @@ class Cut:
         return self.is_whole and self.narrowing is None
 
     @property
-    def largest(self) -> tuple[int, int]:
-        """The largest number of KV groups and the largest number of neurons in any layer."""
-        return max(len(cut.groups) for cut in self.layers), max(len(cut.ffn) for cut in self.layers)
+    def largest(self) -> LayerSizes:
+        """The largest number of units of each kind in any layer."""
+        return tuple(map(max, zip(*self.sizes.values(), strict=True)))
+
+    def after(self, first: Cut) -> Cut:
+        """Return the cut of ``first``'s parent that keeps this part of the child of ``first``.
+
+        Layers and units compose, the stream does not: it is this cut's.
+        """
+        layers = (first.layers[cut.layer] for cut in self.layers)
+        both = zip(self.layers, layers, strict=True)
+        return replace(self, parent=first.parent, layers=tuple(cut.inside(before) for cut, before in both))
 
     def padded(self) -> Cut:
         """Return a cut of the same layers that all have the ``largest`` sizes."""
-        layers = {cut.layer: self.largest for cut in self.layers}
-        return replace(Cut.of(self.parent, list(layers), layers.__getitem__), narrowing=self.narrowing)
+        cut = Cut.of(self.parent, list(self.sizes), lambda layer: self.largest)
+        return replace(cut, narrowing=self.narrowing)
 
     def kept(self, cut: LayerCut, label: str) -> Ints | None:
         """Return the kept indices of an axis of a layer, ascending; None for an axis that is not cut."""
         parts = list(self.parent.parts(label))
-        pieces = [part.start + spread(cut.units(part.kind), part.unit) for part in parts]
+        pieces = [part.start + spread(cut[part.kind], part.unit) for part in parts]
         return np.concatenate(pieces) if pieces else None
 
     def places(self, cut: LayerCut, label: str) -> Ints | None:
@@ -172,14 +211,8 @@ class Cut:
 
         None for an axis that is not cut.
         """
-        padded = Cut(_resized(self.parent, *self.largest), ())
-        first = LayerCut(cut.layer, np.arange(len(cut.groups)), np.arange(len(cut.ffn)))
-        return padded.kept(first, label)
-
-
-def _resized(parent: Dimensions, groups: int, ffn: int) -> Dimensions:
-    heads = groups * parent.heads_per_group
-    return replace(parent, heads=heads, kv_heads=groups, ffn=ffn)
+        padded = Cut(replace(self.parent, **self.parent.counts(self.largest)), ())
+        return padded.kept(LayerCut.of(cut.layer, *map(np.arange, cut.sizes)), label)
 
 
 def spread(units: Sequence[int] | Ints, size: int) -> Ints:

@@ -77,10 +77,8 @@ def slice_layer(layer: StockLayer, cut: Cut, kept: LayerCut) -> None:
         for axis, label in enumerate(labels):
             if (indices := cut.kept(kept, label)) is not None:
                 keep_along(layer.module, name, axis, indices)
-    groups = len(kept.groups)
-    head_lengths = {label: cut.parent.length(label, groups, 0) for label in ("q", "kv")}
-    heads = groups * cut.parent.heads_per_group
-    layer.resize({**head_lengths, "heads": heads, "kv_heads": groups})
+    lengths = {label: cut.parent.length(label, kept.sizes) for label in ("q", "kv")}
+    layer.resize(lengths | cut.parent.counts(kept.sizes))
 
 
 def labelled(layer: StockLayer, parent: Dimensions) -> dict[str, tuple[str, ...]]:
@@ -88,7 +86,7 @@ def labelled(layer: StockLayer, parent: Dimensions) -> dict[str, tuple[str, ...]
     axes: dict[str, tuple[str, ...]] = {}
     for name, parameter in layer.module.named_parameters():
         for labels in layer.axes.get(name, ()):
-            lengths = (parent.length(label, parent.kv_heads, parent.ffn) for label in labels)
+            lengths = (parent.length(label, parent.units) for label in labels)
             if all(length in (0, size) for length, size in zip(lengths, parameter.shape, strict=True)):
                 axes[name] = labels
                 break

@@ -37,6 +37,7 @@ from zerolm.text.calibration import tokens_of
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.stream.narrowing import Width
+from zerolm.units.within_layers import UNITS
 
 TYPES = (BY_NAME["Q8_0"], BY_NAME["Q4_0"])
 
@@ -91,7 +92,7 @@ def test_a_fused_matrix_is_priced_by_the_rows_of_its_units(groups: int, tmp_path
     tokens = tokens_of(checkpoint, str(some_words(tmp_path / "text.txt")), sequences=8, length=16)
     moments = loss_moments(open_model(checkpoint), tokens, with_matrices=True).matrices
     estimates = TypeEstimates(checkpoint, TYPES, moments, (checkpoint.layout.hidden,))
-    assert (estimates.attention, estimates.ffn) == (("q+k+v", "o"), ("gate+up", "down"))
+    assert tuple(map(estimates.roles, UNITS)) == (("q+k+v", "o"), ("gate+up", "down"))
     by = Last()
     cut = Cut.of(estimates.parent, (0, 1), lambda layer: (groups, 32 * groups), by.choose)
     for layer, (role, count) in itertools.product(range(2), (("q+k+v", groups), ("gate+up", 32 * groups))):
@@ -214,7 +215,7 @@ def test_other_budgets_hold_beside_the_bytes(estimates: TypeEstimates) -> None:
     request = SizeRequest.of(budgets=budgets, multiple_of=32)
     within = Within(60_000, Budgets.of({"max_kv_bytes": budgets["max_kv_bytes"]}), StoredCosts())
     plan = typed_plans(estimates, by, request, within)[0]
-    assert len(plan.cut.layers) * len(plan.cut.layers[0].groups) <= 2
+    assert len(plan.cut.layers) * len(plan.cut.layers[0]["groups"]) <= 2
     loose = typed_plans(estimates, by, request, of(60_000))[0]
     assert loose.loss <= plan.loss
     with pytest.raises(ValueError, match="within max_weight_bytes alone: leave max_kv_bytes out"):

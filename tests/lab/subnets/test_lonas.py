@@ -77,7 +77,7 @@ class Prefix(Criterion):
 def test_the_heuristic_subnet_of_llama_costs_what_the_paper_says(llama: Checkpoint) -> None:
     """1.4445 TMACs, 5.525 B: arXiv 2503.18646, table III prints 1.44 and 5.5."""
     cut = heuristic_of(llama, Prefix(), SizeRequest.of(space="lonas-llama-7b", shape="per-layer"))
-    assert {len(layer.ffn) for layer in cut.layers} == {8256}
+    assert {len(layer["ffn"]) for layer in cut.layers} == {8256}
     costs = costs_of(llama, COST, cut, "lonas-llama-7b")
     assert costs["params"] == 32 * (4 * 4096**2 + 3 * 4096 * 8256) + 32000 * 4096
     assert costs["params"] / 1e9 == pytest.approx(5.525, abs=5e-4)
@@ -90,9 +90,9 @@ def test_bert_costs_what_lonas_says(bert: Checkpoint) -> None:
     """11.21 GMACs in full (printed 11.2); the heuristic subnet has 9.6 G in its linear layers."""
     assert costs_of(bert, COST, space="lonas-bert")["macs"] / 1e9 == pytest.approx(11.21, abs=0.005)
     cut = heuristic_of(bert, Prefix(), SizeRequest.of(space="lonas-bert", shape="per-layer"))
-    heads = [len(layer.groups) for layer in cut.layers]
+    heads = [len(layer["groups"]) for layer in cut.layers]
     assert heads == [12] * 10 + [11, 12]
-    assert [len(layer.ffn) for layer in cut.layers][:3] == [2634, 2634, 2627]
+    assert [len(layer["ffn"]) for layer in cut.layers][:3] == [2634, 2634, 2627]
     costs = costs_of(bert, COST, cut, "lonas-bert")
     assert 128 * costs["params"] / 1e9 == pytest.approx(9.6, abs=0.05)
     assert costs["macs"] / 1e9 == pytest.approx(9.9, abs=0.1)
@@ -113,7 +113,7 @@ def test_plans_within_the_space_are_exact(llama: Checkpoint) -> None:
     limit = costs_of(llama, COST, space="lonas-llama-7b")["macs"] * 4 // 5
     wish = SizeRequest.of(budgets={"max_macs": limit}, space="lonas-llama-7b", shape="per-layer")
     planned = plan_of(llama, Prefix(), wish, COST)
-    widths = [len(layer.ffn) for layer in planned.cut.layers]
+    widths = [len(layer["ffn"]) for layer in planned.cut.layers]
     assert planned.optimal
     assert widths == sorted(widths)
     assert set(widths) <= {11008, 9632, 8256, 6880, 5504}
@@ -187,7 +187,7 @@ class Halves(SizeSpace):
     def choices(self, checkpoint: Checkpoint) -> Choices:
         parent = dimensions(checkpoint)
         sizes = ((parent.kv_heads,), (parent.ffn // 2, parent.ffn))
-        return Choices(*sizes, (parent.depth,), (sizes,) * parent.depth)
+        return Choices(sizes, (parent.depth,), (sizes,) * parent.depth)
 
     def heuristic(self, choices: Choices) -> list[tuple[int, int]]:
         return [(groups[-1], ffn[0]) for groups, ffn in choices.by_layer]

@@ -293,4 +293,4 @@ def test_dimensions_are_those_of_the_layers(encoder: Path) -> None:
     """Heads of a BERT go in memory, though no stock class lacks them."""
     checkpoint = Checkpoint.open(encoder)
     _, choices = slicing.space_of(checkpoint, "heads-ffn")
-    assert choices.groups == tuple(range(1, dimensions(checkpoint).kv_heads + 1))
+    assert choices.units[0] == tuple(range(1, dimensions(checkpoint).kv_heads + 1))

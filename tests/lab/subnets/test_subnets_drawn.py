@@ -44,7 +44,7 @@ def test_draws_keep_to_their_budgets(seed: int, space: Drawn) -> None:
 
 def test_a_small_space_is_drawn_to_its_end(space: Drawn) -> None:
     checkpoint, _, _ = space
-    choices = Choices((1, 2), (10, 40), (3,))
+    choices = Choices(((1, 2), (10, 40)), (3,))
     costs_by_part = part_costs_of(checkpoint, choices, CostModel(), "heads-ffn")
     assert space_size(choices, 3) == 64
     sizes = drawn_sizes(choices, costs_by_part, 3, 64, 0, {})
@@ -67,6 +67,6 @@ def test_draws_are_of_all_sub_networks_alike(space: Drawn) -> None:
     """Of 40 widths in three layers the mean of many draws is that of the space, by six deviations."""
     _, choices, costs_by_part = space
     sizes = np.array(drawn_sizes(choices, costs_by_part, 3, 4000, 0, {}))
-    for kind, values in enumerate((choices.groups, choices.ffn)):
+    for kind, values in enumerate(choices.units):
         deviation = np.std(values) / np.sqrt(4000)
         assert (abs(sizes[:, :, kind].mean(0) - np.mean(values)) < 6 * deviation).all()

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
 from zerolm.carving.bits.row_blocks import (
-    ATTENTION,
-    FFN,
     WRITTEN,
     as_stored,
     first_part,
@@ -36,8 +34,10 @@ from zerolm.passes.matrix_moments import EMBEDDING, UNTIED, MatrixMoments, Place
 from zerolm.progress import Counted, Progress, silent
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Dimensions, dimensions
+from zerolm.units.layer_unit import LayerUnit
 from zerolm.units.stream.maps import stored_gain
 from zerolm.units.stream.narrowing import Basis, Width, energies, norm_before
+from zerolm.units.within_layers import UNITS, unit_of_role
 
 SAMPLED: Final = 128
 """Rows of a matrix whose errors are measured; of the embedding and the head those with the largest
@@ -69,11 +69,6 @@ class Directions:
         vectors, whole = basis.vectors, len(basis.vectors)
         inputs, last = (shares_along(vectors, each) * whole for each in (fisher.stream["energy"], basis.last))
         return cls(vectors, inputs, last, shares_along(vectors, fisher.outputs), total_gradients(fisher))
-
-
-def _kind(role: str) -> str:
-    """Return the kind of a role's units."""
-    return "groups" if first_part(role) in ATTENTION else "ffn"
 
 
 def shares_along(vectors: Floats, moments: Floats) -> Floats:
@@ -127,15 +122,9 @@ class TypeEstimates:
     def parent(self) -> Dimensions:
         return dimensions(self.checkpoint)
 
-    @cached_property
-    def attention(self) -> tuple[str, ...]:
-        """The roles of the matrices of attention, ``q+k+v`` where they are fused."""
-        return roles_of(self.checkpoint, ATTENTION)
-
-    @cached_property
-    def ffn(self) -> tuple[str, ...]:
-        """The roles of an FFN's matrices."""
-        return roles_of(self.checkpoint, FFN)
+    def roles(self, unit: LayerUnit) -> tuple[str, ...]:
+        """Return the roles of the matrices of some units, ``q+k+v`` where they are fused."""
+        return roles_of(self.checkpoint, unit.matrices)
 
     @property
     def _ends(self) -> tuple[str, ...]:
@@ -159,7 +148,7 @@ class TypeEstimates:
         losses = np.empty((parent.depth, len(counts), len(types)))
         for layer in range(parent.depth):
             measured = self._measured[layer, role]
-            kept = _kept(by, layer, _kind(role), counts, len(measured.energy))
+            kept = _kept(by, layer, unit_of_role(role).name, counts, len(measured.energy))
             energy, ratio = measured.at_width(width, at)
             losses[layer] = np.outer(kept @ energy, ratio)
         return RoleEstimates(types, sizes, np.where(possible, losses, np.inf))
@@ -216,10 +205,8 @@ class TypeEstimates:
 
     def _parts(self, role: str) -> list[int]:
         """Return the number of elements of each part of a unit, in the order in which they are fused."""
-        parent, parts = self.parent, role.split("+")
-        if _kind(role) == "ffn":
-            return [1] * len(parts)
-        return [parent.head_size * (parent.heads_per_group if part in ("q", "o") else 1) for part in parts]
+        unit = unit_of_role(role)
+        return [unit.row(self.parent, part) for part in role.split("+")]
 
     def _by_unit(self, role: str, rows: int) -> Ints:
         """Return the row order of a fused matrix by unit, where rows are stored by part."""
@@ -233,7 +220,7 @@ class TypeEstimates:
     def _measured(self) -> dict[Place, Weighed]:
         depth = self.parent.depth
         places: list[Place] = [
-            (layer, role) for layer in range(depth) for role in (*self.attention, *self.ffn)
+            (layer, role) for layer in range(depth) for unit in UNITS for role in self.roles(unit)
         ]
         places += [(None, role) for role in self._ends]
         step = Counted(self.progress, "rounding every matrix to every type", len(places))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -13,14 +13,14 @@ import numpy as np
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
-from zerolm.carving.bits.row_blocks import ATTENTION, FFN, roles_of, widths_in_file
+from zerolm.carving.bits.row_blocks import widths_in_file
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import ADDED, held_in_file
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.costs import CostModel
 from zerolm.passes.matrix_moments import EMBEDDING, Place, outside_layers
-from zerolm.planning.part_costs import Choices, part_costs
-from zerolm.planning.plan import sizes_of
+from zerolm.planning.part_costs import Choices, outer_sum, part_costs
+from zerolm.planning.plan import sizes_of, unit_scores
 from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import choices
@@ -28,11 +28,12 @@ from zerolm.solvers.problem import UNBOUNDED, Budgets
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, Dimensions, dimensions
 from zerolm.units.stream.narrowing import Width
+from zerolm.units.within_layers import NAMES, UNITS, LayerSizes
 
 MULTIPLIERS: Final = np.geomspace(1e-16, 1e-2, 85)
 """Multipliers of a byte for which the losses of all sizes are bounded."""
-Pair = tuple[int, int]
-"""The places among the choices of a number of KV groups and of neurons."""
+Places = tuple[int, ...]
+"""The place of a number of units among its choices, for each of ``UNITS``."""
 NEAR: Final = 2.0
 """Plans for a width with a loss above this multiple of the least one are not searched for."""
 
@@ -69,13 +70,12 @@ class TypedPlan:
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Losses of cuts, by sizes: ``groups`` (layers, g), ``ffn`` (layers, f), ``without_layer`` (layers,).
+    """Losses of cuts: ``units`` (layers, n) by kind and number of units, ``without_layer`` (layers,).
 
     ``stream`` is the loss of the width. All are 0 where nothing is cut.
     """
 
-    groups: Floats
-    ffn: Floats
+    units: list[Floats]
     without_layer: Floats
     stream: float
 
@@ -87,9 +87,11 @@ class Backbones:
         self.estimates, self.choices, self.by = estimates, choices, by
         self.losses = _losses(estimates.parent, by, choices)
         width, parent = choices.width, estimates.parent
-        groups, ffn = np.array(choices.groups), np.array(choices.ffn)
-        self.roles = {role: estimates.of_layers(width, role, groups, by) for role in estimates.attention}
-        self.roles |= {role: estimates.of_layers(width, role, ffn, by) for role in estimates.ffn}
+        self.roles = {
+            role: estimates.of_layers(width, role, np.array(counts), by)
+            for unit, counts in zip(UNITS, choices.units, strict=True)
+            for role in estimates.roles(unit)
+        }
         self.ends = estimates.outside(width)
         self.plain = PlainBytes.of(estimates.checkpoint, parent, choices)
         self.budget, self.depth = budget, parent.depth
@@ -100,28 +102,24 @@ class Backbones:
         return len(self.choices.depth) > 1
 
     def bounds(self, *, fixed: bool) -> Floats:
-        """Return lower bounds of the loss for each pair of sizes, equal in all layers, (depths, groups, ffn).
+        """Return lower bounds of the loss for all sizes, equal in all layers, (depths, n1, n2, ...).
 
         With ``fixed`` depths the layers with the smallest loss by the cut alone are removed; otherwise any,
         and there is one depth.
         """
         best = np.array(-np.inf)
         for multiplier in MULTIPLIERS:
-            layers = self._pairs(multiplier)  # (layers, groups, ffn)
+            layers = self._layers(multiplier)  # (layers, n1, n2, ...)
             if fixed:
                 total = self._at_depths(layers)
             else:
-                least = (
-                    np.minimum(layers, self.losses.without_layer[:, None, None])
-                    if self.may_remove_layers
-                    else layers
-                )
+                least = np.minimum(layers, self._without_layer) if self.may_remove_layers else layers
                 total = least.sum(0)[None]
             best = np.maximum(best, total + self._ends_at(multiplier) - multiplier * self.budget)
         return best + self.losses.stream
 
     def _at_depths(self, layers: Floats) -> Floats:
-        """Return the sums over kept layers plus the losses of removed ones, (depths, groups, ffn)."""
+        """Return the sums over kept layers plus the losses of removed ones, (depths, n1, n2, ...)."""
         order, depths = self.order, np.array(self.choices.depth)
         kept = np.take_along_axis(layers, order, axis=0).cumsum(axis=0)[depths - 1]
         removed = self.losses.without_layer[order]
@@ -130,60 +128,56 @@ class Backbones:
 
     @cached_property
     def order(self) -> Ints:
-        """The layers by the loss without them, the largest first, for each pair of sizes."""
-        cut = self.losses.groups[:, :, None] + self.losses.ffn[:, None, :]
-        return np.argsort(cut - self.losses.without_layer[:, None, None], axis=0, kind="stable")
+        """The layers by the loss without them, the largest first, for all sizes."""
+        cut = outer_sum(self.losses.units, leading=1)
+        return np.argsort(cut - self._without_layer, axis=0, kind="stable")
+
+    @property
+    def _without_layer(self) -> Floats:
+        """The losses without each layer, (layers, 1, 1, ...)."""
+        return self.losses.without_layer.reshape(-1, *(1,) * len(UNITS))
 
     def bound(self) -> float:
         """Return a lower bound of the loss with separate sizes in every layer."""
         return max(self._bound_at(multiplier) for multiplier in MULTIPLIERS) + self.losses.stream
 
     def _bound_at(self, multiplier: float) -> float:
-        layers = self._pairs(multiplier).min(axis=(1, 2))
+        layers = self._layers(multiplier).reshape(self.depth, -1).min(axis=1)
         if self.may_remove_layers:
             layers = np.minimum(layers, self.losses.without_layer)
         return float(layers.sum() + self._ends_at(multiplier) - multiplier * self.budget)
 
-    def _pairs(self, multiplier: float) -> Floats:
-        """Return the minimum of loss + multiplier x bytes of each layer for each pair of sizes."""
-        attention = (
-            sum(_least(self.roles[role], multiplier) for role in self.estimates.attention)
-            + self.losses.groups
-        )
-        ffn = sum(_least(self.roles[role], multiplier) for role in self.estimates.ffn) + self.losses.ffn
-        attention += multiplier * self.plain.groups
-        ffn += multiplier * (self.plain.ffn + self.plain.layer[:, None])
-        return np.asarray(attention[:, :, None] + ffn[:, None, :])
+    def _layers(self, multiplier: float) -> Floats:
+        """Return the minimum of loss + multiplier x bytes of each layer for all sizes."""
+        parts = [
+            losses + sum(_least(self.roles[role], multiplier) for role in self.estimates.roles(unit))
+            for unit, losses in zip(UNITS, self.losses.units, strict=True)
+        ]
+        parts = [part + multiplier * plain for part, plain in zip(parts, self.plain.units, strict=True)]
+        parts[-1] = parts[-1] + multiplier * self.plain.layer[:, None]
+        return np.asarray(outer_sum(parts, leading=1))
 
     def _ends_at(self, multiplier: float) -> float:
         least = (float(_least(role, multiplier)[0, 0]) for role in self.ends.values())
         return sum(least) + multiplier * self.plain.ends
 
     def tree(
-        self, pair: Pair | None, kept: frozenset[int] | None = None, required_layer: int | None = None
+        self, at: Places | None, kept: frozenset[int] | None = None, required_layer: int | None = None
     ) -> Tree:
-        """Return the tree of all choices: of types for one pair of sizes (their places), or also of sizes.
+        """Return the tree of all choices: of types for one size of all layers (``at``), or also of sizes.
 
         ``kept`` are the layers that are kept. Without it any layer may be removed, if depths are free, except
         for the layer ``required_layer``.
         """
-        layers = [self._layer(layer, pair, kept, required_layer) for layer in range(self.depth)]
+        layers = [self._layer(layer, at, kept, required_layer) for layer in range(self.depth)]
         ends = [_table((None, role), one, 0, 0) for role, one in self.ends.items()]
         plain = Options("ends", np.array([self.plain.ends]), np.array([self.losses.stream]))
         return All((*layers, *ends, plain))
 
     def _layer(
-        self, layer: int, pair: Pair | None, kept: frozenset[int] | None, required_layer: int | None
+        self, layer: int, at: Places | None, kept: frozenset[int] | None, required_layer: int | None
     ) -> Tree:
-        pairs = pair if pair is not None else (None, None)
-        sides = (
-            ("groups", self.estimates.attention, self.losses.groups),
-            ("ffn", self.estimates.ffn, self.losses.ffn),
-        )
-        parts = [
-            self._side(layer, kind, roles, losses, place)
-            for (kind, roles, losses), place in zip(sides, pairs, strict=True)
-        ]
+        parts = [self._side(layer, kind, None if at is None else at[kind]) for kind in range(len(UNITS))]
         plain = Options((layer, "plain"), self.plain.layer[layer : layer + 1], np.zeros(1))
         with_layer, name = All((*parts, plain)), (layer, "kept")
         without_layer = Options(
@@ -198,42 +192,43 @@ class Backbones:
             )
         return Either(name, (with_layer,)) if layer in kept else without_layer
 
-    def _side(self, layer: int, kind: str, roles: Sequence[str], losses: Floats, place: int | None) -> Tree:
-        places = range(losses.shape[1]) if place is None else (place,)
+    def _side(self, layer: int, kind: int, place: int | None) -> Tree:
+        unit, losses, plain = UNITS[kind], self.losses.units[kind], self.plain.units[kind]
         sizes: list[Tree] = []
-        for at in places:
-            tables = [_table((layer, role), self.roles[role], layer, at) for role in roles]
-            plain = getattr(self.plain, kind)[at : at + 1]
-            cut = Options((layer, kind, "cut"), plain, losses[layer, at : at + 1])
+        for at in range(losses.shape[1]) if place is None else (place,):
+            tables = [
+                _table((layer, role), self.roles[role], layer, at) for role in self.estimates.roles(unit)
+            ]
+            cut = Options((layer, unit.name, "cut"), plain[at : at + 1], losses[layer, at : at + 1])
             sizes.append(All((*tables, cut)))
-        return Either((layer, kind), tuple(sizes))
+        return Either((layer, unit.name), tuple(sizes))
 
-    def plan(self, best: Best, pair: Pair | None, *, is_proven: bool) -> TypedPlan:
+    def plan(self, best: Best, at: Places | None, *, is_proven: bool) -> TypedPlan:
         """Return the plan of a choice."""
         picks, choices = best.picks, self.choices
         kept = [layer for layer in range(self.depth) if picks.get((layer, "kept")) == 0]
-        sizes: dict[int, tuple[int, int]] = {}
+        sizes: dict[int, LayerSizes] = {}
         types: dict[Place, str] = {}
         for layer in kept:
-            places = pair or (picks[layer, "groups"], picks[layer, "ffn"])
-            sizes[layer] = choices.groups[places[0]], choices.ffn[places[1]]
+            places = at or tuple(picks[layer, name] for name in NAMES)
+            sizes[layer] = tuple(counts[place] for counts, place in zip(choices.units, places, strict=True))
             types |= {(layer, role): one.types[picks[layer, role]].name for role, one in self.roles.items()}
         types |= {(None, role): one.types[picks[None, role]].name for role, one in self.ends.items()}
         cut = Cut.of(self.estimates.parent, kept, sizes.__getitem__, self.by.choose)
         return TypedPlan(cut, choices.width, types, best.bytes, best.loss, is_proven)
 
     def best(
-        self, pair: Pair | None, kept: frozenset[int] | None = None, below: float = np.inf
+        self, at: Places | None, kept: frozenset[int] | None = None, below: float = np.inf
     ) -> Best | None:
-        """Return the choice of least loss ``below`` a loss, with one pair of sizes or sizes for each layer.
+        """Return the choice of least loss ``below`` a loss, with one size of all layers or one for each.
 
         It keeps at least one layer.
         """
-        best = least_loss(self.tree(pair, kept), self.budget, below)
+        best = least_loss(self.tree(at, kept), self.budget, below)
         if best is None or any(best.picks.get((layer, "kept")) == 0 for layer in range(self.depth)):
             return best
         alternatives = (
-            least_loss(self.tree(pair, kept, layer), self.budget, below) for layer in range(self.depth)
+            least_loss(self.tree(at, kept, layer), self.budget, below) for layer in range(self.depth)
         )
         return min(filter(None, alternatives), key=lambda choice: (choice.loss, choice.bytes), default=None)
 
@@ -251,12 +246,11 @@ def _table(name: Place, role: RoleEstimates, layer: int, size: int) -> Options:
 class PlainBytes:
     """The bytes of float32 tensors, which have no type: norms, biases, tensors that are added to embeddings.
 
-    By sizes of ``groups`` (g,) and ``ffn`` (f,), of the rest of each ``layer`` (layers,), and at the
+    By number of ``units`` of each kind, (n,) each, of the rest of each ``layer`` (layers,), and at the
     ``ends``.
     """
 
-    groups: Ints
-    ffn: Ints
+    units: list[Ints]
     layer: Ints
     ends: int
 
@@ -265,7 +259,7 @@ class PlainBytes:
         """Return the float32 bytes of a checkpoint for each of the choices."""
         layout, width = checkpoint.layout, choices.width
         hidden = layout.hidden if width is None else width.hidden
-        counts = {"groups": choices.groups, "ffn": choices.ffn}
+        counts = dict(zip(NAMES, choices.units, strict=True))
         sizes = {kind: np.zeros(len(each), np.int64) for kind, each in counts.items()}
         totals: dict[int | None, int] = dict.fromkeys((None, *range(parent.depth)), 0)
         held = held_in_file(checkpoint.family)
@@ -284,7 +278,7 @@ class PlainBytes:
                 for part in parts if layer == 0 else ():
                     sizes[part.kind] += 4 * part.unit * np.array(counts[part.kind])
         layers = np.array([totals[layer] for layer in range(parent.depth)])
-        return cls(sizes["groups"], sizes["ffn"], layers, totals[None])
+        return cls(list(sizes.values()), layers, totals[None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,14 +362,14 @@ def _uniform(
         if limited:
             bounds = np.where(_allowed(backbones, within), bounds, np.inf)
         rows += [(float(bounds[at]), place, at) for at in zip(*np.nonzero(np.isfinite(bounds)), strict=True)]
-    for bound, place, (depth, *pair) in sorted(rows, key=lambda row: row[0]):
+    for bound, place, (depth, *at) in sorted(rows, key=lambda row: row[0]):
         top = min((plan.loss for plan in plans.values()), default=np.inf)
         below = min(plans[place].loss if place in plans else np.inf, NEAR * top)
         if bound >= below:
             continue
-        backbones, sizes = sides[place], (int(pair[0]), int(pair[1]))
+        backbones, sizes = sides[place], tuple(map(int, at))
         count = backbones.choices.depth[depth]
-        kept = frozenset(backbones.order[:count, *sizes].tolist()) if fixed else None
+        kept = frozenset(np.moveaxis(backbones.order, 0, -1)[sizes][:count].tolist()) if fixed else None
         best = backbones.best(sizes, kept, below)
         if best is not None:
             is_proven = not fixed or backbones.choices.depth == (backbones.depth,)
@@ -384,13 +378,10 @@ def _uniform(
 
 
 def _allowed(backbones: Backbones, within: Within) -> Bools:
-    """Return a mask of the (depths, groups, ffn) that keep the other budgets."""
+    """Return a mask of the (depths, n1, n2, ...) that keep the other budgets."""
     chosen = backbones.choices
     costs_by_part = part_costs(backbones.estimates.checkpoint, chosen, within.costs)
-    layers = np.array(
-        [[[layer.rest + layer.groups[g] + layer.ffn[f] for f in chosen.ffn] for g in chosen.groups]
-         for layer in costs_by_part.layers]
-    )  # fmt: skip
+    layers = np.array([layer.table(chosen.units) for layer in costs_by_part.layers])
     ordered = np.take_along_axis(layers, backbones.order[..., None], axis=0).cumsum(axis=0)
     return within.others.allow(ordered[np.array(chosen.depth) - 1] + costs_by_part.outside)
 
@@ -399,46 +390,41 @@ def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> Losses:
     """Return the losses of cuts from a table of losses; by another criterion 0, with all layers kept."""
     depth = parent.depth
     if not isinstance(table, LossTable):
-        shapes = ((depth, len(chosen.groups)), (depth, len(chosen.ffn)))
-        return Losses(np.zeros(shapes[0]), np.zeros(shapes[1]), np.full(depth, np.inf), 0.0)
-    groups, ffn = (
-        np.array([[-table.score(layer, kind, size) for size in sizes] for layer in range(depth)])
-        for kind, sizes in (("groups", chosen.groups), ("ffn", chosen.ffn))
-    )
+        return Losses([np.zeros((depth, n)) for n in chosen.shape], np.full(depth, np.inf), 0.0)
+    units = [-scores for scores in unit_scores(parent, table, chosen)]
     stream = -(table.narrower(chosen.width) or 0.0) if chosen.width else 0.0
-    return Losses(groups, ffn, np.asarray(table.without_layer, np.float64), stream)
+    return Losses(units, np.asarray(table.without_layer, np.float64), stream)
 
 
 def smallest(backbones: Backbones) -> int:
     """Return the fewest bytes of a child for this width."""
-    pairs = ((g, f) for g in range(len(backbones.choices.groups)) for f in range(len(backbones.choices.ffn)))
-    return min(least_bytes(backbones.tree(pair, required_layer=0)) for pair in pairs)
+    every = np.ndindex(backbones.choices.shape)
+    return min(least_bytes(backbones.tree(at, required_layer=0)) for at in every)
 
 
 def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
     """Return the bytes of the float32 tensors in a child whose matrices have types."""
-    groups = tuple(sorted({len(layer.groups) for layer in cut.layers}))
-    ffn = tuple(sorted({len(layer.ffn) for layer in cut.layers}))
+    units = tuple(tuple(sorted(set(counts))) for counts in zip(*cut.sizes.values(), strict=True))
     width = cut.narrowing.width if cut.narrowing else None
-    plain = PlainBytes.of(checkpoint, cut.parent, Choices(groups, ffn, (len(cut.layers),), width=width))
-    of_layers = (
-        plain.groups[groups.index(len(layer.groups))]
-        + plain.ffn[ffn.index(len(layer.ffn))]
-        + plain.layer[layer.layer]
-        for layer in cut.layers
-    )
-    return int(sum(of_layers)) + plain.ends
+    plain = PlainBytes.of(checkpoint, cut.parent, Choices(units, (len(cut.layers),), width=width))
+    total = plain.ends + int(plain.layer[list(cut.sizes)].sum())
+    for sizes in cut.sizes.values():
+        rows = zip(plain.units, units, sizes, strict=True)
+        total += sum(int(part[counts.index(count)]) for part, counts, count in rows)
+    return total
 
 
 @dataclass(frozen=True)
 class Fewest:
-    """The fewest ``bytes`` that a child's weights can have, with its layers, sizes and ``types``."""
+    """The fewest ``bytes`` that a child's weights can have, with its layers, sizes and ``types``.
+
+    ``units`` are the units of each kind in a layer.
+    """
 
     bytes: int
     layers: int
     hidden: int
-    groups: int
-    ffn: int
+    units: LayerSizes
     types: frozenset[str]
 
     def words(self) -> str:
@@ -446,7 +432,7 @@ class Fewest:
         names = sorted(self.types, key=lambda name: (BY_NAME[name].bits, name))
         return (
             f"{self.layers} layer{'s' * (self.layers > 1)}, hidden {self.hidden:,}, "
-            f"KV groups {self.groups:,}, ffn {self.ffn:,}, in {' and '.join(names)}"
+            f"{described(f'{count:,}' for count in self.units)}, in {' and '.join(names)}"
         )
 
 
@@ -457,13 +443,14 @@ def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: S
     every = []
     for width in widths_in_file(checkpoint, any_loss, request):
         chosen = choices(checkpoint, request, width)
-        plain, sizes, layer, kinds = PlainBytes.of(checkpoint, parent, chosen), {}, 0, set[str]()
-        for kind, roles in (("groups", ATTENTION), ("ffn", FFN)):
-            counts = np.array(getattr(chosen, kind))
-            of_roles = [estimates.fewest(width, role, counts) for role in roles_of(checkpoint, roles)]
-            total = sum(one.bytes for one in of_roles) + getattr(plain, kind)
+        plain, sizes, layer, kinds = PlainBytes.of(checkpoint, parent, chosen), list[int](), 0, set[str]()
+        for unit, possible, plain_units in zip(UNITS, chosen.units, plain.units, strict=True):
+            counts = np.array(possible)
+            of_roles = [estimates.fewest(width, role, counts) for role in estimates.roles(unit)]
+            total = plain_units + sum(one.bytes for one in of_roles)
             at = int(np.argmin(total))
-            sizes[kind], layer = int(counts[at]), layer + int(total[at])
+            sizes.append(int(counts[at]))
+            layer += int(total[at])
             kinds |= {one.types[at] for one in of_roles}
         tied = checkpoint.layout.tied if width is None else width.tied
         outside = EMBEDDING if tied else outside_layers(predicts=checkpoint.family.task == "next")
@@ -471,7 +458,12 @@ def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: S
         kinds |= {one.types[0] for one in ends}
         depth = chosen.depth[0]
         norms = int(np.sort(plain.layer)[:depth].sum())
-        total = depth * layer + norms + sum(int(one.bytes[0]) for one in ends) + plain.ends
+        whole = depth * layer + norms + sum(int(one.bytes[0]) for one in ends) + plain.ends
         hidden = parent.hidden if width is None else width.hidden
-        every.append(Fewest(total, depth, hidden, sizes["groups"], sizes["ffn"], frozenset(kinds)))
+        every.append(Fewest(whole, depth, hidden, tuple(sizes), frozenset(kinds)))
     return min(every, key=lambda one: one.bytes)
+
+
+def described(counts: Iterable[str]) -> str:
+    """Return numbers of units of each kind in words: ``KV groups 2, FFN neurons 768``."""
+    return ", ".join(f"{unit.shown} {count}" for unit, count in zip(UNITS, counts, strict=True))

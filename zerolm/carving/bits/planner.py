@@ -11,10 +11,9 @@ import numpy as np
 
 from zerolm.carving.bits.estimates import Directions, TypeEstimates
 from zerolm.carving.bits.kernels import chunk
-from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_bytes, typed_plans
+from zerolm.carving.bits.plan import TypedPlan, Within, described, fewest_bytes, plain_bytes, typed_plans
 from zerolm.carving.bits.row_blocks import (
-    ATTENTION,
-    FFN,
+    MATRICES,
     ROW_MULTIPLE,
     check_fit,
     fit_notes,
@@ -38,6 +37,7 @@ from zerolm.solvers.problem import Budgets
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import Repaired
+from zerolm.units.within_layers import UNITS
 
 FINALISTS: Final = 3
 """Largest number of measured plans, not counting that of types alone."""
@@ -106,8 +106,8 @@ class TypesRequest:
     def may_cut(self) -> bool:
         """Whether any size is chosen by budgets."""
         can, kept = self.checkpoint.family.cut, self.size.keep
-        kinds = {"ffn": can.ffn, "heads": can.heads, "layers": can.layers, "hidden": can.hidden}
-        return any(possible and kind not in kept for kind, possible in kinds.items())
+        kinds = (*(unit.share for unit in UNITS), "layers", "hidden")
+        return any(getattr(can, kind) and kind not in kept for kind in kinds)
 
     @property
     def keeps_all(self) -> bool:
@@ -249,13 +249,12 @@ class TypePlanner(TypesRequest):
     def _check_family(self) -> None:
         """Raise ``ValueError`` for a family with other matrices than plans support."""
         checkpoint, family = self.checkpoint, self.checkpoint.family
-        roles = {role for part in (ATTENTION, FFN) for role in roles_of(checkpoint, part)}
-        parts = {part for role in roles for part in role.split("+")}
+        parts = {part for role in roles_of(checkpoint, MATRICES) for part in role.split("+")}
         layout = checkpoint.layout
         layers = [layout.layer(layer) for layer in range(layout.depth)]
         matrices = {frozenset(role for role, name in each.items() if layout.slots[name].is_matrix)
                     for each in layers}  # fmt: skip
-        if parts != {*ATTENTION, *(FFN if layout.gated else FFN[1:])} or len(matrices) > 1:
+        if parts != {*MATRICES} - (set() if layout.gated else {"gate"}) or len(matrices) > 1:
             raise ValueError(
                 f"quantisation types are not planned for a {family.name}, because its layers differ: give "
                 "--types stored"
@@ -297,13 +296,10 @@ class TypePlanner(TypesRequest):
 
     def fit(self, plan: TypedPlan) -> list[str]:
         """Return notes on types that do not fit matrices of a plan, and on cuts that make some fit."""
-        parent, layers = plan.cut.parent, plan.cut.layers
-        unit = parent.head_size * parent.heads_per_group
-        lengths = {
-            "stream": {plan.width.hidden if plan.width else parent.hidden},
-            "heads": {unit * len(layer.groups) for layer in layers},
-            "ffn": {len(layer.ffn) for layer in layers},
-        }
+        parent = plan.cut.parent
+        lengths = {"stream": {plan.width.hidden if plan.width else parent.hidden}}
+        for unit, counts in zip(UNITS, zip(*plan.cut.sizes.values(), strict=True), strict=True):
+            lengths[unit.share] = {unit.row(parent, unit.writer) * count for count in counts}
         notes = fit_notes(
             rows_by_axis(self.checkpoint, self.size), lengths, self.types, named=self.names_types
         )
@@ -337,6 +333,6 @@ def _name(plan: TypedPlan) -> str:
     if plan.is_whole:
         return ALONE
     layers, hidden = plan.cut.layers, plan.width.hidden if plan.width else plan.cut.parent.hidden
-    groups, ffn = ({len(layer.units(kind)) for layer in layers} for kind in ("groups", "ffn"))
-    spans = ["-".join(map(str, sorted({min(each), max(each)}))) for each in (groups, ffn)]
-    return f"{len(layers)} layers, hidden {hidden}, KV groups {spans[0]}, ffn {spans[1]}"
+    each = zip(*plan.cut.sizes.values(), strict=True)
+    spans = ("-".join(map(str, sorted({min(counts), max(counts)}))) for counts in each)
+    return f"{len(layers)} layers, hidden {hidden}, {described(spans)}"

@@ -22,15 +22,14 @@ from zerolm.planning.sizes import choices, sizes_of, widths
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import dimensions
 from zerolm.units.stream.narrowing import Width
+from zerolm.units.within_layers import UNITS
 
-ATTENTION: Final = ("q", "k", "v", "o")
-FFN: Final = ("gate", "up", "down")
-WRITTEN: Final = ("o", "down")
+MATRICES: Final = tuple(role for unit in UNITS for role in unit.matrices)
+WRITTEN: Final = tuple(unit.writer for unit in UNITS)
 """Matrices that write to the stream; the others read it, and have rows of its width."""
 ROW_MULTIPLE: Final = 32
 """The smallest block size of types."""
-SIZES: Final = {"stream": "hidden", "heads": "heads x head size", "ffn": "ffn"}
-KEPT_BY: Final = {"stream": " (--keep-hidden 1 keeps it)", "heads": "", "ffn": ""}
+SIZES: Final = {"stream": "hidden", **{unit.share: unit.axis for unit in UNITS}}
 
 
 def roles_of(checkpoint: Checkpoint, parts: Sequence[str]) -> tuple[str, ...]:
@@ -87,7 +86,7 @@ def widths_in_file(checkpoint: Checkpoint, criterion: Criterion, request: SizeRe
 class Rows:
     """The matrices of some ``roles`` with rows of one length: ``whole`` in the parent.
 
-    ``axis`` is ``stream``, ``heads`` or ``ffn``; after a cut the length is one of ``possible``.
+    ``axis`` is ``stream``, or the ``share`` of some units; after a cut the length is one of ``possible``.
     """
 
     axis: str
@@ -100,20 +99,18 @@ def rows_by_axis(checkpoint: Checkpoint, request: SizeRequest) -> list[Rows]:
     """Return the possible lengths of rows within a request, by the axis along them."""
     parent, layout = dimensions(checkpoint), checkpoint.layout
     outside = ["embedding", *(["head"] if layout.name("head") and not layout.tied else [])]
-    readers = roles_of(checkpoint, [part for part in (*ATTENTION, *FFN) if part not in WRITTEN])
-    unit = parent.head_size * parent.heads_per_group
-    possible: dict[str, set[int]] = {"stream": set(), "heads": set(), "ffn": set()}
+    readers = roles_of(checkpoint, [part for part in MATRICES if part not in WRITTEN])
+    row_of = {unit.share: unit.row(parent, unit.writer) for unit in UNITS}
+    possible: dict[str, set[int]] = {"stream": set(), **{share: set() for share in row_of}}
     for width in widths_in_file(checkpoint, FirstUnits(-1.0), request):
         chosen = choices(checkpoint, request, width)
         possible["stream"].add(parent.hidden if width is None else width.hidden)
-        possible["heads"] |= {unit * count for count in chosen.groups}
-        possible["ffn"] |= set(chosen.ffn)
-    roles = {
-        "stream": (*readers, *outside),
-        "heads": roles_of(checkpoint, ["o"]),
-        "ffn": roles_of(checkpoint, ["down"]),
-    }
-    whole = {"stream": parent.hidden, "heads": unit * parent.kv_heads, "ffn": parent.ffn}
+        for unit, counts in zip(UNITS, chosen.units, strict=True):
+            possible[unit.share] |= {row_of[unit.share] * count for count in counts}
+    roles = {"stream": (*readers, *outside)}
+    roles |= {unit.share: roles_of(checkpoint, [unit.writer]) for unit in UNITS}
+    whole = {"stream": parent.hidden}
+    whole |= {unit.share: row_of[unit.share] * unit.count(parent) for unit in UNITS}
     return [Rows(axis, roles[axis], whole[axis], frozenset(possible[axis])) for axis in roles]
 
 
@@ -164,7 +161,8 @@ def fit_notes(
         elif unfit:
             notes.append(f"only blocks of {ROW_MULTIPLE} fit {_rows(of_length, unfit)}, not those of {block}")
         cut = [
-            f"{SIZES[rows.axis]} {_span(sorted(lengths[rows.axis]))} of {rows.whole:,}{KEPT_BY[rows.axis]}"
+            f"{SIZES[rows.axis]} {_span(sorted(lengths[rows.axis]))} of {rows.whole:,}"
+            + (" (--keep-hidden 1 keeps it)" if rows.axis == "stream" else "")
             for rows in axes
             if rows.whole % block and all(length % block == 0 for length in lengths[rows.axis])
         ]

@@ -176,7 +176,7 @@ def counts_by_layer(checkpoint: Checkpoint, cut: Cut, key: str) -> list[int]:
     assert gguf is not None
     rules = gguf.by_kind.get(key, {})
     for kept in cut.layers:
-        sizes = resized(checkpoint.layout, len(kept.groups), len(kept.ffn))
+        sizes = resized(checkpoint.layout, cut.parent.counts(kept.sizes))
         kinds = checkpoint.layout.kinds[kept.layer]
         rule = next(
             (rule for when, rule in rules.items() if when in kinds or _is_none(sizes, when)), USUAL[key]

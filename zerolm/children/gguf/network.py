@@ -26,6 +26,7 @@ from zerolm.units.kept_units import Cut, Dimensions, dimensions
 from zerolm.units.pruning import apply_in_memory
 from zerolm.units.stream.narrowing import Width
 from zerolm.units.stream.weights_basis import weights_channels
+from zerolm.units.within_layers import LayerSizes
 
 Values = NDArray[np.float32]
 EMBEDDING: Final = "token_embd.weight"
@@ -52,7 +53,7 @@ def cut_in(file: Path, parent: Checkpoint) -> Cut:
     if not alike or not fits or type(hidden) is not int or not 0 < hidden <= whole.hidden:
         raise ValueError(f"{str(file)!r} has heads, layers or a stream that no child of this parent has")
     layers = _layers(file, header, parent, len(groups))
-    sizes = dict(zip(layers, zip(groups, ffn, strict=True), strict=True))
+    sizes: dict[int, LayerSizes] = dict(zip(layers, zip(groups, ffn, strict=True), strict=True))
     return _with_stream(parent, whole, sizes, hidden, HEAD not in header.tensors)
 
 
@@ -113,7 +114,7 @@ def _fits(sizes: tuple[int, ...], whole: int) -> bool:
 
 
 def _with_stream(
-    parent: Checkpoint, whole: Dimensions, sizes: dict[int, tuple[int, int]], hidden: int, tied: bool
+    parent: Checkpoint, whole: Dimensions, sizes: dict[int, LayerSizes], hidden: int, tied: bool
 ) -> Cut:
     cut = Cut.of(whole, list(sizes), sizes.__getitem__)
     if parent.family.task != "next":

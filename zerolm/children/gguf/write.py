@@ -133,14 +133,14 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
         )
     if cut.narrowing and not family.cut.hidden:
         raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
-    if not cut.layers or not all(len(layer.groups) and len(layer.ffn) for layer in cut.layers):
+    if not cut.layers or not all(map(all, cut.sizes.values())):
         raise ValueError("gguf needs a layer, and in each layer a KV group and an FFN neuron")
     if family.gguf.alike and not cut.uniform:
         raise ValueError(
             f"gguf has one size for all layers in its architecture {family.gguf.architecture}: give --shape "
             "uniform"
         )
-    heads = len(cut.layers[0].groups) * cut.parent.heads_per_group
+    heads = cut.parent.counts(cut.layers[0].sizes)["heads"]
     if family.gguf.square and heads * cut.parent.head_size != cut.hidden:
         raise ValueError(
             f"queries have the hidden size {cut.hidden} in gguf's architecture {family.gguf.architecture}, "

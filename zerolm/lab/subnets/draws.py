@@ -13,6 +13,7 @@ from zerolm.architecture import Ints
 from zerolm.costs import COSTS
 from zerolm.planning.part_costs import Choices, PartCosts
 from zerolm.solvers.problem import Budgets
+from zerolm.units.within_layers import UNITS, LayerSizes
 
 LISTED: Final = 1 << 16
 """Spaces of at most this number of sub-networks are enumerated and shuffled."""
@@ -20,8 +21,8 @@ DRAWN_AT_ONCE: Final = 1 << 14
 USELESS_ROUNDS: Final = 512
 """Largest number of consecutive rounds of sampling without a new sub-network."""
 
-Sizes = tuple[tuple[int, int], ...]
-"""The KV groups and neurons of each layer."""
+Sizes = tuple[LayerSizes, ...]
+"""The number of units of each kind in each layer."""
 
 
 def space_size(choices: Choices, depth: int) -> int:
@@ -40,13 +41,11 @@ def drawn_sizes(
     total = space_size(choices, depth)
     if count > total:
         raise ValueError(f"the space has {total:,} sub-networks of this parent, so {count:,} cannot be drawn")
-    lists = [kind for layer in range(depth) for kind in choices.of(layer)]  # groups and neurons in turn
+    lists = [kind for layer in range(depth) for kind in choices.of(layer)]  # the kinds of units in turn
     tables = [
         np.array([parts[size] for size in sizes])
         for layer in range(depth)
-        for parts, sizes in zip(
-            (costs.layers[layer].groups, costs.layers[layer].ffn), choices.of(layer), strict=True
-        )
+        for parts, sizes in zip(costs.layers[layer].units, choices.of(layer), strict=True)
     ]
     limits = Budgets.of(dict(budgets))
     generator = np.random.default_rng(seed)
@@ -70,10 +69,9 @@ def drawn_sizes(
                 rounds = rounds if total <= LISTED else 0
     if len(chosen) < count:
         raise ValueError(_rare(budgets, nearest, len(chosen), count))
-    return [
-        tuple((int(lists[i][row[i]]), int(lists[i + 1][row[i + 1]])) for i in range(0, len(lists), 2))
-        for row in chosen.values()
-    ]
+    counts = ([sizes[place] for sizes, place in zip(lists, row, strict=True)] for row in chosen.values())
+    every = len(UNITS)
+    return [tuple(tuple(each[i : i + every]) for i in range(0, len(each), every)) for each in counts]
 
 
 def _note(nearest: dict[str, int], sums: Ints, budgets: Mapping[str, int]) -> None:

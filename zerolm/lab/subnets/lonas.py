@@ -17,8 +17,9 @@ from zerolm.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts, p
 from zerolm.planning.size_space import SIZE_SPACES, SizeSpace
 from zerolm.registry import Entry
 from zerolm.units.kept_units import dimensions
+from zerolm.units.layer_unit import LayerUnit
+from zerolm.units.within_layers import UNITS, LayerSizes
 
-FFN_ROLES: Final = ("gate", "up", "down")
 MACS: Final = COSTS.index("macs")
 Widths = tuple[int, ...]
 
@@ -49,13 +50,13 @@ class LonasSpace(SizeSpace):
             (tuple(sorted(width // parent.head_size for width in attention)), tuple(sorted(ffn)))
             for attention, ffn in zip(self.attention, self.ffn, strict=True)
         )
-        groups, neurons = (
+        units = tuple(
             tuple(sorted({size for sizes in kind for size in sizes})) for kind in zip(*by_layer, strict=True)
         )
-        return Choices(groups, neurons, (parent.depth,), by_layer)
+        return Choices(units, (parent.depth,), by_layer)
 
-    def heuristic(self, choices: Choices) -> list[tuple[int, int]]:
-        return [(_middle(groups), _middle(ffn)) for groups, ffn in choices.by_layer]
+    def heuristic(self, choices: Choices) -> list[LayerSizes]:
+        return [tuple(map(_middle, units)) for units in choices.by_layer]
 
     def part_costs(self, checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
         """Return the costs of the parts: ``params`` and ``macs`` as LoNAS counts them, others as usual."""
@@ -69,23 +70,23 @@ class LonasSpace(SizeSpace):
             row[MACS] = self.length * (whole[MACS] + adapters)
             return row
 
-        def adapters(kind: str, size: int) -> int:
-            roles = [role for role in self.adapted if (role in FFN_ROLES) == (kind == "ffn")]
-            outputs = size * (parent.head_size if kind == "groups" else 1)
-            return self.rank * len(roles) * (parent.hidden + outputs)
+        def adapters(unit: LayerUnit, size: int) -> int:
+            roles = [role for role in self.adapted if role in unit.matrices]
+            return self.rank * sum(parent.hidden + size * unit.row(parent, role) for role in roles)
 
         layer, linear_layer = usual.layers[0], weights.layers[0]
 
-        def kind_costs(kind: str, sizes: Widths) -> dict[int, Ints]:
-            linear, least = getattr(linear_layer, kind), adapters(kind, sizes[0])
-            parts = getattr(layer, kind).items()
-            return {size: counted(part, linear[size], adapters(kind, size) - least) for size, part in parts}
-
-        least = adapters("groups", choices.groups[0]) + adapters("ffn", choices.ffn[0])
+        least = [adapters(unit, counts[0]) for unit, counts in zip(UNITS, choices.units, strict=True)]
+        rows = zip(UNITS, layer.units, linear_layer.units, least, strict=True)
         every = LayerCosts(
-            kind_costs("groups", choices.groups),
-            kind_costs("ffn", choices.ffn),
-            counted(layer.rest, linear_layer.rest, least),
+            tuple(
+                {
+                    size: counted(cost, linear[size], adapters(unit, size) - first)
+                    for size, cost in part.items()
+                }
+                for unit, part, linear, first in rows
+            ),
+            counted(layer.rest, linear_layer.rest, sum(least)),
         )
         return PartCosts((every,) * parent.depth, self._outside(checkpoint, usual, weights))
 

@@ -41,6 +41,7 @@ from zerolm.text.defaults import RANDOM
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.within_layers import LayerSizes
 
 ROWS_VERSION: Final = 1
 """Increased whenever the evaluation of sub-networks changes: results of earlier versions are not used."""
@@ -180,7 +181,7 @@ def cuts_of(checkpoint: Checkpoint, criterion: Criterion, sizes: Sequence[Sizes]
 
 def digest_of(cut: Cut) -> str:
     """Return an identifier of a cut of a parent."""
-    units = [part.tobytes() for kept in cut.layers for part in (kept.groups, kept.ffn)]
+    units = [part.tobytes() for layer in cut.layers for part in layer.kept.values()]
     return hashlib.sha256(repr(units).encode()).hexdigest()[:32]
 
 
@@ -241,8 +242,8 @@ def _judged(
     return (time.perf_counter() - began) / len(waiting) if waiting else None
 
 
-def _order(cut: Cut) -> tuple[tuple[int, int], ...]:
-    return tuple((len(kept.groups), len(kept.ffn)) for kept in cut.layers)
+def _order(cut: Cut) -> tuple[LayerSizes, ...]:
+    return tuple(cut.sizes.values())
 
 
 def _check_cutting(cutting: CutRequest) -> None:

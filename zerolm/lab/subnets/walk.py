@@ -11,6 +11,7 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.states import HiddenStates
 from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import Repaired, carved_layer, dimensions_of, masked_layer
+from zerolm.units.within_layers import UNITS
 
 PROVEN: Final = 1e-3
 """Largest difference of outputs in the proof of a cut, as a share of the largest output; rounding is far
@@ -57,7 +58,7 @@ def _way(node: int, place: int, network: SubNetwork, number: int) -> tuple[int, 
     """Return a key that distinguishes the states behind a layer of one network from those of others."""
     kept = network.cut.layers[number]
     is_repaired = network.repaired is not None and bool(network.repaired.arrays)
-    return node, place if is_repaired else (kept.groups.tobytes(), kept.ffn.tobytes())
+    return node, place if is_repaired else tuple(units.tobytes() for units in kept.kept.values())
 
 
 def _through(blocks: Blocks, network: SubNetwork, number: int, source: HiddenStates) -> HiddenStates:
@@ -74,15 +75,10 @@ def check_cut(blocks: Blocks, cuts: Sequence[Cut]) -> None:
     The first cut layer is tested, on the first batch.
     """
     parent = dimensions_of(blocks.model)
-    smaller = [
-        (cut, kept)
-        for cut in cuts
-        for kept in cut.layers
-        if len(kept.groups) < parent.kv_heads or len(kept.ffn) < parent.ffn
-    ]
+    smaller = [(cut, kept) for cut in cuts for kept in cut.layers if kept.sizes != parent.units]
     if not smaller:
         return
-    cut, kept = min(smaller, key=lambda pair: (len(pair[1].groups) == parent.kv_heads, pair[1].layer))
+    cut, kept = min(smaller, key=lambda pair: (pair[1].sizes[0] == parent.units[0], pair[1].layer))
     hidden = blocks.embed(0)
     sent = []
     for make in (carved_layer, masked_layer):
@@ -96,7 +92,8 @@ def check_cut(blocks: Blocks, cuts: Sequence[Cut]) -> None:
 
 
 def _not_cut(blocks: Blocks, kept: LayerCut, why: str) -> str:
+    shown = " and ".join(f"{count} {unit.shown}" for unit, count in zip(UNITS, kept.sizes, strict=True))
     return (
-        f"layer {kept.layer} of this {blocks.model.config.model_type} with {len(kept.groups)} KV groups and "
-        f"{len(kept.ffn)} neurons does not compute what the whole one does without the others: {why}"
+        f"layer {kept.layer} of this {blocks.model.config.model_type} with {shown} does not compute what the "
+        f"whole one does without the others: {why}"
     )

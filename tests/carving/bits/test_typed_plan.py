@@ -16,7 +16,7 @@ from typed_models import fused_parent, some_words, typed_parent
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from zerolm.architecture import Ints
-from zerolm.carving.bits.estimates import ATTENTION, FFN, TypeEstimates, as_importances
+from zerolm.carving.bits.estimates import TypeEstimates, as_importances
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.plan import Within, plain_bytes, typed_plans
 from zerolm.carving.bits.planner import TypePlanner
@@ -37,7 +37,7 @@ from zerolm.text.calibration import tokens_of
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.stream.narrowing import Width
-from zerolm.units.within_layers import UNITS
+from zerolm.units.within_layers import UNITS, unit_of_role
 
 TYPES = (BY_NAME["Q8_0"], BY_NAME["Q4_0"])
 
@@ -77,8 +77,8 @@ def exact_price(estimates: TypeEstimates, layer: int, role: str, kind: str) -> f
 
 def test_a_whole_matrix_is_priced_by_the_formula(estimates: TypeEstimates) -> None:
     counts = {"groups": np.array([2]), "ffn": np.array([96])}
-    for role in (*ATTENTION, *FFN):
-        kind = "groups" if role in ATTENTION else "ffn"
+    for unit, role in ((unit, role) for unit in UNITS for role in unit.matrices):
+        kind = unit.name
         priced = estimates.of_layers(None, role, counts[kind], FirstUnits(None))
         for layer, (place, one) in itertools.product(range(2), enumerate(priced.types)):
             wanted = exact_price(estimates, layer, role, one.name)
@@ -136,7 +136,11 @@ def test_a_child_is_weighed_as_its_parent_where_nothing_is_cut(estimates: TypeEs
 def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool) -> float:
     """Return the least loss of all sizes, layers and types, by trying what each of them costs."""
     fronts = []
-    sizes = {**dict.fromkeys(ATTENTION, np.array([1, 2])), **dict.fromkeys(FFN, np.array([32, 64, 96]))}
+    sizes = {
+        role: np.array(counts)
+        for unit, counts in zip(UNITS, ([1, 2], [32, 64, 96]), strict=True)
+        for role in unit.matrices
+    }
     roles = {role: estimates.of_layers(None, role, counts, by) for role, counts in sizes.items()}
     for layer in range(2):
         options: dict[tuple[int, int] | None, list[tuple[int, float]]] = {
@@ -146,7 +150,7 @@ def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool
             cut = float(by.losses["groups"][layer][g] + by.losses["ffn"][layer][f])
             rows = [(2 * 4 * 64, cut)]
             for role, one in roles.items():
-                size = g if role in ATTENTION else f
+                size = g if unit_of_role(role) is UNITS[0] else f
                 rows = [
                     (b + int(one.bytes[size, t]), loss + float(one.loss[layer, size, t]))
                     for b, loss in rows

@@ -83,12 +83,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no layers": ({"layers": []}, "lists the kept layers"),
     "a layer beyond": ({"layers": [{"layer": 9, "groups": [0], "ffn": [0]}]}, "beyond 3 layers"),
     "odd ridges": ({"ridges": {"q 0": [0.1, 0.1]}}, "its ridges of 'q 0'"),
-    "a ridge of nothing": ({"ridges": {"o 0": [0.1, 0.0]}}, "its ridges of 'o 0'"),
-    "one ridge": ({"ridges": {"o 0": 0.1}}, "its ridges of 'o 0'"),
-    "odd calibration": ({"calibration": {"text": 3}}, "its calibration must hold"),
-    "a text as number": ({"repair": 7}, "its repair is '7'"),
+    "a ridge of nothing": ({"ridges": {"o 0": [0.1, 0.0]}}, r"ridges.o 0.1: input should be greater than 0"),
+    "one ridge": ({"ridges": {"o 0": 0.1}}, "ridges.o 0 must be a list, not 0.1"),
+    "odd calibration": ({"calibration": {"text": 3}}, "calibration.text must be text, not 3"),
+    "a text as number": ({"repair": 7}, "repair must be text, not 7"),
     "no such format": ({"written_as": "onnx"}, "format 'onnx' is not known"),
-    "hashes that are none": ({"sha256": [1]}, "its sha256 is"),
+    "hashes that are none": ({"sha256": [1]}, "sha256 must be a JSON object"),
     "no such repair": ({"repair": "glue"}, "repair .glue. is not known"),
 }
 

@@ -286,7 +286,7 @@ def test_recipes_go_round_and_are_checked(parents: dict[str, Checkpoint]) -> Non
         [first, first],
         [{"layer": 0}],
     ):
-        with pytest.raises(ValueError, match=r"recipe|ascend"):
+        with pytest.raises(ValueError, match=r"recipe|ascend|layers"):
             from_layers(cut.parent, wrong)
 
 

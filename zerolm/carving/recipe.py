@@ -11,41 +11,30 @@ from typing import Any, Final
 import numpy as np
 
 import zerolm
-from zerolm.architecture import MAX_VOCAB, Ints
+from zerolm.architecture import MAX_VOCAB, MAX_WIDTH, Ints
 from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
-from zerolm.carving.experts.expert_width import layer_from_hex
-from zerolm.carving.experts.fewer_experts import NEURONS, FewerExperts
-from zerolm.carving.request import MAX_TOKENS, Methods
+from zerolm.carving.experts.fewer_experts import FewerExperts
+from zerolm.carving.recipe_fields import MAX_NAME, ExpertsRow, RecipeFields, ascending, experts_of, neurons_of
+from zerolm.carving.request import Methods
 from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
-from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.io.files import parse_json, read_text
+from zerolm.io.plain import checked
 from zerolm.planning.size_spaces import SIZE_SPACES
 from zerolm.repairing.rules import REPAIRS
-from zerolm.settings import nearest
 from zerolm.text.defaults import GENERATED, NO_FILES, RANDOM
 from zerolm.units.importance.criteria import CRITERIA
 from zerolm.units.kept_units import Cut, Dimensions, LayerCut, dimensions
-from zerolm.units.ridges import Ridges
+from zerolm.units.ridges import Place, Ridges
 from zerolm.units.stream.narrowing import Width
 from zerolm.units.within_layers import NAMES
 
 RECIPE_FORMAT: Final = "zerolm-recipe"
 RECIPE_VERSION: Final = 1
 MAX_RECIPE_BYTES: Final = 64 << 20
-MAX_NAME: Final = 80
-Place = tuple[int, str]
-BASES: Final = ("loss", "weights")
-MAX_STAGES: Final = 1000
-STAGE: Final = {
-    **dict.fromkeys(("tokens", "batch", "length", "seed", "held_out"), int),
-    **{"teacher": str, "rate": (int, float), "losses": list, "texts": list},
-}
-"""Fields of a stage of healing that a card shows."""
 OF_EXPERTS: Final = ("experts", "criterion_of_experts", "repair_of_experts")
 """Fields of a recipe about the kept experts."""
-IN_LAYER: Final = ("o", "down", "attention_norm", "ffn_norm")
 
 
 def versions_of(*libraries: str) -> dict[str, str]:
@@ -87,7 +76,8 @@ class Recipe:
     @property
     def experts(self) -> dict[int, Ints] | None:
         """Return the kept experts by layer, ascending; None where all are kept."""
-        return None if self.document.get("experts") is None else _experts(self.document)
+        rows = self.document.get("experts")
+        return None if rows is None else experts_of(rows, MAX_WIDTH)
 
     @property
     def criterion_of_experts(self) -> str:
@@ -107,7 +97,7 @@ class Recipe:
 
     def neurons(self, whole: int) -> dict[int, Ints]:
         """Return the kept neurons (e, n) of experts of ``whole`` ones, by layer; empty where all are kept."""
-        return _neurons(self.document, whole)
+        return neurons_of(self.document.get("experts") or (), whole)
 
     def methods(self, text: str | None) -> Methods:
         """Return the methods to rebuild the child; ``ValueError`` where they need the original text."""
@@ -165,24 +155,19 @@ def to_layers(cut: Cut) -> list[dict[str, Any]]:
 
 def from_layers(parent: Dimensions, layers: Any) -> Cut:
     """Return the cut of a recipe's layers; ``ValueError`` where it does not fit the parent."""
-    if not isinstance(layers, list) or not layers:
+    rows = checked(list[dict[str, int | list[int]]], layers, "layers")
+    if not rows:
         raise ValueError("a recipe lists the kept layers")
-    cuts: list[LayerCut] = []
-    for entry in layers:
-        if not isinstance(entry, dict) or set(entry) != {"layer", *NAMES}:
+    wholes, cuts = dict(zip(NAMES, parent.units, strict=True)), list[LayerCut]()
+    for row in rows:
+        layer = row.pop("layer", None)
+        if not isinstance(layer, int) or set(row) != set(NAMES):
             raise ValueError(f"each layer of a recipe has layer, {' and '.join(NAMES)}")
-        layer = entry["layer"]
-        if type(layer) is not int or not 0 <= layer < parent.depth or (cuts and layer <= cuts[-1].layer):
-            raise ValueError(
-                f"layer {layer!r} of the recipe is out of order, or beyond {parent.depth} layers"
-            )
-        kept = {}
-        for kind, whole in zip(NAMES, parent.units, strict=True):
-            units = entry[kind]
-            sound = isinstance(units, list) and units and all(type(unit) is int for unit in units)
-            if not sound or units != sorted(set(units)) or units[0] < 0 or units[-1] >= whole:
-                raise ValueError(f"{kind} of layer {layer} must ascend within 0 to {whole - 1}")
-            kept[kind] = np.array(units, np.int64)
+        if not (cuts[-1].layer if cuts else -1) < layer < parent.depth:
+            raise ValueError(f"layer {layer} of the recipe is out of order, or beyond {parent.depth} layers")
+        kept = {
+            kind: ascending(row[kind], whole, f"{kind} of layer {layer}") for kind, whole in wholes.items()
+        }
         cuts.append(LayerCut(layer, kept))
     return Cut(parent, tuple(cuts))
 
@@ -242,36 +227,32 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     if document.get("parent_weights") != weights:
         parent = str(document.get("parent"))[:MAX_NAME]
         raise ValueError(f"it was made for a parent with other weights: {parent!r}")
-    names = ("criterion", "repair", "plan", "shape", "written_as")
-    criterion, repair, plan, shape, written_as = (_text(name, document.get(name)) for name in names)
-    REPAIRS.entry(repair)
-    if document.get("experts") is not None:
-        EXPERT_CRITERIA.entry(_text("criterion_of_experts", document.get("criterion_of_experts")))
-        REPAIRS.entry(_text("repair_of_experts", document.get("repair_of_experts")))
-    if document.get("experts") is None or criterion not in EXPERT_CRITERIA:
-        CRITERIA.entry(criterion)
-    if document.get("family") != checkpoint.family.name:
-        family = str(document.get("family"))[:40]
-        raise ValueError(f"it was made for a {family}, not a {checkpoint.family.name}")
-    space = document.get("space")
-    if space is not None:
-        SIZE_SPACES[_text("space", space)].choices(checkpoint)
-    _check_healing(document.get("healing", []))
-    _check_experts(document.get("experts", []), checkpoint.layout.sizes.get("experts", 0))
-    neurons = _neurons(document, checkpoint.layout.sizes.get(NEURONS, 0))
+    rows = checked(RecipeFields, document)
+    REPAIRS.entry(rows.repair)
+    if rows.experts is not None:
+        EXPERT_CRITERIA.entry(rows.criterion_of_experts or "")
+        REPAIRS.entry(rows.repair_of_experts or "")
+    if rows.experts is None or rows.criterion not in EXPERT_CRITERIA:
+        CRITERIA.entry(rows.criterion)
+    if rows.family != checkpoint.family.name:
+        raise ValueError(f"it was made for a {rows.family}, not a {checkpoint.family.name}")
+    if rows.space is not None:
+        SIZE_SPACES[rows.space].choices(checkpoint)
+    rows.check_healing()
+    experts, neurons = rows.kept_experts(checkpoint.layout.sizes)
     _kept(document, checkpoint.layout.vocab)  # rejects tokens that the parent lacks
     whole = dimensions(checkpoint)
     if neurons:  # layers are those of the parent with its kept experts
-        whole = dimensions(FewerExperts(checkpoint, _experts(document), neurons=neurons).shaped())
+        whole = dimensions(FewerExperts(checkpoint, experts, neurons=neurons).shaped())
     return Recipe(
-        from_layers(whole, document.get("layers")),
-        CarvingMethod(criterion, repair, plan, shape, written_as, space),
-        _calibration(document.get("calibration")),
-        _ridges(document.get("ridges"), whole.depth),
-        _texts("sha256", document.get("sha256")),
-        _texts("versions", document.get("versions")),
-        *_stream(document.get("stream"), whole, checkpoint),
-        _types(document.get("types"), whole.depth),
+        from_layers(whole, rows.layers),
+        CarvingMethod(rows.criterion, rows.repair, rows.plan, rows.shape, rows.written_as, rows.space),
+        rows.checked_calibration(document),
+        rows.by_place(whole.depth),
+        rows.sha256,
+        rows.versions,
+        *rows.width(whole, checkpoint),
+        rows.type_by_place(whole.depth),
         document,
     )
 
@@ -302,29 +283,9 @@ def with_experts(
 
 def experts_in(recipe: Mapping[str, Any], count: int) -> dict[int, Ints]:
     """Return the experts of a recipe by layer; ``ValueError`` for numbers that a layer of ``count`` lacks."""
-    _check_experts(recipe.get("experts"), count)
-    return _experts(recipe)
-
-
-def _experts(recipe: Mapping[str, Any]) -> dict[int, Ints]:
-    return {row["layer"]: np.array(row["kept"], np.int64) for row in recipe["experts"]}
-
-
-def _neurons(recipe: Mapping[str, Any], whole: int) -> dict[int, Ints]:
-    rows = recipe["experts"] if recipe.get("experts") else []
-    if not any("neurons" in row for row in rows):
-        return {}
-    return {row["layer"]: layer_from_hex(row, whole) for row in rows}
-
-
-def _check_experts(rows: Any, count: int) -> None:
-    """Raise ``ValueError`` for experts that a layer of the parent, with ``count`` of them, does not have."""
-    for row in rows if isinstance(rows, list) else [None]:
-        entry: dict[str, Any] = row if isinstance(row, dict) else {}
-        layer, kept = entry.get("layer", -1), entry.get("kept", [])
-        sound = type(layer) is int and isinstance(kept, list) and kept and all(type(x) is int for x in kept)
-        if not sound or kept != sorted(set(kept)) or not 0 <= kept[0] <= kept[-1] < count:
-            raise ValueError(f"its experts are {str(row)[:60]!r}, not ascending within 0 to {count - 1}")
+    return experts_of(
+        [asdict(row) for row in checked(list[ExpertsRow], recipe.get("experts"), "experts")], count
+    )
 
 
 def with_kept(recipe: Mapping[str, Any], kept: Ints) -> dict[str, Any]:
@@ -349,108 +310,3 @@ def _kept(document: Mapping[str, Any], rows: int) -> Ints | None:
         last = int(end or first)
         runs.append(np.arange(int(first), last + 1))
     return np.concatenate(runs) if runs else np.zeros(0, np.int64)
-
-
-def _types(rows: Any, depth: int) -> dict[tuple[int | None, str], str] | None:
-    """Return the quantisation types by layer and role; ``ValueError`` for an unknown type."""
-    if rows is None:
-        return None
-    if not isinstance(rows, list):
-        raise ValueError("its types are no list")
-    types: dict[tuple[int | None, str], str] = {}
-    for row in rows:
-        sound = isinstance(row, dict) and set(row) == {"layer", "role", "type"}
-        layer = row["layer"] if sound else None
-        if not sound or not (layer is None or (type(layer) is int and 0 <= layer < depth)):
-            raise ValueError(f"a row of its types is {str(row)[:60]!r}, not layer, role and type")
-        role, kind = _text("role", row["role"]), _text("type", row["type"])
-        if kind not in BY_NAME:
-            raise ValueError(f"its type {kind!r} is not known{nearest(kind, BY_NAME)}")
-        types[layer, role] = kind
-    return types
-
-
-def _check_healing(stages: Any) -> None:
-    """Raise ``ValueError`` for a description of healing that a card cannot show."""
-    of_text = {"source": str, "trained_on": int, "sha256": str}
-    measures = ("before", "after", "parent")
-    if not isinstance(stages, list) or len(stages) > MAX_STAGES:
-        raise ValueError(f"its healing is {str(stages)[:40]!r}, not a list of at most {MAX_STAGES} stages")
-    for stage in stages:
-        losses: Any = stage.get("losses_on_held_out") if isinstance(stage, dict) else None
-        sound = (
-            _has(stage, STAGE)
-            and isinstance(stage.get("lora"), int | None)
-            and all(isinstance(name, str) for name in stage["losses"])
-            and all(_has(text, of_text) for text in stage["texts"])
-            and _has(losses, dict.fromkeys(measures, dict))
-            and all(_has(losses[name], dict.fromkeys(losses["before"], (int, float))) for name in measures)
-        )
-        if not sound:
-            raise ValueError(f"a stage of its healing is {str(stage)[:40]!r}, not what zerolm heal writes")
-
-
-def _has(value: Any, fields: Mapping[str, Any]) -> bool:
-    """Return whether JSON is an object with these fields of these types."""
-    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in fields.items())
-
-
-def _stream(stream: Any, parent: Dimensions, checkpoint: Checkpoint) -> tuple[Width | None, str | None]:
-    """Return the width of a recipe's stream and its basis; ``ValueError`` where it does not fit."""
-    if stream is None:
-        return None, None
-    fields = {"hidden": int, "tied": bool, "basis": str, "kept_energy": float}
-    sound = isinstance(stream, dict) and set(stream) == set(fields)
-    if not sound or not all(type(stream[name]) is kind for name, kind in fields.items()):
-        raise ValueError(f"its stream must hold {', '.join(fields)}")
-    if not checkpoint.family.cut.hidden or not 1 <= stream["hidden"] <= parent.hidden:
-        raise ValueError(f"its stream is {stream['hidden']} wide, that of the parent {parent.hidden}")
-    if stream["basis"] not in BASES or (stream["tied"] and not checkpoint.layout.tied):
-        raise ValueError(f"its stream has the basis {stream['basis'][:40]!r} and tied {stream['tied']}")
-    return Width(stream["hidden"], stream["tied"]), stream["basis"]
-
-
-def _text(name: str, text: Any) -> str:
-    if not isinstance(text, str) or len(text) > MAX_NAME:
-        raise ValueError(f"its {name} is {str(text)[:40]!r}")
-    return text
-
-
-def _texts(name: str, texts: Any) -> dict[str, str]:
-    if not isinstance(texts, dict):
-        raise ValueError(f"its {name} is {str(texts)[:40]!r}, not an object of texts")
-    return {key: _text(name, text) for key, text in texts.items()}
-
-
-def _calibration(calibration: Any) -> Mapping[str, Any] | None:
-    if calibration is None:
-        return None
-    fields = {"text": (str, type(None)), "seed": (int, type(None)), "sequences": (int,), "length": (int,)}
-    sound = isinstance(calibration, dict) and set(calibration) - {"generated"} == set(fields)
-    if not sound or not all(isinstance(calibration[name], kinds) for name, kinds in fields.items()):
-        raise ValueError(f"its calibration must hold {', '.join(fields)}")
-    _text("calibration", calibration.get("generated", ""))
-    sequences, length = calibration["sequences"], calibration["length"]
-    if not (sequences >= 1 and length >= 2 and sequences * length <= MAX_TOKENS):
-        raise ValueError(f"its calibration has {sequences} sequences of {length} tokens")
-    return dict(calibration)
-
-
-def _is_ridge(share: Any) -> bool:
-    return isinstance(share, float | int) and not isinstance(share, bool) and 0 < share < 1e6
-
-
-def _ridges(shares: Any, depth: int) -> dict[Place, Ridges]:
-    ridges: dict[Place, Ridges] = {}
-    if not isinstance(shares, dict):
-        raise ValueError("it lists no ridges")
-    for place, ridge in shares.items():
-        role, _, layer = place.partition(" ")
-        is_place = layer.isdecimal() and (
-            (role in IN_LAYER and int(layer) < depth) or (role == "final_norm" and int(layer) == depth)
-        )
-        is_pair = isinstance(ridge, list) and len(ridge) == 2
-        if not is_place or not is_pair or not all(_is_ridge(share) for share in ridge):
-            raise ValueError(f"its ridges of {place[:40]!r} are {str(ridge)[:40]}, not two shares")
-        ridges[int(layer), role] = Ridges(*map(float, ridge))
-    return ridges

@@ -63,15 +63,8 @@ from zerolm.units.importance.criterion import Additive, Criterion
 from zerolm.units.importance.sinks import sink_neurons
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.pruning import (
-    Place,
-    Repaired,
-    apply_in_memory,
-    carved_layer,
-    enter,
-    finish,
-)
-from zerolm.units.ridges import Ridges
+from zerolm.units.pruning import Repaired, apply_in_memory, carved_layer, enter, finish
+from zerolm.units.ridges import Place, Ridges
 from zerolm.units.stream.loss_basis import loss_basis
 from zerolm.units.stream.narrowing import Basis
 

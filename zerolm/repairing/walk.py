@@ -56,8 +56,8 @@ from zerolm.repairing.ridge import Fit
 from zerolm.repairing.rules import REPAIRS
 from zerolm.text.tokens import Tokens
 from zerolm.units.kept_units import Cut, LayerCut, spread
-from zerolm.units.pruning import Place, Repaired, carved_layer, enter
-from zerolm.units.ridges import Ridges
+from zerolm.units.pruning import Repaired, carved_layer, enter
+from zerolm.units.ridges import Place, Ridges
 from zerolm.units.stream.in_memory import put
 from zerolm.units.within_layers import UNITS
 

@@ -31,15 +31,9 @@ from zerolm.networks.roles import (
     set_matrix,
 )
 from zerolm.units.kept_units import Cut, Dimensions, LayerCut, dimensions_in
-from zerolm.units.ridges import Ridges
+from zerolm.units.ridges import Place, Ridges
 from zerolm.units.stream.in_memory import entered, maps_of, narrow_ends, narrow_layer, narrow_output
 from zerolm.units.stream.narrowing import WRITERS
-
-Place = tuple[int, str]
-"""A layer of the parent and a role of the layout: ``o``, ``o_bias``, ``down`` or ``down_bias``.
-
-With a narrower stream also ``attention_norm``, ``ffn_norm`` and, with the number of layers, ``final_norm``.
-"""
 
 
 @dataclass(frozen=True, eq=False)

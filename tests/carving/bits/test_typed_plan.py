@@ -77,8 +77,8 @@ def exact_price(estimates: TypeEstimates, layer: int, role: str, kind: str) -> f
 
 def test_a_whole_matrix_is_priced_by_the_formula(estimates: TypeEstimates) -> None:
     counts = {"groups": np.array([2]), "ffn": np.array([96])}
-    for unit, role in ((unit, role) for unit in UNITS for role in unit.matrices):
-        kind = unit.name
+    for role in (role for unit in UNITS for role in unit.matrices):
+        kind = unit_of_role(role).name
         priced = estimates.of_layers(None, role, counts[kind], FirstUnits(None))
         for layer, (place, one) in itertools.product(range(2), enumerate(priced.types)):
             wanted = exact_price(estimates, layer, role, one.name)

@@ -1,0 +1,198 @@
+"""The fields of a recipe as JSON has them, checked one by one and against the parent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt, Lt, MaxLen
+
+from zerolm.architecture import Ints
+from zerolm.carving.experts.expert_width import layer_from_hex
+from zerolm.carving.experts.fewer_experts import NEURONS
+from zerolm.carving.request import MAX_TOKENS
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.weight_types import BY_NAME
+from zerolm.settings import nearest
+from zerolm.units.kept_units import Dimensions
+from zerolm.units.ridges import Place, Ridges
+from zerolm.units.stream.narrowing import Width
+
+MAX_NAME: Final = 80
+MAX_STAGES: Final = 1000
+IN_LAYER: Final = ("o", "down", "attention_norm", "ffn_norm")
+Name = Annotated[str, MaxLen(MAX_NAME)]
+Share = Annotated[float, Gt(0), Lt(1e6)]
+
+
+@dataclass(frozen=True)
+class RecipeTokens:
+    """The tokens of a recipe: the SHA-256 of a text, a seed, and the digest of generated tokens."""
+
+    text: Name | None
+    seed: int | None
+    sequences: Annotated[int, Ge(1)]
+    length: Annotated[int, Ge(2)]
+    generated: Name | None = None
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """A narrower stream: its width, whether the head is tied, the basis, and the share of energy kept."""
+
+    hidden: int
+    tied: bool
+    basis: Literal["loss", "weights"]
+    kept_energy: float
+
+
+@dataclass(frozen=True)
+class TypeRow:
+    """The quantisation type of the matrix with a role in a layer, or outside the layers (None)."""
+
+    layer: int | None
+    role: Name
+    type: Name
+
+
+@dataclass(frozen=True)
+class ExpertsRow:
+    """The kept experts of a layer, and in hexadecimal digits the kept neurons of each, if any are removed."""
+
+    layer: int
+    kept: list[int]
+    neurons: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class TrainedText:
+    """A text that a child was healed on: its source, the number of its tokens, and its SHA-256."""
+
+    source: str
+    trained_on: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class LossesOnHeldOut:
+    """Losses by name on held-out tokens, before and after healing, and those of the parent."""
+
+    before: dict[str, float]
+    after: dict[str, float]
+    parent: dict[str, float]
+
+
+@dataclass(frozen=True)
+class HealingStage:
+    """A stage of healing, as a card shows it."""
+
+    tokens: int
+    batch: int
+    length: int
+    seed: int
+    held_out: int
+    teacher: str
+    rate: float
+    losses: list[str]
+    texts: list[TrainedText]
+    losses_on_held_out: LossesOnHeldOut
+    lora: int | None = None
+
+
+@dataclass(frozen=True)
+class RecipeFields:
+    """The fields of a recipe that are read, as JSON has them; their values still have to fit the parent."""
+
+    family: Name
+    criterion: Name
+    repair: Name
+    plan: Name
+    shape: Name
+    written_as: Name
+    space: Name | None
+    calibration: RecipeTokens | None
+    ridges: dict[str, tuple[Share, Share]]
+    sha256: dict[str, Name]
+    versions: dict[str, Name]
+    stream: StreamRow | None
+    layers: list[Any]
+    types: list[TypeRow] | None = None
+    experts: list[ExpertsRow] | None = None
+    criterion_of_experts: Name | None = None
+    repair_of_experts: Name | None = None
+    healing: Annotated[list[HealingStage], MaxLen(MAX_STAGES)] = field(default_factory=list)
+
+    def checked_calibration(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the calibration of the document; ``ValueError`` where it has too many tokens."""
+        tokens = self.calibration
+        if tokens is not None and tokens.sequences * tokens.length > MAX_TOKENS:
+            raise ValueError(f"its calibration has {tokens.sequences} sequences of {tokens.length} tokens")
+        return None if tokens is None else dict(document["calibration"])
+
+    def check_healing(self) -> None:
+        """Raise ``ValueError`` where the losses of a stage have different names."""
+        for stage in self.healing:
+            losses = stage.losses_on_held_out
+            if not set(losses.before) <= set(losses.after) & set(losses.parent):
+                raise ValueError(f"a stage of its healing has no {', '.join(losses.before)} after it")
+
+    def kept_experts(self, sizes: Mapping[str, int]) -> tuple[dict[int, Ints], dict[int, Ints]]:
+        """Return the kept experts by layer, and the kept neurons (e, n) where neurons are removed."""
+        rows = [] if self.experts is None else [asdict(row) for row in self.experts]
+        experts = experts_of(rows, sizes.get("experts", 0)) if self.experts is not None else {}
+        return experts, neurons_of(rows, sizes.get(NEURONS, 0))
+
+    def by_place(self, depth: int) -> dict[Place, Ridges]:
+        """Return the ridges by layer and role; ``ValueError`` for a matrix that is not refitted."""
+        ridges: dict[Place, Ridges] = {}
+        for place, pair in self.ridges.items():
+            role, _, text = place.partition(" ")
+            layer = int(text) if text.isdecimal() and len(text) < 9 else depth + 1
+            if not (role in IN_LAYER and layer < depth) and (role, layer) != ("final_norm", depth):
+                raise ValueError(f"its ridges of {place[:40]!r} are of no matrix that is refitted")
+            ridges[layer, role] = Ridges(*pair)
+        return ridges
+
+    def type_by_place(self, depth: int) -> dict[tuple[int | None, str], str] | None:
+        """Return the quantisation types by layer and role; ``ValueError`` for an unknown type."""
+        for row in self.types or ():
+            if row.layer is not None and not 0 <= row.layer < depth:
+                raise ValueError(f"its types are of layer {row.layer}, and there are {depth}")
+            if row.type not in BY_NAME:
+                raise ValueError(f"its type {row.type!r} is not known{nearest(row.type, BY_NAME)}")
+        return None if self.types is None else {(row.layer, row.role): row.type for row in self.types}
+
+    def width(self, parent: Dimensions, checkpoint: Checkpoint) -> tuple[Width | None, str | None]:
+        """Return the width of the stream and its basis; ``ValueError`` where it does not fit."""
+        stream = self.stream
+        if stream is None:
+            return None, None
+        if not checkpoint.family.cut.hidden or not 1 <= stream.hidden <= parent.hidden:
+            raise ValueError(f"its stream is {stream.hidden} wide, that of the parent {parent.hidden}")
+        if stream.tied and not checkpoint.layout.tied:
+            raise ValueError("its stream has a tied head, and the parent has none")
+        return Width(stream.hidden, stream.tied), stream.basis
+
+
+def ascending(numbers: Any, whole: int, words: str) -> Ints:
+    """Return a list of numbers as an array; ``ValueError`` unless they ascend from 0 to below ``whole``."""
+    array = np.array(numbers if isinstance(numbers, list) else [], np.int64)
+    if not len(array) or array[0] < 0 or array[-1] >= whole or (np.diff(array) <= 0).any():
+        raise ValueError(f"{words} must ascend within 0 to {whole - 1}")
+    return array
+
+
+def experts_of(rows: Sequence[Mapping[str, Any]], count: int) -> dict[int, Ints]:
+    """Return the experts of rows by layer; ``ValueError`` for numbers that a layer of ``count`` lacks."""
+    return {
+        row["layer"]: ascending(row["kept"], count, f"its experts of layer {row['layer']}") for row in rows
+    }
+
+
+def neurons_of(rows: Sequence[Mapping[str, Any]], whole: int) -> dict[int, Ints]:
+    """Return the kept neurons (e, n) of the experts of rows by layer; empty where all are kept."""
+    if not any(row.get("neurons") for row in rows):
+        return {}
+    return {row["layer"]: layer_from_hex(row, whole) for row in rows}

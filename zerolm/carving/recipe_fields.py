@@ -49,7 +49,7 @@ class StreamRow:
 
 
 @dataclass(frozen=True)
-class TypeRow:
+class MatrixType:
     """The quantisation type of the matrix with a role in a layer, or outside the layers (None)."""
 
     layer: int | None
@@ -118,7 +118,7 @@ class RecipeFields:
     versions: dict[str, Name]
     stream: StreamRow | None
     layers: list[Any]
-    types: list[TypeRow] | None = None
+    types: list[MatrixType] | None = None
     experts: list[ExpertsRow] | None = None
     criterion_of_experts: Name | None = None
     repair_of_experts: Name | None = None

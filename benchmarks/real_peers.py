@@ -127,14 +127,14 @@ def _layer_scores(parent: Parent, stream: Stream, number: int) -> Arrays:
         number, input_norms_and_writers if narrows(parent) else writers
     ):
         mask = stream.blocks.tokens(index)
-        heads, neurons = (seen.inputs[role][mask].float() for role in ("o", "down"))
+        inputs = {role: seen.inputs[role][mask].float() for role in layer.writers}
         weights = hidden[mask].float().square().mean(-1).reciprocal()
         lengths = mask.sum(1).tolist()
         for each in statistics.values():
-            parts = lengths if isinstance(each, OfSequences) else [len(heads)]
-            split = (torch.split(tokens, parts) for tokens in (heads, neurons, weights))
-            for part in zip(*split, strict=True):
-                each.add(*part)
+            parts = lengths if isinstance(each, OfSequences) else [len(weights)]
+            split = [torch.split(tokens, parts) for tokens in inputs.values()]
+            for *part, behind in zip(*split, torch.split(weights, parts), strict=True):
+                each.add(dict(zip(inputs, part, strict=True)), dict.fromkeys(inputs, behind))
         after = stream.hidden[index]
         if narrows(parent):
             moments["energy"] += sum(_moments(seen.inputs[norm]) for norm in ("attention_norm", "ffn_norm"))
@@ -142,8 +142,8 @@ def _layer_scores(parent: Parent, stream: Stream, number: int) -> Arrays:
         cosines.append(torch.cosine_similarity(hidden[mask].double(), after[mask].double(), dim=-1))
     flap = statistics["flap"]
     assert isinstance(flap, Flap)
-    row = {name: each.importance()[1] for name, each in statistics.items()}
-    row["means"] = (flap.neuron_sums / flap.count).numpy()
+    row = {name: each.importance()["down"] for name, each in statistics.items()}
+    row["means"] = (flap.sums["down"] / flap.count).numpy()
     row["influence"] = np.array(1.0 - float(torch.cat(cosines).mean()))
     if narrows(parent):
         row["energy"] = moments["energy"].astype(np.float32)

@@ -69,10 +69,8 @@ def compact_scores(parent: Parent, text: str, kept: Ints) -> list[Floats]:
     for number in range(parent.sizes.depth):
         layer = layer_of(places_of(parent.model), in_memory(layer_list(parent.model)[number]).float())
         compact = CommonActivations(parent.sizes, layer)
-        for index, hidden, seen in stream.through(number, writers):
+        for index, _, seen in stream.through(number, writers):
             counted = stays[stream.blocks.batches[index]["input_ids"]].flatten()
-            heads, neurons = (seen.inputs[role].flatten(0, 1) for role in ("o", "down"))
-            weights = hidden.float().square().mean(-1).reciprocal().flatten()
-            compact.add(heads, neurons, weights, counted)
-        scores.append(compact.importance()[1])
+            compact.add({role: seen.inputs[role].flatten(0, 1) for role in layer.writers}, {}, counted)
+        scores.append(compact.importance()["down"])
     return scores

@@ -100,9 +100,9 @@ def test_what_was_measured_before_a_stop_is_not_measured_again(
     name = "Amp" if criterion == "amp" else "OutputEnergy"
 
     class Counted(getattr(activations, name)):  # type: ignore[misc]
-        def add(self, heads: torch.Tensor, *others: torch.Tensor) -> None:
-            added.append(len(heads))
-            super().add(heads, *others)
+        def add(self, inputs: dict[str, torch.Tensor], weights: dict[str, torch.Tensor]) -> None:
+            added.append(len(inputs["o"]))
+            super().add(inputs, weights)
 
     def stop(text: str, done: int, of: int) -> None:
         if done == 1:

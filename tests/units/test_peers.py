@@ -121,13 +121,13 @@ def test_importance_equals_its_literal_twin(name: str, criterion: str, tokens: T
 def test_tokens_that_left_the_vocabulary_weigh_nothing() -> None:
     network = model("llama")
     sizes, layer = dimensions_of(network), layers_of(network)[1]
-    heads, neurons = torch.randn(9, 48), torch.randn(9, 40)
-    counted, streams = torch.tensor([1.0, 0, 1, 1, 0, 0, 1, 1, 1]), torch.rand(9)
+    inputs = {"o": torch.randn(9, 48), "down": torch.randn(9, 40)}
+    counted = torch.tensor([1.0, 0, 1, 1, 0, 0, 1, 1, 1])
     weighed, alone = CommonActivations(sizes, layer), CommonActivations(sizes, layer)
-    weighed.add(heads, neurons, streams, counted)
-    alone.add(heads[counted > 0], neurons[counted > 0], streams[counted > 0])
-    for scores, wanted in zip(weighed.importance(), alone.importance(), strict=True):
-        np.testing.assert_allclose(scores, wanted, rtol=1e-6)
+    weighed.add(inputs, {}, counted)
+    alone.add({role: x[counted > 0] for role, x in inputs.items()}, {})
+    for role, wanted in alone.importance().items():
+        np.testing.assert_allclose(weighed.importance()[role], wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])

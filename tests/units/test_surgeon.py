@@ -177,6 +177,7 @@ def test_sums_of_what_is_multiplied_in_bfloat16_are_wider() -> None:
     x = torch.full((4096, 40), 1.0, dtype=torch.bfloat16)
     x[1::2] *= 1.0078125  # the next number: the sum lies between two of bfloat16's
     sizes = dimensions_of(network)
-    surgeon.add(torch.ones(4096, sizes.heads * sizes.head_size, dtype=torch.bfloat16), x)
+    heads = torch.ones(4096, sizes.heads * sizes.head_size, dtype=torch.bfloat16)
+    surgeon.add({"o": heads, "down": x}, {})
     total = float(x[:, 0].double().square().sum())
     assert float(surgeon.moments["down"].squares[0, 0]) == pytest.approx(total, rel=1e-7)

@@ -15,6 +15,7 @@ from zerolm.carving.experts.fewer_experts import NEURONS
 from zerolm.carving.request import MAX_TOKENS
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
+from zerolm.families.family import OUTPUT_ROLES
 from zerolm.settings import nearest
 from zerolm.units.kept_units import Dimensions
 from zerolm.units.ridges import Place, Ridges
@@ -22,7 +23,7 @@ from zerolm.units.stream.narrowing import Width
 
 MAX_NAME: Final = 80
 MAX_STAGES: Final = 1000
-IN_LAYER: Final = ("o", "down", "attention_norm", "ffn_norm")
+IN_LAYER: Final = (*OUTPUT_ROLES, "attention_norm", "ffn_norm")
 Name = Annotated[str, MaxLen(MAX_NAME)]
 Share = Annotated[float, Gt(0), Lt(1e6)]
 

@@ -17,6 +17,8 @@ alike and are added to it at once.
 """
 HeadSize = Literal["read", "derived", "either"]
 BIAS = "_bias"
+OUTPUT_ROLES = ("o", "down")
+"""The roles of the matrices that read the outputs of units that can be cut, and write to the stream."""
 NO = "no "
 UNEQUAL = " != "
 EQUAL = " = "

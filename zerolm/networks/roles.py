@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from zerolm.architecture import Ints
-from zerolm.families.family import Family, Modules, Norm
+from zerolm.families.family import OUTPUT_ROLES, Family, Modules, Norm
 from zerolm.families.known import family_named
 
 
@@ -22,8 +22,9 @@ class StockLayer:
     """One layer and its modules by what they do.
 
     ``attention_in`` are q, k and v, or fewer modules with fused outputs; ``ffn_in`` are gate and up, or the
-    one module. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'; none where tokens are
-    mixed by something else, or the FFN is an MoE. ``norms`` are that ``before`` attention, that ``between``
+    one module. ``writers`` are the modules by role (``OUTPUT_ROLES``) that write to the stream and can be
+    cut: ``o`` reads the heads' outputs, ``down`` the neurons'; one is absent where tokens are mixed by
+    something else, or the FFN is an MoE. ``norms`` are that ``before`` attention, that ``between``
     it and the FFN, and those behind both (``behind_o``, ``behind_down``), if any. ``axes`` has by parameter
     the labels of its axes; several where kinds of layers differ. ``norm`` is where the norms stand: before
     each sub-block (``pre``), after its sum with what it was given (``post``), before it and on its output
@@ -33,9 +34,8 @@ class StockLayer:
     module: nn.Module
     attention: nn.Module | None
     attention_in: tuple[nn.Module, ...]
-    attention_out: nn.Module | None
     ffn_in: tuple[nn.Module, ...]
-    ffn_out: nn.Module | None
+    writers: Mapping[str, nn.Module]
     norms: Mapping[str, nn.Module]
     axes: Mapping[str, tuple[tuple[str, ...], ...]]
     norm: Norm
@@ -52,10 +52,14 @@ class StockLayer:
         return {name: norm for name, norm in self.norms.items() if name.startswith("behind_")}
 
     @property
-    def writers(self) -> dict[str, nn.Module]:
-        """The modules by role that write to the stream and can be cut: ``o``, ``down``."""
-        both = {"o": self.attention_out, "down": self.ffn_out}
-        return {role: module for role, module in both.items() if module is not None}
+    def attention_out(self) -> nn.Module | None:
+        """The output matrix of attention, if any."""
+        return self.writers.get("o")
+
+    @property
+    def ffn_out(self) -> nn.Module | None:
+        """The output matrix of the FFN, if any."""
+        return self.writers.get("down")
 
     def resize(self, lengths: Mapping[str, int]) -> None:
         """Set the sizes of the attention module after a cut: ``q``, ``kv``, ``heads``, ``kv_heads``.
@@ -76,13 +80,14 @@ class StockLayer:
 class Places:
     """Where the modules of a family are, and where its norms stand.
 
-    ``others`` are the modules by role that kinds of layers have in each other's place. ``behind`` are the
-    norms behind writers, by role: the first that a layer has. ``varied``: its layers are of several kinds,
-    and lack some of them.
+    ``others`` are the modules by role that kinds of layers have in each other's place; ``writers`` those of
+    ``OUTPUT_ROLES`` that only some kinds have. ``behind`` are the norms behind writers, by role: the first
+    that a layer has. ``varied``: its layers are of several kinds, and lack some of them.
     """
 
     modules: Modules
     others: Mapping[str, tuple[str, ...]]
+    writers: Mapping[str, tuple[str, ...]]
     norm: Norm
     behind: Mapping[str, tuple[str, ...]]
     axes: Mapping[str, tuple[tuple[str, ...], ...]]
@@ -120,7 +125,9 @@ def _places(family: Family) -> Places:
                 others[pattern.role] = (*others.get(pattern.role, ()), name.removesuffix(".weight"))
     varied = bool(family.config.kinds) or family.has_experts
     behind = {role: tuple(paths[norm] for norm in norms if norm in paths) for role, norms in BEHIND.items()}
-    return Places(family.modules, others, family.norm, behind, axes, varied)
+    apart = {role: (paths[role],) for role in OUTPUT_ROLES if role in paths}
+    writers = {role: others.get(role, path) for role, path in apart.items() if role not in ("o", "down")}
+    return Places(family.modules, others, writers, family.norm, behind, axes, varied)
 
 
 def body_of(model: PreTrainedModel) -> PreTrainedModel:
@@ -183,9 +190,10 @@ def layer_of(places: Places, module: nn.Module) -> StockLayer:
     """Return one layer, also one that stands outside its model."""
     names, modules = places.modules, dict(module.named_modules())
     possible = {role: (name, *places.others.get(role, ())) for role, name in names.projections.items()}
+    possible = {role: places.writers[role] for role in OUTPUT_ROLES if role in places.writers} | possible
     paths = {role: next((n for n in each if n in modules), None) for role, each in possible.items()}
     inside = {role: modules[path] for role, path in paths.items() if path is not None}
-    inputs = [role for role in inside if role not in ("o", "down")]
+    inputs = [role for role in inside if role not in OUTPUT_ROLES]
     ffn = [role for role in inputs if role.split("+")[0] in ("gate", "up") and "down" in inside]
     attention = [role for role in inputs if role.split("+")[0] not in ("gate", "up") and "o" in inside]
     if set(inside) < set(names.projections) and not places.varied:
@@ -200,9 +208,8 @@ def layer_of(places: Places, module: nn.Module) -> StockLayer:
         module=module,
         attention=modules.get(names.attention),
         attention_in=tuple(inside[role] for role in attention),
-        attention_out=inside.get("o"),
         ffn_in=tuple(inside[role] for role in ffn),
-        ffn_out=inside.get("down"),
+        writers={role: inside[role] for role in OUTPUT_ROLES if role in inside},
         norms={name: modules[path] for name, path in norms.items() if path in modules},
         axes=places.axes,
         norm=places.norm,

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from zerolm.architecture import Floats
+from zerolm.families.family import OUTPUT_ROLES
 from zerolm.io.cache import Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import StockLayer, layer_list
@@ -35,7 +36,6 @@ from zerolm.passes.walk import (
 
 WIDE: Final = 512
 """From this hidden size on, second moments of the residual stream are computed in float32."""
-OUTPUT_ROLES: Final = ("o", "down")
 STREAM: Final = ("energy", "metric", "last")
 
 
@@ -43,11 +43,12 @@ STREAM: Final = ("energy", "metric", "last")
 class Fisher:
     """Second moments over all tokens of a parent with hidden size d.
 
-    ``outputs`` (d, d) is F, the mean over all output matrices. ``shares`` (layers, 2) are the traces of the
-    Fisher information of ``o`` and ``down`` of a layer, in units of the trace of F.
+    ``outputs`` (d, d) is F, the mean over all output matrices. ``shares`` (layers, roles) are the traces of
+    the Fisher information of ``OUTPUT_ROLES`` in a layer, in units of the trace of F.
 
-    ``first`` (layers, 2) are the squared gradients of the first tokens of windows, in units of the mean of
-    the other tokens' (None for an encoder). F excludes first tokens: they are attention sinks for all others.
+    ``first`` (layers, roles) are the squared gradients of the first tokens of windows, in units of the mean
+    of the other tokens' (None for an encoder). F excludes first tokens, which are attention sinks for all
+    others.
 
     ``stream`` holds sums over all norms, (d, d) each, where the stream can be narrowed: second moments of the
     normalised stream (``energy``), of its gradients (``metric``), and of the normalised stream before the
@@ -66,11 +67,11 @@ class Fisher:
         return root
 
     def first_token(self, layer: int, role: str) -> float | None:
-        """Return the squared gradient of first tokens behind ``o`` or ``down``, in units of the others'."""
+        """Return the squared gradient of first tokens behind an output matrix, in units of the others'."""
         return None if self.first is None else float(self.first[layer, OUTPUT_ROLES.index(role)])
 
     def root(self, layer: int, role: str) -> Floats:
-        """Return R (d, d) with F = R R^T for the output of ``o`` or ``down`` of a layer."""
+        """Return R (d, d) with F = R R^T for the output of one of ``OUTPUT_ROLES`` in a layer."""
         root: Floats = self._root * np.sqrt(self.shares[layer, OUTPUT_ROLES.index(role)])
         return root
 

@@ -372,7 +372,7 @@ def input_norms(layer: StockLayer) -> dict[str, nn.Module]:
 
 def writers(layer: StockLayer) -> dict[str, nn.Module]:
     """Return the modules that write to the residual stream."""
-    return layer.writers
+    return dict(layer.writers)
 
 
 def writers_and_norms(layer: StockLayer) -> dict[str, nn.Module]:

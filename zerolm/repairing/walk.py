@@ -184,11 +184,15 @@ class Walk:
         outputs, before = self.blocks.states(), self.blocks.states()
         weights: list[Tensor] = []
         fits = {role: self._output_fit(module) for role, module in roles.items()}
+        others = [role for role in roles if role not in ("o", "down")]
         for i, hidden, seen in self.parent.through(layer, parts):
             if "down" in roles:
                 outputs.append(seen.outputs["down"])
                 before.append(self._before_ffn(carved, hidden, seen))
                 weights.append(self._weights((layer, "down"), carved, i, hidden, before[i], outputs[i]))
+            for role in others:
+                inputs = self._input_of(carved, role, i, layer, child[i])
+                self._add(fits[role], i, inputs, seen.outputs[role], None)
             if "o" not in roles:
                 continue
             target = seen.outputs["o"]
@@ -197,8 +201,8 @@ class Walk:
                 self.blocks.call(i, layer, child[i], carved.module)
             weight = self._weights((layer, "o"), carved, i, hidden, hidden / self.factor, target)
             self._add(fits["o"], i, seen.inputs["o"], target, earlier_error, weight)
-        if "o" in roles:
-            self.solve((layer, "o"), roles["o"], fits["o"])
+        for role in (*(["o"] if "o" in roles else []), *others):
+            self.solve((layer, role), roles[role], fits[role])
         if "down" not in roles:
             return
         if self.reading_back is not None:
@@ -409,4 +413,4 @@ def parts(layer: StockLayer) -> dict[str, nn.Module]:
 
 
 def inputs_and_outputs(layer: StockLayer) -> dict[str, nn.Module]:
-    return {"attention": layer.attention_in[0], **parts(layer)}
+    return {**({"attention": layer.attention_in[0]} if layer.attention_in else {}), **parts(layer)}

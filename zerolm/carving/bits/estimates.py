@@ -28,8 +28,9 @@ from zerolm.carving.bits.row_blocks import (
 )
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, WeightType, from_largest
+from zerolm.families.family import OUTPUT_ROLES
 from zerolm.io.cache import ArrayCache
-from zerolm.passes.fisher import OUTPUT_ROLES, Fisher
+from zerolm.passes.fisher import Fisher
 from zerolm.passes.matrix_moments import EMBEDDING, UNTIED, MatrixMoments, Place, outside_layers
 from zerolm.progress import Counted, Progress, silent
 from zerolm.units.importance.criterion import Criterion

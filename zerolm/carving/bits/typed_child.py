@@ -32,9 +32,10 @@ from zerolm.checkpoints.gguf.names import held_in_file
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.children.child_tensors import Child, ChildTensor
 from zerolm.children.gguf.file_tensors import FileMatrix, has_type, names_in
+from zerolm.families.family import OUTPUT_ROLES
 from zerolm.networks.blocks import Blocks, embedded
 from zerolm.networks.roles import final_norm, places_of
-from zerolm.passes.fisher import OUTPUT_ROLES, Fisher
+from zerolm.passes.fisher import Fisher
 from zerolm.passes.matrix_moments import MatrixMoments, Place
 from zerolm.planning.sensitivity import Loss
 from zerolm.units.kept_units import Cut, LayerCut

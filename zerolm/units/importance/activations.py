@@ -1,7 +1,8 @@
-"""Criteria with tokens: how much each FFN neuron and each KV group adds to the residual stream."""
+"""Criteria with tokens: how much each unit adds to the residual stream."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import torch
@@ -10,19 +11,21 @@ from torch import Tensor
 from zerolm.architecture import Floats
 from zerolm.networks.roles import StockLayer, bias, matrix
 from zerolm.units.kept_units import Dimensions
+from zerolm.units.within_layers import unit_of_role
 
 
 class UnitStatistics(Protocol):
     """Sums over the tokens of one layer, and from them the importance of its units."""
 
-    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor) -> None:
-        """Add tokens: the inputs of o_proj (n, heads x head size) and of down_proj (n, f).
+    def add(self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+        """Add tokens: the ``inputs`` (n, k) of each output matrix by its role.
 
-        ``weights`` (n, 2) are the weights of a token's squared errors behind ``o`` and behind ``down``.
+        They are n x heads x head size for ``o``, n x neurons for ``down``. ``weights`` (n,) are those of the
+        squared errors of tokens behind each.
         """
 
-    def importance(self) -> tuple[Floats, Floats]:
-        """Return the scores of KV groups (g,) and neurons (f,); higher is better."""
+    def importance(self) -> dict[str, Floats]:
+        """Return the scores (units,) of the units that each output matrix reads; higher is better."""
 
 
 class OfSequences:
@@ -40,21 +43,20 @@ class Amp:
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
         self.sizes, self.count = sizes, 0
         self.columns = per_head(matrix(layer.writers["o"]), sizes)  # (d, h, e)
-        self.heads = self.columns.new_zeros(sizes.heads, dtype=torch.float64)
-        self.neurons = self.columns.new_zeros(matrix(layer.writers["down"]).shape[1], dtype=torch.float64)
+        self.sums = {**zeros(layer), "o": self.columns.new_zeros(sizes.heads, dtype=torch.float64)}
 
-    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor) -> None:
-        self.count += len(heads)
-        self.neurons += neurons.abs().sum(0)  # (f,)
-        split = per_head(heads, self.sizes)  # (n, h, e)
+    def add(self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+        self.count += len(inputs["o"])
+        split = per_head(inputs["o"], self.sizes)  # (n, h, e)
         for head in range(self.sizes.heads):
             output = split[:, head] @ self.columns[:, head].T  # (n, d)
-            self.heads[head] += output.abs().sum()
+            self.sums["o"][head] += output.abs().sum()
+        for role in self.sums.keys() - {"o"}:
+            self.sums[role] += inputs[role].abs().sum(0)  # (f,)
 
-    def importance(self) -> tuple[Floats, Floats]:
-        heads = (self.heads / self.count).reshape(self.sizes.kv_heads, -1)  # (g, heads of a group)
-        neurons = (self.neurons / self.count).reshape(self.sizes.ffn, -1)  # (f, neurons of a unit)
-        return heads.mean(1).cpu().numpy(), neurons.mean(1).cpu().numpy()
+    def importance(self) -> dict[str, Floats]:
+        means = {role: by_unit(each / self.count, role, self.sizes) for role, each in self.sums.items()}
+        return {role: mean.mean(1).cpu().numpy() for role, mean in means.items()}
 
 
 class OutputEnergy:
@@ -67,33 +69,44 @@ class OutputEnergy:
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
         self.sizes, self.layer, self.count = sizes, layer, 0
-        o, down = (matrix(layer.writers[role]) for role in ("o", "down"))
-        zeros, h, e, f = o.new_zeros, sizes.heads, o.shape[1] // sizes.heads, down.shape[1]
-        self.heads, self.head_sums = zeros(h, e, e, dtype=torch.float64), zeros(h, e, dtype=torch.float64)
-        self.neurons, self.neuron_sums = zeros(f, dtype=torch.float64), zeros(f, dtype=torch.float64)
+        self.squares, self.sums = zeros(layer), zeros(layer)
+        h, e = sizes.heads, matrix(layer.writers["o"]).shape[1] // sizes.heads
+        self.squares["o"] = self.squares["o"].new_zeros(h, e, e)
 
-    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor) -> None:
-        heads, neurons = heads.double(), neurons.double()  # a variance is a small difference
-        self.count += len(heads)
-        self.neurons += neurons.square().sum(0)  # (f,)
-        self.neuron_sums += neurons.sum(0)
-        split = per_head(heads, self.sizes).transpose(0, 1)  # (h, n, e)
-        self.heads += split.mT @ split  # (h, e, e)
-        self.head_sums += split.sum(1)
+    def add(self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+        self.count += len(inputs["o"])
+        for role, sums in self.sums.items():
+            x = inputs[role].double()  # a variance is a small difference
+            sums += x.sum(0)
+            split = per_head(x, self.sizes).transpose(0, 1) if role == "o" else x  # (h, n, e)
+            self.squares[role] += split.mT @ split if role == "o" else x.square().sum(0)
 
-    def importance(self) -> tuple[Floats, Floats]:
-        neurons, heads = self.neurons / self.count, self.heads / self.count
-        if bias(self.layer.writers["down"]) is not None:
-            neurons = neurons - (self.neuron_sums / self.count).square()
-        if bias(self.layer.writers["o"]) is not None:
-            mean = self.head_sums / self.count  # (h, e)
-            heads = heads - mean[:, :, None] * mean[:, None, :]
-        columns = per_head(matrix(self.layer.writers["o"]), self.sizes).double()  # (d, h, e)
-        energy = torch.einsum("dhe,hef,dhf->h", columns, heads, columns)
-        groups = energy.reshape(self.sizes.kv_heads, -1).sum(1)
-        neurons = neurons * matrix(self.layer.writers["down"]).square().sum(0, dtype=torch.float64)
-        neurons = neurons.reshape(self.sizes.ffn, -1).sum(1)
-        return groups.cpu().numpy(), neurons.cpu().numpy()
+    def importance(self) -> dict[str, Floats]:
+        scores = {}
+        for role, squares in self.squares.items():
+            module, columns = self.layer.writers[role], matrix(self.layer.writers[role])
+            moments, mean = squares / self.count, self.sums[role] / self.count
+            if role == "o":
+                mean, columns = per_head(mean[None], self.sizes)[0], per_head(columns, self.sizes).double()
+                if bias(module) is not None:
+                    moments = moments - mean[:, :, None] * mean[:, None, :]
+                energy = torch.einsum("dhe,hef,dhf->h", columns, moments, columns)
+            else:
+                moments = moments if bias(module) is None else moments - mean.square()
+                energy = moments * columns.square().sum(0, dtype=torch.float64)
+            scores[role] = by_unit(energy, role, self.sizes).sum(1).cpu().numpy()
+        return scores
+
+
+def zeros(layer: StockLayer) -> dict[str, Tensor]:
+    """Return zeros for sums over the inputs of each output matrix of a layer, (k,) float64, by role."""
+    matrices = {role: matrix(module) for role, module in layer.writers.items()}
+    return {role: each.new_zeros(each.shape[1], dtype=torch.float64) for role, each in matrices.items()}
+
+
+def by_unit(values: Tensor, role: str, sizes: Dimensions) -> Tensor:
+    """Return values of the inputs of an output matrix, or of its heads, as (units, values of a unit)."""
+    return values.reshape(unit_of_role(role).count(sizes), -1)
 
 
 def per_head(x: Tensor, sizes: Dimensions) -> Tensor:

@@ -6,13 +6,16 @@ papers prune no KV groups, or single heads; each class names the rule that repla
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from zerolm.architecture import Floats
 from zerolm.networks.roles import StockLayer, matrix
-from zerolm.units.importance.activations import OfSequences
+from zerolm.units.importance.activations import OfSequences, by_unit, per_head, zeros
 from zerolm.units.kept_units import Dimensions
+from zerolm.units.within_layers import unit_of_role
 
 
 class CommonActivations:
@@ -23,22 +26,24 @@ class CommonActivations:
     """
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
-        self.sizes, self.count = sizes, 0.0
-        self.heads, self.neurons = _sums(layer)
+        self.sizes, self.count, self.sums = sizes, 0.0, zeros(layer)
 
-    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor, counted: Tensor | None = None) -> None:
+    def add(
+        self,
+        inputs: Mapping[str, Tensor],
+        weights: Mapping[str, Tensor],
+        counted: Tensor | None = None,
+    ) -> None:
         """Add tokens; ``counted`` (n,) are w_i, where some are not 1. ``weights`` are not used."""
-        heads, neurons = heads.float(), neurons.float()
-        counted = heads.new_ones(len(heads)) if counted is None else counted.to(heads)
+        counted = torch.ones(len(inputs["o"])) if counted is None else counted
         self.count += float(counted.sum())
-        self.heads += (counted @ heads.square()).double()  # (h e,)
-        self.neurons += (counted @ neurons.square()).double()  # (f,)
+        for role, sums in self.sums.items():
+            x = inputs[role].float()
+            sums += (counted.to(x) @ x.square()).double()  # (k,)
 
-    def importance(self) -> tuple[Floats, Floats]:
+    def importance(self) -> dict[str, Floats]:
         count = max(self.count, 1.0)
-        return _by_unit(self.heads / count, self.sizes.kv_heads), _by_unit(
-            self.neurons / count, self.sizes.ffn
-        )
+        return {role: summed(each / count, role, self.sizes) for role, each in self.sums.items()}
 
 
 class TwoSSP(OfSequences):
@@ -50,16 +55,17 @@ class TwoSSP(OfSequences):
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
         self.sizes, self.count = sizes, 0
-        self.groups = torch.zeros(sizes.kv_heads, dtype=torch.float64)
-        self.neurons = torch.zeros(sizes.ffn, dtype=torch.float64)
+        units = {role: unit_of_role(role).count(sizes) for role in layer.writers}
+        self.norms = {role: torch.zeros(count, dtype=torch.float64) for role, count in units.items()}
 
-    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor) -> None:
+    def add(self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
         self.count += 1
-        self.groups += _norms(heads, self.sizes.kv_heads)
-        self.neurons += _norms(neurons, self.sizes.ffn)
+        for role, norms in self.norms.items():
+            squares = inputs[role].double().square().sum(0)  # over the tokens of a sequence, (k,)
+            norms += by_unit(squares, role, self.sizes).sum(1).sqrt().cpu()
 
-    def importance(self) -> tuple[Floats, Floats]:
-        return (self.groups / self.count).numpy(), (self.neurons / self.count).numpy()
+    def importance(self) -> dict[str, Floats]:
+        return {role: (each / self.count).numpy() for role, each in self.norms.items()}
 
 
 class Minitron(OfSequences):
@@ -71,19 +77,16 @@ class Minitron(OfSequences):
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
         self.sizes = sizes
-        self.heads = torch.zeros(sizes.heads, dtype=torch.float64)
-        self.neurons = torch.zeros(matrix(layer.writers["down"]).shape[1], dtype=torch.float64)
+        self.sums = {**zeros(layer), "o": torch.zeros(sizes.heads, dtype=torch.float64)}
 
-    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor) -> None:
-        lengths = heads.double().reshape(len(heads), self.sizes.heads, -1).norm(dim=2)  # (n, h)
-        self.heads += lengths.mean(0).square().cpu()
-        self.neurons += neurons.double().abs().mean(0).square().cpu()
+    def add(self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+        for role, sums in self.sums.items():
+            x = inputs[role].double()
+            lengths = per_head(x, self.sizes).norm(dim=2) if role == "o" else x.abs()  # (n, h), (n, f)
+            sums += lengths.mean(0).square().to(sums)
 
-    def importance(self) -> tuple[Floats, Floats]:
-        return (
-            _by_unit(self.heads.sqrt(), self.sizes.kv_heads),
-            _by_unit(self.neurons.sqrt(), self.sizes.ffn),
-        )
+    def importance(self) -> dict[str, Floats]:
+        return {role: summed(each.sqrt(), role, self.sizes) for role, each in self.sums.items()}
 
 
 class Flap:
@@ -97,42 +100,27 @@ class Flap:
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
         self.sizes, self.layer, self.count = sizes, layer, 0
-        (self.heads, self.neurons), (self.head_sums, self.neuron_sums) = _sums(layer), _sums(layer)
+        self.squares, self.sums = zeros(layer), zeros(layer)
 
-    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor) -> None:
-        heads, neurons = heads.double(), neurons.double()  # a variance is a small difference
-        self.count += len(heads)
-        self.heads += heads.square().sum(0)
-        self.head_sums += heads.sum(0)
-        self.neurons += neurons.square().sum(0)
-        self.neuron_sums += neurons.sum(0)
+    def add(self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+        self.count += len(inputs["o"])
+        for role, sums in self.sums.items():
+            x = inputs[role].double()  # a variance is a small difference
+            self.squares[role] += x.square().sum(0)
+            sums += x.sum(0)
 
-    def importance(self) -> tuple[Floats, Floats]:
-        heads = self._weighted("o", self.heads, self.head_sums).square()
-        neurons = self._weighted("down", self.neurons, self.neuron_sums)
-        per_group = len(heads) // self.sizes.kv_heads
-        return _by_unit(heads, self.sizes.kv_heads) / per_group, _by_unit(neurons, self.sizes.ffn)
-
-    def _weighted(self, role: str, squares: Tensor, sums: Tensor) -> Tensor:
-        variance = (squares - sums.square() / self.count).clamp(min=0) / max(self.count - 1, 1)
-        return variance * matrix(self.layer.writers[role]).double().square().sum(0)
-
-
-def _sums(layer: StockLayer) -> tuple[Tensor, Tensor]:
-    """Return zeros for sums over the inputs of ``o`` (h e,) and of ``down`` (f,)."""
-    o, down = (
-        matrix(layer.writers[role]).new_zeros(matrix(layer.writers[role]).shape[1], dtype=torch.float64)
-        for role in ("o", "down")
-    )
-    return o, down
+    def importance(self) -> dict[str, Floats]:
+        scores = {}
+        for role, sums in self.sums.items():
+            variance = (self.squares[role] - sums.square() / self.count).clamp(min=0) / max(self.count - 1, 1)
+            weighted = variance * matrix(self.layer.writers[role]).double().square().sum(0)
+            scores[role] = summed(weighted if role != "o" else weighted.square(), role, self.sizes)
+            if role == "o":
+                scores[role] = scores[role] / (len(weighted) // len(scores[role]))
+        return scores
 
 
-def _by_unit(values: Tensor, units: int) -> Floats:
-    """Return the sum of values over the consecutive elements of each unit, (units,)."""
-    summed: Floats = values.reshape(units, -1).sum(1).cpu().numpy()
-    return summed
-
-
-def _norms(tokens: Tensor, units: int) -> Tensor:
-    """Return the norms over tokens and elements of each unit, (units,), of (n, units x size)."""
-    return tokens.double().square().sum(0).reshape(units, -1).sum(1).sqrt().cpu()
+def summed(values: Tensor, role: str, sizes: Dimensions) -> Floats:
+    """Return the sum of values over the consecutive elements of each unit of an output matrix, (units,)."""
+    sums: Floats = by_unit(values, role, sizes).sum(1).cpu().numpy()
+    return sums

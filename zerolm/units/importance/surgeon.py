@@ -25,6 +25,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.networks.roles import StockLayer, bias, matrix
 from zerolm.passes.token_sums import TokenSums
 from zerolm.units.kept_units import Dimensions
+from zerolm.units.within_layers import unit_of_role
 
 RIDGE: Final = 1e-2
 """A share of the mean second moment of an input; ten times more or less chooses as well."""
@@ -43,14 +44,14 @@ COMPACTED: Final = 0.75
 class Surgeon:
     """The cost of removing a KV group or a neuron after all units removed before it, in nats per token.
 
-    ``roots`` are R (d, d) of the outputs of ``o`` and ``down``. Where an output matrix has a bias, which can
+    ``roots`` are R (d, d) of the outputs by role. Where an output matrix has a bias, which can
     absorb a mean, moments are about the mean. Token weights follow the size of the gradients: one over the
     mean square of the token's stream, and of the output where a norm stands behind it. Otherwise the few
     tokens with massive activations (arXiv 2402.17762) would dominate.
     """
 
     def __init__(self, sizes: Dimensions, layer: StockLayer, roots: Mapping[str, Floats]) -> None:
-        self.units = {"o": sizes.kv_heads, "down": sizes.ffn}
+        self.units = {role: unit_of_role(role).count(sizes) for role in layer.writers}
         self.modules, self.roots = layer.writers, roots
         self.moments = {
             role: TokenSums(
@@ -59,13 +60,12 @@ class Surgeon:
             for role, module in self.modules.items()
         }
 
-    def add(self, heads: Tensor, neurons: Tensor, weights: Tensor | None = None) -> None:
-        of_o, of_down = (None, None) if weights is None else weights.unbind(1)
-        self.moments["o"].add(heads, weights=of_o)
-        self.moments["down"].add(neurons, weights=of_down)
+    def add(self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+        for role, moments in self.moments.items():
+            moments.add(inputs[role], weights=weights.get(role))
 
-    def importance(self) -> tuple[Floats, Floats]:
-        return self._scores("o"), self._scores("down")
+    def importance(self) -> dict[str, Floats]:
+        return {role: self._scores(role) for role in self.moments}
 
     def _scores(self, role: str) -> Floats:
         module, sums = self.modules[role], self.moments[role]

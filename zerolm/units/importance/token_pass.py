@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
+from zerolm.families.family import OUTPUT_ROLES
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import StockLayer, layer_of, places_of
 from zerolm.networks.stream import Stream
-from zerolm.passes.fisher import OUTPUT_ROLES, Fisher
+from zerolm.passes.fisher import Fisher
 from zerolm.passes.token_weights import token_weights
 from zerolm.passes.walk import BY_WEIGHTS, writers
 from zerolm.progress import Progress, silent
@@ -23,6 +25,7 @@ from zerolm.units.importance.activations import OfSequences, UnitStatistics
 from zerolm.units.importance.criteria import CRITERIA
 from zerolm.units.kept_units import Dimensions
 from zerolm.units.pruning import dimensions_of
+from zerolm.units.within_layers import NAMES, UNITS
 
 
 def importances(
@@ -35,13 +38,13 @@ def importances(
     fisher: Fisher | None = None,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> dict[str, list[Floats]]:
-    """Return the scores of the KV groups (``groups``, (g,) per layer) and neurons (``ffn``, (f,) per layer).
+    """Return the scores of the units of each kind, (units,) per layer.
 
     A criterion that needs gradients needs ``fisher``. Layers in the ``cache`` are not measured again.
     """
     sizes = dimensions_of(model)
     stream = Stream(Blocks(model, tokens.filled(batch)))
-    scores: dict[str, list[Floats]] = {"groups": [], "ffn": []}
+    scores: dict[str, list[Floats]] = {name: [] for name in NAMES}
     for number in range(sizes.depth):
         progress(f"scoring units by {criterion}", number, sizes.depth)
         row = cache.get(f"layer-{number}")
@@ -49,7 +52,7 @@ def importances(
             stream.before(number)
             roots = [] if fisher is None else [{role: fisher.root(number, role) for role in OUTPUT_ROLES}]
             layer = _summed(stream.blocks, number)
-            statistics = CRITERIA[criterion](sizes, _with_both(layer, sizes), *roots)
+            statistics = CRITERIA[criterion](sizes, _with_all(layer, sizes), *roots)
             row = _measured(stream, number, statistics, sizes, fisher)
             cache.put(f"layer-{number}", row)
         for kind, layers in scores.items():
@@ -65,13 +68,17 @@ def _summed(blocks: Blocks, number: int) -> StockLayer:
     return layer_of(places_of(blocks.model), copy.deepcopy(layer.module).to(sums))
 
 
-def _with_both(layer: StockLayer, sizes: Dimensions) -> StockLayer:
+def _with_all(layer: StockLayer, sizes: Dimensions) -> StockLayer:
     """Return a layer with matrices of zeros for those it lacks, so that their units have no output."""
-    inputs = (sizes.heads * sizes.head_size, sizes.ffn)
-    o, down = (nn.Linear(count, sizes.hidden, bias=False) for count in inputs)
-    for module in (o, down):
+    writers = {role: nn.Linear(count, sizes.hidden, bias=False) for role, count in _inputs(sizes).items()}
+    for module in writers.values():
         nn.init.zeros_(module.weight)
-    return replace(layer, attention_out=layer.attention_out or o, ffn_out=layer.ffn_out or down)
+    return replace(layer, writers={**writers, **layer.writers})
+
+
+def _inputs(sizes: Dimensions) -> dict[str, int]:
+    """Return the number of inputs of each output matrix by role."""
+    return {unit.writer: unit.count(sizes) * unit.row(sizes, unit.writer) for unit in UNITS}
 
 
 def _measured(
@@ -84,24 +91,30 @@ def _measured(
         rows = torch.ones_like(hidden[..., 0]).bool() if mask is None else mask.bool()
         nothing = {
             role: hidden.new_zeros(*rows.shape, length)
-            for role, length in (("o", sizes.heads * sizes.head_size), ("down", sizes.ffn))
+            for role, length in _inputs(sizes).items()
             if role not in seen.inputs
         }
-        inputs = {**nothing, **seen.inputs}
-        heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
-        each = (
-            token_weights(stream.blocks, i, layer, hidden, seen.outputs.get(role), firsts[role])[rows]
-            for role in OUTPUT_ROLES
-        )
-        weights = torch.stack([*each], 1).to(heads.device)
-        lengths = rows.sum(1).tolist() if isinstance(statistics, OfSequences) else [len(heads)]
-        parts = (torch.split(each, lengths) for each in (heads, neurons, weights))
-        for part in zip(*parts, strict=True):
+        device = stream.blocks.compute.sums
+        inputs = {role: x[rows].to(device) for role, x in {**nothing, **seen.inputs}.items()}
+        weights = {
+            role: token_weights(stream.blocks, i, layer, hidden, seen.outputs.get(role), first)[rows]
+            for role, first in firsts.items()
+        }
+        lengths = rows.sum(1).tolist() if isinstance(statistics, OfSequences) else [int(rows.sum())]
+        weights = {role: each.to(device) for role, each in weights.items()}
+        inputs_of, weights_of = (_split(each, lengths) for each in (inputs, weights))
+        for part in zip(inputs_of, weights_of, strict=True):
             statistics.add(*part)
     try:
-        groups, ffn = statistics.importance()
+        scores = statistics.importance()
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         raise ValueError(
             f"the activations of layer {number} are too large to score its units by them: {BY_WEIGHTS}"
         ) from None
-    return {"groups": groups, "ffn": ffn}
+    return {unit.name: scores[unit.writer] for unit in UNITS}
+
+
+def _split(tensors: Mapping[str, Tensor], lengths: Sequence[int]) -> list[dict[str, Tensor]]:
+    """Return parts of these lengths of all tensors, in order."""
+    parts = [torch.split(each, list(lengths)) for each in tensors.values()]
+    return [dict(zip(tensors, part, strict=True)) for part in zip(*parts, strict=True)]

@@ -24,10 +24,10 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.families.config import in_ffn
-from zerolm.families.family import BIAS
+from zerolm.families.family import BIAS, OUTPUT_ROLES
 
-WRITERS: Final = ("o", "down", "o_bias", "down_bias")
-"""The roles of tensors that add to the stream, where one matrix is attention's and one the FFN's."""
+WRITERS: Final = (*OUTPUT_ROLES, *(role + BIAS for role in OUTPUT_ROLES))
+"""The roles of tensors that add to the stream and are refitted."""
 OTHER_WRITERS: Final = ("linear_o", "experts_down", "shared_down", "dense_down")
 """The roles of tensors that add to the stream in other kinds of layers, and in mixtures of experts."""
 RIDGE: Final = 1e-4

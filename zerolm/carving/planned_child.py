@@ -268,8 +268,7 @@ def _read(methods: Methods, tokens: Tokens) -> Methods:
 
 def _cuttable(checkpoint: Checkpoint) -> list[str]:
     """Return the kinds of units that the stock class allows to cut."""
-    can = checkpoint.family.cut
-    return [unit.name for unit in UNITS if getattr(can, unit.share)]
+    return [unit.name for unit in UNITS if unit.can_be_cut(checkpoint.family)]
 
 
 def _time_note(methods: Methods) -> str:

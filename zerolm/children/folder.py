@@ -37,9 +37,10 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
         raise ValueError(
             f"layer {min(removed)} of this {family.name} must be kept: no other layer is of its kind"
         )
+    able = {"layers": family.cut.layers, **{unit.share: unit.can_be_cut(family) for unit in UNITS}}
     for kind, is_cut in cuts.items():
-        if is_cut and not getattr(family.cut, kind):
-            possible = [name for name in cuts if getattr(family.cut, name)]
+        if is_cut and not able[kind]:
+            possible = [name for name, can in able.items() if can]
             raise ValueError(
                 f"a {family.name} can be cut in {' and '.join(possible)}, not in {kind}: {family.cut.note}"
             )

@@ -21,15 +21,13 @@ from zerolm.io.folders import check_new, work_folder
 from zerolm.io.plain import as_plain
 from zerolm.planning.part_costs import StoredCosts
 from zerolm.planning.size_request import ALL, ExpertsRequest, KeptShares, SizeRequest, VocabularyRequest
-from zerolm.planning.sizes import budgets_of, costs_of
+from zerolm.planning.sizes import budgets_of, costs_of, sizes_of
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest
 from zerolm.training.processes import device_for, processes
 from zerolm.units.kept_units import Cut, Dimensions, dimensions
 from zerolm.units.within_layers import UNITS
 
-SIZES_OF_SHARES: Final = {"heads": "kv_heads", "ffn": "ffn", "layers": "depth", "hidden": "hidden"}
-"""The names of shares, and of the sizes that they are of."""
 RECIPE: Final = "recipe.json"
 WITHIN_LAYERS: Final = tuple(unit.shown for unit in UNITS)
 
@@ -170,7 +168,7 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
     way, size = stage / stages.count, stages.size
     keep = dict[str, float]()
     for name, share in size.keep.items():
-        whole, current = (getattr(dimensions(one), SIZES_OF_SHARES[name]) for one in (parent, source))
+        whole, current = (sizes_of(one, size)[name].whole for one in (parent, source))
         keep[name] = min(1.0, share**way * whole / current)
     size = replace(size, shares=KeptShares(**keep))
     if stage > 1:

@@ -6,13 +6,16 @@ The fields of ``SizeRequest`` declare the settings of ``zerolm carve``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from typing import Any, Final, Self
 
 from zerolm.settings.budgets import budgets, limits
 from zerolm.settings.request import part, setting
 from zerolm.text import defaults
+from zerolm.units.within_layers import UNITS
 
+SHARES: Final = (*(unit.share for unit in UNITS), "layers", "hidden")
+"""What a child may keep a share of."""
 SHAPES: Final = ("uniform", "per-layer")
 MEAN: Final = "mean"
 WORST: Final = "worst"
@@ -23,21 +26,18 @@ ALL: Final = "all"
 Limits: Any = budgets(["max"], "amount", shares=", or 0.8x of the parent's")
 
 
-@dataclass(frozen=True)
-class KeptShares:
-    """The shares of the parent's sizes that a child keeps; None for sizes chosen by budgets, or not cut."""
+SharesOfUnits: Any = make_dataclass(
+    "SharesOfUnits", [(unit.share, float | None, unit.setting) for unit in reversed(UNITS)], frozen=True
+)
 
-    ffn: float | None = setting(
-        "number", None, "share of FFN neurons to keep", name="keep_ffn", low=0, high=1
-    )
-    heads: float | None = setting(
-        "number",
-        None,
-        "share of KV groups (a KV head with its query heads) to keep",
-        name="keep_heads",
-        low=0,
-        high=1,
-    )
+
+@dataclass(frozen=True)
+class KeptShares(SharesOfUnits):  # type: ignore[misc]
+    """The shares of the parent's sizes that a child keeps; None for sizes chosen by budgets, or not cut.
+
+    Those of units within layers are declared by the units.
+    """
+
     layers: float | None = setting(
         "number", None, "share of layers to keep", name="keep_layers", low=0, high=1
     )
@@ -267,15 +267,15 @@ class SizeRequest:
     def of(
         cls, keep: Mapping[str, float] | None = None, budgets: Mapping[str, Any] | None = None, **others: Any
     ) -> Self:
-        """Return a request from shares (``ffn``, ``heads``, ``layers``, ``hidden``) and ``max_`` budgets."""
+        """Return a request from shares, which ``SHARES`` names, and ``max_`` budgets."""
         return cls(Limits(**budgets or {}), shares=KeptShares(**keep or {}), **others)
 
     @property
     def keep(self) -> dict[str, float]:
-        """Return the shares to keep of ``ffn``, ``heads``, ``layers`` and ``hidden``, where given."""
+        """Return the shares to keep, by the names in ``SHARES``, where given."""
         shares = {name: share for name, share in vars(self.shares).items() if share is not None}
         if shares.pop("all", None) is not None:
-            shares = dict.fromkeys(("ffn", "heads", "layers", "hidden"), 1.0) | shares
+            shares = dict.fromkeys(SHARES, 1.0) | shares
         return shares
 
     def check(self) -> None:

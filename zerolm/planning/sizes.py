@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -19,6 +20,7 @@ from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.layer_unit import LayerUnit
 from zerolm.units.stream.narrowing import Width
 from zerolm.units.within_layers import UNITS
 
@@ -61,35 +63,28 @@ class Sizes:
 
 
 def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = None) -> dict[str, Sizes]:
-    """Return the possible sizes of ``heads`` (as KV groups), ``ffn``, ``layers`` and ``hidden``.
+    """Return the possible sizes of all that ``SHARES`` names.
 
-    Those of heads are possible with a residual stream of this ``width``. Raises ``ValueError`` for
-    divisors and steps below 1.
+    Those of ``heads`` are KV groups, and possible with a residual stream of this ``width``. Raises
+    ``ValueError`` for divisors and steps below 1.
     """
     least = min(1 if step is None else step for step in (request.tensor_parallel, request.multiple_of))
     if least < 1:
         raise ValueError(f"divisors and steps must be at least 1, not {least}")
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     hidden = width.hidden if width else parent.hidden
-    step = request.multiple_of or max(1, parent.ffn // FFN_STEPS)
-    every = 1 if "ffn" in request.keep and request.multiple_of is None else step
-    groups = (
-        count
-        for count in range(1, parent.kv_heads + 1)
-        if _group_count_allowed(count, hidden, checkpoint, request)
-    )
-    ffn = sorted(
-        width
-        for width in {*range(every, parent.ffn + 1, every), parent.ffn}
-        if _ffn_width_allowed(width, request)
-    )
-    if parent.ffn == 0:  # a mixture of experts without a shared expert
-        ffn = [0]
+    units = {
+        unit.share: Sizes(
+            whole,
+            tuple(_unit_counts(unit, whole, hidden, checkpoint, request)),
+            unit.can_be_cut(checkpoint.family),
+        )
+        for unit, whole in zip(UNITS, parent.units, strict=True)
+    }
     least_layers = max(1, len(cut.required_layers(parent.depth)))
     layers = range(least_layers, parent.depth + 1) if cut.layers else [parent.depth]
     return {
-        "heads": Sizes(parent.kv_heads, tuple(groups), cut.heads),
-        "ffn": Sizes(parent.ffn, tuple(ffn), cut.ffn),
+        **units,
         "layers": Sizes(parent.depth, tuple(layers), cut.layers),
         "hidden": Sizes(parent.hidden, tuple(_hidden_sizes(checkpoint, request)), cut.hidden),
     }
@@ -151,7 +146,7 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
         chosen[kind] = sizes.possible
         if kind not in request.keep and not is_free:  # sizes that are not named are not cut
             chosen[kind] = tuple(size for size in sizes.possible if size == sizes.whole)
-    if not chosen["heads"] or not chosen["ffn"]:
+    if not all(chosen[unit.share] for unit in UNITS):
         step = request.multiple_of or max(1, kinds["ffn"].whole // FFN_STEPS)
         raise ValueError(
             f"no size is left: {kinds['heads'].whole} KV groups and {kinds['ffn'].whole} neurons in steps of "
@@ -166,9 +161,19 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
     return Choices(units, chosen["layers"], width=width, required_layers=required_layers)
 
 
-def _ffn_width_allowed(width: int, request: SizeRequest) -> bool:
-    """Return whether the request allows an FFN of this width."""
-    return width % request.tensor_parallel == 0 and width % (request.multiple_of or 1) == 0
+def _unit_counts(
+    unit: LayerUnit, whole: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest
+) -> list[int]:
+    """Return the numbers of units that the request allows in a layer, ascending, with this hidden size."""
+    if whole == 0:  # such as the neurons of a mixture of experts without a shared expert
+        return [0]
+    if not unit.is_fine:
+        every = range(1, whole + 1)
+        return [count for count in every if _group_count_allowed(count, hidden, checkpoint, request)]
+    step = request.multiple_of or max(1, whole // FFN_STEPS)
+    step = 1 if unit.share in request.keep and request.multiple_of is None else step
+    divisor = math.lcm(request.tensor_parallel, request.multiple_of or 1)
+    return sorted(count for count in {*range(step, whole + 1, step), whole} if count % divisor == 0)
 
 
 def _group_count_allowed(count: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from zerolm.families.config import CoreSizes
+from zerolm.settings.request import setting
 from zerolm.units.layer_unit import LayerUnit
+
+if TYPE_CHECKING:
+    from zerolm.families.config import CoreSizes
 
 
 class Groups(LayerUnit):
@@ -16,6 +20,15 @@ class Groups(LayerUnit):
     shown = "KV groups"
     axis = "heads x head size"
     matrices = ("q", "k", "v", "o")
+    is_fine = False
+    setting = setting(
+        "number",
+        None,
+        "share of KV groups (a KV head with its query heads) to keep",
+        name="keep_heads",
+        low=0,
+        high=1,
+    )
 
     def count(self, sizes: CoreSizes) -> int:
         return sizes.kv_heads

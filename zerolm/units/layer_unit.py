@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from zerolm.families.config import CoreSizes
+if TYPE_CHECKING:  # requests are imported without numpy
+    from zerolm.families.config import CoreSizes
+    from zerolm.families.family import Family
 
 
 class LayerUnit(ABC):
     """A kind of units that layers may keep fewer of, such as KV groups or FFN neurons.
 
-    ``name`` is its key in cuts and recipes. ``share`` is its name in ``--keep-...`` and in what a family
-    allows to cut. ``shown`` names it in messages, ``axis`` a row of its writer. ``matrices`` are the roles of
-    its matrices; the last one, the ``writer``, adds its output to the residual stream.
+    ``name`` is its key in cuts and recipes. ``share`` is its name in requests and in what a family allows to
+    cut; ``setting`` declares the share to keep. ``shown`` names it in messages, ``axis`` a row of its writer.
+    ``matrices`` are the roles of its matrices; the last one, the ``writer``, adds its output to the residual
+    stream. Plans try steps of units that are ``fine``, and all numbers of others.
     """
 
     name: ClassVar[str]
@@ -22,11 +25,17 @@ class LayerUnit(ABC):
     shown: ClassVar[str]
     axis: ClassVar[str]
     matrices: ClassVar[tuple[str, ...]]
+    is_fine: ClassVar[bool]
+    setting: ClassVar[Any]
 
     @property
     def writer(self) -> str:
         """The role of the matrix that reads the outputs of the units and writes to the stream."""
         return self.matrices[-1]
+
+    def can_be_cut(self, family: Family) -> bool:
+        """Return whether the stock class of a family has fewer of them, the same number in all layers."""
+        return bool(getattr(family.cut, self.share))
 
     @abstractmethod
     def count(self, sizes: CoreSizes) -> int:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from zerolm.families.config import CoreSizes
+from zerolm.settings.request import setting
 from zerolm.units.layer_unit import LayerUnit
+
+if TYPE_CHECKING:
+    from zerolm.families.config import CoreSizes
 
 
 class Neurons(LayerUnit):
@@ -16,6 +20,8 @@ class Neurons(LayerUnit):
     shown = "FFN neurons"
     axis = "ffn"
     matrices = ("gate", "up", "down")
+    is_fine = True
+    setting = setting("number", None, "share of FFN neurons to keep", name="keep_ffn", low=0, high=1)
 
     def count(self, sizes: CoreSizes) -> int:
         return sizes.ffn

@@ -31,7 +31,8 @@ from zerolm.costs import CostModel
 from zerolm.io.cache import ArrayCache
 from zerolm.planning.plan import finalists
 from zerolm.planning.sensitivity import LossTable
-from zerolm.planning.size_request import SizeRequest
+from zerolm.planning.size_request import SHARES, SizeRequest
+from zerolm.planning.sizes import sizes_of
 from zerolm.progress import Progress
 from zerolm.solvers.problem import Budgets
 from zerolm.units.importance.criterion import Criterion, FirstUnits
@@ -41,7 +42,7 @@ from zerolm.units.within_layers import UNITS
 
 FINALISTS: Final = 3
 """Largest number of measured plans, not counting that of types alone."""
-WHOLE: Final = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1})
+WHOLE: Final = SizeRequest.of(dict.fromkeys(SHARES, 1))
 ALONE: Final = "types alone"
 SIZES: Final = 64
 """Approximate number of FFN widths to try."""
@@ -105,9 +106,8 @@ class TypesRequest:
     @property
     def may_cut(self) -> bool:
         """Whether any size is chosen by budgets."""
-        can, kept = self.checkpoint.family.cut, self.size.keep
-        kinds = (*(unit.share for unit in UNITS), "layers", "hidden")
-        return any(getattr(can, kind) and kind not in kept for kind in kinds)
+        sizes = sizes_of(self.checkpoint, self.size)
+        return any(each.can_be_cut and kind not in self.size.keep for kind, each in sizes.items())
 
     @property
     def keeps_all(self) -> bool:

@@ -96,7 +96,7 @@ def uniform(cut: Cut) -> Cut:
 def parts_of(draw: st.DrawFn, first: Cut) -> Cut:
     """A cut of the child of a cut that has the same sizes in all layers."""
     sizes = first.largest
-    child = replace(first.parent, **first.parent.counts(sizes), depth=len(first.layers))
+    child = replace(first.parent.resized(sizes), depth=len(first.layers))
     layers = sorted(draw(st.sets(st.sampled_from(range(child.depth)), min_size=1)))
     kept = [[draw(st.sets(st.sampled_from(range(size)), min_size=1)) for size in sizes] for _ in layers]
     rows = zip(layers, kept, strict=True)

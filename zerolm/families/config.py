@@ -46,6 +46,11 @@ class CoreSizes:
     head_size: int
     ffn: int
 
+    def labelled(self, label: str) -> int:
+        """Return a size by its label; 0 where there is none."""
+        size: int = getattr(self, label, 0)
+        return size
+
 
 @dataclass(frozen=True)
 class Remembered:
@@ -73,6 +78,10 @@ class ModelSizes(CoreSizes):
     kinds: tuple[frozenset[str], ...]
     sizes: dict[str, int]
     units: dict[str, tuple[str, int]]
+
+    def labelled(self, label: str) -> int:
+        """Return a size by its label; 0 where there is none."""
+        return self.sizes.get(label, super().labelled(label))
 
     def length(self, axis: str) -> int | None:
         """Return the length of an axis, also of one with fused parts; None where it is free."""

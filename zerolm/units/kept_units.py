@@ -20,10 +20,21 @@ class Dimensions(CoreSizes):
     """The sizes of a parent that a cut refers to.
 
     ``axes`` maps the labels of the family's axes to the size along the axis (``heads``, ``kv_heads``,
-    ``ffn``, or another that is not cut) and the number of elements for each.
+    ``ffn``, or another that is not cut) and the number of elements for each. ``more`` are other sizes of the
+    family by their labels.
     """
 
     axes: Mapping[str, tuple[str, int]] = field(default_factory=dict, compare=False)
+    more: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+    def labelled(self, label: str) -> int:
+        return self.more.get(label, super().labelled(label))
+
+    def resized(self, sizes: LayerSizes) -> Dimensions:
+        """Return the sizes of a network whose layers have these numbers of units."""
+        counts, core = self.counts(sizes), {part.name for part in fields(CoreSizes)}
+        changed: dict[str, Any] = {label: count for label, count in counts.items() if label in core}
+        return replace(self, **changed, more={**self.more, **counts})
 
     @property
     def heads_per_group(self) -> int:
@@ -34,7 +45,7 @@ class Dimensions(CoreSizes):
         """The number of units of each kind in a whole layer."""
         return tuple(unit.count(self) for unit in UNITS)
 
-    def counts(self, sizes: LayerSizes) -> dict[str, Any]:
+    def counts(self, sizes: LayerSizes) -> dict[str, int]:
         """Return the sizes of a configuration whose layers keep these numbers of units."""
         return {
             label: count * each
@@ -87,7 +98,7 @@ def dimensions(checkpoint: Checkpoint) -> Dimensions:
 def dimensions_in(sizes: ModelSizes) -> Dimensions:
     """Return the sizes that a cut refers to, of a model with these ``sizes``."""
     core = {part.name: getattr(sizes, part.name) for part in fields(CoreSizes)}
-    return Dimensions(**core, axes=sizes.units)
+    return Dimensions(**core, axes=sizes.units, more=sizes.sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +222,7 @@ class Cut:
 
         None for an axis that is not cut.
         """
-        padded = Cut(replace(self.parent, **self.parent.counts(self.largest)), ())
+        padded = Cut(self.parent.resized(self.largest), ())
         return padded.kept(LayerCut.of(cut.layer, *map(np.arange, cut.sizes)), label)
 
 

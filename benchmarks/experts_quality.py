@@ -24,7 +24,6 @@ from typing import Any, Final
 import numpy as np
 import torch
 from corpus import sources
-from expert_pairs import relaxed
 from parts import Parts
 from small_text import divided
 from timing import machine
@@ -57,7 +56,6 @@ CALIBRATIONS: Final = ("code", "English", "both", RANDOM)
 REPAIRED: Final = ("reap", "frequency", "hope", "hope_moments")
 SMALL: Final = ("hope", "hope_moments")
 """Criteria of children that are quantised, too."""
-ROUNDED: Final = "hope, relaxed and rounded"
 DRAWS: Final = 3
 LENGTH: Final = 256
 SEQUENCES: Final = 64
@@ -171,9 +169,6 @@ def opened(folder: Path) -> Mixture:
 
 def chosen(sums: Any, name: str, count: int) -> Any:
     """The experts that stay in a layer by the sums of a text."""
-    if name == ROUNDED:
-        pairs = sums["product"] / np.maximum(sums["together"], 1)
-        return np.setdiff1d(np.arange(len(pairs)), relaxed(pairs, len(pairs) - count))
     worth = expert_scores.EXPERT_CRITERIA[name]
     assert worth is not None
     if expert_scores.is_of_pairs(name):
@@ -316,7 +311,7 @@ def rows(mixture: Mixture, count: int) -> list[Row]:
     ]
     names = [name for name in expert_scores.EXPERT_CRITERIA if expert_scores.needs_tokens(name)]
     for text in CALIBRATIONS:
-        for name in [*names, ROUNDED]:
+        for name in names:
             every = ["", "repaired"] if name in REPAIRED else [""]
             for ways in every:
                 label = ", ".join(filter(None, [name, ways]))

@@ -19,7 +19,6 @@ from saved_mixtures import mixture
 from tiny_mixtures import MIXTURES
 from transformers import AutoModelForCausalLM
 
-from zerolm.carving.experts import expert_selection
 from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_with_masked, masked
@@ -224,7 +223,7 @@ def test_by_pairs_no_other_experts_lose_less(
     methods = Methods(criterion=criterion, text="random", sequences=4, length=12)
     use = ExpertSelection(checkpoint, SizeRequest(), methods, StoredCosts(), ComputeRequest(), silent).use
     groups, kept = Routing.of(checkpoint).groups, kept_in(tmp_path / "child")
-    assert carved.optimal is True
+    assert carved.optimal is False, "it is the best, which is not proven"
     assert carved.experts is not None
     for row in carved.experts["layers"]:
         sums = use[row["layer"]]
@@ -238,12 +237,7 @@ def test_by_pairs_no_other_experts_lose_less(
         least = min(lost[np.ix_(gone, gone)].sum() for gone in sets)
         gone = np.setdiff1d(np.arange(8), kept[row["layer"]])
         assert lost[np.ix_(gone, gone)].sum() == pytest.approx(least, rel=1e-7)
-        assert (row["loss"], row["gap"]) == (pytest.approx(least, rel=1e-7), 0)
-    recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
-    assert [each["gap"] for each in recipe["experts"]] == [0] * len(kept)
-    monkeypatch.setattr(expert_selection, "best_by_pairs", None)
-    again = carve(folder, keep_experts="4", **tokens)  # from the cache
-    assert again.experts == carved.experts
+        assert (row["loss"], row["gap"]) == (pytest.approx(least, rel=1e-7), None)
     rebuild(tmp_path / "child" / "recipe.json", folder, tmp_path / "again")
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "child" / FILE).read_bytes()
 

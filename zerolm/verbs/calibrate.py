@@ -48,9 +48,8 @@ class CalibrateSettings(Request):
     method: str = setting(
         "text",
         "stack",
-        "how to fit: dictionary (a sum of closed forms), gp (a Gaussian process), blend (their mean), stack "
-        "(both and two plain scores, weighted by predictions of hidden labels; default), algorithm1 "
-        "(ZeroLM's alpha)",
+        "how to fit: dictionary (a sum of closed forms), gp (a Gaussian process), blend (their mean), or "
+        "algorithm1 (ZeroLM's alpha). stack (default) weights the first two and two plain scores",
         choices=METHODS,
         group="Fit",
     )

@@ -181,7 +181,7 @@ def by_tokens(work: Path, layers: int) -> list[str]:
     flags = ("--text", "random", "--sequences", "32", "--length", "512")
     taken = run(carving(parent, child, *flags), cache)
     narrow = run(carving(parent, child, *flags, "--dtype", "bfloat16", "--force"), cache)
-    again = run(carving(parent, child, *flags, "--criterion", "gate_mass", "--force"), cache)
+    again = run(carving(parent, child, *flags, "--criterion", "frequency", "--force"), cache)
     layer = 128 * 3 * 2048 * 768 * 2
     return [
         f"## By 16,384 random tokens, {layers} layers, {size / 1e9:.1f} GB\n",
@@ -189,7 +189,7 @@ def by_tokens(work: Path, layers: int) -> list[str]:
             [
                 ("carve, REAP", taken),
                 ("carve, REAP, products in bfloat16", narrow),
-                ("carve again, gate mass, from the sums in the cache", again),
+                ("carve again, another criterion, from the sums in the cache", again),
             ]
         ),
         "",

@@ -24,7 +24,6 @@ from typing import Any, Final
 import numpy as np
 import torch
 from corpus import sources
-from expert_pairs import relaxed
 from parts import Parts
 from small_text import divided
 from timing import machine
@@ -54,10 +53,10 @@ from zerolm.text.tokens import Tokens, random_tokens
 SHARES: Final = (0.75, 0.5)
 RANDOM: Final = "random"
 CALIBRATIONS: Final = ("code", "English", "both", RANDOM)
-REPAIRED: Final = ("reap", "frequency", "hope", "hope_moments")
-SMALL: Final = ("hope", "hope_moments")
-"""Criteria of children that are quantised, too."""
-ROUNDED: Final = "hope, relaxed and rounded"
+REPAIRED: Final = ("reap", "frequency", "hope_moments")
+OF_MEANS: Final = ("hope, repaired", "hope, repaired, healed", "hope, repaired, routers healed")
+"""Stored rows of experts chosen by means of pairs, which is no criterion of ``carve``: they compare ways to
+heal."""
 DRAWS: Final = 3
 LENGTH: Final = 256
 SEQUENCES: Final = 64
@@ -171,9 +170,6 @@ def opened(folder: Path) -> Mixture:
 
 def chosen(sums: Any, name: str, count: int) -> Any:
     """The experts that stay in a layer by the sums of a text."""
-    if name == ROUNDED:
-        pairs = sums["product"] / np.maximum(sums["together"], 1)
-        return np.setdiff1d(np.arange(len(pairs)), relaxed(pairs, len(pairs) - count))
     worth = expert_scores.EXPERT_CRITERIA[name]
     assert worth is not None
     if expert_scores.is_of_pairs(name):
@@ -216,7 +212,7 @@ def child(mixture: Mixture, count: int, name: str, text: str, ways: str) -> dict
 
 
 def healed(mixture: Mixture, count: int, only: Mapping[str, str]) -> dict[str, float]:
-    """KL of the child by HOPE on both texts, repaired and then healed, all of it or routers alone."""
+    """KL of the child by HOPE's moments on both texts, repaired, then healed as a whole or in its routers."""
     trained, _ = divided()
     with tempfile.TemporaryDirectory() as work:
         place = Path(work)
@@ -225,8 +221,9 @@ def healed(mixture: Mixture, count: int, only: Mapping[str, str]) -> dict[str, f
             files.append(place / f"{name}.txt")
             files[-1].write_text("\n".join(sources(file for _, file in side))[:TEXT], encoding="utf-8")
         both, parent = ",".join(f"{file.stem}={file}" for file in files), str(mixture.checkpoint.folder)
-        flags: dict[str, Any] = {"criterion": "hope", "repair": "least-squares", "sequences": SEQUENCES // 2}
-        zerolm.carve(parent, keep_experts=str(count), text=both, out=str(place / "child"), **flags)
+        flags: dict[str, Any] = {"repair": "least-squares", "sequences": SEQUENCES // 2, "text": both}
+        flags |= {"criterion": "hope_moments", "keep_experts": str(count)}
+        zerolm.carve(parent, out=str(place / "child"), **flags)
         zerolm.heal(
             str(place / "child"), parent=parent, text=[str(file) for file in files], tokens=HEALED,
             out=str(place / "healed"), **only,
@@ -316,16 +313,16 @@ def rows(mixture: Mixture, count: int) -> list[Row]:
     ]
     names = [name for name in expert_scores.EXPERT_CRITERIA if expert_scores.needs_tokens(name)]
     for text in CALIBRATIONS:
-        for name in [*names, ROUNDED]:
+        for name in names:
             every = ["", "repaired"] if name in REPAIRED else [""]
             for ways in every:
                 label = ", ".join(filter(None, [name, ways]))
                 makes.append((label, text, partial(child, mixture, count, name, text, ways)))
     for label, only in (("healed", {}), ("routers healed", {"only": "router"})):
-        makes.append((f"hope, repaired, {label}", "both", partial(healed, mixture, count, only)))
+        makes.append((f"hope_moments, repaired, {label}", "both", partial(healed, mixture, count, only)))
 
-    def small(name: str) -> dict[str, float]:
-        return mixture.quantised(repaired(mixture, fewer_of(mixture, count, name, "both"), "both"))
+    def small() -> dict[str, float]:
+        return mixture.quantised(repaired(mixture, fewer_of(mixture, count, "hope_moments", "both"), "both"))
 
     for by in (RANDOM, "weights"):
         label = f"neurons alone, {'drawn' if by == RANDOM else 'by weights'}"
@@ -338,8 +335,7 @@ def rows(mixture: Mixture, count: int) -> list[Row]:
     stored, quantised = bytes_of(mixture, count)
     alone = partial(mixture.within, stored), partial(mixture.within, quantised)
     makes.append(("none leave, quantised to the children's bytes", "", alone[0]))
-    for name in SMALL:
-        makes.append((f"{name}, repaired, in {QUANTISED}", "both", partial(small, name)))
+    makes.append((f"hope_moments, repaired, in {QUANTISED}", "both", small))
     makes.append((f"none leave, quantised to the bytes of {QUANTISED} children", "", alone[1]))
     return makes
 
@@ -363,7 +359,8 @@ def main() -> None:
         f"the mean of {DRAWS} draws. Healed on {HEALED:,} tokens. A parent of which none leave is quantised "
         "by types of llama.cpp whose errors of weights are the least within the bytes; children have "
         f"{8 * STORED} bits a weight but where a type is told. Narrower experts have as many neurons in all "
-        "as the experts of a heading; their routers have more rows.\n",
+        "as the experts of a heading; their routers have more rows. Rows of `hope` are of experts chosen by "
+        "means of pairs, which is no criterion of `carve`: they compare ways to heal.\n",
         *card_of(wish.model),
     ]
     for share in SHARES:
@@ -373,10 +370,11 @@ def main() -> None:
             "| by | calibrated on | KL on code | KL on English |",
             "|---|---|---:|---:|",
         ]
-        for label, text, measure in rows(mixture, count):
+        older: list[tuple[str, str, None]] = [(label, "both", None) for label in OF_MEANS]
+        for label, text, measure in [*rows(mixture, count), *older]:
             name = f"{count}: {label}, {text}"
             wanted = wish.only is None or any(word in name for word in wish.only)
-            if wanted and not (wish.without and wish.without in name):
+            if measure and wanted and not (wish.without and wish.without in name):
                 stored.measured(name, measure)
             apart = stored.stored(name)
             cells = [f"{apart[domain]:.4g}" if apart else "-" for domain in ("code", "English")]

@@ -23,7 +23,7 @@ from zerolm.scores import make_score
 from zerolm.statistics import agreement
 
 SIZES: Final = (20, 50)
-METHODS: Final = (*UNCALIBRATED, "algorithm1", *FIXED, "auto")
+METHODS: Final = (*UNCALIBRATED, "algorithm1", *FIXED, "stack")
 WAYS: Final = ("random", "larger")
 """Labels drawn from all architectures, judged on the rest; or from the half with fewer parameters, judged on
 the half with more."""
@@ -55,23 +55,23 @@ class Ground:
         seen, hidden = self.draw(way, k, draw)
         labels = part(self.labels, seen)
         pool, result = self.labels.pool.take(hidden), self.labels.result[hidden]
-        auto = calibrate(labels, "auto", seed=draw)
-        assert auto.predictor
+        stack = calibrate(labels, "stack", seed=draw)
+        assert stack.predictor
         scores = {name: make_score(name).of_many(pool.batch) for name in UNCALIBRATED}
         scores["algorithm1"] = calibrate(labels, "algorithm1").rank(pool)
         for name, weights in FIXED.items():
-            fixed = replace(auto, method=name, predictor=replace(auto.predictor, weights=np.array(weights)))
+            fixed = replace(stack, method=name, predictor=replace(stack.predictor, weights=np.array(weights)))
             scores[name] = fixed.rank(pool)
-        scores["auto"] = auto.rank(pool)
-        numbers = {f"weight {name}": weight for name, weight in auto.weights.items()}
+        scores["stack"] = stack.rank(pool)
+        numbers = {f"weight {name}": weight for name, weight in stack.weights.items()}
         for name in METHODS:
             agreed = agreement(scores[name], result)
             numbers |= {f"{name} tau": agreed.tau, f"{name} random": agreed.tau_random_ties}
-        predicted = auto.predict(pool)
+        predicted = stack.predict(pool)
         assert predicted
         ordered = np.sort(labels.result)
         ends = np.full(len(hidden), ordered[1]), np.full(len(hidden), ordered[-2])
-        for name, (low, high) in {"auto": (predicted.low, predicted.high), "labels": ends}.items():
+        for name, (low, high) in {"stack": (predicted.low, predicted.high), "labels": ends}.items():
             numbers[f"{name} coverage"] = float(np.mean((low <= result) & (result <= high)))
             numbers[f"{name} width"] = float(np.mean(high - low))
             numbers[f"{name} interval score"] = float(np.mean(interval_score(low, high, result)))

@@ -16,10 +16,10 @@ from typing import Final
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from algorithm2 import algorithm2
 from label_draws import METHODS, SIZES, WAYS, Case, Ground, Outcome, grounds, study
 from timing import machine
 
-from zerolm.calibration.alpha import algorithm2
 from zerolm.calibration.rivals import RIVALS, UNCALIBRATED
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import ScoreRow, Section
@@ -38,14 +38,14 @@ parameters reaches below 0.
 """
 CALIBRATIONS: Final = """\
 tau-b on architectures that were not labels, mean of {draws} draws of 20 or 50 labels; in brackets the
-same with ties broken at random. `auto` is the default: `geo`, `body_params`, the dictionary and the
+same with ties broken at random. `stack` is the default: `geo`, `body_params`, the dictionary and the
 Gaussian process, weighed by non-negative least squares on hidden thirds of the labels. It was fixed on
 simulated results of these architectures, before any of these numbers was computed. The last two columns
 set it against the better of `geo` and `body_params` in that row, and say in how many draws it is no
 worse. Benchmarks of fewer than {least} architectures have no rows here.
 """
 INTERVALS: Final = """\
-The 90 % intervals of `auto`, and the interval from the second smallest to the second largest label. The
+The 90 % intervals of `stack`, and the interval from the second smallest to the second largest label. The
 interval score is the width plus 20 times the miss: less is better. Random draws:
 """
 WORDS: Final = {
@@ -113,7 +113,7 @@ def calibration_table(outcomes: Outcomes, way: str) -> Iterator[str]:
     yield (
         "| benchmark | labels | "
         + " | ".join(METHODS)
-        + " | auto over the better of the first two | level or better |"
+        + " | stack over the better of the first two | level or better |"
     )
     yield "|---|---|" + "---|" * (len(METHODS) + 2)
     for (title, drawn, k), rows in sorted(outcomes.items()):
@@ -122,7 +122,7 @@ def calibration_table(outcomes: Outcomes, way: str) -> Iterator[str]:
                 f"{number(of(rows, f'{m} tau').mean())} ({number(of(rows, f'{m} random').mean())})"
                 for m in METHODS
             ]
-            change = of(rows, "auto tau") - of(rows, f"{reference(rows)} tau")
+            change = of(rows, "stack tau") - of(rows, f"{reference(rows)} tau")
             level = f"{np.mean(change >= 0):.0%}"
             yield f"| {title} | {k} | {' | '.join(taus)} | {change.mean():+.3f} | {level} |"
 
@@ -135,10 +135,10 @@ def interval_table(outcomes: Outcomes, way: str) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for (title, drawn, k), rows in sorted(outcomes.items()):
         if drawn == way:
-            covered, ends = of(rows, "auto coverage"), np.quantile(of(rows, "auto coverage"), [0.05, 0.95])
+            covered, ends = of(rows, "stack coverage"), np.quantile(of(rows, "stack coverage"), [0.05, 0.95])
             labels = of(rows, "labels coverage")
             width, score = (
-                of(rows, f"auto {name}").mean() / of(rows, f"labels {name}").mean()
+                of(rows, f"stack {name}").mean() / of(rows, f"labels {name}").mean()
                 for name in ("width", "interval score")
             )
             yield (
@@ -157,23 +157,23 @@ def weight_table(outcomes: Outcomes) -> Iterator[str]:
 
 
 def verdict(outcomes: Outcomes, way: str, k: int) -> str:
-    """Return how ``auto`` stands against the better of the uncalibrated scores, over all rows."""
+    """Return how ``stack`` stands against the better of the uncalibrated scores, over all rows."""
     changes = {
-        title: float((of(rows, "auto tau") - of(rows, f"{reference(rows)} tau")).mean())
+        title: float((of(rows, "stack tau") - of(rows, f"{reference(rows)} tau")).mean())
         for (title, drawn, count), rows in outcomes.items()
         if (drawn, count) == (way, k)
     }
     worst = min(changes, key=changes.__getitem__)
     below = [title for title, change in changes.items() if change < -0.003]
     beaten = sum(
-        of(rows, "auto tau").mean() > of(rows, "algorithm1 tau").mean()
+        of(rows, "stack tau").mean() > of(rows, "algorithm1 tau").mean()
         for (_, drawn, count), rows in outcomes.items()
         if (drawn, count) == (way, k)
     )
     mean, names = np.mean(list(changes.values())), f" ({', '.join(below)})" if below else ""
     return (
-        f"{k} labels, {way} draws: against the better of `geo` and `body_params` `auto` gains {mean:+.3f} on "
-        f"average and {changes[worst]:+.3f} at worst ({worst}); it is worse by more than .003 in "
+        f"{k} labels, {way} draws: against the better of `geo` and `body_params` `stack` gains {mean:+.3f} "
+        f"on average and {changes[worst]:+.3f} at worst ({worst}); it is worse by more than .003 in "
         f"{len(below)} of {len(changes)} rows{names}. It beats Algorithm 1 in {beaten}."
     )
 
@@ -216,7 +216,7 @@ def main() -> None:
         *(f"- {verdict(outcomes, way, k)}" for way in WAYS for k in SIZES),
         *(line for way in WAYS for line in calibration_table(outcomes, way)),
         "\n## Weights\n",
-        "The mean weight of each rival in `auto`, random draws.\n",
+        "The mean weight of each rival in `stack`, random draws.\n",
         *weight_table(outcomes),
         "\n## Intervals\n",
         INTERVALS,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from cut_capacity import CutCapacity
 from timing import note
 
 from zerolm.architecture import Floats
@@ -107,8 +108,9 @@ def foretold(
         if isinstance(criterion, Additive):
             sums, shares = zip(*(_kept(criterion, cut) for cut in cuts), strict=True)
             columns[f"kept {name}"], columns[f"kept share {name}"] = list(sums), list(shares)
+    literal = CutCapacity.of(checkpoint)
     columns["kept zerolm, its choice"] = [
-        sum(by_name["zerolm"].score(c.layer, kind, len(c.units(kind))) for c in cut.layers for kind in KINDS)
+        sum(literal.score(c.layer, kind, len(c.units(kind))) for c in cut.layers for kind in KINDS)
         for cut in cuts
     ]
     for plan, fewer in (("prices", 1), ("measured", MEASURED_ON)):

@@ -335,7 +335,6 @@ def _experts() -> dict[str, str]:
         "random": ("random", ""),
         "reap": ("reap", "both"),
         "frequency": ("frequency", "both"),
-        "hope": ("hope", "both"),
         "moments": ("hope_moments", "both"),
         "repaired": ("reap, repaired", "both"),
         "frequency_repaired": ("frequency, repaired", "both"),

@@ -192,9 +192,9 @@ def summary() -> str:
 def by_criteria() -> str:
     """Return what a mixture loses with fewer experts, on code and English, by what chose them."""
     rows = {
-        "chance": "random", "`reap`": "reap", "`frequency`": "frequency", "`hope`": "hope",
+        "chance": "random", "`reap`": "reap", "`frequency`": "frequency",
         "`hope_moments`": "moments", "`reap`, repaired": "repaired",
-        "`frequency`, repaired": "frequency_repaired", "`hope`, repaired": "hope_repaired",
+        "`frequency`, repaired": "frequency_repaired",
         "`hope_moments`, repaired": "moments_repaired",
     }  # fmt: skip
     lines = ["| by | 12 stay | 8 stay |", "|---|---|---|"]

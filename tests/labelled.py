@@ -9,7 +9,7 @@ from zerolm.architecture import Floats
 from zerolm.calibration import Labels, Pool
 from zerolm.scores import make_score
 
-METHODS = ("auto", "stack", "dictionary", "gp", "blend", "algorithm1", "algorithm2")
+METHODS = ("stack", "dictionary", "gp", "blend", "algorithm1")
 
 
 def pool_of(name: str, count: int, seed: int = 0) -> Pool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+from cut_capacity import CutCapacity
 from timing import note
 
 from carved.parent import Parent
@@ -102,7 +103,7 @@ def scores(parent: Parent, table: LossTable, by: Additive, cut: Cut) -> dict[str
         "measured table": -table.predicted(cut),
         "kept share of output energy": float(np.mean(shares)),
         "retained capacity": worth(parent.criterion("capacity"), cut),
-        "equation 3 of ZeroLM, literally": worth(parent.criterion("zerolm"), cut),
+        "equation 3 of ZeroLM, literally": worth(CutCapacity.of(parent.checkpoint), cut),
     }
 
 

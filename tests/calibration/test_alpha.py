@@ -1,8 +1,6 @@
-"""Algorithms 1 and 2 against literal twins and published figures, and their guards."""
+"""Algorithm 1 against its literal twin, and its guards."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from zerolm.calibration.alpha import GRID, USEFUL, Alpha, algorithm1, algorithm2, mixed, parts
-from zerolm.groundtruth.reader import View, quality, read, views
-from zerolm.scores import ScoreBatch, make_score
+from zerolm.calibration.alpha import GRID, Alpha, algorithm1, mixed, parts
+from zerolm.scores import ScoreBatch
 from zerolm.spaces import make_space
-from zerolm.statistics import agreement
 
 
 def tau(a: np.ndarray, b: np.ndarray) -> float:
@@ -102,69 +98,3 @@ def test_undefined_without_differences() -> None:
         algorithm1(alike, np.arange(4.0))
     with pytest.raises(ValueError, match="undefined"):
         algorithm1(batch_of("gpt2", 0, 5), np.ones(5))
-    with pytest.raises(ValueError, match="undefined"):
-        algorithm2(alike)
-    with pytest.raises(ValueError, match="undefined"):
-        algorithm2(gpt2((2, 128, 512), (2, 128, 1024), (2, 128, 2048)))  # attention is the same
-
-
-@given(BATCHES)
-def test_algorithm2_is_the_published_formula(batch: ScoreBatch) -> None:
-    attention, ffn = (np.round(part, 9) for part in parts(batch))
-    count = make_score("params").of_many(batch)
-    ap, fp, af = tau(attention, count), tau(ffn, count), tau(attention, ffn)
-    assume(np.isfinite([ap, fp, af]).all() and min(ap, fp) != 0)
-    scale = abs(max(ap, fp) * (1 - af / min(ap, fp)))
-    phi = (1 - fp) * (1 - ap) + af
-    flag = 1 if phi > ap + 1e-12 else -1
-    assume(abs(phi - ap) > 1e-9)
-    found = algorithm2(batch)
-    assert found.literal == pytest.approx(scale + flag * phi, abs=1e-9)
-    assert found.alpha == pytest.approx(np.clip(found.literal, *USEFUL), abs=1e-9)
-    said = " ".join(found.warnings)
-    assert ("flips the sign" in said) == (flag < 0)
-    assert (f"{found.alpha:g} is used" in said) == (not USEFUL[0] <= found.literal <= USEFUL[1])
-    assert ("divides by" in said) == (abs(min(ap, fp)) < 0.1)
-
-
-def benchmark(folder: Path, name: str, view: str | None = None) -> tuple[View, np.ndarray]:
-    truth = read(folder / f"{name}.json")
-    return next(one for one in views(truth) if one.name == view), quality(truth, truth.metric)
-
-
-# Literal alpha with total parameters, and tau / rho of zerolm with it, rounded, on the whole file.
-PUBLISHED = {
-    ("flexibert_glue", "published"): (0.608, 0.537, 0.767),
-    ("gpt2_wt103", None): (1.22, 0.812, 0.958),
-    ("gpt2_lm1b", None): (-0.28, 0.29, None),
-    ("transformer_xl_lm1b", None): (-0.32, 0.27, None),
-    ("pit_vit", None): (-0.45, 0.53, None),
-}
-
-
-@pytest.mark.parametrize(("name", "view"), PUBLISHED)
-def test_the_heuristic_on_published_benchmarks(name: str, view: str | None, data_folder: Path) -> None:
-    alpha, tau_, rho = PUBLISHED[name, view]
-    read_as, result = benchmark(data_folder, name, view)
-    batch = ScoreBatch.of(read_as.architectures)
-    found = algorithm2(batch)
-    assert found.literal == pytest.approx(alpha, abs=0.006)
-    literal = agreement(make_score("zerolm", alpha=alpha).of_many(batch), result)
-    assert literal.tau == pytest.approx(tau_, abs=0.007 if rho is None else 0.001)
-    assert rho is None or literal.rho == pytest.approx(rho, abs=0.001)
-    # The guard speaks where the formula breaks, and never makes it worse.
-    assert bool(found.warnings) == (name != "flexibert_glue")
-    guarded = agreement(make_score("zerolm", alpha=found.alpha).of_many(batch), result)
-    assert guarded.tau >= literal.tau - 0.001
-
-
-def test_body_parameters_would_collapse_on_gpt2(data_folder: Path) -> None:
-    """Why P is the total: with the body's parameters the sign flips and the ranking is lost."""
-    read_as, result = benchmark(data_folder, "gpt2_wt103")
-    batch = ScoreBatch.of(read_as.architectures)
-    attention, ffn = parts(batch)
-    count = make_score("body_params").of_many(batch)
-    ap, fp, af = tau(attention, count), tau(ffn, count), tau(attention, ffn)
-    alpha = abs(max(ap, fp) * (1 - af / min(ap, fp))) - ((1 - fp) * (1 - ap) + af)
-    assert alpha == pytest.approx(-0.51, abs=0.005)
-    assert agreement(alpha * attention + (1 - alpha) * ffn, result).rho == pytest.approx(0.30, abs=0.005)

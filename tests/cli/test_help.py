@@ -174,7 +174,7 @@ def completed(shell: str, line: str) -> list[str]:
         ("zerolm search ll", ["llama"]),
         ("zerolm search llama --hid", ["--hidden", "--hidden-per-depth"]),
         ("zerolm search llama --score ze", ["zerolm"]),
-        ("zerolm calibrate labels.csv --method alg", ["algorithm1", "algorithm2"]),
+        ("zerolm calibrate labels.csv --method alg", ["algorithm1"]),
     ],
 )
 def test_the_tab_key(shell: str, line: str, words: list[str]) -> None:

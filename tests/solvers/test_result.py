@@ -85,9 +85,8 @@ def test_a_pickled_result_is_equal(name: str) -> None:
 def test_a_pickled_calibration_ranks_alike() -> None:
     calibration, result = calibrated()
     again = pickle.loads(pickle.dumps(calibration))
-    assert (again.method, again.requested, again.alpha, again.seed, again.dictionary, again.weights) == (
+    assert (again.method, again.alpha, again.seed, again.dictionary, again.weights) == (
         calibration.method,
-        calibration.requested,
         calibration.alpha,
         calibration.seed,
         calibration.dictionary,

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Architecture, Floats
-from zerolm.calibration.alpha import Alpha, algorithm1, algorithm2
+from zerolm.calibration.alpha import Alpha, algorithm1
 from zerolm.calibration.dictionary import Dictionary, fit_dictionary
 from zerolm.calibration.labels import Labels
 from zerolm.calibration.pool import Pool
@@ -20,9 +20,7 @@ from zerolm.io.brief import brief
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score
 from zerolm.settings import nearest, shown
 
-LABELS_NEEDED: Final = {
-    "auto": 5, "stack": 5, "dictionary": 5, "gp": 8, "blend": 8, "algorithm1": 3, "algorithm2": 3
-}  # fmt: skip
+LABELS_NEEDED: Final = {"stack": 5, "dictionary": 5, "gp": 8, "blend": 8, "algorithm1": 3}
 """Labels that each method needs."""
 METHODS: Final = tuple(LABELS_NEEDED)
 EXPECTING: Final = 8
@@ -38,14 +36,10 @@ GUIDES: Final = ("geo", "geo_saturating", "stable_rank", "spectral_capacity", "b
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Calibration:
-    """A ranking fitted to labels. ``method`` is never ``auto``: that stands for ``stack``.
-
-    ``seed`` selects the labels that are hidden to compare rivals.
-    """
+    """A ranking fitted to labels. ``seed`` selects the labels that are hidden to compare rivals."""
 
     labels: Labels
     method: str
-    requested: str
     alpha: Alpha | None
     dictionary: Dictionary | None
     predictor: Predictor | None
@@ -107,14 +101,13 @@ class Calibration:
         )
 
 
-def calibrate(labels: Labels, method: str = "auto", *, seed: int = 0) -> Calibration:
+def calibrate(labels: Labels, method: str = "stack", *, seed: int = 0) -> Calibration:
     """Fit ``method`` to labels.
 
-    ``algorithm1`` and ``algorithm2`` choose an alpha as ZeroLM does (the second without looking at the
-    results), ``dictionary`` adds up the closed forms that agree best, ``gp`` is a Gaussian process, ``blend``
-    the mean of both; ``stack`` (the meaning of ``auto``) is a weighted sum of both and the uncalibrated
-    ``geo`` and ``body_params``, with weights by their predictions of hidden labels. Raises ``ValueError`` for
-    an unknown method, too few labels, or labels that do not differ.
+    ``algorithm1`` chooses an alpha as ZeroLM does, ``dictionary`` adds up the closed forms that agree best,
+    ``gp`` is a Gaussian process, ``blend`` the mean of both; ``stack`` is a weighted sum of both and the
+    uncalibrated ``geo`` and ``body_params``, with weights by their predictions of hidden labels. Raises
+    ``ValueError`` for an unknown method, too few labels, or labels that do not differ.
     """
     if method not in METHODS:
         raise ValueError(f"method {shown(method)} is not known{nearest(method, METHODS)}")
@@ -139,19 +132,16 @@ def calibrate(labels: Labels, method: str = "auto", *, seed: int = 0) -> Calibra
 def fitted(labels: Labels, method: str, seed: int) -> Calibration:
     """Return the calibration of ``calibrate``, for labels that were checked."""
     pool, result = labels.pool, labels.result
-    chosen = "stack" if method == "auto" else method
-    alpha: Alpha | None = None
-    if chosen in ("algorithm1", "algorithm2"):
-        alpha = algorithm1(pool.batch, result) if chosen == "algorithm1" else algorithm2(pool.batch)
-        if len(labels) < EXPECTING:
-            return Calibration(labels, chosen, method, alpha, None, None, seed)
+    alpha = algorithm1(pool.batch, result) if method == "algorithm1" else None
+    if alpha and len(labels) < EXPECTING:
+        return Calibration(labels, method, alpha, None, None, seed)
     dictionary = fit_dictionary(pool.entries, result)
     rivals = Rivals.fit(pool, result, dictionary, alpha=alpha.alpha if alpha else None)
     if alpha:
         weights = np.array([0.0, 0.0, 0.0, 1.0, 0.0])
-    elif chosen in FIXED:
-        weights = np.array(FIXED[chosen])
+    elif method in FIXED:
+        weights = np.array(FIXED[method])
     else:
         weights = stacked_weights(labels, rivals.scale, seed)
     predictor = Predictor.of(rivals, weights)
-    return Calibration(labels, chosen, method, alpha, None if alpha else dictionary, predictor, seed)
+    return Calibration(labels, method, alpha, None if alpha else dictionary, predictor, seed)

@@ -49,12 +49,12 @@ class Judgement:
 
 def judge(
     labels: Labels,
-    method: str = "auto",
+    method: str = "stack",
     *,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Judgement:
-    """Cross-validation of the whole of ``calibrate``, the choice of ``auto`` included.
+    """Cross-validation of the whole of ``calibrate``, the weights of ``stack`` included.
 
     Five folds, dealt four times (once of more than a hundred labels); each is ranked and predicted by a
     calibration of the other four.

@@ -35,10 +35,9 @@ class MethodRequest:
         "text",
         None,
         "pruning criterion. By calibration tokens: surgeon (default), amp, output_energy, compact, "
-        "two_ssp, minitron, flap. By weights alone, for research: capacity, zerolm, max_weight, "
-        "max_weight_strict, magnitude, random, prefix. For experts, by tokens: hope_moments (default with "
-        "--text), hope, reap, gated_norm, frequency, gate_mass, mean_norm, mean_square, total_norm; by "
-        "weights: aimer (default without --text), random",
+        "two_ssp, minitron, flap. By weights alone, for research: capacity, max_weight, magnitude, random, "
+        "prefix. For experts, by tokens: hope_moments (default with --text), reap, frequency; by weights: "
+        "aimer (default without --text), random",
         group="What is pruned",
         metavar="NAME",
     )

@@ -156,7 +156,7 @@ class _Document(BaseModel):
     settings: dict[str, Any]
     metric: Line
     higher_is_better: bool
-    method: Literal["stack", "dictionary", "gp", "blend", "algorithm1", "algorithm2"]
+    method: Literal["stack", "dictionary", "gp", "blend", "algorithm1"]
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
     labels: Annotated[list[_Label], Field(min_length=2, max_length=MOST_LABELS)]
 
@@ -173,7 +173,6 @@ def to_document(calibration: Calibration, judgement: Judgement | None = None) ->
         "settings": labels.settings,
         "metric": labels.metric,
         "higher_is_better": labels.higher_is_better,
-        "requested": calibration.requested,
         "method": calibration.method,
         "seed": calibration.seed,
         "weights": calibration.weights or None,

@@ -15,7 +15,7 @@ from zerolm.verbs.shared import metric
 if TYPE_CHECKING:
     from zerolm.verbs.calibrate_report import CalibrationReport
 
-METHODS = ("auto", "stack", "dictionary", "gp", "blend", "algorithm1", "algorithm2")
+METHODS = ("stack", "dictionary", "gp", "blend", "algorithm1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,9 @@ class CalibrateSettings(Request):
     metric: str | None = metric()
     method: str = setting(
         "text",
-        "auto",
-        "how to fit: auto is stack, which weights dictionary, gp and two plain scores by predictions of "
-        "hidden labels; algorithm1 and algorithm2 choose ZeroLM's alpha",
+        "stack",
+        "how to fit: dictionary (a sum of closed forms), gp (a Gaussian process), blend (their mean), or "
+        "algorithm1 (ZeroLM's alpha). stack (default) weights the first two and two plain scores",
         choices=METHODS,
         group="Fit",
     )

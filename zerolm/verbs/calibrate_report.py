@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
-from zerolm.calibration import METHODS, Calibration, Judgement
+from zerolm.calibration import Calibration, Judgement
 from zerolm.calibration.rivals import UNCALIBRATED
 from zerolm.groundtruth.labels import from_document, load, to_document
 from zerolm.io.files import write_json
 from zerolm.io.plain import checked
-from zerolm.settings import shown
 from zerolm.settings.kinds import absolute
 from zerolm.show.charts import Axis, Bar, Bars, from_zero
 from zerolm.show.sheet import NOTEBOOK, PAGE, Cell, Heading, Row, Sheet
@@ -43,15 +42,15 @@ class CalibrationReport(Report):
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the calibration, fitted again to its labels."""
-        requested, judgement = document["requested"], checked(Judgement, document["judged"])
-        if requested not in METHODS or set(judgement.baselines) - set(UNCALIBRATED):
-            raise ValueError(f"its method {shown(requested)} or its baselines are not known")
-        return cls(replace(from_document(document), requested=requested), judgement)
+        judgement = checked(Judgement, document["judged"])
+        if set(judgement.baselines) - set(UNCALIBRATED):
+            raise ValueError("its baselines are not known")
+        return cls(from_document(document), judgement)
 
     def lines(self) -> list[str]:
         fitted, labels = self.calibration, self.calibration.labels
         lines = [f"{len(labels)} labels of {labels.space}: {labels.metric} ({self._better()})"]
-        lines.append(f"method {self._method()}")
+        lines.append(f"method {fitted.method}")
         if fitted.alpha:
             lines.append(f"  alpha {fitted.alpha.alpha:g}")
         if fitted.dictionary and fitted.method != "gp":
@@ -63,10 +62,6 @@ class CalibrationReport(Report):
 
     def _better(self) -> str:
         return f"{'higher' if self.calibration.labels.higher_is_better else 'lower'} is better"
-
-    def _method(self) -> str:
-        method, requested = self.calibration.method, self.calibration.requested
-        return method if method == requested else f"{method}, chosen by {requested}"
 
     def _judged(self) -> list[str]:
         """Return its results on hidden labels, compared with scores that saw none."""
@@ -95,7 +90,7 @@ class CalibrationReport(Report):
         labels = self.calibration.labels
         return Heading(
             f"{len(labels)} labels of {labels.space} {self._verdict()}",
-            f"{labels.metric} ({self._better()}), method {self._method()}",
+            f"{labels.metric} ({self._better()}), method {self.calibration.method}",
             self._finding(),
             self._baseline(),
             self._trust(),

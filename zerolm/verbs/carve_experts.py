@@ -37,9 +37,9 @@ class ChildWidth:
 class ExpertRow:
     """A layer: the kept experts, and the share of tokens and of gates that were routed to them.
 
-    ``tokens`` and ``gates`` are None where no tokens were read. By pairs, ``loss`` is that of those that
-    leave, and another choice would lose less by a share of ``gap`` at most; else both are None. ``left`` is
-    the share of the layer's squared error on held-out sequences that remains after repair, None without.
+    ``tokens`` and ``gates`` are None where no tokens were read. By pairs, ``loss`` is that of the
+    removed ones. By domains, another choice would be better by at most a share of ``gap``. ``left`` is the
+    share of the layer's squared error on held-out sequences that remains after repair, None without.
     ``domains`` are the shares of the total score that the kept experts have, by domain, where the text has
     several. ``neurons`` are the kept ones, None where all are kept.
     """
@@ -115,7 +115,7 @@ class ChildExperts:
         return f"; repair leaves {min(left):.0%} to {max(left):.0%} of the layers' errors" if left else ""
 
     def _proof(self) -> str:
-        """Return how near the choice by pairs is to the best; empty where none was made."""
+        """Return how near the choice by domains is to the best; empty where none was made."""
         gaps = [row.gap for row in self.layers if row.gap is not None]
         if not gaps:
             return ""

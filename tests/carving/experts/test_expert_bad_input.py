@@ -10,7 +10,8 @@ from tiny_families import saved
 
 from zerolm.cli import main
 
-ON_TOKENS = ["--text", "random", "--criterion", "hope_moments", "--sequences", "4", "--length", "12"]
+BY_PAIRS = ["--criterion", "hope_moments"]
+ON_TOKENS = ["--text", "random", *BY_PAIRS, "--sequences", "4", "--length", "12"]
 WRONG = {
     "fewer than a token meets": (["--keep-experts", "1"], "the nearest that can be is 2"),
     "more than there are": (["--keep-experts", "9"], "a layer has 8 experts; the nearest that can be is 8"),
@@ -54,8 +55,8 @@ WRONG = {
         "needs texts of several domains",
     ),
     "the worst by pairs": (
-        ["--keep-experts", "4", "--text", "a=random,b=random", "--domains", "worst", "--criterion", "hope"],
-        "not of pairs as hope",
+        ["--keep-experts", "4", "--text", "a=random,b=random", "--domains", "worst", *BY_PAIRS],
+        "not of pairs as hope_moments",
     ),
     "domains alone": (["--domains", "worst"], "--domains is of experts"),
     "domains of other cuts": (["--keep-ffn", ".5", "--text", "a=random,b=random"], "give --keep-experts N"),

@@ -46,6 +46,6 @@ def test_those_leave_that_lose_least_together() -> None:
     pairs = np.array([[1.0, 9.0, 0.0, 0.0], [9.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.5], [0.0, 0.0, 0.5, 3.0]])
     chosen = best_by_pairs(pairs, 2)
     assert chosen.kept.tolist() == [1, 3]
-    assert (chosen.loss, chosen.gap) == (3.0, 0.0)
+    assert (chosen.loss, chosen.gap, chosen.is_proven) == (3.0, None, False)
     assert best_experts(pairs.diagonal(), 2).tolist() == [2, 3], "by single worth both of them go"
     assert best_by_pairs(pairs, 2, 2).kept.tolist() == [1, 3]

@@ -19,7 +19,6 @@ from saved_mixtures import mixture
 from tiny_mixtures import MIXTURES
 from transformers import AutoModelForCausalLM
 
-from zerolm.carving.experts import expert_selection
 from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_with_masked, masked
@@ -211,25 +210,22 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["qwen3_moe", "deepseek_v3"])
-@pytest.mark.parametrize("criterion", ["hope", "hope_moments"])
 def test_by_pairs_no_other_experts_lose_less(
-    kind: str, criterion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All choices of each layer are tried, on the sums that the pass leaves."""
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     folder = mixture(tmp_path / "parent", kind)
-    tokens: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12, "criterion": criterion}
+    tokens: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12, "criterion": "hope_moments"}
     carved = carve(folder, tmp_path / "child", keep_experts="4", **tokens)
     checkpoint = Checkpoint.open(folder)
-    methods = Methods(criterion=criterion, text="random", sequences=4, length=12)
+    methods = Methods(criterion="hope_moments", text="random", sequences=4, length=12)
     use = ExpertSelection(checkpoint, SizeRequest(), methods, StoredCosts(), ComputeRequest(), silent).use
     groups, kept = Routing.of(checkpoint).groups, kept_in(tmp_path / "child")
-    assert carved.optimal is True
+    assert carved.optimal is False, "it is the best, which is not proven"
     assert carved.experts is not None
     for row in carved.experts["layers"]:
-        sums = use[row["layer"]]
-        together = np.maximum(sums["together"], 1) if criterion == "hope" else 1
-        lost = sums["product"] / together
+        lost = use[row["layer"]]["product"]
         sets = [
             list(gone)
             for gone in combinations(range(8), 4)
@@ -238,12 +234,7 @@ def test_by_pairs_no_other_experts_lose_less(
         least = min(lost[np.ix_(gone, gone)].sum() for gone in sets)
         gone = np.setdiff1d(np.arange(8), kept[row["layer"]])
         assert lost[np.ix_(gone, gone)].sum() == pytest.approx(least, rel=1e-7)
-        assert (row["loss"], row["gap"]) == (pytest.approx(least, rel=1e-7), 0)
-    recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
-    assert [each["gap"] for each in recipe["experts"]] == [0] * len(kept)
-    monkeypatch.setattr(expert_selection, "best_by_pairs", None)
-    again = carve(folder, keep_experts="4", **tokens)  # from the cache
-    assert again.experts == carved.experts
+        assert (row["loss"], row["gap"]) == (pytest.approx(least, rel=1e-7), None)
     rebuild(tmp_path / "child" / "recipe.json", folder, tmp_path / "again")
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "child" / FILE).read_bytes()
 

@@ -198,8 +198,8 @@ class ExpertCarving:
 
     @property
     def _is_optimal(self) -> bool | None:
-        """Whether the criterion prefers no choice of the same size; None where a recipe names the experts."""
-        return None if self.recipe else not any(self._gaps.values())
+        """Whether it is proven that no choice is better; None where a recipe names the experts."""
+        return None if self.recipe else all(each.is_proven for each in self._chosen.values())
 
     def _units(self, fewer: FewerExperts) -> list[dict[str, Any]]:
         """Return rows of experts, and of neurons of each, before and after, with the removed parameters."""
@@ -222,7 +222,7 @@ class ExpertCarving:
 
     @property
     def _gaps(self) -> dict[int, float]:
-        """The gap of the choice of each layer, for choices by pairs."""
+        """The gap of the choice of each layer, for choices by domains."""
         gaps = {layer: each.gap for layer, each in self._chosen.items()}
         return {layer: gap for layer, gap in gaps.items() if gap is not None}
 

@@ -195,7 +195,7 @@ class GgufExpertCarving:
             CarvingMethod(self.methods.criterion, "none", "weights", self.size.layer_shape, FORMAT, None),
             {"parent": self._costs(routing.experts), "child": self._costs(fewer.count)},
             sorted({round(8 * size / weights) for weights, size in kinds}),
-            None if self.recipe else not any(each.gap for each in self._chosen.values()),
+            None if self.recipe else all(each.is_proven for each in self._chosen.values()),
             {},
             [{"layer": n, "heads": h, "kv_heads": k, "ffn": f} for n, (h, k, f) in enumerate(widths)],
             None,

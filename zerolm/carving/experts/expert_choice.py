@@ -1,4 +1,4 @@
-"""The choice of the experts that a layer keeps: optimal, or with a proven bound of its gap to the optimum."""
+"""The choice of the experts that a layer keeps: by single scores, by the worst domain, or by pairs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,20 @@ UNMEASURED: Final[dict[str, Any]] = {**dict.fromkeys(("tokens", "gates", "loss",
 
 @dataclass(frozen=True, eq=False)
 class ChosenExperts:
-    """The experts that a layer keeps, ascending; for choices by pairs also the loss and the gap.
+    """The experts that a layer keeps, ascending.
 
-    ``loss`` is p' F p of the removed experts, None where single experts are scored. Another choice would be
-    better by at most a share of ``gap``, which is None where the choice is optimal by construction.
+    For choices by pairs ``loss`` is p' F p of the removed experts. For choices by domains another choice
+    would be better by at most a share of ``gap``. Both are None elsewhere.
     """
 
     kept: Ints
     loss: float | None = None
     gap: float | None = None
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether it is proven that no other choice is better; a choice by pairs has no proof."""
+        return self.loss is None and not self.gap
 
 
 def best_experts(scores: Floats, count: int, groups: int = 1) -> Ints:
@@ -56,10 +61,11 @@ def best_by_domains(scores: Floats, count: int, groups: int = 1) -> ChosenExpert
 
 
 def best_by_pairs(pairs: Floats, count: int, groups: int = 1) -> ChosenExperts:
-    """Return ``count`` experts, equal numbers from each group, with the least p' F p of the removed ones.
+    """Return ``count`` experts, equal numbers from each group, with a small p' F p of the removed ones.
 
-    ``pairs`` F is (e, e). Raises ``ValueError`` for a pair that is not finite.
+    ``pairs`` F is (e, e). No exchange of two experts lowers it. Raises ``ValueError`` for a pair that is
+    not finite.
     """
     removed = least_pairs(pairs, len(pairs) - count, groups)
-    kept = np.setdiff1d(np.arange(len(pairs)), removed.chosen)
-    return ChosenExperts(kept, removed.value, removed.gap)
+    kept = np.setdiff1d(np.arange(len(pairs)), removed)
+    return ChosenExperts(kept, float(pairs[np.ix_(removed, removed)].sum()))

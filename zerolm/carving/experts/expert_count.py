@@ -100,7 +100,7 @@ def counts_of(size: SizeRequest, routing: Routing) -> list[int]:
 def tried_of(counts: Sequence[int]) -> list[int]:
     """Return the numbers of experts that a joint plan tries, ascending: at most ``TRIED``, evenly spread.
 
-    Both ends are included. Choosing experts by pairs takes seconds for each layer and number.
+    Both ends are included. Choosing experts by pairs takes time for each layer and number.
     """
     places = np.unique(np.linspace(0, len(counts) - 1, TRIED).round().astype(int))
     return [counts[place] for place in places]

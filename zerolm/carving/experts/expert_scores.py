@@ -29,37 +29,23 @@ EXPERT_CRITERIA: Final[Registry[Worth | None]] = Registry("criterion of experts"
 pairs of them, (e, e); None for criteria without sums."""
 
 
-def _mean(name: str) -> Worth:
-    """Return the mean of a sum over the tokens of an expert; 0 for an expert without tokens."""
-    return lambda sums: sums[name] / np.maximum(sums["count"], 1)
+def _reap(sums: Arrays) -> Floats:
+    """Return the mean of gate times norm of the output (e,); 0 for an expert without tokens."""
+    return np.asarray(sums["share_norm"] / np.maximum(sums["count"], 1), np.float64)
 
 
 def _total(name: str) -> Worth:
     return lambda sums: np.asarray(sums[name], np.float64)
 
 
-def _together(sums: Arrays) -> Floats:
-    """Return F (e, e) of https://arxiv.org/abs/2609.18916: means over tokens routed to both, else 0."""
-    return np.asarray(sums["product"] / np.maximum(sums["together"], 1), np.float64)
-
-
-for _name, _scores, _source in (
-    ("reap", _mean("share_norm"), "mean of gate times norm of the output, gates of a token adding up to 1"),
-    ("gated_norm", _mean("gate_norm"), "the same with the gates that the model applies"),
-    ("frequency", _total("count"), "the number of its tokens"),
-    ("gate_mass", _total("gate"), "sum of the gates that the model applies"),
-    ("mean_norm", _mean("norm"), "mean norm of the output, without the gate"),
-    ("mean_square", _mean("square"), "mean squared norm of the output, without the gate"),
-    ("total_norm", _total("norm"), "sum of the norms of the output, without the gate"),
+for _name, _scores, _source, _needs in (
+    ("reap", _reap, "mean of gate times norm of the output, gates of a token adding up to 1", (TOKENS,)),
+    ("frequency", _total("count"), "the number of its tokens", (TOKENS,)),
+    (SUMMED, _total("product"), "product of what two experts send to a token, summed", (TOKENS, PAIRS)),
+    (AIMER, None, "how unevenly the weights are spread: even ones go first", ()),
+    (RANDOM, None, "drawn by --seed", ()),
 ):
-    EXPERT_CRITERIA.add(Entry(_name, _scores, _source, (TOKENS,)))
-for _name, _scores, _source in (
-    ("hope", _together, "mean product of what two experts send to a token that meets both"),
-    (SUMMED, _total("product"), "sum of that product over all tokens: positive semidefinite"),
-):
-    EXPERT_CRITERIA.add(Entry(_name, _scores, _source, (TOKENS, PAIRS)))
-EXPERT_CRITERIA.add(Entry(AIMER, None, "how unevenly the weights are spread: even ones go first"))
-EXPERT_CRITERIA.add(Entry(RANDOM, None, "drawn by --seed"))
+    EXPERT_CRITERIA.add(Entry(_name, _scores, _source, _needs))
 
 
 def needs_tokens(name: str) -> bool:

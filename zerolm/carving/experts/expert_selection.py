@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-import zerolm
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_scores, neuron_scores
 from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_domains, best_by_pairs, best_experts
@@ -32,16 +30,13 @@ from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.ledger import Ledger
 from zerolm.costs import CostModel
-from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.io.cache import Arrays
 from zerolm.planning.size_request import AUTO, WORST, SizeRequest
 from zerolm.planning.sizes import costs_of, plan_of
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
 from zerolm.settings.domains import domains_of
 from zerolm.units.importance.criterion import FirstUnits
-
-CHOICE_FORMAT: Final = 1
-"""Increased whenever the choice by pairs is computed differently."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +243,7 @@ class ExpertSelection:
                 chosen[layer] = best_by_domains(by_domain, count, groups)
             elif expert_scores.is_of_pairs(self.methods.criterion):
                 self.progress("choosing experts by their pairs", layer, depth)
-                chosen[layer] = _by_pairs(self._scores(layer), count, groups)
+                chosen[layer] = best_by_pairs(self._scores(layer), count, groups)
             else:
                 chosen[layer] = ChosenExperts(best_experts(self._scores(layer), count, groups))
         return chosen
@@ -312,15 +307,3 @@ class ExpertSelection:
         """Return a note on a rounded share of neurons; empty where none was rounded."""
         text = self.size.experts.ffn
         return "" if self.width is None or text in (None, AUTO) else self.width.size(str(text))[1]
-
-
-def _by_pairs(pairs: Floats, count: int, groups: int) -> ChosenExperts:
-    """Return the choice by pairs (e, e), from the cache where it was made before."""
-    key = hashlib.sha256(np.ascontiguousarray(pairs).tobytes()).hexdigest()
-    cache = ArrayCache.of("experts by pairs", CHOICE_FORMAT, zerolm.__version__, key, count, groups)
-    row = cache.get("chosen")
-    if row is None:
-        chosen = best_by_pairs(pairs, count, groups)
-        row = {"kept": chosen.kept, "loss": np.array(chosen.loss), "gap": np.array(chosen.gap)}
-        cache.put("chosen", row)
-    return ChosenExperts(row["kept"], float(row["loss"]), float(row["gap"]))

@@ -22,8 +22,8 @@ from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
-SINGLE: Final = ("count", "gate", "share", "norm", "square", "gate_norm", "share_norm", "gate_square")
-PAIRS: Final = ("together", "product")
+SINGLE: Final = ("count", "gate", "share_norm")
+PAIRS: Final = "product"
 OF_NEURONS: Final = "neurons"
 """The sums of each neuron of each expert (``NeuronSums``), in addition to those of experts."""
 STATES: Final = "states"
@@ -34,15 +34,13 @@ ARGUMENTS: Final = 3
 class ExpertSums:
     """Sums over the tokens of a layer that are routed to expert i, or to both i and j.
 
-    g is the gate that the model applies, ``share`` s its share of the token's gates, and f the output. All
-    (e,): ``count`` 1, ``gate`` g, ``share`` s, ``norm`` |f|, ``square`` |f|^2, ``gate_norm`` g|f|,
-    ``share_norm`` s|f|, ``gate_square`` (g|f|)^2. Of pairs (e, e): ``together`` 1, and ``product`` g_i|f_i|
-    times g_j|f_j|.
+    g is the gate that the model applies, s its share of the token's gates, and f the output. All (e,):
+    ``count`` 1, ``gate`` g, ``share_norm`` s|f|. Of pairs (e, e): ``product`` g_i|f_i| times g_j|f_j|.
     """
 
     def __init__(self, experts: int) -> None:
         self.arrays: Arrays = {name: np.zeros(experts) for name in SINGLE}
-        self.arrays |= {name: np.zeros((experts, experts)) for name in PAIRS}
+        self.arrays[PAIRS] = np.zeros((experts, experts))
 
     def add(self, numbers: Tensor, gates: Tensor, outputs: Tensor) -> None:
         """Add tokens with the numbers of their experts, gates (t, k) and outputs (t, k, d)."""
@@ -50,15 +48,11 @@ class ExpertSums:
         index, gate, norm = numbers.cpu().numpy(), *(x.double().cpu().numpy() for x in (gates, norms))
         total = gate.sum(1, keepdims=True)
         share = np.divide(gate, total, out=np.zeros_like(gate), where=total != 0)
-        gate_norm = gate * norm
-        columns = (np.ones_like(gate), gate, share, norm, norm**2, gate_norm, share * norm, gate_norm**2)
-        for name, values in zip(SINGLE, columns, strict=True):
+        for name, values in zip(SINGLE, (np.ones_like(gate), gate, share * norm), strict=True):
             np.add.at(self.arrays[name], index.reshape(-1), values.reshape(-1))
-        rows = np.arange(len(index))[:, None]
-        met, weighted = (np.zeros((len(index), len(self.arrays["count"]))) for _ in PAIRS)
-        met[rows, index], weighted[rows, index] = 1.0, gate_norm
-        self.arrays["together"] += met.T @ met
-        self.arrays["product"] += weighted.T @ weighted
+        sent = np.zeros((len(index), len(self.arrays["count"])))
+        sent[np.arange(len(index))[:, None], index] = gate * norm
+        self.arrays[PAIRS] += sent.T @ sent
 
 
 def expert_use(

@@ -26,7 +26,6 @@ from zerolm.units.importance.criterion import Criterion
 if TYPE_CHECKING:
     from zerolm.units.importance.activations import UnitStatistics
 
-MAW: Final = "MAW (arXiv 2512.22671)"
 OBS: Final = "Optimal Brain Surgeon for units (arXiv 2302.04089, 2312.17244)"
 NEEDS_TOKENS: Final = ("tokens", "torch")
 Made = Entry[Callable[..., Any]]
@@ -46,9 +45,7 @@ def by_tokens(file: str, name: str) -> Callable[..., UnitStatistics]:
 
 BUILT_IN: Final = (
     Made("capacity", weights.capacity, "equation 3 of ZeroLM (arXiv 2503.18646), monotone"),
-    Made("zerolm", weights.cut_capacity, "equation 3 of ZeroLM (arXiv 2503.18646)"),
-    Made("max_weight", weights.max_weight, f"{MAW}, as released"),
-    Made("max_weight_strict", weights.max_weight_strict, f"{MAW}, as its text has it"),
+    Made("max_weight", weights.max_weight, "MAW (arXiv 2512.22671), as released"),
     Made("magnitude", weights.magnitude, "sum of |w|"),
     Made("random", weights.random, "drawn"),
     Made("prefix", weights.prefix, "the first units"),

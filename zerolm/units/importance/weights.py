@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.architecture import Floats, Ints
+from zerolm.architecture import Floats
 from zerolm.checkpoints import Checkpoint, Ledger, Sums
 from zerolm.units.importance.criterion import Additive, Criterion
-from zerolm.units.kept_units import AxisPart, best, dimensions
+from zerolm.units.kept_units import AxisPart, dimensions
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,42 +84,12 @@ def _weightless(count: int) -> Share:
     return Share("none", zeros, zeros, zeros, zeros, 1, count)
 
 
-@dataclass(frozen=True, eq=False)
-class CutCapacity(Criterion):
-    """Equation 3 of ZeroLM on the kept units: ||W||_F^2 / min(rows, cols) of the cut matrices.
-
-    Where the cut side is already the shorter one, removing below-average units raises it.
-    """
-
-    parts: Shares
-
-    def choose(self, layer: int, kind: str, count: int) -> Ints:
-        weighed = [share.squares / _cut_denominator(share, count) for share in self.parts[kind][layer]]
-        return best(np.sum(weighed, axis=0), count)
-
-    def score(self, layer: int, kind: str, count: int) -> float:
-        units = self.choose(layer, kind, count)
-        return sum(
-            float(share.squares[units].sum()) / _cut_denominator(share, count)
-            for share in self.parts[kind][layer]
-        )
-
-
-def _cut_denominator(share: Share, count: int) -> int:
-    return min(count * share.unit_side, share.other_side)
-
-
 def capacity(parts: Shares, seed: int) -> Criterion:
     """Return the criterion ||W||_F^2 of kept units over the parent's min(rows, cols), summed over matrices.
 
     It is monotone in the number of kept units.
     """
     return Additive(_capacities(parts))
-
-
-def cut_capacity(parts: Shares, seed: int) -> Criterion:
-    """Return the criterion of ZeroLM's equation 3 (arXiv 2503.18646), literally."""
-    return CutCapacity(parts)
 
 
 def magnitude(parts: Shares, seed: int) -> Criterion:
@@ -130,11 +100,6 @@ def magnitude(parts: Shares, seed: int) -> Criterion:
 def max_weight(parts: Shares, seed: int) -> Criterion:
     """Return the criterion max + |min| of a neuron's gate and up rows (arXiv 2512.22671, as released)."""
     return _by_rows(parts, lambda share: share.largest + np.abs(share.smallest))
-
-
-def max_weight_strict(parts: Shares, seed: int) -> Criterion:
-    """Return the criterion max |w| of a neuron's gate and up rows (arXiv 2512.22671, as in its text)."""
-    return _by_rows(parts, lambda share: np.maximum(share.largest, -share.smallest))
 
 
 def random(parts: Shares, seed: int) -> Criterion:

@@ -16,7 +16,6 @@ from typing import Final
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from algorithm2 import algorithm2
 from label_draws import METHODS, SIZES, WAYS, Case, Ground, Outcome, grounds, study
 from timing import machine
 
@@ -24,6 +23,7 @@ from zerolm.calibration.rivals import RIVALS, UNCALIBRATED
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import ScoreRow, Section
 from zerolm.groundtruth.reader import data_folders, known_names, same_folders
+from zerolm.lab.algorithm2 import algorithm2
 from zerolm.scores import make_score
 from zerolm.statistics import agreement
 

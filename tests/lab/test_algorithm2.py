@@ -1,9 +1,6 @@
-"""``benchmarks/algorithm2.py`` against its literal twin and published figures, and its guards."""
+"""Algorithm 2 against its literal twin and published figures, and its guards."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from algorithm2 import USEFUL, algorithm2
-
 from zerolm.calibration.alpha import parts
 from zerolm.groundtruth.reader import View, quality, read, views
+from zerolm.lab.algorithm2 import USEFUL, algorithm2
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.spaces import make_space
 from zerolm.statistics import agreement

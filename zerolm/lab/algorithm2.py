@@ -1,4 +1,4 @@
-"""ZeroLM's choice of alpha without labels (arXiv 2503.18646, Algorithm 2); no method of ``calibrate``."""
+"""ZeroLM's choice of alpha without labels (arXiv 2503.18646, Algorithm 2)."""
 
 from __future__ import annotations
 

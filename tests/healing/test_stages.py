@@ -161,7 +161,7 @@ def test_a_recipe_with_another_healing_is_refused(parent: Path, healing: Any) ->
     file = Path("child") / "recipe.json"
     file.write_text(json.dumps(recipe("child") | {"healing": healing}))
     common: dict[str, Any] = {"parent": parent, "text": "text.txt", "tokens": 2048, "out": "healed"}
-    with pytest.raises(ValueError, match="healing is") as refused:
+    with pytest.raises(ValueError, match="healing") as refused:
         zerolm.heal("child", **common)
     assert "\n" not in str(refused.value)
 

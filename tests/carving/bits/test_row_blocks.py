@@ -106,8 +106,8 @@ def plan(zerolm: Zerolm, parents: Path, parent: str, *flags: str) -> dict[str, A
 @pytest.mark.parametrize(
     ("parent", "types", "sizes", "kinds"),
     [
-        ("odd", (), "2 layers, hidden 72, KV groups 2, ffn 172, in BF16", {"BF16"}),
-        ("small", ("--types", "Q4_K"), "hidden 96, KV groups 2, ffn 256, in Q4_K and Q5_0", {"Q4_K", "Q5_0"}),
+        ("odd", (), "2 layers, hidden 72, KV groups 2, FFN neurons 172, in BF16", {"BF16"}),
+        ("small", ("--types", "Q4_K"), "hidden 96, KV groups 2, FFN neurons 256, in Q4_K and Q5_0", {"Q4_K", "Q5_0"}),
     ],
 )
 def test_the_least_bytes_are_named_and_possible(
@@ -131,7 +131,7 @@ def test_cuts_reach_fewer_bytes_and_the_refusal_names_both(parents: Path, zerolm
     flags = ("--text", str(parents / "text.txt"), "--max-weight-bytes", "5000")
     ran = zerolm("carve", str(parents / "odd"), *FLAGS, *flags)
     assert ran.status == 2
-    words = r"at least ([0-9,]+) \(1 layer, hidden 32, KV groups 1, ffn 32, in .*\); with all units ([0-9,]+)"
+    words = r"at least ([0-9,]+) \(1 layer, hidden 32, KV groups 1, FFN neurons 32, in .*\); with all units ([0-9,]+)"
     least = re.search(words, ran.err)
     assert least is not None, ran.err
     assert int(least[1].replace(",", "")) < int(least[2].replace(",", ""))

@@ -178,8 +178,13 @@ class RecipeFields:
 
 
 def ascending(numbers: Any, whole: int, words: str) -> Ints:
-    """Return a list of numbers as an array; ``ValueError`` unless they ascend from 0 to below ``whole``."""
+    """Return a list of numbers as an array; ``ValueError`` unless they ascend from 0 to below ``whole``.
+
+    It may be empty only if ``whole`` is 0.
+    """
     array = np.array(numbers if isinstance(numbers, list) else [], np.int64)
+    if whole == 0 and numbers == []:
+        return array
     if not len(array) or array[0] < 0 or array[-1] >= whole or (np.diff(array) <= 0).any():
         raise ValueError(f"{words} must ascend within 0 to {whole - 1}")
     return array

@@ -90,8 +90,9 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
             present = _sections(config, path, layout.head_size)
         if present is not None:
             _add(writer, key, present)
+    sizes = resized(layout, cut.parent.counts(cut.largest))
     for key, rule in rules.items():
-        _add(writer, key, value(rule, layout.size))
+        _add(writer, key, value(rule, sizes.size))
 
 
 def _sections(config: PreTrainedConfig, default: Sequence[int], head_size: int) -> list[int]:

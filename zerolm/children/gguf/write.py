@@ -133,7 +133,8 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
         )
     if cut.narrowing and not family.cut.hidden:
         raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
-    if not cut.layers or not all(map(all, cut.sizes.values())):
+    have = tuple(map(bool, cut.parent.units))
+    if not cut.layers or any(tuple(map(bool, sizes)) != have for sizes in cut.sizes.values()):
         raise ValueError("gguf needs a layer, and in each layer a KV group and an FFN neuron")
     if family.gguf.alike and not cut.uniform:
         raise ValueError(

@@ -1,0 +1,61 @@
+"""The kind of units that CONTRIBUTING.md adds is pruned, written, proven and rebuilt beside all others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from saved_mixtures import mixture
+
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+RUN = """
+import json, sys
+from pathlib import Path
+from zerolm.families import family
+from zerolm.units import within_layers
+exec(sys.argv[1])
+family.OUTPUT_ROLES = (*family.OUTPUT_ROLES, "shared_down")
+within_layers.UNITS = (*within_layers.UNITS, SharedNeurons())
+within_layers.NAMES = tuple(unit.name for unit in within_layers.UNITS)
+
+import zerolm
+from zerolm.carving.carve import carve, rebuild
+from zerolm.carving.request import Destination, Methods
+from zerolm.planning.size_request import SizeRequest
+
+parent, out, form, size = sys.argv[2:]
+amount = {"text": "random", "sequences": 32, "length": 32}
+methods = Methods("surgeon", repair="least-squares", plan="prices", **amount)
+carved = carve(parent, SizeRequest.of(**json.loads(size)), methods, Destination(Path(out), form))
+again = rebuild(f"{out}/recipe.json", parent, Destination(Path(f"{out}-again"), form), text="random")
+print(json.dumps([carved.units, carved.verified, carved.losses, again.note]))
+"""
+KINDS = ["mamba", "attention", "moe", "moe", "attention", "moe"]
+NAME = "neurons of the shared expert"
+
+
+@pytest.mark.parametrize(
+    ("form", "size"),
+    [
+        ("hf", {"keep": {"shared": 0.5}}),
+        ("gguf", {"keep": {"heads": 1.0}, "budgets": {"max_params": "0.97x"}}),
+    ],
+    ids=["share", "budget"],
+)
+def test_a_further_kind_of_units_needs_a_class(form: str, size: dict[str, object], tmp_path: Path) -> None:
+    section = PAGE.read_text("utf-8").partition("## Add a kind of unit")[2]
+    code = section.partition("```python\n")[2].partition("```")[0]
+    parent = mixture(
+        tmp_path / "parent", "nemotron_h", use_bias=False, mlp_bias=False, layers_block_type=KINDS
+    )
+    arguments = [code, str(parent), str(tmp_path / "child"), form, json.dumps(size)]
+    run = subprocess.run([sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    units, verified, losses, note = json.loads(run.stdout.splitlines()[-1])
+    assert NAME in {row["unit"] for row in units if row["after"] < row["before"]}
+    assert verified["difference"] < 1e-4
+    assert losses["repaired"] < losses["measured"]
+    assert "differs from the child" not in note

@@ -268,9 +268,15 @@ class InitReport(Shown):
 
     @property
     def remarks(self) -> list[str]:
-        from zerolm.verbs.training_words import beyond_step_law
+        from zerolm.pretraining import STEP_LAW_PARAMS, STEP_LAW_TOKENS
 
-        return [f"warning: {text}" for text in beyond_step_law(self.how["body_params"], self.how["tokens"])]
+        warnings, source = [], "which Step Law's rate and batch come from"
+        for name, (low, high) in (("body_params", STEP_LAW_PARAMS), ("tokens", STEP_LAW_TOKENS)):
+            if not low <= self.how[name] <= high:
+                known = f"{show_amount(low)} to {show_amount(high)}"
+                what = f"{show_amount(self.how[name])} {name.replace('_params', ' parameters')}"
+                warnings.append(f"warning: {what} are beyond {known}, {source}")
+        return warnings
 
     def lines(self) -> list[str]:
         from zerolm.pretraining import train_flops

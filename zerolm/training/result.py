@@ -19,7 +19,7 @@ class SeedNoise:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class Unlabelled:
     """An architecture without a result, and why."""
 
     id: str
@@ -51,5 +51,5 @@ class TrainedLabels:
     benchmark: dict[str, Any]
     noise: SeedNoise | None
     agreement: dict[str, float | None]
-    left_out: list[LeftOut]
+    left_out: list[Unlabelled]
     architectures: list[LabelledArchitecture]

@@ -21,7 +21,7 @@ from zerolm.statistics import agreement, noise_ceiling
 from zerolm.training.labels import Label, LabelText
 from zerolm.training.processes import device_for
 from zerolm.training.request import DEPTH_RULES, TrainingRequest
-from zerolm.training.result import LabelledArchitecture, LeftOut, SeedNoise, TrainedLabels
+from zerolm.training.result import LabelledArchitecture, SeedNoise, TrainedLabels, Unlabelled
 from zerolm.training.scaling import BASE, BASE_DEPTH
 from zerolm.training.train import BETAS, CLIP, TrainingFailed
 
@@ -80,7 +80,7 @@ def trained_labels(
         benchmark,
         noise,
         {rival: None if math.isnan(tau) else tau for rival, tau in taus.items()},
-        [LeftOut(names[i], labels[i][0].failure) for i in failed],
+        [Unlabelled(names[i], labels[i][0].failure) for i in failed],
         [
             LabelledArchitecture(
                 names[i],

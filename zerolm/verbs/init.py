@@ -271,11 +271,11 @@ class InitReport(Shown):
         from zerolm.pretraining import STEP_LAW_PARAMS, STEP_LAW_TOKENS
 
         warnings, source = [], "which Step Law's rate and batch come from"
-        for name, (low, high) in (("body_params", STEP_LAW_PARAMS), ("tokens", STEP_LAW_TOKENS)):
-            if not low <= self.how[name] <= high:
-                known = f"{show_amount(low)} to {show_amount(high)}"
-                what = f"{show_amount(self.how[name])} {name.replace('_params', ' parameters')}"
-                warnings.append(f"warning: {what} are beyond {known}, {source}")
+        for cost, (low, high) in (("body_params", STEP_LAW_PARAMS), ("tokens", STEP_LAW_TOKENS)):
+            if not low <= self.how[cost] <= high:
+                span = f"{show_amount(low)} to {show_amount(high)}"
+                count = f"{show_amount(self.how[cost])} {cost.replace('_params', ' parameters')}"
+                warnings.append(f"warning: {count} are beyond {span}, {source}")
         return warnings
 
     def lines(self) -> list[str]:

@@ -85,7 +85,7 @@ class SearchReport(SearchResult, Report):
         )
 
     def sheets(self) -> list[Sheet]:
-        entries, known = candidacies(self), list(words.facts(self))
+        entries, facts = candidacies(self), list(words.facts(self))
         places = {identity(entry.choice): place for place, entry in enumerate(entries)}
         cost, plan = cost_label(self.front.cost), self.question.training
         counting = [words.against_counting(self)] if self.baselines else []
@@ -96,7 +96,7 @@ class SearchReport(SearchResult, Report):
         blind = Sheet("What this score cannot see", sentences=[words.blindness(self)], on=(PAGE,))
         return [
             Sheet(sentences=[*counting, words.ties(self)], on=(TERMINAL,)),
-            *([pairs("More of the pick", known, on=(PAGE,))] if known else []),
+            *([pairs("More of the pick", facts, on=(PAGE,))] if facts else []),
             in_short(self),
             Sheet(
                 f"Score against {cost}", charts=[front(self, entries)], notes=[points], on=(PAGE, NOTEBOOK)

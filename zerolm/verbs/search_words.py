@@ -185,12 +185,13 @@ def against_counting(result: SearchResult) -> str:
     parts, score = [], result.question.score
     for name, begin in COUNTING.items():
         for choice in (one.choice for one in result.baselines if one.name == name):
+            change = difference(result, choice)
+            text = f"a network with {abs(change):.2f} % {'more' if change > 0 else 'less'} {score}."
             if choice.architecture.choices == result.pick.architecture.choices:
-                parts.append(f"{begin} picks the very same network: here {score} adds nothing to it.")
-            else:
-                change = difference(result, choice)
-                side = "more" if change > 0 else "less"
-                parts.append(f"{begin} picks a network with {abs(change):.2f} % {side} {score}.")
+                text = f"the very same network: here {score} adds nothing to it."
+            elif choice.architecture.choices == result.best[0].architecture.choices:
+                text = f"the network with the highest {score}, {change:.2f} % above the cheaper pick."
+            parts.append(f"{begin} picks {text}")
     return " ".join(parts) or "No baseline was asked for."
 
 

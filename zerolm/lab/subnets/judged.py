@@ -24,7 +24,7 @@ from zerolm.spaces import make_space, shape_text
 from zerolm.spaces.choices import alike
 from zerolm.spaces.subnetworks import config_text
 from zerolm.statistics import agreement
-from zerolm.training.result import LeftOut
+from zerolm.training.result import Unlabelled
 from zerolm.units.kept_units import dimensions
 
 SPACE_OF: Final = {"next": "sliced-decoder", "masked": "sliced-encoder"}
@@ -48,11 +48,11 @@ def slices_of(
     }
     space = make_space(SPACE_OF[checkpoint.family.task], **settings)
     entries: list[dict[str, Any]] = []
-    left_out: list[LeftOut] = []
+    left_out: list[Unlabelled] = []
     for number, (sizes, results) in enumerate(zip(sliced.sizes, sliced.results, strict=True), 1):
         odd = next((metric for metric, value in results.items() if not math.isfinite(value)), None)
         if odd is not None:
-            left_out.append(LeftOut(str(number), f"{odd} is no number"))
+            left_out.append(Unlabelled(str(number), f"{odd} is no number"))
             continue
         choices = {kind: alike([layer[at] for layer in sizes]) for at, kind in enumerate(lists)}
         entries.append({"id": str(number), "architecture": choices, "results": results})

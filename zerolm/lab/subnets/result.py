@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from zerolm.training.result import LeftOut
+from zerolm.training.result import Unlabelled
 
 
 @dataclass(frozen=True)
@@ -33,5 +33,5 @@ class Slices:
     parent: dict[str, float]
     agreement: dict[str, dict[str, float | None]]
     seconds: float | None
-    left_out: list[LeftOut]
+    left_out: list[Unlabelled]
     networks: list[JudgedSlice]

@@ -32,7 +32,7 @@ NOTES: Final = {
     "heads are left out",
     "draws": "ten networks of each architecture; norms are drawn as ||W||_F^2 of k normal weights, their "
     "variance times a chi-square variable with k degrees of freedom",
-    "Xavier, Kaiming": "the normal ones; orthogonal has nothing to draw",
+    "Xavier, Kaiming": "the normal ones; with them and orthogonal a matrix counts by the ratio of its sides",
 }
 """How to read the tables."""
 COLOURS: Final = {-1: "orange", 0: "grey", 1: "green"}

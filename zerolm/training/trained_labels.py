@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, Final
@@ -17,7 +16,7 @@ from zerolm.groundtruth.truth import check
 from zerolm.io.plain import as_plain
 from zerolm.scores import make_score
 from zerolm.spaces import shape_text
-from zerolm.statistics import agreement, noise_ceiling
+from zerolm.statistics import agreement, defined, noise_ceiling
 from zerolm.training.labels import Label, LabelText
 from zerolm.training.processes import device_for
 from zerolm.training.request import DEPTH_RULES, TrainingRequest
@@ -79,7 +78,7 @@ def trained_labels(
     return TrainedLabels(
         benchmark,
         noise,
-        {rival: None if math.isnan(tau) else tau for rival, tau in taus.items()},
+        {rival: defined(tau) for rival, tau in taus.items()},
         [Unlabelled(names[i], labels[i][0].failure) for i in failed],
         [
             LabelledArchitecture(

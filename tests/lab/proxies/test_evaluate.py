@@ -211,7 +211,7 @@ def test_no_verdict_without_labels_or_proxies_that_vary() -> None:
     assert judge({"a": result, "b": -result}, np.ones(40), result) is None
     found = judge({"a": result, "b": -result}, result, np.ones(40))
     assert found is not None
-    assert found.to_json()["tau_body_params"] is None
+    assert found.tau_body_params is None
 
 
 def test_no_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from zerolm.scores import make_score
 from zerolm.spaces import make_space, shape_text
 from zerolm.spaces.choices import alike
 from zerolm.spaces.subnetworks import config_text
-from zerolm.statistics import agreement
+from zerolm.statistics import agreement, defined
 from zerolm.training.result import Unlabelled
 from zerolm.units.kept_units import dimensions
 
@@ -101,10 +101,7 @@ def slices_of(
     return Slices(
         benchmark,
         sliced.parent,
-        {
-            metric: {rival: None if math.isnan(tau) else tau for rival, tau in row.items()}
-            for metric, row in taus.items()
-        },
+        {metric: {rival: defined(tau) for rival, tau in row.items()} for metric, row in taus.items()},
         sliced.seconds,
         left_out,
         [

@@ -20,7 +20,7 @@ from zerolm.lab.zero_cost.result import LibraChoice, ProxyPasses, ProxyTable, Ra
 from zerolm.show.charts import Axis, Bar, Bars, Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import sentence, show_number
-from zerolm.statistics import agreement
+from zerolm.statistics import agreement, defined
 from zerolm.verbs.comparison_sheets import FILES, meanings, section_sheet, tokens_of, write_tables
 from zerolm.verbs.report import Report
 
@@ -164,7 +164,7 @@ class ProxiesReport(RankedProxies, Report):
         bars = [
             Bar(
                 name,
-                None if math.isnan(rho) else rho,
+                defined(rho),
                 show_number(rho),
                 "orange" if abs(rho) >= COUNTS else "blue",
             )

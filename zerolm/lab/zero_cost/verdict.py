@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,14 +10,10 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.lab.zero_cost.libra import calibration_split, choose, combined
 from zerolm.lab.zero_cost.result import LibraChoice
-from zerolm.statistics import agreement
+from zerolm.statistics import agreement, defined
 
 FEWEST: Final = 20
 """Labels below which halves of them say nothing."""
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def judge(columns: Mapping[str, Floats], result: Floats, params: Floats, seed: int = 0) -> LibraChoice | None:
@@ -32,5 +27,5 @@ def judge(columns: Mapping[str, Floats], result: Floats, params: Floats, seed: i
     libra = choose({name: values[chosen] for name, values in varying.items()}, result[chosen], params[chosen])
     score = combined(libra, {name: values[held] for name, values in columns.items()})
     reached, by_params = agreement(score, result[held]), agreement(params[held], result[held])
-    values = map(_defined, (reached.tau, reached.rho, by_params.tau))
+    values = map(defined, (reached.tau, reached.rho, by_params.tau))
     return LibraChoice(list(libra.names), len(chosen), len(held), *values)

@@ -14,8 +14,14 @@ from timing import note
 from zerolm.groundtruth.reader import chosen
 from zerolm.lab.ablation.ablate import ablate
 from zerolm.lab.ablation.ablation import Ablation
-from zerolm.lab.verbs.ablate_report import NOTES, about, section_tables, transfer_sheets
-from zerolm.lab.verbs.ablation_conclusions import conclusions
+from zerolm.lab.verbs.ablate_report import (
+    NOTES,
+    about,
+    conclusions,
+    section_tables,
+    shown_sheet,
+    transfer_sheets,
+)
 from zerolm.show.sheet import Sheet, as_cell
 
 PLACE = Path(__file__).with_suffix(".md")
@@ -27,15 +33,17 @@ def document(ablation: Ablation) -> Iterator[str]:
     yield "Written by `python benchmarks/ablation.py`; `zerolm lab ablate` prints the same.\n"
     for line in conclusions(ablation).values():
         yield f"- {line}"
-    yield "\n## How to read the tables\n"
-    for line in NOTES:
-        yield f"- {marked(line)}"
+    yield ""
+    yield from lines(shown_sheet(ablation))
+    yield "## How to read the tables\n"
+    for name, text in NOTES.items():
+        yield f"- {name}: {marked(text)}"
     yield "\n## One alpha for another\n"
     for sheet in transfer_sheets(ablation):
         yield from lines(sheet)
     for section in ablation.sections:
         yield f"## {section.title}: {about(section)}\n"
-        for sheet in section_tables(ablation, section):
+        for sheet in section_tables(section):
             yield from lines(sheet)
 
 
@@ -48,10 +56,6 @@ def lines(sheet: Sheet) -> Iterator[str]:
     for row in sheet.rows:
         yield f"| {' | '.join(marked(as_cell(cell).text) for cell in row)} |"
     yield ""
-    for sentence in sheet.sentences:
-        yield f"- {sentence}"
-    if sheet.sentences:
-        yield ""
 
 
 def marked(text: str) -> str:

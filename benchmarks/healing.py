@@ -222,7 +222,9 @@ class Workplace:
             )
             stages = Stages(size, methods, request(run, self.seen), 2)
             carve_and_heal(self.model, stages, Destination(place), progress=note)
-        rows = evaluate(place, self.model, self.unseen, sequences=JUDGED, length=LENGTH, progress=note).rows
+        rows = evaluate(
+            place, self.model, self.unseen, sequences=JUDGED, length=LENGTH, progress=note
+        ).networks
         once = next(one for one in RUNS if one.table == run.table and one is not run)
         before = self.measured(once)["losses"]["before"]
         return {

@@ -30,13 +30,14 @@ from zerolm.io.files import cache_folder
 from zerolm.lab.zero_cost import Proxy, find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.compute import compute
-from zerolm.lab.zero_cost.measure import ProxyRequest, ProxyRun, Selection, measure
+from zerolm.lab.zero_cost.measure import ProxyRequest, Selection, measure
 from zerolm.lab.zero_cost.passes import NEEDS, Protocol
+from zerolm.lab.zero_cost.result import RankedProxies
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.statistics import within_budget
 from zerolm.text.batches import TokenSource
-from zerolm.verbs.comparison_words import remark
+from zerolm.verbs.comparison_sheets import remark
 
 PLACE = Path(__file__).with_suffix(".md")
 SHARED = ("forward", "jacobian", "backward", "flow")
@@ -132,7 +133,7 @@ class Options:
 
     def run(
         self, benchmark: str, names: Sequence[str] | None, mode: str, view: str | None, limit: int | None
-    ) -> ProxyRun:
+    ) -> RankedProxies:
         """The proxies of a benchmark, as ``zerolm lab proxies`` gives them."""
         request = ProxyRequest(
             names=names,
@@ -186,22 +187,23 @@ HEAD = (
 )
 
 
-def table(found: ProxyRun) -> str:
+def table(found: RankedProxies) -> str:
     """Every score on one benchmark, best first; closed forms beside the proxies."""
     assert found.section is not None
-    measured, section = found.measured, found.section
-    drawn = set(measured.columns)
-    lines = [f"### {found.title}\n", HEAD]
+    measured, section = found.table, found.section
+    drawn = set(measured.proxies)
+    lines = [f"### {measured.title}\n", HEAD]
     shape = section.scores["depth"] * MAX_WIDTH + section.scores["width"]
     for row in by_tau(section):
         inside = within_budget(section.scores[row.label], section.result, shape, len(shape))
         lines.append(line(row, measured.seconds, drawn, None if np.isnan(inside) else inside))
     lines += [f"\nLeft out: {name}: {reason}." for name, reason in measured.left_out.items()]
-    if found.verdict:
-        v = found.verdict
+    if found.libra:
+        v = found.libra
         lines.append(
-            f"\nLIBRA, chosen by {v.calibration} labels: {', '.join(v.libra.names)}. On the other {v.test} "
-            f"networks tau-b {digits(v.tau)}, rho {digits(v.rho)}; body parameters {digits(v.params)}."
+            f"\nLIBRA, chosen by {v.calibration} labels: {', '.join(v.chosen)}. On the other {v.test} "
+            f"networks tau-b {digits(v.tau)}, rho {digits(v.rho)}; "
+            f"body parameters {digits(v.tau_body_params)}."
         )
     return "\n".join(lines) + "\n"
 
@@ -225,12 +227,12 @@ def faithful(options: Options) -> str:
     return "\n".join(lines) + "\n"
 
 
-def compared(found: ProxyRun, benchmark: str, name: str, printed: float) -> str:
+def compared(found: RankedProxies, benchmark: str, name: str, printed: float) -> str:
     assert found.section is not None
     row = next((row for row in found.section.rows if row.label == name), None)
     here = None if row is None or row.tau is None else abs(row.tau)
     difference = "-" if here is None else f"{here - printed:+.3f}"
-    networks = len(found.measured.candidates)
+    networks = len(found.table.networks)
     return f"| {benchmark} | {name} | {networks} | {digits(here)} | {digits(printed)} | {difference} |"
 
 

@@ -19,12 +19,13 @@ from zerolm.carving.request import Destination, MethodRequest, Methods, methods_
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.groundtruth.truth import check, thinned
-from zerolm.lab.subnets.document import slices_document
 from zerolm.lab.subnets.draws import Sizes
+from zerolm.lab.subnets.judged import slices_of
 from zerolm.lab.subnets.judging import Judging
 from zerolm.lab.subnets.reading import judged_by
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
 from zerolm.lab.subnets.slicing import cuts_of, slice_parent
+from zerolm.lab.verbs.slice import SlicesReport
 from zerolm.lab.zero_cost.measure import ProxyRequest, Selection, measure
 from zerolm.networks.compute import compute
 from zerolm.networks.opener import load_model
@@ -54,7 +55,8 @@ def sliced(
     if not file.exists():
         start = time.process_time()
         result = slice_parent(parent, draw, cutting, judging, progress=note)
-        document = slices_document(parent.name, result, draw, cutting, judging)
+        slices = slices_of(parent.name, result, draw, cutting, judging)
+        document = SlicesReport(**vars(slices)).to_json()
         document["processor"] = (time.process_time() - start) / len(result.sizes)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document))
@@ -173,13 +175,12 @@ def proxies(document: dict[str, Any], file: Path) -> None:
         labels.write_text(json.dumps(document["benchmark"]))
         chosen = Selection(limit=PROXIED)
         request = ProxyRequest(settings=PROXY_BATCH, networks=chosen, store=Path(scratch) / "store")
-        run = measure(str(labels), request, progress=note)
+        table = measure(str(labels), request, progress=note).table
     few = thinned(check(document["benchmark"]), PROXIED)
-    columns = {name: values.tolist() for name, values in run.measured.columns.items()}
     seconds = (time.process_time() - start) / PROXIED
     ids = [entry.id for entry in few.architectures]
-    left_out = run.measured.left_out
-    file.write_text(json.dumps({"ids": ids, "columns": columns, "left_out": left_out, "seconds": seconds}))
+    kept = {"ids": ids, "columns": table.proxies, "left_out": table.left_out, "seconds": seconds}
+    file.write_text(json.dumps(kept))
 
 
 def column(document: dict[str, Any], metric: str) -> Floats:

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from zerolm.verbs import commands
-from zerolm.verbs.call import run
+from zerolm.verbs.call import function_of
 from zerolm.verbs.report import Report, Run
 
 GOLDENS: Final = Path(__file__).parent / "goldens"
@@ -33,6 +33,11 @@ KINDS: Final = (
 TINY: Final = {"sequences": 6, "length": 12}
 """The size of a batch that a tiny parent is judged by."""
 RUN: Final = Run({"max_params": "900k", "text": "text.txt"}, machine="a machine", date="2026-01-01")
+
+
+def run(command: str, settings: dict[str, Any]) -> Any:
+    """Return the result of a command for settings by name."""
+    return function_of(command)(**settings)
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,7 @@ def test_a_sentence_transformer_stays_whole(text: Path, tmp_path: Path) -> None:
     assert child.sentences is not None
     assert (tmp_path / "child" / "LICENSE").is_file() == (folder / "LICENSE").is_file()
     judged = evaluate(tmp_path / "child", folder, text, length=12)
-    assert judged.rows[0].values["cosine"] == pytest.approx(1, abs=1e-5)
+    assert judged.networks[0].values["cosine"] == pytest.approx(1, abs=1e-5)
 
 
 def test_bits_a_byte_of_the_network_with_fewer_tokens(parent: Path, text: Path, tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_bits_a_byte_of_the_network_with_fewer_tokens(parent: Path, text: Path, 
 def test_a_child_is_judged_by_bytes(parent: Path, text: Path, tmp_path: Path) -> None:
     cut(parent, tmp_path / "child", text, "used")
     judged = evaluate(tmp_path / "child", parent, text, length=16)
-    child, whole = (row.values for row in judged.rows)
+    child, whole = (row.values for row in judged.networks)
     assert child["kl"] == pytest.approx(0, abs=1e-5)
     assert child["bits"] < whole["bits"]  # its softmax has no terms that the text never needs
     assert "at the 100.0% of" in judged.note

@@ -105,7 +105,7 @@ def test_the_names_of_wrappers_are_removed(name: str, wrapper: str, tmp_path: Pa
         assert (f"begin with {wrapper!r}" in carved.note) == (folder == "parent")
     files = [tmp_path / f"{folder}-child" / "model.safetensors" for folder in ("parent", "clean")]
     assert files[0].read_bytes() == files[1].read_bytes()
-    reasons = {verdict.reasons[0] for verdict in diagnose(tmp_path / "parent").verdicts}
+    reasons = {verdict.reasons[0] for verdict in diagnose(tmp_path / "parent").runtimes}
     assert any(
         f"begin with {wrapper!r}" in reason and "stock software does not" in reason for reason in reasons
     )

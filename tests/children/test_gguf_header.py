@@ -155,7 +155,7 @@ def test_llama_cpp_takes_any_heads_of_a_llama_and_not_of_a_qwen2(tmp_path: Path)
     written(tmp_path / "qwen2-cut.gguf", "qwen2", 3)
     written(tmp_path / "qwen2-whole.gguf", "qwen2", 4)
     (tmp_path / "rest.gguf").write_bytes(b"GGUF")
-    found = {verdict.runtime: verdict for verdict in diagnose(tmp_path).verdicts}
+    found = {verdict.runtime: verdict for verdict in diagnose(tmp_path).runtimes}
     expected = {"llama": "opens", "qwen2-cut": "refuses", "qwen2-whole": "opens", "rest": "refuses"}
     assert {name: found[f"llama.cpp: {name}.gguf"].verdict for name in expected} == expected
     assert found["llama.cpp: llama.gguf"].known == "opened"
@@ -167,7 +167,7 @@ def test_llama_cpp_takes_any_heads_of_a_llama_and_not_of_a_qwen2(tmp_path: Path)
 @needs_llama_cpp
 def test_what_llama_cpp_computes_wrongly_is_said(tmp_path: Path) -> None:
     written(tmp_path / "deci.gguf", "deci", 2, ffn=[16, 0, 16])
-    found = diagnose(tmp_path).verdicts[-1]
+    found = diagnose(tmp_path).runtimes[-1]
     assert found.verdict == "opens"
     assert "wrong results" in found.reasons[-1]
     assert "such as 1" in found.reasons[-1]

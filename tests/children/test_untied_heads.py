@@ -68,7 +68,7 @@ def test_a_child_keeps_both(flags: dict[str, Any], tmp_path: Path) -> None:
 
 def test_doctor_says_so(tmp_path: Path) -> None:
     diagnosis = diagnose(parent(tmp_path, factor=1.25))
-    assert diagnosis.facts["tied"] is False
+    assert diagnosis.tied is False
     assert any("the head in the file is not the embedding" in line for line in diagnosis.advice)
 
 

@@ -140,10 +140,11 @@ def test_the_best_label_within_the_budgets_stands_beside_the_pick(
         assert found["result"] == -read.result[expected]
         shape = shape_text(read.pool.architectures[expected])
         page = (tmp_path / str(limit) / "report.html").read_text()
-        for text in (ran.out, page):
-            assert f"est of the labels within the budgets: {shape} (loss {found['result']:.4g}" in text
+        told = f"{shape} (loss {found['result']:.4g}"
+        assert f"best of the labels within the budgets: {told}" in ran.out
+        assert f"<dt>best of the labels within the budgets</dt><dd>{told}" in page
     few = zerolm(*SEARCH, "--max-params", str(min(costs) - 1), "--labels", str(labels))
-    assert (few.status, "no labelled architecture lies within the budgets" in few.out) == (0, True)
+    assert (few.status, "best of the labels within the budgets: none" in few.out) == (0, True)
 
 
 def test_a_search_beyond_the_labels_is_told(tmp_path: Path, zerolm: Callable[..., Any]) -> None:

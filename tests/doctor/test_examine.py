@@ -34,7 +34,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def verdicts(folder: Path) -> dict[str, RuntimeVerdict]:
-    return {verdict.runtime: verdict for verdict in diagnose(folder).verdicts}
+    return {verdict.runtime: verdict for verdict in diagnose(folder).runtimes}
 
 
 def edited(folder: Path, **changes: Any) -> Path:
@@ -157,13 +157,11 @@ def test_a_family_that_is_not_known(tmp_path: Path) -> None:
     config = transformers.GPTNeoConfig(**sizes, attention_types=[[["global", "local"], 1]])
     transformers.GPTNeoForCausalLM(config).save_pretrained(tmp_path)
     found = diagnose(tmp_path)
-    by_name = {verdict.runtime: verdict for verdict in found.verdicts}
+    by_name = {verdict.runtime: verdict for verdict in found.runtimes}
     assert (by_name["transformers"].verdict, by_name["transformers"].known) == (OPENS, "opened")
     assert {by_name[name].verdict for name in ("vLLM", "SGLang", "MLX")} == {UNKNOWN}
-    assert found.facts["weights"] == sum(
-        w.numel() for w in load_file(tmp_path / "model.safetensors").values()
-    )
-    assert found.facts["tied"] is None
+    assert found.weights == sum(w.numel() for w in load_file(tmp_path / "model.safetensors").values())
+    assert found.tied is None
 
 
 def test_code_of_the_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +186,7 @@ def test_pickles_are_named_and_not_opened(tmp_path: Path, monkeypatch: pytest.Mo
     saved(tmp_path, "llama")
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
     found = diagnose(tmp_path)
-    assert found.verdicts[0].verdict == OPENS
+    assert found.runtimes[0].verdict == OPENS
     assert any("pytorch_model.bin: pickles next to" in line for line in found.advice)
     (tmp_path / "model.safetensors").unlink()
     alone = verdicts(tmp_path)
@@ -231,7 +229,7 @@ def test_unsound_files_are_given_to_no_library(
     change(folder)
     given_away: list[str] = []
     monkeypatch.setattr(examine, "attempt", lambda how, path: given_away.append(how))
-    for verdict in diagnose(folder).verdicts:
+    for verdict in diagnose(folder).runtimes:
         assert (verdict.verdict, verdict.known) == (REFUSES, "rules")
         assert words in verdict.reasons[0]
         assert "\n" not in verdict.reasons[0]
@@ -253,7 +251,7 @@ def test_an_empty_folder_and_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is an empty folder; a checkpoint has"):
         diagnose(tmp_path)
     (tmp_path / "file").write_text("")
-    assert {verdict.verdict for verdict in diagnose(tmp_path).verdicts} == {REFUSES}
+    assert {verdict.verdict for verdict in diagnose(tmp_path).runtimes} == {REFUSES}
     for name in ("file", "absent"):
         with pytest.raises(ValueError, match=f"{name}' (is a file|does not exist)"):
             diagnose(tmp_path / name)
@@ -352,7 +350,7 @@ def test_ways_are_all_powers_of_two_that_divide(number: int) -> None:
 
 def test_advice_names_sizes_that_do_not_fit(tmp_path: Path) -> None:
     found = diagnose(saved(tmp_path, "llama"))
-    assert found.facts["tensor_parallel"] == [1, 2]
+    assert found.tensor_parallel == [1, 2]
     assert any("multiples of 256" in line and "FFN 40" in line for line in found.advice)
     (tmp_path / "recipe.json").write_text(json.dumps({"written_as": "padded"}))
     assert any("padded with zeros" in line for line in diagnose(tmp_path).advice)
@@ -380,7 +378,7 @@ def test_children_with_a_narrower_stream(name: str, share: float, tmp_path: Path
     kind, expected = NARROWED[name]
     assert config["model_type"] == kind
     diagnosis = diagnose(child)
-    verdicts_ = {verdict.runtime: verdict for verdict in diagnosis.verdicts}
+    verdicts_ = {verdict.runtime: verdict for verdict in diagnosis.runtimes}
     stock = verdicts_["transformers"]
     assert (stock.verdict, stock.known) == (OPENS, "opened")
     assert by_rules(TRANSFORMERS, gather(child)).verdict == OPENS
@@ -406,8 +404,9 @@ def test_heads_that_do_not_divide_a_narrower_stream_make_a_mistral(tmp_path: Pat
 def test_what_opened_is_told_from_what_would_by_its_rules(tmp_path: Path) -> None:
     word_tokenizer(saved(tmp_path, "llama"))
     diagnosis = diagnose(tmp_path)
-    assert diagnosis.really_opened == ["transformers"]
-    assert set(diagnosis.opens_by_rules) == {"vLLM", "SGLang", "TensorRT-LLM", "MLX"}
+    opens = {(one.runtime, one.known) for one in diagnosis.runtimes if one.verdict == OPENS}
+    by_rules = {(name, "rules") for name in ("vLLM", "SGLang", "TensorRT-LLM", "MLX")}
+    assert opens == {("transformers", "opened")} | by_rules
 
 
 @pytest.mark.parametrize(

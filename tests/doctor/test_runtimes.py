@@ -144,19 +144,19 @@ def test_an_export_is_tried_of_what_transformers_opens(
     attempts = Attempts(Opened(end, ("so it ended",)))
     monkeypatch.setattr(examine, "is_installed", lambda how: True)
     monkeypatch.setattr(examine, "attempt", attempts)
-    row = next(one for one in diagnose(saved(tmp_path, "llama")).verdicts if one.runtime == "ONNX Runtime")
+    row = next(one for one in diagnose(saved(tmp_path, "llama")).runtimes if one.runtime == "ONNX Runtime")
     assert (row.verdict, row.known, row.reasons) == (end, "opened", ("so it ended",))
     file = tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-7])
     attempts.asked.clear()
-    row = next(one for one in diagnose(tmp_path).verdicts if one.runtime == "ONNX Runtime")
+    row = next(one for one in diagnose(tmp_path).runtimes if one.runtime == "ONNX Runtime")
     assert (row.verdict, row.known, attempts.asked) == (UNKNOWN, "rules", [])
 
 
 def test_no_export_is_tried_without_its_software(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examine, "is_installed", lambda how: how == "transformers")
     monkeypatch.setattr(examine, "attempt", opened)
-    assert "ONNX Runtime" not in {one.runtime for one in diagnose(saved(tmp_path, "llama")).verdicts}
+    assert "ONNX Runtime" not in {one.runtime for one in diagnose(saved(tmp_path, "llama")).runtimes}
 
 
 @pytest.mark.skipif(not is_installed("onnx"), reason="onnxruntime or onnxscript is not installed")

@@ -165,7 +165,7 @@ def test_calibration_reads_the_prompt(tmp_path: Path) -> None:
 def rows_of(folder: Path, child: Path, lines: str) -> dict[str, Any]:
     """The measures of a child, and the note."""
     judged = evaluate(child, folder, lines)
-    return {row.name: row for row in judged.rows} | {"note": judged.note}
+    return {row.name: row for row in judged.networks} | {"note": judged.note}
 
 
 def test_a_child_is_judged_by_them(tmp_path: Path) -> None:

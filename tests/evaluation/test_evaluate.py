@@ -49,7 +49,7 @@ def found(folder: Path, child: str = "child") -> Evaluated:
 
 
 def values(result: Evaluated, name: str) -> dict[str, float]:
-    return next(row.values for row in result.rows if row.name == name)
+    return next(row.values for row in result.networks if row.name == name)
 
 
 def perplexities(folder: Path, cut: Cut) -> dict[str, float]:
@@ -73,20 +73,26 @@ def test_the_quantised_parent_has_no_more_bytes_than_the_child(tmp_path: Path) -
     assert quantised.text in result.note
     alone = vars(perplexity_and_kl(quantised.applied(reference), reference, tokens))
     assert values(result, "quantised parent") == alone
-    assert result.rows[-1].params == result.rows[1].params
+    assert result.networks[-1].params == result.networks[1].params
 
 
 def test_a_child_of_as_many_bytes_stands_beside_no_quantised_parent(tmp_path: Path) -> None:
     parent = parent_of(tmp_path)
     shutil.copytree(parent, tmp_path / "child")
-    assert "quantised parent" not in {row.name for row in found(tmp_path).rows}
+    assert "quantised parent" not in {row.name for row in found(tmp_path).networks}
 
 
 def test_rows_are_what_each_network_is_judged_alone(tmp_path: Path) -> None:
     parent = parent_of(tmp_path)
     carved = carve(parent, tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
     result = found(tmp_path)
-    assert [row.name for row in result.rows] == ["child", "parent", "random", "uniform", "quantised parent"]
+    assert [row.name for row in result.networks] == [
+        "child",
+        "parent",
+        "random",
+        "uniform",
+        "quantised parent",
+    ]
     opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
     child, reference = map(open_model, opened)
     tokens = tokens_of(opened[1], str(tmp_path / "text.txt"), **FEW)
@@ -99,13 +105,13 @@ def test_rows_are_what_each_network_is_judged_alone(tmp_path: Path) -> None:
         perplexities(tmp_path, chosen(criterion_of("random", opened[1], ledger, seed=seed), carved.cut))
         for seed in range(3)
     ]
-    random = result.rows[2]
+    random = result.networks[2]
     for key in ("perplexity", "kl"):
         several = [draw[key] for draw in draws]
         assert random.values[key] == pytest.approx(np.mean(several), rel=1e-9)
         assert random.spread[key] == (min(several), max(several))
         assert min(several) < max(several)
-    params = {row.name: row.params for row in result.rows}
+    params = {row.name: row.params for row in result.networks}
     assert params["child"] == params["random"] == params["uniform"] == carved.costs["child"]["params"]
     assert params["parent"] == carved.costs["parent"]["params"]
     said = result.to_json()
@@ -133,8 +139,8 @@ def test_an_encoder_is_judged_by_its_embeddings(tmp_path: Path) -> None:
     assert values(result, "child")["cosine"] == pytest.approx(cosine, abs=1e-6)
     assert values(result, "parent")["cosine"] == pytest.approx(1.0, abs=1e-6)
     assert values(result, "uniform")["cosine"] == pytest.approx(cosine, abs=1e-6)
-    low, high = result.rows[2].spread["cosine"]
-    assert low < result.rows[2].values["cosine"] < high < 1.0
+    low, high = result.networks[2].spread["cosine"]
+    assert low < result.networks[2].values["cosine"] < high < 1.0
     measures = {"cosine", "distance", "order", "nearest"}
     assert set(result.to_json()) == {"sequences", "tokens", *measures, "rows", "note"}
 
@@ -151,7 +157,7 @@ def test_a_padded_child_is_counted_and_matched_without_its_zeros(tmp_path: Path)
     )
     assert not carved.cut.uniform
     result = found(tmp_path)
-    params = {row.name: row.params for row in result.rows}
+    params = {row.name: row.params for row in result.networks}
     assert params["child"] == params["random"] == carved.costs["child"]["params"]
     neuron = 3 * 3 * 48  # three layers' rows of gate and up, and columns of down
     assert abs(params["uniform"] - params["child"]) <= neuron
@@ -173,9 +179,9 @@ def test_carvings_keep_the_layers_of_a_child_that_lacks_some(tmp_path: Path) -> 
     assert values(result, "uniform") == pytest.approx(perplexities(tmp_path, wanted), rel=1e-6)
     (tmp_path / "child" / "recipe.json").unlink()
     alone = found(tmp_path)
-    assert [row.name for row in alone.rows] == ["child", "parent", "quantised parent"]
+    assert [row.name for row in alone.networks] == ["child", "parent", "quantised parent"]
     assert alone.note.startswith(NOT_COMPARED)
-    assert alone.rows == (*result.rows[:2], result.rows[-1])
+    assert alone.networks == [*result.networks[:2], result.networks[-1]]
 
 
 def test_without_a_recipe_of_this_parent_the_configuration_tells(tmp_path: Path) -> None:
@@ -193,7 +199,7 @@ def test_what_is_no_carving_is_compared_with_its_parent_alone(tmp_path: Path) ->
     parent_of(tmp_path, "llama")
     saved(tmp_path / "child", "mistral_odd")
     result = found(tmp_path)
-    assert ([row.name for row in result.rows], result.note) == (["child", "parent"], NOT_COMPARED)
+    assert ([row.name for row in result.networks], result.note) == (["child", "parent"], NOT_COMPARED)
 
 
 def test_the_recipe_of_another_child_is_refused(tmp_path: Path) -> None:
@@ -291,7 +297,7 @@ def test_beside_a_narrower_stream_stand_channels_without_a_rotation(name: str, t
     carved = carve(parent, tmp_path / "child", keep_hidden=0.75)
     result = found(tmp_path)
     assert "no rotation" in result.note
-    params = {row.name: row.params for row in result.rows}
+    params = {row.name: row.params for row in result.networks}
     assert params["child"] == params["random"] == params["uniform"] == carved.costs["child"]["params"]
     child = open_model(Checkpoint.open(tmp_path / "child"))
     assert params["child"] == sum(parameter.numel() for parameter in child.parameters())
@@ -324,7 +330,7 @@ def test_an_uneven_child_with_a_narrower_stream_is_matched(name: str, tmp_path: 
         parent, tmp_path / "child", budgets=budgets, keep_hidden=0.75, shape="per-layer", form="padded"
     )
     assert not carved.cut.uniform
-    params = {row.name: row.params for row in found(tmp_path).rows}
+    params = {row.name: row.params for row in found(tmp_path).networks}
     assert params["child"] == params["random"] == carved.costs["child"]["params"]
     assert abs(params["uniform"] - params["child"]) <= 3 * 3 * 36  # three layers' neurons
 
@@ -357,7 +363,7 @@ def test_a_narrower_stream_without_a_recipe_stands_beside_its_parent_alone(tmp_p
     wanted = found(tmp_path)
     (tmp_path / "child" / "recipe.json").unlink()
     alone = found(tmp_path)
-    assert alone.rows == (*wanted.rows[:2], wanted.rows[-1])
+    assert alone.networks == [*wanted.networks[:2], wanted.networks[-1]]
     assert alone.note.startswith(NOT_COMPARED)
 
 
@@ -380,8 +386,8 @@ def test_products_in_bfloat16_say_nearly_the_same(tmp_path: Path) -> None:
     wanted = found(tmp_path)
     place = tmp_path / "child", parent, tmp_path / "text.txt"
     half = evaluate(*place, **FEW, beside=[parent], request=RunningRequest("cpu", "bfloat16"))
-    assert values(half, "parent")["kl"] == half.rows[-1].values["kl"] == 0.0
-    for row in wanted.rows:
+    assert values(half, "parent")["kl"] == half.networks[-1].values["kl"] == 0.0
+    for row in wanted.networks:
         ours = values(half, row.name)
         assert ours["perplexity"] == pytest.approx(row.values["perplexity"], rel=0.01)
         assert ours["kl"] == pytest.approx(row.values["kl"], rel=0.05, abs=1e-4)

@@ -43,9 +43,9 @@ def judged(folder: Path, text: str, *, beside: tuple[str, ...] = ()) -> Evaluate
 
 def same(ours: Evaluated, theirs: Evaluated) -> None:
     """Rows that both have; those of one domain, too."""
-    wanted = {row.name: row for row in theirs.rows}
-    assert [row.name for row in ours.rows][:2] == ["child", "parent"]
-    for row in ours.rows:
+    wanted = {row.name: row for row in theirs.networks}
+    assert [row.name for row in ours.networks][:2] == ["child", "parent"]
+    for row in ours.networks:
         other = wanted[row.name]
         assert row.params == other.params
         if row.name == "random":  # one draw of several
@@ -78,10 +78,10 @@ def test_memory_makes_no_difference(name: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(by_layers, "tokens_at_once", lambda blocks, sequences: 5)
     ours = judged(tmp_path, text, beside=("other",))
     beside = ["random", "frequency"] if name == "qwen3_moe" else []
-    assert [row.name for row in ours.rows] == ["child", "parent", *beside, "other/"]
+    assert [row.name for row in ours.networks] == ["child", "parent", *beside, "other/"]
     same(ours, theirs)
     assert ours.note.startswith("layer by layer: all of them would take")
-    assert ours.rows[0].values["kl"] > 1e-4
+    assert ours.networks[0].values["kl"] > 1e-4
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -109,13 +109,13 @@ def test_a_gguf_mixture_and_its_child(kind: str, tmp_path: Path) -> None:
     carve(file, tmp_path / "child", form="gguf", keep_experts="4", criterion="random")
     text = texts(tmp_path)
     result = evaluate.evaluate(tmp_path / "child", file, text, **FEW)
-    rows = {row.name: row.values for row in result.rows}
+    rows = {row.name: row.values for row in result.networks}
     assert list(rows) == ["child", "parent", "random", "frequency"]
     child = rows["child"]
     assert (rows["parent"]["kl"], child["kl"] > 1e-4) == (0.0, True)
     assert rows["random"] == pytest.approx(child, rel=1e-4), "the child has the experts of that draw"
-    rounded = evaluate.evaluate(file, tmp_path / "x.gguf", text, **FEW).rows[0].values
-    exact = evaluate.evaluate(tmp_path / "x.gguf", tmp_path / "x.gguf", text, **FEW).rows[0].values
+    rounded = evaluate.evaluate(file, tmp_path / "x.gguf", text, **FEW).networks[0].values
+    exact = evaluate.evaluate(tmp_path / "x.gguf", tmp_path / "x.gguf", text, **FEW).networks[0].values
     assert 0 < rounded["kl"] < child["kl"]
     assert exact["kl"] == 0
     assert math.isfinite(exact["perplexity"])

@@ -44,19 +44,19 @@ def test_a_domain_is_what_it_is_alone(name: str, tmp_path: Path) -> None:
     assert sizes["code"] == sizes["chat"] == 5
     assert sizes["short"] == 2
     assert (result.sequences, result.tokens) == (12, sum(each.tokens for each in alone.values()))
-    for place, row in enumerate(result.rows):
+    for place, row in enumerate(result.networks):
         assert list(row.domains) == list(sources)
         for domain, values in row.domains.items():
-            theirs = alone[domain].rows[place]
+            theirs = alone[domain].networks[place]
             assert values == pytest.approx(theirs.values, rel=1e-6, abs=1e-7)
             assert values == pytest.approx(theirs.domains[domain], rel=1e-6, abs=1e-7)
-    code, chat = (result.rows[0].domains[domain] for domain in ("code", "chat"))
+    code, chat = (result.networks[0].domains[domain] for domain in ("code", "chat"))
     measure = "kl" if name == "llama" else "distance"
     assert code[measure] != pytest.approx(chat[measure], rel=1e-4)
-    assert ("order" in code, "order" in result.rows[0].domains["short"]) == (name == "bert", False)
+    assert ("order" in code, "order" in result.networks[0].domains["short"]) == (name == "bert", False)
     if name == "bert":
         return
-    for row in result.rows:
+    for row in result.networks:
         whole = {"kl": 0.0, "surprise": 0.0}
         for domain, values in row.domains.items():
             share = sizes[domain] / result.sequences
@@ -72,6 +72,6 @@ def test_one_text_has_no_domains(tmp_path: Path) -> None:
     carve(tmp_path / "parent", tmp_path / "child", keep_ffn=0.5)
     path = texts(tmp_path)["code"]
     plain, named = judged(tmp_path, path), judged(tmp_path, f"code={path}")
-    assert not any(row.domains for row in plain.rows)
+    assert not any(row.domains for row in plain.networks)
     assert "domains" not in plain.to_json()["rows"][0]
-    assert [row.values for row in plain.rows] == [row.values for row in named.rows]
+    assert [row.values for row in plain.networks] == [row.values for row in named.networks]

@@ -36,7 +36,7 @@ def parent_of(folder: Path, kind: str) -> Path:
 
 
 def rows_of(result: Evaluated) -> dict[str, Any]:
-    return {row.name: row for row in result.rows}
+    return {row.name: row for row in result.networks}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,7 +96,7 @@ def test_what_lacks_more_than_experts_has_its_parent_alone_beside_it(tmp_path: P
     parent = parent_of(tmp_path, "qwen3_moe")
     word_tokenizer(mixture(tmp_path / "child", "qwen3_moe", num_experts=4, intermediate_size=32))
     result = evaluate(tmp_path / "child", parent, tmp_path / "text.txt", **FEW)
-    assert [row.name for row in result.rows][:2] == ["child", "parent"]
+    assert [row.name for row in result.networks][:2] == ["child", "parent"]
     assert not {"random", "frequency"} & rows_of(result).keys()
     assert result.note.startswith(NOT_COMPARED)
 
@@ -114,7 +114,7 @@ def test_experts_that_are_not_called_with_gates_have_no_row_by_frequency(tmp_pat
     parent = parent_of(tmp_path, "llama4_text")
     carve(parent, tmp_path / "child", keep_experts="4", criterion="random", seed=1)
     result = evaluate(tmp_path / "child", parent, tmp_path / "text.txt", **FEW)
-    assert [row.name for row in result.rows][:3] == ["child", "parent", "random"]
+    assert [row.name for row in result.networks][:3] == ["child", "parent", "random"]
     assert "frequency" not in rows_of(result)
     assert "no row by frequency: experts of a llama4_text are not called" in result.note
 

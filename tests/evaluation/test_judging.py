@@ -107,7 +107,7 @@ def test_a_child_is_judged_as_its_sentences_are_alone(inside: str, tmp_path: Pat
     text.write_text("\n".join([*LINES, LINES[0]]), encoding="utf-8")
     judged = evaluate(tmp_path / "child", parent, text, data=pairs_in(tmp_path))
     ours, theirs = one_by_one(tmp_path / "child", LINES), one_by_one(parent, LINES)
-    child, reference, *others = (row.values for row in judged.rows)
+    child, reference, *others = (row.values for row in judged.networks)
     order, nearest = neighbourhood(ours, theirs)
     pairs = read_pairs(tmp_path / "pairs.csv")
     similarities = [[float(e[i] @ e[i + 3]) for i in range(len(LINES) - 3)] for e in (ours, theirs)]
@@ -131,14 +131,14 @@ def test_pairs_alone_are_the_text(tmp_path: Path) -> None:
     pairs = pairs_in(tmp_path)
     judged = evaluate(tmp_path / "child", parent, None, data=pairs)
     assert judged.sequences == len(set(LINES))
-    assert set(judged.rows[0].values) == {"cosine", "distance", "order", "nearest", "pairs"}
+    assert set(judged.networks[0].values) == {"cosine", "distance", "order", "nearest", "pairs"}
 
 
 def test_two_sentences_have_no_order_of_neighbours(tmp_path: Path) -> None:
     parent = sentence_folder(tmp_path / "parent")
     (tmp_path / "text.txt").write_text("w1 w2\nw3 w4\nw1 w2\n")
     judged = evaluate(parent, parent, tmp_path / "text.txt")
-    assert set(judged.rows[0].values) == {"cosine", "distance"}
+    assert set(judged.networks[0].values) == {"cosine", "distance"}
 
 
 def test_what_cannot_be_judged_by_pairs(tmp_path: Path) -> None:

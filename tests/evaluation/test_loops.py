@@ -116,7 +116,7 @@ def test_shares_are_of_answers_of_each_row(tmp_path: Path, monkeypatch: pytest.M
             layer.mlp.down_proj.weight[:] = 0.0
     model.save_pretrained(tmp_path / "child")
     result = evaluate(tmp_path / "child", parent, tmp_path / "text.txt", loops=4, **FEW)
-    rows = {row.name: row.values["loops"] for row in result.rows}
+    rows = {row.name: row.values["loops"] for row in result.networks}
     assert rows["child"] == 1.0
     checkpoint = Checkpoint.open(parent)
     reference = open_model(checkpoint)

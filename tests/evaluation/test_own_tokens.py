@@ -22,7 +22,7 @@ from zerolm.carving.vocabulary import byte_losses
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation.evaluate import evaluate
-from zerolm.evaluation.evaluated import Evaluated, EvaluatedRow
+from zerolm.evaluation.evaluated import Evaluated, JudgedNetwork
 from zerolm.networks.opener import open_model, stock_tokenizer
 from zerolm.planning.size_request import SizeRequest, VocabularyRequest
 from zerolm.text.encoding import separator
@@ -66,23 +66,23 @@ def judged(folder: Path, child: str, *beside: str) -> Evaluated:
     return evaluate(folder / child, folder / "parent", folder / "text.txt", length=LENGTH, beside=others)
 
 
-def same(ours: EvaluatedRow, theirs: EvaluatedRow) -> None:
+def same(ours: JudgedNetwork, theirs: JudgedNetwork) -> None:
     assert ours.params == theirs.params
     assert ours.values == theirs.values
 
 
 def test_children_stand_beside_one_another_whatever_their_tokens(folder: Path) -> None:
     result = judged(folder, "used", "few", "whole")
-    assert [row.name for row in result.rows] == ["child", "parent", "few/", "whole/"]
-    assert all(set(row.values) == {"bits", "kl"} for row in result.rows)
-    same(result.rows[0], judged(folder, "used").rows[0])
-    same(result.rows[2], judged(folder, "few").rows[0])
-    same(result.rows[3], judged(folder, "whole", "few").rows[0])
+    assert [row.name for row in result.networks] == ["child", "parent", "few/", "whole/"]
+    assert all(set(row.values) == {"bits", "kl"} for row in result.networks)
+    same(result.networks[0], judged(folder, "used").networks[0])
+    same(result.networks[2], judged(folder, "few").networks[0])
+    same(result.networks[3], judged(folder, "whole", "few").networks[0])
     assert result.note.startswith("vocabularies of 386, 300, 960 and 960 tokens: bits a byte of ")
     shares = [float(part.split()[-1]) for part in result.note.split("%")[:3]]
     assert shares[0] == shares[2] == 100.0
     assert 50.0 < shares[1] < 100.0
-    assert result.rows[1].values["kl"] == 0.0
+    assert result.networks[1].values["kl"] == 0.0
 
 
 def windows(folder: Path, name: str) -> tuple[float, list[torch.Tensor]]:
@@ -105,7 +105,7 @@ def windows(folder: Path, name: str) -> tuple[float, list[torch.Tensor]]:
 
 def test_bits_and_divergence_are_those_of_loops_over_windows(folder: Path) -> None:
     """Bits are those of ``TokenLosses``, too, whose windows run layer by layer in batches."""
-    child, parent, used = judged(folder, "whole", "used").rows
+    child, parent, used = judged(folder, "whole", "used").networks
     for row, name in ((child, "whole"), (parent, "parent"), (used, "used")):
         checkpoint = Checkpoint.open(folder / name)
         losses = TokenLosses.on(checkpoint, open_model(checkpoint), str(folder / "text.txt"), LENGTH)
@@ -122,11 +122,11 @@ def test_a_file_stands_beside_a_folder(folder: Path) -> None:
     for name, tokens in (("used file", "used"), ("whole file", None)):
         cut(folder, name, tokens, "gguf", ffn=0.5)
     beside = judged(folder, "whole", "whole file", "parent")
-    assert [row.name.split("/")[-2] for row in beside.rows[-2:]] == ["whole file", "parent"]
-    same(beside.rows[-2], judged(folder, "whole file").rows[0])
-    assert beside.rows[-1].values["kl"] == 0.0
-    same(judged(folder, "whole", "used file").rows[-1], judged(folder, "used file").rows[0])
-    same(judged(folder, "used file", "few").rows[-1], judged(folder, "few").rows[0])
+    assert [row.name.split("/")[-2] for row in beside.networks[-2:]] == ["whole file", "parent"]
+    same(beside.networks[-2], judged(folder, "whole file").networks[0])
+    assert beside.networks[-1].values["kl"] == 0.0
+    same(judged(folder, "whole", "used file").networks[-1], judged(folder, "used file").networks[0])
+    same(judged(folder, "used file", "few").networks[-1], judged(folder, "few").networks[0])
 
 
 def test_encoders_of_other_tokens_have_neighbours_and_pairs(folder: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_encoders_of_other_tokens_have_neighbours_and_pairs(folder: Path, tmp_pa
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)), "utf-8")
     cut(tmp_path, "child", "used")
     result = evaluate(tmp_path / "child", parent, text, data=tmp_path / "pairs.jsonl", length=12)
-    child, whole = (row.values for row in result.rows)
+    child, whole = (row.values for row in result.networks)
     assert set(child) == {"cosine", "distance", "order", "nearest", "pairs"}
     assert child["distance"] == pytest.approx(0, abs=1e-6)
     assert (child["order"], child["nearest"]) == (pytest.approx(1.0, abs=1e-2), pytest.approx(1.0, abs=0.1))

@@ -120,8 +120,8 @@ def test_it_stands_beside_a_child_with_fewer_experts(kind: str, tmp_path: Path) 
     text.write_text(" ".join(f"w{(i * i + 7 * i) % 61}" for i in range(300)))
     carve(parent.folder, tmp_path / "child", keep_experts="4", criterion="random")
     result = evaluate(tmp_path / "child", parent.folder, text, **few)
-    row = result.rows[-1]
-    assert (row.name, row.params) == ("quantised parent", result.rows[1].params)
+    row = result.networks[-1]
+    assert (row.name, row.params) == ("quantised parent", result.networks[1].params)
     reference, room = open_model(parent), stored_bytes(Checkpoint.open(tmp_path / "child"))
     file = tmp_path / "child" / "model.safetensors"
     assert room == file.stat().st_size - header_of(file)
@@ -149,5 +149,5 @@ def test_without_llama_cpp_the_note_says_so(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("zerolm.carving.bits.kernels.chunk", missing)
     result = evaluate(tmp_path / "child", parent.folder, tmp_path / "text.txt", sequences=2, length=8)
-    assert [row.name for row in result.rows] == ["child", "parent", "random", "frequency"]
+    assert [row.name for row in result.networks] == ["child", "parent", "random", "frequency"]
     assert result.note.endswith("no quantised parent: types are made elsewhere")

@@ -19,9 +19,7 @@ from zerolm.lab.ablation.ablate import DRAWN_SEEDS, ablate
 from zerolm.lab.ablation.ablation import Ablation, AblationSection, Effect, best_of_grid
 from zerolm.lab.ablation.drawn import drawn_norms, drawn_parts
 from zerolm.lab.ablation.variants import embedding_terms, fused, split, variants
-from zerolm.lab.verbs.ablate_report import AblationReport
-from zerolm.lab.verbs.ablation_conclusions import conclusions
-from zerolm.lab.verbs.ablation_findings import plain, sentences, signed
+from zerolm.lab.verbs.ablate_report import AblationReport, conclusions, shown_sheet
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.initialisation import INITIALISATIONS
 from zerolm.spaces import make_space
@@ -277,16 +275,20 @@ def test_borrowed_alphas(found: Ablation, data_folder: Path) -> None:
     assert (one.alpha, one.tau) == (1.1, pytest.approx(kendall(score[None], result)[0], abs=1e-12))
 
 
-def test_sentences_carry_the_numbers(found: Ablation) -> None:
-    each = section(found, "gpt2_wt103")
-    said = sentences(found, each)
-    assert set(said) == set(conclusions(found)) == {"matrices", "initialisation", "seed", "transfer"}
-    up = effect(each.matrices, "without up", "zerolm 0.5")
-    for number in (plain(0.577), signed(up.change), plain(0.871)):
-        assert number in said["matrices"]
-    assert all(sentence.startswith("gpt2_wt103: ") and sentence.endswith(".") for sentence in said.values())
+def test_conclusions_and_their_table_carry_the_numbers(found: Ablation) -> None:
+    said = conclusions(found)
+    assert set(said) == {"matrices", "initialisation", "seed", "transfer"}
     dear = sum(t.loss > 0.05 for row in found.transfers for t in row if not t.same_data)
-    assert f"in {dear} of 66 cases" in conclusions(found)["transfer"]
+    assert f"in {dear} of 66 cases" in said["transfer"]
+    dropped = [
+        effect
+        for each in found.sections
+        for effect in each.matrices
+        if effect.variant.startswith("without ") and effect.column == "zerolm 0.5"
+    ]
+    counts = [str(sum(effect.direction == way for effect in dropped)) for way in (-1, 1)]
+    row = shown_sheet(found).rows[0]
+    assert list(row[:5]) == ["one matrix dropped", "zerolm 0.5", *counts, str(len(dropped))]
 
 
 def test_json_is_plain_and_whole(found: Ablation) -> None:
@@ -302,7 +304,7 @@ def test_json_is_plain_and_whole(found: Ablation) -> None:
 def test_the_page_shows_every_table(found: Ablation) -> None:
     bold = replace(found, sections=tuple(replace(each, metric="<b>") for each in found.sections))
     shown = AblationReport(bold).page()
-    assert shown.count("<table") == 9 * 4 + 1
+    assert shown.count("<table") == 9 * 4 + 2
     assert "<b>" not in shown
     assert shown.count("&lt;b&gt;") == 9
     assert "without q / k / v" in shown

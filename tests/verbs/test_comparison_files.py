@@ -17,7 +17,7 @@ from zerolm.comparison.document import from_document
 from zerolm.comparison.results import Comparison
 from zerolm.comparison.standings import key_of, name_of
 from zerolm.verbs.bench_report import BenchReport
-from zerolm.verbs.comparison_files import FILES, write_tables
+from zerolm.verbs.comparison_sheets import FILES, write_tables
 
 EVIL = '<script>alert("1 & 2")</script>'
 

@@ -18,9 +18,7 @@ from zerolm.show.page import table_html
 from zerolm.show.terminal import sheet_lines
 from zerolm.verbs.bench_report import BenchReport
 from zerolm.verbs.comparison_charts import alpha_curve, gains
-from zerolm.verbs.comparison_findings import findings
-from zerolm.verbs.comparison_sheets import section_sheet
-from zerolm.verbs.comparison_words import origin
+from zerolm.verbs.comparison_sheets import against_counting, against_sheet, finding, origin, section_sheet
 
 EVIL = '<script>alert("1 & 2")</script>'
 
@@ -184,14 +182,16 @@ def test_where_a_benchmark_is_from_is_told_in_words(found: Comparison) -> None:
     ]
 
 
-def test_sentences_follow_the_rows(found: Comparison) -> None:
-    said = findings(found)
+def test_sentences_and_verdicts_follow_the_rows(found: Comparison) -> None:
     verdicts = [row.verdict for row in found.rows if row.score == "geo"]
-    assert f"{verdicts.count('better') or 'none'} of 4" in said["geo"]
+    assert f"in {verdicts.count('better') or 'none'} of 4 views" in finding(found)
+    (geo,) = (row for row in against_sheet(found).rows if row[0] == "geo")
+    assert geo[1:4] == [str(verdicts.count(verdict)) for verdict in ("better", "unclear", "not better")]
     raised = []
     for section in found.sections:
         rows = [replace(row, gain=0.5, gain_high=0.6, verdict="better") for row in section.rows]
         raised.append(replace(section, rows=rows))
-    said = findings(Comparison(raised))
-    assert said["geo"].startswith("geo ranks better than counting parameters in 4 of 4")
-    assert "everywhere: zerolm 0.5, zerolm 1.0" in said["never_worse"]
+    better = Comparison(raised)
+    assert finding(better).startswith("geo ranks better than counting parameters in 4 of 4")
+    assert "everywhere: zerolm 0.5, zerolm 1.0" in against_counting(better)
+    assert {tuple(row[1:5]) for row in against_sheet(better).rows} == {("4", "0", "0", "+0.500")}

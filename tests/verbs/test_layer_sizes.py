@@ -10,7 +10,7 @@ from zerolm.architecture import Architecture
 from zerolm.show.charts import LayerSizes
 from zerolm.show.strip import columns, labels, largest, strip, to_runs
 from zerolm.spaces import make_space, space_names
-from zerolm.verbs.layer_sizes import layer_sizes
+from zerolm.verbs.search_charts import layer_sizes
 
 LLAMA = {"depth": 3, "hidden": 256, "head_size": 64, "heads": 4, "kv_heads": 2, "ffn": 640}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zerolm.verbs.search_evidence import VERDICTS, VIEWS, record_of
+from zerolm.verbs.search_words import VERDICTS, VIEWS, record_of
 
 LEADERBOARD = Path(__file__).parents[2] / "benchmarks" / "leaderboard.md"
 

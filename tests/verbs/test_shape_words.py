@@ -28,7 +28,7 @@ def test_a_pick_tells_its_ratio_and_its_worth(tokens: str | None) -> None:
     report = searched(train_tokens=tokens)
     pick = report.pick.architecture
     (line,) = (line for line in report.lines() if "hidden / depth" in line)
-    assert f"hidden / depth {pick.mean_width / pick.depth:.3g}, best about" in line
+    assert f"hidden / depth: {pick.mean_width / pick.depth:.3g}, best about" in line
     others = {one.name: one.choice.architecture for one in report.baselines}
     for name, words in (("params", "counting parameters"), ("body_params", "counting body parameters")):
         lines = [line for line in report.lines() if f"as good as what {words} picks" in line]
@@ -56,9 +56,9 @@ def test_a_training_beyond_the_data_is_told() -> None:
     few, most = TOKENS_A_PARAMETER
     assert not searched(train_tokens="1B").remarks
     (told,) = searched(train_tokens=1000).remarks
-    assert f"count as {few:g}" in told
+    assert f"is beyond {few:g} to" in told
     (told,) = searched(train_tokens="1000T").remarks
-    assert f"count as {most:,g}" in told
+    assert f"to {most:,g}, which" in told
 
 
 def test_a_ratio_beyond_the_data_is_told() -> None:

@@ -19,6 +19,7 @@ from zerolm.statistics import (
     Bootstrap,
     Ceiling,
     Resampled,
+    defined,
     gain,
     interval,
     ordered_pairs,
@@ -102,14 +103,14 @@ def section_of(
             alpha=one.alpha,
             n=len(result),
             **_agreement(one, parameters),
-            within_budget=_defined(within_budget(one.values, result, cost)),
+            within_budget=defined(within_budget(one.values, result, cost)),
             top_overlap=top_overlap(one.values, result, max(1, len(result) // 10)),
             regret_1=float(np.mean(curve)),
             regret_5=regret(one.values, result, cost, 5),
             baseline=one.baseline,
             saw_labels=one.saw_labels,
             best_alpha=one.best_alpha,
-            pairs_right=_defined(ordered.share),
+            pairs_right=defined(ordered.share),
             pairs=ordered.n,
         )
         rows.append(row)
@@ -159,17 +160,13 @@ def _agreement(scored: _Scored, parameters: Mapping[str, Resampled]) -> dict[str
         "rho": observed.rho, "rho_low": rho.low, "rho_high": rho.high,
         "gain": gained[0], "gain_low": gained[1], "gain_high": gained[2],
     }  # fmt: skip
-    return {**{name: _defined(number) for name, number in numbers.items()}, "verdict": verdict}
+    return {**{name: defined(number) for name, number in numbers.items()}, "verdict": verdict}
 
 
 def _point(alpha: float, resampled: Resampled, best: Resampled) -> AlphaPoint:
     low, high = interval(resampled.tau)
     reach = gain(resampled, best)[2]
-    return AlphaPoint(alpha, _defined(resampled.observed.tau), _defined(low), _defined(high), reach >= 0.0)
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    return AlphaPoint(alpha, defined(resampled.observed.tau), defined(low), defined(high), reach >= 0.0)
 
 
 def _or(value: float, otherwise: float) -> float:

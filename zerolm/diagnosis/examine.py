@@ -50,7 +50,7 @@ def diagnose(folder: Path, progress: Progress = silent) -> Diagnosis:
     if masked or (folder / "modules.json").exists():
         verdicts.append(_sentences(evidence, stock))
     advice = [*_advice(evidence), *_tokenizer(evidence, progress)]
-    return Diagnosis(folder, tuple(verdicts), facts_of(evidence), tuple(advice))
+    return Diagnosis(str(folder), verdicts, **facts_of(evidence), advice=advice)
 
 
 def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Final, Literal
 
 Outcome = Literal["opens", "refuses", "unknown"]
 """``opens``: whole; ``refuses``: it stops, or would leave weights out; ``unknown``."""
@@ -28,26 +27,20 @@ class RuntimeVerdict:
         return cls(runtime, verdict, "rules", tuple(dict.fromkeys(reasons)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Diagnosis:
-    """A verdict for each runtime, what the folder holds, and lines of advice."""
+    """Which runtimes open a checkpoint: a verdict for each, facts about the folder, and advice."""
 
-    folder: Path
-    verdicts: tuple[RuntimeVerdict, ...]
-    facts: dict[str, Any]
-    advice: tuple[str, ...]
-
-    @property
-    def really_opened(self) -> list[str]:
-        """Return the runtimes that opened the folder just now."""
-        return [one.runtime for one in self.verdicts if (one.verdict, one.known) == (OPENS, "opened")]
-
-    @property
-    def opens_by_rules(self) -> list[str]:
-        """Return the runtimes that open it by their rules, and were not tried."""
-        return [one.runtime for one in self.verdicts if (one.verdict, one.known) == (OPENS, "rules")]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as one object."""
-        runtimes = [asdict(one) | {"reasons": list(one.reasons)} for one in self.verdicts]
-        return {"folder": str(self.folder), "runtimes": runtimes, **self.facts, "advice": list(self.advice)}
+    folder: str
+    runtimes: list[RuntimeVerdict]
+    model_type: str | None
+    architectures: list[str]
+    tensors: int
+    weights: int
+    bytes: int
+    dtypes: dict[str, int]
+    tied: bool | None
+    tensor_parallel: list[int] | None
+    pickles: list[str]
+    gguf: list[str]
+    advice: list[str]

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from zerolm.evaluation.comparable import Compared, names_of
-from zerolm.evaluation.evaluated import Evaluated, evaluated_row
+from zerolm.evaluation.evaluated import Evaluated, judged_network
 from zerolm.evaluation.judged_text import JudgeRequest
 from zerolm.evaluation.readers import Reader
 from zerolm.evaluation.readings import Readings, by_layers, by_own_tokens, in_memory
@@ -61,12 +61,12 @@ def _readings(networks: Compared, request: JudgeRequest, running: Compute, progr
     return in_memory(networks, request, running, progress)
 
 
-def _judged(readings: Readings, networks: Compared, request: JudgeRequest, progress: Progress) -> Evaluated:
+def _judged(readings: Readings, compared: Compared, request: JudgeRequest, progress: Progress) -> Evaluated:
     """Return the measures of each row: of the child, the parent, other networks of its size, and children."""
-    child, *neighbours = networks.children
+    child, *neighbours = compared.children
     params = child.params
     rows: dict[str, tuple[int, Sequence[Reader]]] = {}
-    rows["parent"] = params_of(networks.parent, None), [readings.parent]
+    rows["parent"] = params_of(compared.parent, None), [readings.parent]
     rows["child"] = (readings.params.get("child", params), readings.children[:1])
     for name, draws in readings.others.items():
         rows[name] = (readings.params.get(name, params), draws)
@@ -76,10 +76,19 @@ def _judged(readings: Readings, networks: Compared, request: JudgeRequest, progr
     readers = [reader for _, several in rows.values() for reader in several]  # the parent is the first
     judged = iter(readings.text.measures(readers, progress))
     by_name = {
-        name: evaluated_row(name, params, [next(judged) for _ in several])
+        name: judged_network(name, params, [next(judged) for _ in several])
         for name, (params, several) in rows.items()
     }
-    note = "; ".join(filter(None, [readings.note, settings_note(networks.parent)]))
-    ordered = (by_name.pop("child"), *by_name.values())
-    prompts = min(request.loops, readings.sequences)
-    return Evaluated(ordered, readings.sequences, readings.tokens, note, readings.shortened, prompts)
+    note = "; ".join(filter(None, [readings.note, settings_note(compared.parent)]))
+    networks = [by_name.pop("child"), *by_name.values()]
+    return Evaluated(
+        **networks[0].values,
+        sequences=readings.sequences,
+        tokens=readings.tokens,
+        parent_perplexity=networks[1].perplexity,
+        networks=networks,
+        note=note,
+        shortened=readings.shortened,
+        prompts=min(request.loops, readings.sequences) or None,
+        tasks=[],
+    )

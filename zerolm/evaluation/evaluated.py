@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import isfinite
 from statistics import fmean
 from typing import Any
+
+from zerolm.io.plain import as_plain
 
 Values = Mapping[str, float]
 
@@ -23,57 +25,44 @@ class TextMeasures:
     positions: Values = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class EvaluatedRow:
-    """A network: its parameters and its ``perplexity`` and ``kl``, or the measures of its embeddings.
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Measures:
+    """The measures of a network on a text, None where they are not its own."""
 
-    ``spread`` holds the smallest and the largest of several draws, of which ``values`` are the means, and so
-    are those of ``domains``, by their names, and ``positions``, the KL by span of positions in a window.
+    bits: float | None = None
+    perplexity: float | None = None
+    kl: float | None = None
+    cosine: float | None = None
+    distance: float | None = None
+    order: float | None = None
+    nearest: float | None = None
+    loops: float | None = None
+    pairs: float | None = None
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Return those that it has, by name."""
+        named = ((item.name, getattr(self, item.name)) for item in fields(Measures))
+        return {name: value for name, value in named if value is not None}
+
+
+@dataclass(frozen=True)
+class JudgedNetwork(Measures):
+    """A network: its parameters, and its ``perplexity`` and ``kl``, or the measures of its embeddings.
+
+    ``spread`` holds the smallest and the largest of several draws, of which the measures are the means.
+    ``domains`` are measures by the domain of the text, where it has several. ``kl_by_position`` is the KL of
+    predictions behind the ``first`` token of a window, behind those at ``1-15``, and behind the ``rest``.
     """
 
     name: str
     params: int
-    values: dict[str, float]
     spread: dict[str, tuple[float, float]] = field(default_factory=dict)
     domains: dict[str, dict[str, float]] = field(default_factory=dict)
-    positions: dict[str, float] = field(default_factory=dict)
+    kl_by_position: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        more: dict[str, Any] = {"spread": self.spread} if self.spread else {}
-        more |= {"domains": self.domains} if self.domains else {}
-        more |= {"kl_by_position": self.positions} if self.positions else {}
-        return {"name": self.name, "params": self.params, **self.values, **more}
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """``rows``: the child, the parent, carvings of the child's size; ``note`` says what these are.
-
-    ``shortened`` says why sequences are shorter than they were to be; it is empty where they are not.
-    ``prompts`` were answered.
-    """
-
-    rows: tuple[EvaluatedRow, ...]
-    sequences: int
-    tokens: int
-    note: str
-    shortened: str = ""
-    prompts: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        child, parent = (row.values for row in self.rows[:2])
-        of_parent = {"parent_perplexity": parent["perplexity"]} if "perplexity" in parent else {}
-        shortened = {"shortened": self.shortened} if self.shortened else {}
-        return {
-            "sequences": self.sequences,
-            "tokens": self.tokens,
-            **child,
-            **of_parent,
-            "rows": [row.to_json() for row in self.rows],
-            "note": self.note,
-            **shortened,
-            **({"prompts": self.prompts} if self.prompts else {}),
-        }
+        return _filled({"name": self.name, "params": self.params} | as_plain(self))
 
 
 @dataclass(frozen=True)
@@ -89,14 +78,53 @@ class TaskRow:
     parent_stderr: float | None
 
 
-def evaluated_row(name: str, params: int, draws: Sequence[TextMeasures]) -> EvaluatedRow:
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Evaluated(Measures):
+    """The losses of a child on a text and on tasks, compared with its parent and carvings of its size.
+
+    ``networks``, the ``rows`` of the JSON, are empty without a text, ``tasks`` without tasks; ``note`` says
+    what the carvings are. The measures of the child are at the top level, with ``parent_perplexity``.
+    ``shortened`` says why sequences are shorter than asked; ``prompts`` were answered.
+    """
+
+    sequences: int | None = None
+    tokens: int | None = None
+    parent_perplexity: float | None = None
+    networks: list[JudgedNetwork] = field(default_factory=list)
+    note: str = ""
+    shortened: str = ""
+    prompts: int | None = None
+    tasks: list[TaskRow] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return _filled(
+            {
+                "sequences": self.sequences,
+                "tokens": self.tokens,
+                **self.values,
+                "parent_perplexity": self.parent_perplexity,
+                "rows": [one.to_json() for one in self.networks],
+                "note": self.note,
+                "shortened": self.shortened,
+                "prompts": self.prompts,
+                "tasks": as_plain(self.tasks),
+            }
+        )
+
+
+def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that hold something."""
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
+
+
+def judged_network(name: str, params: int, draws: Sequence[TextMeasures]) -> JudgedNetwork:
     """Return the mean of several draws, and how far they spread; ``ValueError`` where one is not finite."""
     columns = _columns(name, [draw.values for draw in draws])
     spread = {key: (min(column), max(column)) for key, column in columns.items()} if len(draws) > 1 else {}
     by_domain = {domain: [draw.domains[domain] for draw in draws] for domain in draws[0].domains}
     domains = {domain: _means(_columns(name, values)) for domain, values in by_domain.items()}
     positions = _means(_columns(name, [draw.positions for draw in draws]))
-    return EvaluatedRow(name, params, _means(columns), spread, domains, positions)
+    return JudgedNetwork(name, params, spread, domains, positions, **_means(columns))
 
 
 def _columns(name: str, draws: Sequence[Values]) -> dict[str, list[float]]:

@@ -5,7 +5,7 @@ Scores, results and costs are vectors with one entry an architecture; higher sco
 
 from zerolm.statistics.bootstrap import Bootstrap, Interval, Resampled, enough, gain, interval
 from zerolm.statistics.budgets import budget_ladder, random_regret, regret, regret_curve, top_overlap
-from zerolm.statistics.correlations import Agreement, agreement, kendall, spearman, within_budget
+from zerolm.statistics.correlations import Agreement, agreement, defined, kendall, spearman, within_budget
 from zerolm.statistics.noise import Ceiling, noise_ceiling
 from zerolm.statistics.pairs import (
     OrderedPairs,
@@ -25,6 +25,7 @@ __all__ = [
     "Resampled",
     "agreement",
     "budget_ladder",
+    "defined",
     "enough",
     "gain",
     "interval",

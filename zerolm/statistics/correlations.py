@@ -28,6 +28,11 @@ class Agreement:
     rho: float
 
 
+def defined(value: float) -> float | None:
+    """Return a number, None for nan."""
+    return None if np.isnan(value) else float(value)
+
+
 def agreement(score: Floats, result: Floats) -> Agreement:
     """Return agreement of ``score`` (n,) with ``result`` (n,); undefined values (a constant side) are nan.
 

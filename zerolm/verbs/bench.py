@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from zerolm.progress import Progress, silent
 from zerolm.settings.request import Request, part
-from zerolm.verbs.benchmarks import Benchmarks
 from zerolm.verbs.report import run_of
+from zerolm.verbs.shared import Benchmarks
 
 if TYPE_CHECKING:
     from zerolm.comparison.bench import More

@@ -12,10 +12,19 @@ from zerolm.comparison.results import Comparison, Section
 from zerolm.comparison.standings import label_free, row_of
 from zerolm.show.sheet import NOTEBOOK, PAGE, Heading, Sheet
 from zerolm.show.text import sentence, show_number
-from zerolm.verbs.comparison_files import FILES, write_tables
-from zerolm.verbs.comparison_findings import findings
-from zerolm.verbs.comparison_sheets import overview, section_sheet
-from zerolm.verbs.comparison_words import UNSEEN, unit
+from zerolm.verbs.comparison_charts import unit
+from zerolm.verbs.comparison_sheets import (
+    FILES,
+    UNSEEN,
+    against_counting,
+    against_sheet,
+    alphas,
+    finding,
+    meanings,
+    overview,
+    section_sheet,
+    write_tables,
+)
 from zerolm.verbs.report import Report
 
 
@@ -55,12 +64,11 @@ class BenchReport(Report):
         return [*self.problems, *absent]
 
     def heading(self) -> Heading:
-        texts = findings(self.comparison)
         return Heading(
             f"Do scores rank {self._subject()} better than counting parameters?",
             self._lead(),
-            texts["geo"] or texts["best"] or "No score of these is defined.",
-            texts["counts"] or texts["never_worse"] or "No baseline is defined.",
+            finding(self.comparison),
+            against_counting(self.comparison),
             f"{UNSEEN} {sentence(self.comparison.note)}".strip(),
         )
 
@@ -79,16 +87,15 @@ class BenchReport(Report):
         return f"{sum(counts.values())} trained architectures of {len(counts)} benchmark{plural}{views}."
 
     def sheets(self) -> list[Sheet]:
-        heading = self.heading()
-        texts = [text for text in findings(self.comparison).values() if text]
-        more = [text for text in texts if text not in (heading.finding, heading.baseline)]
-        is_alone = len(self.sections) == 1
+        is_alone, alpha = len(self.sections) == 1, alphas(self.comparison)
         return [
-            overview(self.comparison, more, (PAGE,) if is_alone else (PAGE, NOTEBOOK)),
+            overview(self.comparison, [alpha] if alpha else [], (PAGE,) if is_alone else (PAGE, NOTEBOOK)),
+            *([] if is_alone else [against_sheet(self.comparison)]),
             *(
                 section_sheet(section, number, on=(NOTEBOOK,) if is_alone else ())
                 for number, section in enumerate(self.sections, 1)
             ),
+            meanings(),
         ]
 
     def rows(self) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
@@ -16,6 +16,7 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Shee
 from zerolm.show.text import show_amount
 from zerolm.text.defaults import text_field
 from zerolm.training.request import DEPTH_RULES
+from zerolm.training.result import LabelledArchitecture, TrainedLabels
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import backend, budgets, field_read, limits, needing_torch
 
@@ -124,9 +125,9 @@ class TrainLabelsSettings(Request):
         truth = None if self.rows is None else _rows_of(Path(self.rows))
         space, settings = self._space(truth)
         with needing_torch("training runs networks", "train"), field_read(self.text_field, self.text):
-            from zerolm.training.label_document import label_document
             from zerolm.training.labels import LabelText
             from zerolm.training.processes import device_for
+            from zerolm.training.trained_labels import trained_labels
         request = self._training(self._tokens(truth))
         device_for(request.execution)
         with new_result(self.out, self.force) as place:
@@ -134,9 +135,8 @@ class TrainLabelsSettings(Request):
             named = self._architectures(truth, text.space)
             architectures = list(named.values())
             labels = self._labels(architectures, text, request, progress)
-            document = label_document(self._title(), text, request, architectures, labels, list(named))
-            changes = {**settings, "space": space}
-            report = replace(LabelsReport.from_json(document), run=run_of(self, **changes))
+            trained = trained_labels(self._title(), text, request, architectures, labels, list(named))
+            report = LabelsReport(**vars(trained), run=run_of(self, **settings, space=space))
             if place is not None and place.suffix == ".json":
                 write_json(place, report.benchmark)
             elif place is not None:
@@ -279,55 +279,12 @@ def spread(total: int, count: int) -> list[int]:
     return [place * total // count for place in range(count)] if count < total else list(range(total))
 
 
-@dataclass(frozen=True)
-class SeedNoise:
-    """The most that a score could reach, by repeated runs: ``tau``, ``rho``; the ``deviation`` of a loss."""
-
-    tau: float
-    rho: float
-    deviation: float
-    networks: int
-    runs: int
-    tau_between_seeds: float | None
-
-
-@dataclass(frozen=True)
-class FailedTraining:
-    """An architecture that could not be trained, and why."""
-
-    id: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class LabelledArchitecture:
-    """An architecture with its sizes, its loss on text held out, those from other seeds, and its seconds."""
-
-    id: str
-    shape: str
-    params: int
-    body_params: int
-    loss: float
-    repeats: list[float]
-    seconds: float
-
-
 @dataclass(frozen=True, repr=False, eq=False)
-class LabelsReport(Report):
-    """Architectures that were trained the same way, with the loss of each on text held out.
-
-    ``benchmark`` is the file that ``bench run``, ``calibrate`` and ``search`` take; ``noise`` is None where
-    no seed was repeated; ``agreement`` is the tau-b of scores with the losses. ``architectures`` are the
-    ``rows`` of the JSON.
-    """
+class LabelsReport(TrainedLabels, Report):
+    """Architectures that were trained the same way, with the loss of each, and how they are shown."""
 
     command: ClassVar[str] = "bench train"
     rows_field: ClassVar[str] = "architectures"
-    benchmark: dict[str, Any]
-    noise: SeedNoise | None
-    agreement: dict[str, float | None]
-    left_out: list[FailedTraining]
-    architectures: list[LabelledArchitecture]
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:

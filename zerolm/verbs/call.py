@@ -100,8 +100,3 @@ def _documented(request: type[Request]) -> str:
 def _told(setting: Setting) -> str:
     default = f"; {setting.default_text} by default" if setting.default_text else ""
     return f"{setting.name}\n" + indent("\n".join(wrap(f"{setting.help}{default}", WIDTH)), "    ")
-
-
-def run(command: str, settings: Mapping[str, Any], progress: Any = silent) -> Any:
-    """Return the result of a command for settings by name."""
-    return verb_of(command).request.parse(settings).run(progress)

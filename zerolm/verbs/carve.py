@@ -164,7 +164,7 @@ class CarveSettings(Request):
             from zerolm.training.request import Execution
 
             def finish(folder: Path, outcome: CarvedAndHealed) -> None:
-                self._report_of_both(outcome).write_into(folder)
+                self._report(outcome.to_json()).write_into(folder)
 
             execution = Execution(TrainedOn(self.compute.device, self.compute.dtype))
             seed = self.methods.seed % 2**32
@@ -177,7 +177,7 @@ class CarveSettings(Request):
                 finish=finish,
                 progress=progress,
             )
-        return self._report_of_both(outcome)
+        return self._report(outcome.to_json())
 
     def _healed_on(self) -> tuple[str, str]:
         """Return the text and the output of a healing; ``ValueError`` for what does not go with one."""
@@ -203,9 +203,6 @@ class CarveSettings(Request):
         is_open = self.methods.text is None and self.recipe is None
         used = {"text": self._methods().text} if is_open else {}
         return replace(CarvingReport.from_json(document), run=run_of(self, **used))
-
-    def _report_of_both(self, outcome: CarvedAndHealed) -> CarvingReport:
-        return self._report(outcome.to_json())
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ from zerolm.show.charts import (
 )
 from zerolm.show.text import short, show_number
 from zerolm.statistics import regret_curve
-from zerolm.verbs.comparison_words import stretch, unit
 
 STEP: Final = GRID[1] - GRID[0]
 SCATTERED: Final = 1000
@@ -207,3 +206,14 @@ def _regret_lines(section: Section) -> Iterator[tuple[str, str, str, list[float]
     yield "body_params", "grey", "", section.regrets["body_params"].tolist()
     if "geo" in section.regrets:
         yield "geo", "blue", "", section.regrets["geo"].tolist()
+
+
+def unit(section: Section) -> str:
+    """Return the metric and its direction."""
+    better = "higher" if section.truth.is_higher_better(section.metric) else "lower"
+    return f"{short(section.metric, 24)} ({better} is better)"
+
+
+def stretch(low: float, high: float) -> str:
+    """Return a stretch of alphas."""
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -1,32 +1,127 @@
-"""Sheets of a comparison: all scores on all benchmarks, and everything about one of them."""
+"""Sheets and sentences of a comparison: all scores on all benchmarks, everything about one, tables as CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+import csv
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
 
 from zerolm.comparison.results import Comparison, ScoreRow, Section
-from zerolm.comparison.standings import by_tau, name_of, standings
+from zerolm.comparison.standings import by_tau, in_own_unit, key_of, label_free, name_of, standings
 from zerolm.show.sheet import PAGE, TERMINAL, Cell, Row, Sheet, pairs
 from zerolm.show.text import show_interval, show_number, show_share
-from zerolm.verbs.comparison_charts import alpha_curve, gains, regrets, scatters
-from zerolm.verbs.comparison_words import (
-    HEADS_NOTE,
-    MARKS_NOTE,
-    VIEW_NOTES,
-    facts,
-    kind,
-    origin,
-    remark,
-    unit,
-)
+from zerolm.statistics.bootstrap import FEWEST
+from zerolm.verbs.comparison_charts import alpha_curve, gains, regrets, scatters, stretch, unit
 
+FILES: Final = ("rows.csv", "scores.csv")
+CSV_HEAD: Final = ("benchmark", "view", "id", "result")
+"""The first columns of ``scores.csv``."""
+KINDS: Final = {"better": "better", "unclear": "unclear", "not better": "worse", None: ""}
+REMARKS: Final = {"not better": "does not beat parameters", "unclear": "not shown to beat parameters"}
+VIEW_NOTES: Final = {
+    "published": "The networks as the published proxies scored them: hidden 256 and FFN 1024, whatever a "
+    "configuration contains.",
+    "declared": "The networks as a user reads their configurations.",
+    "trained": "The networks as they were trained: every operation is plain attention, the first FFN matrix "
+    "is 4 x hidden, and the configured FFN width enters only layers with several stacks.",
+}
+"""What the views of FlexiBERT are."""
+MARKS_NOTE: Final = (
+    "▴ beats counting parameters: the 95 % interval of the gain over body parameters lies above zero, and "
+    "total parameters are beaten too. ▾ does not: one of the two has at least the same tau-b. Unmarked "
+    "scores are higher, but not shown to be. Grey: baselines. Italic: the alpha was chosen by the labels."
+)
+UNSEEN: Final = (
+    "Intervals are 95 % bootstraps over architectures; views of one benchmark share its results and are no "
+    "independent evidence. Scores that saw the labels show what tuning could reach, not what a user gets."
+)
 HEADS: Final = (
     *("score", "tau-b [95 %]", "random ties", "rho [95 %]", "over body [95 %]", "in budget", "pairs"),
     *("top tenth", "regret 1/5"),
 )
+MEANINGS: Final = {
+    "random ties": "mean of tau over all ways to break a score's ties",
+    "over body": "tau-b beyond that of body parameters; its interval is of paired resamples",
+    "in budget": "tau-b among architectures of similar numbers of body parameters (deciles)",
+    "pairs": "share of pairs of about equal size that are ordered as their results are, ties counted half",
+    "top tenth": "share of the best tenth that the highest-scored tenth finds",
+    "regret 1/5": "what the best of the 1 or 5 highest-scored lacks to the best, in the unit of the metric, "
+    "mean over nineteen budgets",
+}
+"""What the columns mean."""
 NO_GAIN: Final = "No gain over body parameters is defined: they distinguish none of these architectures."
 NO_ALPHA: Final = "No alpha distinguishes these architectures."
+VERDICTS: Final = ("better", "unclear", "not better")
+
+
+def finding(comparison: Comparison) -> str:
+    """Return in how many views geo is shown to rank better than counting parameters."""
+    rows = standings(comparison).get(("geo", None), [])
+    better = sum(row.verdict == "better" for _, row in rows)
+    if not rows:
+        return "geo is not defined here."
+    return (
+        f"geo ranks better than counting parameters in {better or 'none'} of {len(rows)} views: the whole "
+        "95 % interval of its gain is above zero."
+    )
+
+
+def against_counting(comparison: Comparison) -> str:
+    """Return which scores are above counting parameters everywhere, and where none is above all baselines."""
+    above = [
+        name_of(key)
+        for key, rows in _free(comparison).items()
+        if all(row.verdict in ("better", "unclear") for _, row in rows)
+    ]
+    lost = [
+        place(section)
+        for section in comparison.sections
+        if max(row.tau or 0.0 for row in section.rows if row.baseline)
+        >= max((row.tau or 0.0 for row in label_free(section)), default=0.0)
+    ]
+    first = f"Above counting parameters everywhere: {', '.join(above)}." if above else (
+        "No score is above counting parameters everywhere."
+    )  # fmt: skip
+    return f"{first} A baseline ranks as well as every score on {', '.join(lost)}." if lost else first
+
+
+def _free(comparison: Comparison) -> dict[Any, list[tuple[Section, ScoreRow]]]:
+    """Return the rows of each score that saw no labels and is no baseline."""
+    return {
+        key: rows
+        for key, rows in standings(comparison).items()
+        if not any(row.baseline or row.saw_labels for _, row in rows)
+    }
+
+
+def against_sheet(comparison: Comparison) -> Sheet:
+    """Return in how many views each score is better than counting parameters, and where it is worst."""
+
+    def gain(pair: tuple[Section, ScoreRow]) -> float:
+        return -math.inf if pair[1].gain is None else pair[1].gain
+
+    lines: list[Row] = []
+    for key, rows in _free(comparison).items():
+        verdicts = [row.verdict for _, row in rows]
+        section, worst = min(rows, key=gain)
+        counts = [str(verdicts.count(verdict)) for verdict in VERDICTS]
+        lines.append([name_of(key), *counts, show_number(worst.gain, "+.3f"), Cell(place(section), "shape")])
+    head: Row = ["score", "better", "not shown", "not better", "least gain", Cell("on", "shape")]
+    return Sheet("Views in which a score beats counting parameters", head, lines, kind="verdicts")
+
+
+def alphas(comparison: Comparison) -> str:
+    """Return the best alphas of zerolm, and those that are level with the best everywhere."""
+    best = [row.best_alpha for row in comparison.rows if row.saw_labels and row.best_alpha is not None]
+    if not best:
+        return ""
+    levels = [{point.alpha for point in section.curve if point.level} for section in comparison.sections]
+    shared = ", ".join(f"{alpha:g}" for alpha in sorted(set.intersection(*levels))) or "none"
+    ends = stretch(min(best), max(best))
+    return f"The best alpha of zerolm: {ends}; level with the best everywhere: {shared}."
 
 
 def overview(comparison: Comparison, sentences: Iterable[str], on: Collection[str]) -> Sheet:
@@ -47,6 +142,11 @@ def overview(comparison: Comparison, sentences: Iterable[str], on: Collection[st
             rows.append([Cell(name, "aside"), *(Cell(show_number(tau, form), "aside") for tau in taus)])
     title = "All scores on all benchmarks"
     return Sheet(title, head, rows, list(sentences), [MARKS_NOTE], kind="overview", on=on)
+
+
+def meanings() -> Sheet:
+    """Return what the columns of the tables mean."""
+    return pairs("What the columns mean", MEANINGS.items(), on=(PAGE,))
 
 
 def _rank(row: ScoreRow) -> int:
@@ -77,7 +177,6 @@ def section_sheet(
         notes=[
             *([] if gained else [NO_GAIN]),
             *([f"View {section.view}: {view}"] if view else []),
-            HEADS_NOTE,
         ],
         kind="agreement",
         mark=f"s{number}",
@@ -126,3 +225,110 @@ def _gain(row: ScoreRow, mark: str) -> Cell:
         return Cell("0", "base")
     interval = show_interval(row.gain_low, row.gain_high, "+.3f")
     return Cell(show_number(row.gain, "+.3f"), mark, interval)
+
+
+def place(section: Section) -> str:
+    """Return the benchmark and its view."""
+    return section.truth.name + (f" ({section.view})" if section.view else "")
+
+
+def kind(row: ScoreRow) -> str:
+    """Return how a row is marked."""
+    if row.baseline:
+        return "base"
+    return "saw" if row.saw_labels and row.verdict == "better" else KINDS[row.verdict]
+
+
+def remark(row: ScoreRow) -> str:
+    """Return the reservations that belong to the numbers of a row."""
+    notes = ["baseline"] if row.baseline else []
+    notes += ["saw the labels"] if row.saw_labels else []
+    notes += [REMARKS[row.verdict]] if row.verdict in REMARKS else []
+    notes += ["not defined"] if row.tau is None else []
+    return ", ".join(notes)
+
+
+def facts(section: Section) -> Iterator[tuple[str, str]]:
+    """Yield facts that belong to every agreement with a benchmark: chance, noise, what others reached."""
+    one, five = section.random_regret
+    yield "random choice", f"regret at 1 {one:.3g}, at 5 {five:.3g}"
+    if len(section.result) < FEWEST:
+        yield "intervals", f"none, with fewer than {FEWEST} architectures"
+    count = max((row.pairs for row in section.rows), default=0)
+    yield "pairs", f"{count} of about equal size, {section.alike}; a coin orders 50 % rightly"
+    if section.plateau:
+        reach = f"alpha {stretch(*section.plateau)}"
+        yield "alpha plateau", f"{reach}: level with the best alpha by the paired 95 % interval"
+    if section.ceiling:
+        c = section.ceiling
+        yield (
+            "noise ceiling",
+            f"a perfect predictor reaches about {c.tau:.2f} tau-b, {c.rho:.2f} rho; from {c.runs} runs of "
+            f"{c.networks} repeated networks, deviation of a run {c.deviation:.3g}",
+        )
+    if section.published:
+        p = section.published
+        numbers = {"tau": p.tau, "rho": p.rho}
+        texts = [f"{show_number(value)} {name}" for name, value in numbers.items() if value is not None]
+        yield "best published", f"{', '.join(texts)}: {p.by}"
+
+
+def origin(section: Section) -> Iterator[tuple[str, str]]:
+    """Yield what a benchmark is of, and where it comes from."""
+    source = dict(section.truth.source)
+    yield "task", section.truth.task or "not named"
+    yield "space", section.truth.space
+    yield "licence", _plain(source.pop("licence", "not named"))
+    for name, value in source.items():
+        if isinstance(value, dict):
+            yield from ((f"{name} {part}", _plain(item)) for part, item in value.items())
+        else:
+            yield name, _plain(value)
+    if not source:
+        yield "source", "not named"
+
+
+def _plain(value: Any) -> str:
+    """Return a value of JSON in words."""
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_plain(item)}" for name, item in value.items())
+    return ", ".join(map(_plain, value)) if isinstance(value, list) else str(value)
+
+
+def tokens_of(source: str) -> str:
+    """Return the tokens that the proxies were computed on, in words."""
+    if source.startswith("random"):
+        return "tokens are sampled at random: give --text FILE for what a proxy says on real text"
+    return f"proxies on tokens of the {source}"
+
+
+def write_tables(comparison: Comparison, folder: Path) -> None:
+    """Write ``FILES`` into a folder.
+
+    ``rows.csv`` holds every row; ``scores.csv`` one line an architecture of a benchmark and view: its
+    result in the unit of the metric, and the value of each score.
+    """
+    columns = [field.name for field in fields(ScoreRow)]
+    _write_csv(folder / "rows.csv", columns, (row.to_json().values() for row in comparison.rows))
+    names = list(dict.fromkeys(name_of(key_of(row)) for row in comparison.rows))
+    _write_csv(folder / "scores.csv", [*CSV_HEAD, *names], _scored(comparison, names))
+
+
+def _scored(comparison: Comparison, names: Sequence[str]) -> Iterator[list[Any]]:
+    """Yield the lines of ``scores.csv``; a score that a benchmark lacks is empty."""
+    for section in comparison.sections:
+        labels = {name_of(key_of(row)): row.label for row in section.rows}
+        columns = [
+            section.scores[labels[name]].tolist() if name in labels else [None] * len(section.result)
+            for name in names
+        ]
+        entries, results = section.truth.architectures, in_own_unit(section).tolist()
+        for entry, result, *values in zip(entries, results, *columns, strict=True):
+            yield [section.truth.name, section.view, entry.id, result, *values]
+
+
+def _write_csv(path: Path, columns: Sequence[str], lines: Iterable[Iterable[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(lines)

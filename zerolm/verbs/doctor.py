@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from zerolm.diagnosis.result import Diagnosis
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import Request, argument
@@ -45,40 +45,14 @@ class DoctorSettings(Request):
         from zerolm.diagnosis.examine import diagnose
 
         diagnosis = diagnose(Path(self.folder), progress=progress)
-        verdicts = [Verdict(**asdict(verdict)) for verdict in diagnosis.verdicts]
-        return DoctorReport(
-            self.folder, verdicts, **diagnosis.facts, advice=list(diagnosis.advice), run=run_of(self)
-        )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The ``verdict`` on a runtime (opens, refuses, unknown), ``known`` how (opened, rules), and why."""
-
-    runtime: str
-    verdict: str
-    known: str
-    reasons: Sequence[str]
+        return DoctorReport(**vars(diagnosis) | {"folder": self.folder}, run=run_of(self))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class DoctorReport(Report):
-    """Which runtimes open a checkpoint: a verdict for each, facts about the folder, and advice."""
+class DoctorReport(Diagnosis, Report):
+    """Which runtimes open a checkpoint, and how that is shown."""
 
     command: ClassVar[str] = "doctor"
-    folder: str
-    runtimes: list[Verdict]
-    model_type: str | None
-    architectures: list[str]
-    tensors: int
-    weights: int
-    bytes: int
-    dtypes: dict[str, int]
-    tied: bool | None
-    tensor_parallel: list[int] | None
-    pickles: list[str]
-    gguf: list[str]
-    advice: list[str]
 
     def lines(self) -> list[str]:
         verdicts = dict.fromkeys(verdict.verdict for verdict in self.runtimes)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final, Self
 
-from zerolm.evaluation.evaluated import TaskRow
+from zerolm.evaluation.evaluated import Evaluated, JudgedNetwork
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.compute import RunningRequest
@@ -151,7 +151,7 @@ class EvalSettings(Request):
         with needing_torch("evaluating runs networks"):
             from zerolm.evaluation import evaluate
             from zerolm.evaluation.tasks import Tasks
-        document: dict[str, Any] = {}
+        judged = Evaluated()
         tasks = Tasks.of(self.tasks, self.child, self.parent, self.running) if self.tasks else None
         if self.text is not None or self.data is not None:
             judged = evaluate.evaluate(
@@ -166,11 +166,8 @@ class EvalSettings(Request):
                 request=self.running,
                 progress=progress,
             )
-            document |= judged.to_json()
-        if tasks is not None:
-            scores = tasks.compared(limit=self.limit, progress=progress)
-            document["tasks"] = [asdict(row) for row in scores]
-        return replace(EvaluationReport.from_json(document), run=run_of(self))
+        scores = list(tasks.compared(limit=self.limit, progress=progress)) if tasks else []
+        return EvaluationReport(**vars(judged) | {"tasks": scores}, run=run_of(self))
 
     def _check(self) -> None:
         """Refuse settings that do not go together."""
@@ -186,77 +183,12 @@ class EvalSettings(Request):
             raise ValueError("--limit is of samples of tasks: give --tasks TASKS too")
 
 
-@dataclass(frozen=True)
-class JudgedNetwork:
-    """A network: its parameters, and its ``perplexity`` and ``kl``, or the measures of its embeddings.
-
-    ``spread`` holds the smallest and the largest of several draws, of which the measures are the means.
-    ``domains`` are measures by the domain of the text, where it has several. ``kl_by_position`` is the KL of
-    predictions behind the ``first`` token of a window, behind those at ``1-15``, and behind the ``rest``.
-    """
-
-    name: str
-    params: int
-    bits: float | None = None
-    perplexity: float | None = None
-    kl: float | None = None
-    cosine: float | None = None
-    distance: float | None = None
-    order: float | None = None
-    nearest: float | None = None
-    loops: float | None = None
-    pairs: float | None = None
-    spread: dict[str, tuple[float, float]] = field(default_factory=dict)
-    domains: dict[str, dict[str, float]] = field(default_factory=dict)
-    kl_by_position: dict[str, float] = field(default_factory=dict)
-
-    def value(self, measure: str) -> float:
-        """Return a measure."""
-        return float(getattr(self, measure))
-
-    def text(self, measure: str) -> str:
-        """Return a measure with its digits."""
-        return show_measure(measure, self.value(measure))
-
-    def draws(self) -> str:
-        """Return the ends of the draws by measure, in words; empty of one that was not drawn."""
-        spread = self.spread.items()
-        return "; ".join(" to ".join(show_measure(name, end) for end in ends) for name, ends in spread)
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class EvaluationReport(Report):
-    """The losses of a child on a text and on tasks, compared with its parent and carvings of its size.
-
-    ``networks``, the ``rows`` of the JSON, are empty without a text, ``tasks`` without tasks. The measures of
-    the child are at the top level, with ``parent_perplexity``. ``shortened`` says why sequences are shorter
-    than asked; ``prompts`` were answered.
-    """
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class EvaluationReport(Evaluated, Report):
+    """The measures of a child, of its parent and of others, and how they are shown."""
 
     command: ClassVar[str] = "eval"
     rows_field: ClassVar[str] = "networks"
-    sequences: int | None = None
-    tokens: int | None = None
-    bits: float | None = None
-    perplexity: float | None = None
-    kl: float | None = None
-    cosine: float | None = None
-    distance: float | None = None
-    order: float | None = None
-    nearest: float | None = None
-    loops: float | None = None
-    pairs: float | None = None
-    parent_perplexity: float | None = None
-    networks: list[JudgedNetwork] = field(default_factory=list)
-    note: str = ""
-    shortened: str = ""
-    prompts: int | None = None
-    tasks: list[TaskRow] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        document = super().to_json()
-        document["rows"] = [_filled(row) for row in document["rows"]]
-        return _filled(document)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -310,10 +242,10 @@ class EvaluationReport(Report):
         lines = []
         if self.networks:
             child, parent = self._named("child"), self._named("parent")
-            texts = [f"{MEASURES[name].head} {child.text(name)}" for name in self.measures]
+            texts = [f"{MEASURES[name].head} {shown(child, name)}" for name in self.measures]
             for place, name in enumerate(self.measures):
                 if place == 0 or name in WITH_PARENT:
-                    texts[place] += f" (parent {parent.text(name)})"
+                    texts[place] += f" (parent {shown(parent, name)})"
             lines.append(f"{self._size()}: {', '.join(texts)}")
             lines += [self._by_domain()] if self.domains else []
         if self.tasks:
@@ -358,7 +290,7 @@ class EvaluationReport(Report):
         if not self.measures:
             return f"{len({row.task for row in self.tasks})} tasks, child against parent"
         name = self.measures[0]
-        child, parent = (self._named(who).text(name) for who in ("child", "parent"))
+        child, parent = (shown(self._named(who), name) for who in ("child", "parent"))
         return f"{name.capitalize()} {child}; the parent's is {parent}"
 
     def _finding(self) -> str:
@@ -366,7 +298,7 @@ class EvaluationReport(Report):
         if self.networks:
             child, parent = self._named("child"), self._named("parent")
             share = child.params / parent.params if parent.params else 1.0
-            values = " and ".join(f"{MEASURES[name].unit} {child.text(name)}" for name in self.measures)
+            values = " and ".join(f"{MEASURES[name].unit} {shown(child, name)}" for name in self.measures)
             parts.append(f"With {share:.1%} of the parent's parameters the child reaches {values}.")
             parts += [self._by_domain()] if self.domains else []
         if self.tasks:
@@ -381,8 +313,8 @@ class EvaluationReport(Report):
         sign = 1 if MEASURES[name].higher_is_better else -1
         parts = []
         for one in others:
-            word = "better than" if sign * (child.value(name) - one.value(name)) > 0 else "no better than"
-            parts.append(f"{word} {beside_child(one.name)} ({one.text(name)})")
+            word = "better than" if sign * (child.values[name] - one.values[name]) > 0 else "no better than"
+            parts.append(f"{word} {beside_child(one.name)} ({shown(one, name)})")
         return f"By {name} the child is {' and '.join(parts)}.{self._neighbours()}"
 
     def _neighbours(self) -> str:
@@ -390,7 +322,7 @@ class EvaluationReport(Report):
         others = [one for one in self.networks[2:] if not beside_child(one.name)]
         if not others:
             return ""
-        texts = ", ".join(f"{one.name} {one.text(self.measures[0])}" for one in others)
+        texts = ", ".join(f"{one.name} {shown(one, self.measures[0])}" for one in others)
         return f" Other children of the parent: {texts}."
 
     def _trust(self) -> str:
@@ -428,7 +360,7 @@ class EvaluationReport(Report):
         for one in self.networks:
             low, high = one.spread.get(name, (None, None))
             colour = COLOURS.get(one.name, "grey")
-            rows.append(Bar(one.name, one.value(name), one.text(name), colour, low, high))
+            rows.append(Bar(one.name, one.values[name], shown(one, name), colour, low, high))
         values = [value for bar in rows for value in (bar.value, bar.low, bar.high) if value is not None]
         measure = MEASURES[name]
         return Bars(f"{measure.title} of child, parent and others", from_zero(values, measure.axis), rows)
@@ -438,9 +370,9 @@ class EvaluationReport(Report):
             [
                 one.name,
                 show_amount(one.params),
-                *(one.text(name) for name in self.measures),
+                *(shown(one, name) for name in self.measures),
                 *(self._at(one, span) for span in self.positions),
-                Cell(one.draws(), "shape"),
+                Cell(_draws(one), "shape"),
             ]
             for one in self.networks
         ]
@@ -492,11 +424,18 @@ def beside_child(name: str) -> str:
     return f"the {name}" if name.startswith(IN_ONE_TYPE) else BASELINES.get(name, "")
 
 
+def shown(one: JudgedNetwork, name: str) -> str:
+    """Return a measure of a network with its digits."""
+    return show_measure(name, one.values[name])
+
+
+def _draws(one: JudgedNetwork) -> str:
+    """Return the ends of the draws by measure, in words; empty of one that was not drawn."""
+    return "; ".join(
+        " to ".join(show_measure(name, end) for end in ends) for name, ends in one.spread.items()
+    )
+
+
 def show_measure(name: str, value: float) -> str:
     """Return a measure with its digits."""
     return f"{value:{MEASURES[name].form}}"
-
-
-def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that hold something."""
-    return {name: value for name, value in values.items() if value not in (None, "", [], {})}

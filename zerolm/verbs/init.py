@@ -268,9 +268,15 @@ class InitReport(Shown):
 
     @property
     def remarks(self) -> list[str]:
-        from zerolm.verbs.training_words import beyond_step_law
+        from zerolm.pretraining import STEP_LAW_PARAMS, STEP_LAW_TOKENS
 
-        return [f"warning: {text}" for text in beyond_step_law(self.how["body_params"], self.how["tokens"])]
+        warnings, source = [], "which Step Law's rate and batch come from"
+        for cost, (low, high) in (("body_params", STEP_LAW_PARAMS), ("tokens", STEP_LAW_TOKENS)):
+            if not low <= self.how[cost] <= high:
+                span = f"{show_amount(low)} to {show_amount(high)}"
+                count = f"{show_amount(self.how[cost])} {cost.replace('_params', ' parameters')}"
+                warnings.append(f"warning: {count} are beyond {span}, {source}")
+        return warnings
 
     def lines(self) -> list[str]:
         from zerolm.pretraining import train_flops

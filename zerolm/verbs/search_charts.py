@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from zerolm.architecture import Architecture, Layer
 from zerolm.cost_columns import cost_label
 from zerolm.costs import CostModel
 from zerolm.scores import SCORES
@@ -17,6 +18,7 @@ from zerolm.show.charts import (
     Band,
     Dots,
     Key,
+    LayerSizes,
     Limit,
     Line,
     Linked,
@@ -31,9 +33,9 @@ from zerolm.show.charts import (
 from zerolm.show.records import quoted
 from zerolm.show.text import show_cost, show_score
 from zerolm.solvers.result import Choice, SearchResult
-from zerolm.spaces import shape_text
+from zerolm.spaces import SPACES, shape_text
 from zerolm.spaces.document import from_document, to_document
-from zerolm.verbs.layer_sizes import layer_sizes
+from zerolm.spaces.subnetworks import heads_of
 from zerolm.verbs.search_words import show_expected
 
 FRONT_POINTS: Final = 150
@@ -44,6 +46,8 @@ FLAT: Final = 70.0
 """Per cent of the best score, below which the landscape is not drawn."""
 SPREAD: Final = 100.0
 """A front that spreads less is drawn on linear axes, which show more of its better end."""
+HEAD_CHOICES: Final = ("heads", "n_head", "num_heads", "num_operation_heads")
+"""What spaces call the number of heads."""
 WRITTEN: Final = "architecture.json"
 CHOSEN: Final = "chosen by "
 
@@ -256,3 +260,37 @@ def _config_lines(result: SearchResult, choice: Choice) -> list[str]:
     """Return the lines of the configuration that stock software builds it from; none where there is none."""
     stock = result.space.config(choice.architecture)
     return [] if stock is None else json.dumps(stock, indent=2).splitlines()
+
+
+def layer_sizes(architecture: Architecture) -> list[LayerSizes]:
+    """Return the sizes of each layer."""
+    heads = head_counts(architecture)
+    return [
+        LayerSizes(layer.width, layer.query_width, layer.kv_width, count, _ffn(layer))
+        for layer, count in zip(architecture.layers, heads, strict=True)
+    ]
+
+
+def _ffn(layer: Layer) -> int:
+    inner = (m.rows if m.cols == layer.width else m.cols for m in layer.matrices if m.role == "ffn")
+    return max(inner, default=0)
+
+
+def head_counts(architecture: Architecture) -> list[int]:
+    """Return the heads of each layer from the choices; 0 where they lack them."""
+    if architecture.space in SPACES and SPACES[architecture.space].is_of_one_parent:
+        return heads_of(architecture)[0]
+    choices, depth = architecture.choices, architecture.depth
+    layers = choices.get("encoder_layers", choices.get("layers"))
+    layers = layers if isinstance(layers, list) and len(layers) == depth else [choices] * depth
+    counts = []
+    for place, layer in enumerate(layers):
+        heads: Any = next((layer[name] for name in HEAD_CHOICES if name in layer), 0)
+        if isinstance(heads, list):
+            stages = choices.get("depth")
+            if len(heads) != depth and isinstance(stages, list) and len(stages) == len(heads):
+                heads = [count for count, repeat in zip(heads, stages, strict=True) for _ in range(repeat)]
+            heads = heads[place] if len(heads) == depth else 0
+        queries = architecture.layers[place].query_width
+        counts.append(heads if isinstance(heads, int) and heads and queries % heads == 0 else 0)
+    return counts

@@ -1,4 +1,4 @@
-"""Sentences about a search: what is proven, and how the pick does against counting, a model, and labels."""
+"""Sentences and facts of a search that no table has: the pick, what is proven, how far to trust it."""
 
 from __future__ import annotations
 
@@ -6,52 +6,67 @@ from collections.abc import Iterator
 from typing import Final
 
 from zerolm.cost_columns import LATENCY, cost_label
+from zerolm.pretraining import train_flops
+from zerolm.scores.shape import (
+    RATIOS,
+    TOKENS_A_PARAMETER,
+    ShapeEstimate,
+    best_ratio,
+    ratio_worth,
+    tokens_a_parameter,
+    worth,
+)
 from zerolm.show.text import show_amount, show_cost, show_count, show_score
 from zerolm.solvers.result import Choice, Expected, SearchResult
 from zerolm.spaces import shape_text
-from zerolm.verbs.search_evidence import record_of
 
 COUNTING: Final = {"params": "Counting parameters", "body_params": "Counting body parameters"}
 """Baselines that count, and how a sentence about them begins."""
-CHEAPER: Final = {"kv_bytes": "a KV cache of", "macs": "MACs a token of", "params": "parameters of"}
-"""What decides among near ties, in this order, in words."""
-NEGLIGIBLE: Final = -1e-7
-"""A difference in per cent from which on a score counts as the best."""
+SHAPE_LAW: Final = "shape_law"
+VIEWS: Final = 10
+"""Benchmarks of ``benchmarks/leaderboard.md``, each in every view that it has."""
+VERDICTS: Final = {
+    "geo": (5, 0),
+    "geo_saturating": (5, 4),
+    "log_complexity": (4, 6),
+    "spectral_capacity": (5, 5),
+    "stable_rank": (5, 4),
+}
+"""In how many views a score ranks better than counting parameters, and in how many it does not.
+
+In the others it ranks higher, and is not shown to be better.
+"""
 
 
 def question(result: SearchResult) -> str:
     """Return the score, the budgets and the conditions of the costs."""
-    query, conditions = result.question, result.question.conditions
-    limits = ", ".join(f"{name} {show_cost(name[4:], value)}" for name, value in query.budgets.items())
-    options = "".join(f", {name} {value}" for name, value in query.options.items())
-    return (
-        f"Score {query.score}{options}; {limits or 'no budget'}; costs at a context of "
-        f"{conditions['context']}, batch {conditions['batch']}, {conditions['bits']}-bit weights, "
-        f"{conditions['kv_bits']}-bit cache."
-    )
+    query = result.question
+    limits = {name: show_cost(name[4:], value) for name, value in query.budgets.items()}
+    settings = {**query.options, **limits, **query.conditions}
+    return ", ".join([f"Score {query.score}", *(f"{name} {value}" for name, value in settings.items())]) + "."
 
 
 def costs(result: SearchResult) -> str:
     """Return the costs of the pick."""
-    values = {name: show_cost(name, result.pick.costs[name]) for name in result.cost_names}
-    return (
-        f"{values['params']} parameters ({values['body_params']} in the body), {values['macs']} MACs a "
-        f"token, {values['kv_bytes']} of KV cache and {values['weight_bytes']} of weights."
-    )
+    costs = result.pick.costs
+    return ", ".join(f"{cost_label(name)} {show_cost(name, costs[name])}" for name in result.cost_names)
 
 
 def reason(result: SearchResult) -> str:
     """Return why the pick is the pick."""
-    pick, best = result.pick.score, result.best[0].score
-    relative = 100.0 * (pick - best) / abs(best) if best else 0.0
-    if relative >= NEGLIGIBLE and not result.certificate.optimal:
+    below = max(0.0, -difference(result, result.pick, result.best[0]))
+    if below < 0.005 and not result.certificate.optimal:
         return "It is the best by score of all that were looked at."
-    if relative >= NEGLIGIBLE:
-        return "It is the best by score, and of all within 1 % of it the one with the smallest KV cache."
     return (
-        f"Its score is {-relative:.2f} % below the best; of all within 1 % it has the smallest KV cache, "
-        "then the fewest MACs."
+        f"Its score is {below:.2f} % below the best: of all within 1 % it has the smallest KV cache, then "
+        "the fewest MACs."
     )
+
+
+def difference(result: SearchResult, choice: Choice, other: Choice | None = None) -> float:
+    """Return by how many per cent the score of a choice differs from that of another, or of the pick."""
+    score = (other or result.pick).score
+    return 100 * (choice.score - score) / abs(score or 1.0)
 
 
 def show_expected(expected: Expected) -> str:
@@ -65,35 +80,68 @@ def expected_range(expected: Expected) -> str:
     return f"{expected.low:.4g} to {expected.high:.4g}{beyond}"
 
 
-def expectation_lines(result: SearchResult) -> Iterator[str]:
-    """Yield the expectations of labels for the pick and for their own best; none without labels."""
-    about, expected, label = result.calibration, result.pick.expected, result.best_label
-    if about is None:
-        return
-    yield f"score fitted to {about['labels']} trained architectures ({about['method']})"
-    if expected:
-        yield f"expected {about['metric']} {show_expected(expected)}"
-    if label is None:
-        yield "no labelled architecture lies within the budgets"
-        return
-    shape, score = shape_text(label.choice.architecture), show_score(label.choice.score)
-    reached = f"{about['metric']} {label.result:.4g}, score {score}"
-    yield f"best of the labels within the budgets: {shape} ({reached})"
+def facts(result: SearchResult) -> Iterator[tuple[str, str]]:
+    """Yield what is known of the pick beyond its costs, by name."""
+    about, pick, label, table = result.calibration, result.pick, result.best_label, result.latency
+    if about:
+        yield "score", f"fitted to {about['labels']} trained architectures ({about['method']})"
+        if pick.expected:
+            yield f"expected {about['metric']}", show_expected(pick.expected)
+        best = "none" if label is None else (
+            f"{shape_text(label.choice.architecture)} ({about['metric']} {label.result:.4g}, score "
+            f"{show_score(label.choice.score)})"
+        )  # fmt: skip
+        yield "best of the labels within the budgets", best
+    if table:
+        limit = result.question.budgets.get(f"max_{LATENCY}")
+        whole = "not measured" if table.whole is None else f"{table.whole:,} us measured"
+        beyond = limit is not None and table.whole is not None and table.whole > limit
+        more = f", beyond the limit of {limit:,} us" if beyond else ""
+        yield "latency", f"{pick.costs[LATENCY]:,} us by its parts, as a whole {whole}{more}"
+    if plan := result.question.training:
+        each, flops = plan.tokens / pick.costs["params"], train_flops(pick.costs["macs"], plan.tokens)
+        law = f", the best by the law of {plan.law}" if plan.law else ""
+        text = f"{show_amount(plan.tokens)} tokens{law}, {each:.3g} a parameter, {flops:.3g} operations"
+        yield "training", text
+    if result.question.score == SHAPE_LAW:
+        yield from _shape_facts(result)
 
 
-def latency_lines(result: SearchResult) -> Iterator[str]:
-    """Yield what the latency of the pick adds up to, and what the whole took; nothing where none is."""
-    table = result.latency
-    if table is None:
-        return
-    total, limit = result.pick.costs[LATENCY], result.question.budgets.get(f"max_{LATENCY}")
-    whole = "not measured" if table.whole is None else f"{table.whole:,} us measured"
-    if table.whole is not None and limit is not None and table.whole > limit:
-        whole += f", beyond the limit of {limit:,} us"
-    run = (
-        f"{table.batch} x {table.tokens} tokens, float32, threads: {table.threads}, fastest of {table.rounds}"
-    )
-    yield f"latency adds up to {total:,} us, as a whole {whole} ({run})"
+def _shape_facts(result: SearchResult) -> Iterator[tuple[str, str]]:
+    """Yield the cost of the ratio of hidden to depth, and the pick's equivalent size compared with others."""
+    tokens, pick = result.question.options.get("train_tokens"), result.pick.architecture
+    best, cost = best_ratio(pick, tokens), show_loss(ratio_worth(pick, tokens))
+    near = f"best about {best.value:.3g} ({best.low:.3g} to {best.high:.3g})"
+    yield "hidden / depth", f"{pick.mean_width / pick.depth:.3g}, {near}: costs {cost} of the parameters"
+    others = {f"what {COUNTING[one.name].lower()} picks": one.choice for one in result.baselines
+              if one.name in COUNTING}  # fmt: skip
+    if result.baseline:
+        others = {result.baseline.name: result.baseline.choice}
+    for name, choice in others.items():
+        if choice.architecture.choices != pick.choices:
+            more = worth(pick, choice.architecture, tokens)
+            gain = _percent(more.value - 1, more.low - 1, more.high - 1)
+            yield f"as good as {name}", f"with {gain} more parameters"
+
+
+def show_loss(share: ShapeEstimate) -> str:
+    """Return what a share of the parameters lacks to all of them."""
+    return _percent(1 - share.value, 1 - share.high, 1 - share.low)
+
+
+def _percent(value: float, low: float, high: float) -> str:
+    return f"{100 * value:.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})"
+
+
+def shape_warnings(result: SearchResult) -> Iterator[str]:
+    """Yield where the pick or its training lies beyond what ``shape_law`` was fitted to."""
+    tokens, pick = result.question.options.get("train_tokens"), result.pick.architecture
+    values = [("hidden / depth", pick.mean_width / pick.depth, RATIOS)]
+    if tokens is not None:
+        values.append(("tokens a parameter", tokens_a_parameter(pick, tokens), TOKENS_A_PARAMETER))
+    for name, value, (low, high) in values if result.question.score == SHAPE_LAW else ():
+        if not low <= value <= high:
+            yield f"{name} {value:.3g} is beyond {low:g} to {high:,g}, which shape_law was fitted to"
 
 
 def baseline_sentence(result: SearchResult) -> str:
@@ -101,99 +149,50 @@ def baseline_sentence(result: SearchResult) -> str:
     reference = result.baseline
     if reference is None:
         return ""
-    model, pick = reference.choice, result.pick
-    name = f"{reference.name} ({shape_text(model.architecture)})"
-    text = f"The pick is the baseline {name} itself."
-    if pick.architecture.choices != model.architecture.choices:
-        change = 100 * (pick.score - model.score) / abs(model.score or 1.0)
-        shares = ", ".join(
-            f"{100 * pick.costs[cost] / model.costs[cost]:.4g} % of its {cost_label(cost)}"
-            for cost in ("params", "macs", "kv_bytes")
-        )
-        text = f"Against the baseline {name} the pick has {change:+.2f} % {result.question.score}, {shares}."
-    if reference.exclusions:
-        text += f" The baseline lies outside the space: {', '.join(reference.exclusions)}."
-    return text
-
-
-def vocabularies_sentence(result: SearchResult) -> str:
-    """Return which vocabulary was chosen, and what a token of it is; nothing where none were listed."""
-    choices = result.vocabularies
-    if not choices:
-        return ""
-    chosen = next(one for one in choices if one.vocab == result.space.settings["vocab"])
-    text = (
-        f"Of {len(choices)} vocabularies {chosen.vocab} leaves the best body within the budgets; a token of "
-        f"it is {chosen.bytes_per_token:.2f} bytes of the text, of {choices[0].vocab} "
-        f"{choices[0].bytes_per_token:.2f}."
-    )
-    if not any(name.endswith(("macs", "kv_bytes")) for name in result.question.budgets):
-        text += " No limit of MACs or KV cache holds the length of the text against a small one."
-    return text
+    change = difference(result, result.pick, reference.choice)
+    text = f"Against the baseline {reference.name} the pick has {change:+.2f} % {result.question.score}."
+    if result.pick.architecture.choices == reference.choice.architecture.choices:
+        text = f"The pick is the baseline {reference.name} itself."
+    outside = ", ".join(reference.exclusions)
+    return f"{text} The baseline lies outside the space: {outside}." if outside else text
 
 
 def certificate_sentence(result: SearchResult) -> str:
     """Return the proven statement; for latencies it holds for the measured ones."""
-    text = _proof(result)
-    if result.latency and result.certificate.gap is not None:
+    certificate, gap, method = result.certificate, result.certificate.gap, result.certificate.method
+    size = f"{show_count(result.space.size())} architectures of {result.space.name}"
+    if certificate.optimal:
+        text = (
+            f"Proven: of the {size} none within the budgets scores higher than the first of the list "
+            f"({method}, {certificate.seconds:.2f} s)."
+        )
+    elif gap is not None:
+        text = (
+            f"Of the {size} none within the budgets scores more than {100 * gap:.3g} % above the first of "
+            f"the list ({method})."
+        )
+    elif method == "exhaustive":
+        text = f"Every shape of the {size} was looked at, each in one order of layers."
+    else:
+        text = f"Nothing is proven: {method} looked at a sample of the {size}."
+    if result.latency and gap is not None:
         text += " Latencies are taken as they were measured on this machine; another run may measure others."
     return text
 
 
-def _proof(result: SearchResult) -> str:
-    certificate, name = result.certificate, result.space.name
-    size = f"{show_count(result.space.size())} architectures of {name}"
-    if certificate.optimal:
-        return (
-            f"Proven: of the {size} none within the budgets scores higher than the first of the list "
-            f"({certificate.method}, {certificate.seconds:.2f} s)."
-        )
-    if certificate.gap is not None:
-        return (
-            f"Of the {size} none within the budgets scores more than {100 * certificate.gap:.3g} % above "
-            f"the first of the list ({certificate.method})."
-        )
-    if certificate.method == "exhaustive":
-        return (
-            f"Every shape of the {size} was looked at once; a score that sees more than shapes may prefer "
-            "another order of layers."
-        )
-    return f"Nothing is proven: {certificate.method} looked at a sample of the {size}."
-
-
-def difference(result: SearchResult, choice: Choice) -> float:
-    """Return by how many per cent the score of a choice differs from that of the pick."""
-    return 100 * (choice.score - result.pick.score) / abs(result.pick.score or 1.0)
-
-
 def against_counting(result: SearchResult) -> str:
-    """Return how the pick differs from what counting parameters picks within the same budgets."""
-    parts = [
-        f"{COUNTING[baseline.name]} {_differs(result, baseline.choice)}"
-        for baseline in result.baselines
-        if baseline.name in COUNTING
-    ]
+    """Return whether counting parameters picks the same network within the same budgets."""
+    parts, score = [], result.question.score
+    for name, begin in COUNTING.items():
+        for choice in (one.choice for one in result.baselines if one.name == name):
+            change = difference(result, choice)
+            text = f"a network with {abs(change):.2f} % {'more' if change > 0 else 'less'} {score}."
+            if choice.architecture.choices == result.pick.architecture.choices:
+                text = f"the very same network: here {score} adds nothing to it."
+            elif choice.architecture.choices == result.best[0].architecture.choices:
+                text = f"the network with the highest {score}, {change:.2f} % above the cheaper pick."
+            parts.append(f"{begin} picks {text}")
     return " ".join(parts) or "No baseline was asked for."
-
-
-def _differs(result: SearchResult, other: Choice) -> str:
-    pick, best, score = result.pick, result.best[0], result.question.score
-    if other.architecture.choices == pick.architecture.choices:
-        return f"picks the very same network within these budgets: here {score} adds nothing to it."
-    if other.architecture.choices == best.architecture.choices:
-        cost = next((name for name in CHEAPER if pick.costs[name] != other.costs[name]), "params")
-        picked, theirs = (show_cost(cost, choice.costs[cost]) for choice in (pick, other))
-        return (
-            "picks the network with the highest score, too; the pick is one within 1 % of it with "
-            f"{CHEAPER[cost]} {picked} in place of {theirs}."
-        )
-    change = difference(result, other)
-    side = "more" if change > 0 else "less"
-    return (
-        f"picks another network: {shape_text(other.architecture)}. It has {abs(change):.2f} % {side} {score} "
-        f"than the pick, {show_amount(other.costs['params'])} parameters and a KV cache of "
-        f"{show_cost('kv_bytes', other.costs['kv_bytes'])}."
-    )
 
 
 def ties(result: SearchResult) -> str:
@@ -203,51 +202,39 @@ def ties(result: SearchResult) -> str:
     return f"{more}{equal} with the best score, {more}{near} within 1 % of it"
 
 
-def front_note(result: SearchResult) -> str:
-    """Return a note on the points of the front, and how to look at them."""
-    kind = "Every" if result.front.complete else "Each drawn"
-    verb = "can buy" if result.certificate.optimal else "bought among the architectures looked at"
-    return (
-        f"{kind} point of the line is the best score that its {cost_label(result.front.cost)} {verb} "
-        f"({len(result.front.points)} points). Pick a point to see its layers, costs and files; arrow keys "
-        "move along the points."
-    )
-
-
-def flatness_note(result: SearchResult, least: float) -> str:
-    """Return a note on the points of the landscape; those below ``least`` per cent are not drawn."""
-    kind = "the best" if result.front.complete else "an upper bound of the best"
-    kind = kind if result.certificate.optimal else "the best that was seen"
-    return (
-        f"Each point is {kind} at one depth and width; those below {least:g} % are not drawn. Architectures: "
-        f"{ties(result)} (orders of layers and unseen choices counted). The wider this plateau, the less the "
-        "score says of depth against width."
-    )
-
-
 def caution(result: SearchResult) -> str:
     """Return how far the score is to be trusted."""
+    score, several = result.question.score, "train several of the best, not one."
     if result.calibration:
-        return "A score fitted to few labels ranks what lies near them: train several of the best, not one."
-    return f"{record_of(result.question.score)} It has seen no training: train several of the best, not one."
+        return f"A score fitted to few labels ranks what lies near them: {several}"
+    return f"{record_of(score)} It has seen no training: {several}"
+
+
+def record_of(score: str) -> str:
+    """Return a sentence on a score's published results, compared with counting parameters."""
+    if score not in VERDICTS:
+        return f"How {score} compares with counting parameters is shown by `zerolm bench run --all`."
+    better, worse = VERDICTS[score]
+    rest = VIEWS - better - worse
+    others = [f"does not in {worse}"] * (worse > 0) + [f"is not shown to in {rest}"] * (rest > 0)
+    return (
+        f"On published results {score} ranks better than counting parameters in {better} of {VIEWS} views, "
+        f"and {' and '.join(others)}."
+    )
 
 
 def blindness(result: SearchResult) -> str:
-    """Return a note on the choices that the score cannot judge."""
-    spots, about = result.space.blind_spots(), result.calibration
-    if about and about["method"] in ("stack", "gp", "blend"):
+    """Return what the score cannot judge."""
+    if result.calibration and result.calibration["method"] in ("stack", "gp", "blend"):
         return (
-            f"The score was fitted to {about['labels']} trained architectures and knows no others: expect "
-            "little of it beyond their range, and train several of the best, not one. Only some of the space "
-            "was looked at, and of equal shapes only one choice of what the shape leaves open."
+            "The score knows the labels alone: expect little of it beyond their range. Only some of the "
+            "space was looked at, and of equal shapes only one choice of what the shape leaves open."
         )
-    alpha = (
-        " A fixed alpha suits no two spaces: on published results the useful one runs from 0 to 1.1."
-        if "alpha" in result.question.options
-        else ""
+    text = (
+        "The score reads shapes at random initialisation. It does not see "
+        f"{result.space.blind_spots() or 'anything but shapes'}, nor data, nor training; left alone it runs "
+        "into the corners of a space, which is why the bounds above matter."
     )
-    return (
-        f"The score reads shapes at random initialisation. It does not see {spots or 'anything but shapes'}, "
-        "nor data, nor training; left alone it runs into the corners of a space, which is why the bounds "
-        f"above matter.{alpha}"
-    )
+    if "alpha" in result.question.options:
+        text += " A fixed alpha suits no two spaces: on published results the useful one runs from 0 to 1.1."
+    return text

@@ -196,12 +196,12 @@ def test_a_file_is_evaluated_beside_its_parent_in_one_type(text: str, tmp_path: 
     carved = carve(parent, out, keep=1, max_bits=6.5, text=text, **QUICK)
     for child in (out, next(out.glob("*.gguf"))):
         result = evaluate(child, parent, text, sequences=8, length=16)
-        rows = {row.name: row for row in result.rows}
+        rows = {row.name: row for row in result.networks}
         assert list(rows) == ["child", "parent", "parent in Q5_1"]
         assert rows["parent"].values["kl"] == pytest.approx(0.0, abs=1e-6)
         assert 0.5 < rows["child"].values["kl"] / carved.losses["as_read_back"] < 2  # of other sequences
     twice = evaluate(out, parent, f"a={text},b={text}", sequences=8, length=16, loops=1)
-    for row, alone in zip(twice.rows, result.rows, strict=True):
+    for row, alone in zip(twice.networks, result.networks, strict=True):
         assert row.domains["a"] == row.domains["b"] == pytest.approx(alone.values)
         assert row.values["loops"] in (0.0, 1.0)
     with pytest.raises(ValueError, match="is GGUF, which is compared with its parent alone"):
@@ -322,7 +322,7 @@ def test_cuts_and_types_of_an_encoder(lines: str, tmp_path: Path) -> None:
     assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
     assert rebuilt.types == carved.types
     assert 0 < carved.losses["as_read_back"] < 0.5
-    judged = {row.name: row for row in evaluate(out, parent, lines, sequences=40, length=16).rows}
+    judged = {row.name: row for row in evaluate(out, parent, lines, sequences=40, length=16).networks}
     assert judged["parent"].values["cosine"] == pytest.approx(1.0, abs=1e-6)
     assert 0.5 < judged["child"].values["cosine"] < 1.0
     assert set(judged) >= {"parent", "child"}

@@ -194,13 +194,13 @@ def test_the_verdict_is_of_labels_it_has_not_seen() -> None:
     columns = {"good": result + 0.01 * params, "bad": generator.normal(size=40), "same": np.ones(40)}
     verdict = judge(columns, result, params)
     assert verdict is not None
-    assert verdict.libra.names == ("good",)
+    assert verdict.chosen == ["good"]
     assert (verdict.calibration, verdict.test) == (20, 20)
     assert verdict.tau > 0.9
     other = judge(columns, result, params, seed=1)
     assert other is not None
     assert other.tau != verdict.tau
-    assert None not in verdict.to_json().values()
+    assert None not in vars(verdict).values()
 
 
 def test_no_verdict_without_labels_or_proxies_that_vary() -> None:
@@ -211,7 +211,7 @@ def test_no_verdict_without_labels_or_proxies_that_vary() -> None:
     assert judge({"a": result, "b": -result}, np.ones(40), result) is None
     found = judge({"a": result, "b": -result}, result, np.ones(40))
     assert found is not None
-    assert found.to_json()["tau_body_params"] is None
+    assert found.tau_body_params is None
 
 
 def test_no_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

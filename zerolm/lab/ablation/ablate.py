@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -18,7 +17,7 @@ from zerolm.lab.ablation.variants import EMBEDDED, embedding_terms, variants
 from zerolm.progress import Progress, silent
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.initialisation import INITIALISATIONS
-from zerolm.statistics import Bootstrap, Resampled, agreement, enough, gain, kendall
+from zerolm.statistics import Bootstrap, Resampled, agreement, defined, enough, gain, kendall
 from zerolm.statistics.bootstrap import RESAMPLES
 
 DRAWN_SEEDS: Final = 10
@@ -89,7 +88,7 @@ def label(init: str, scaled: bool) -> str:
 
 def curve(parts: Parts, result: Floats, rest: Floats | float = 0.0) -> tuple[float | None, ...]:
     """tau-b over the grid of alphas."""
-    return tuple(_known(tau) for tau in taus_of_grid(parts, result, rest))
+    return tuple(defined(tau) for tau in taus_of_grid(parts, result, rest))
 
 
 def _matrix_variants(view: View, result: Floats) -> Iterator[tuple[str, list[Values]]]:
@@ -131,7 +130,7 @@ def _effects(variants_values: Iterable[tuple[str, list[Values]]], bootstrap: Boo
         first = first or resampled
         for (score, alpha, saw, _), each, change in zip(values, resampled, changes, strict=True):
             numbers = (each.observed.tau, each.observed.tau_random_ties, *change)
-            yield Effect(variant, score, alpha, saw, *map(_known, numbers))
+            yield Effect(variant, score, alpha, saw, *map(defined, numbers))
 
 
 def _drawn(batch: ScoreBatch, init: str, shown: str, alpha: float | None, result: Floats) -> Draws:
@@ -145,12 +144,8 @@ def _drawn(batch: ScoreBatch, init: str, shown: str, alpha: float | None, result
         shown,
         used,
         alpha is None,
-        _known(itself.tau),
-        _known(itself.tau_random_ties),
-        tuple(map(_known, kendall(scores, result))),
-        tuple(map(_known, kendall(scores, closed))),
+        defined(itself.tau),
+        defined(itself.tau_random_ties),
+        tuple(map(defined, kendall(scores, result))),
+        tuple(map(defined, kendall(scores, closed))),
     )
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

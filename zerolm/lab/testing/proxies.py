@@ -14,8 +14,8 @@ from zerolm.lab.testing.small_networks import SETTINGS, shuffled, small_batch, s
 from zerolm.lab.zero_cost.compute import numbers
 from zerolm.lab.zero_cost.definitions import find_proxy
 from zerolm.lab.zero_cost.passes import NEEDS, Passes
-from zerolm.lab.zero_cost.passes.protocol import Mode
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy
+from zerolm.lab.zero_cost.result import Mode
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 

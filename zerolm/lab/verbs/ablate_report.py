@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any, ClassVar, Final, Self
 
 from zerolm.calibration.alpha import GRID
 from zerolm.groundtruth.truth import is_line
 from zerolm.io.plain import checked
 from zerolm.lab.ablation.ablation import Ablation, AblationSection, BorrowedAlpha, Effect
-from zerolm.lab.ablation.variants import WITHOUT
-from zerolm.lab.verbs.ablation_conclusions import conclusions
-from zerolm.lab.verbs.ablation_findings import ALL, BEST, EVEN, column, moved, plain, sentences, signed
+from zerolm.lab.ablation.variants import ATTENTION, EMBEDDED, FFN, FUSED, SPLIT, WITHOUT
 from zerolm.show.charts import LINEAR, Bar, Bars, axis, signed_tick
-from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
 from zerolm.verbs.report import Report
 
-NOTES: Final = (
-    "A cell is tau-b / tau with the score's ties broken at random; a change of tau-b is against the first "
-    "row, with its paired 95 % bootstrap interval; 0 is no change at all. 'best' is the best alpha of "
-    "-1.5, -1.4 ... 1.5: it saw the labels, anew in every row.",
-    "Embeddings count by the shapes of their matrices (FlexiBERT's and adaptive ones are factorised), else "
-    "as one matrix as wide as the network: zerolm adds the longer side times 0.02^2 whatever alpha, geo the "
-    "number of weights, stable_rank its own term; heads are left out.",
-    "Draws: ten networks of each architecture. ||W||_F^2 of k normal weights is their variance times a "
-    "chi-square variable with k degrees of freedom, so norms are drawn and no weights. Xavier and Kaiming "
-    "are the normal ones (uniform ones have the same mean, and less noise); orthogonal has nothing to draw.",
-)
+EVEN, ALL, BEST = "zerolm 0.5", "zerolm 1", "zerolm best"
+"""The columns of ``zerolm``: both kinds of matrices alike, attention alone, and the best alpha."""
+DEAR: Final = 0.05
+"""A loss of tau that a user would notice."""
+STEADY: Final = 0.005
+"""A difference of tau between draws and the closed form that is none."""
+NOTES: Final = {
+    "cell": "tau-b / tau with the score's ties broken at random",
+    "change": "of tau-b against the first row, with its paired 95 % bootstrap interval; 0 is none at all",
+    "shown": "the interval lies on one side of 0; views of one benchmark share its results",
+    "best": "the best alpha of -1.5, -1.4 ... 1.5: it saw the labels, anew in every row",
+    "embeddings": "count by the shapes of their matrices, else as one matrix as wide as the network: zerolm "
+    "adds the longer side times 0.02^2 whatever alpha, geo the number of weights, stable_rank its own term; "
+    "heads are left out",
+    "draws": "ten networks of each architecture; norms are drawn as ||W||_F^2 of k normal weights, their "
+    "variance times a chi-square variable with k degrees of freedom",
+    "Xavier, Kaiming": "the normal ones; with them and orthogonal a matrix counts by the ratio of its sides",
+}
 """How to read the tables."""
 COLOURS: Final = {-1: "orange", 0: "grey", 1: "green"}
 DRAWN: Final = (
@@ -47,11 +53,8 @@ class AblationReport(Report):
     problems: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers, the sentences about each section, and the conclusions."""
-        document = self.ablation.to_json()
-        for section, numbers in zip(self.ablation.sections, document["sections"], strict=True):
-            numbers["sentences"] = sentences(self.ablation, section)
-        return {**document, "conclusions": conclusions(self.ablation)}
+        """Return the numbers and the conclusions."""
+        return {**self.ablation.to_json(), "conclusions": conclusions(self.ablation)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -89,9 +92,10 @@ class AblationReport(Report):
         sections = self.ablation.sections
         return [
             Sheet(charts=changes(sections[0]) if sections else [], on=(NOTEBOOK,)),
-            Sheet("How to read the tables", sentences=NOTES),
+            shown_sheet(self.ablation),
+            pairs("How to read the tables", NOTES.items()),
             *transfer_sheets(self.ablation),
-            *(section_sheet(self.ablation, one, f"s{i}") for i, one in enumerate(sections, 1)),
+            *(section_sheet(one, f"s{i}") for i, one in enumerate(sections, 1)),
         ]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -106,18 +110,101 @@ class AblationReport(Report):
         ]
 
 
-def ablation_sheet(ablation: Ablation) -> Sheet:
-    """Return all of an ablation as one part of another page."""
-    parts = [*transfer_sheets(ablation), *(section_sheet(ablation, one) for one in ablation.sections)]
-    texts = list(conclusions(ablation).values())
-    return Sheet(
-        "What the score hangs on", sentences=texts, notes=NOTES, parts=parts, on=(PAGE,), mark="ablation"
+def conclusions(ablation: Ablation) -> dict[str, str]:
+    """Return a sentence for each premise of ZeroLM."""
+    needed = sum(_effects_shown(section) == [-1, -1] for section in ablation.sections)
+    return {
+        "matrices": f"That attention and FFN are both needed, the best mix beating either alone, is shown in "
+        f"{needed} of {len(ablation.sections)} views (the best mix saw the labels).",
+        "initialisation": _initialisation(ablation),
+        "seed": _seed(ablation),
+        "transfer": _transfer(ablation),
+    }
+
+
+def _effects_shown(section: AblationSection) -> list[int]:
+    """Return whether attention alone and FFN alone are shown to be worse (-1) than the best mix."""
+    return [each.direction for each in column(section.matrices, BEST) if each.variant in (ATTENTION, FFN)]
+
+
+def _initialisation(ablation: Ablation) -> str:
+    effects = [each for name in (EVEN, BEST) for each in _initialised(ablation, name)]
+    moved = sum(each.direction != 0 for each in effects)
+    if not moved:
+        return "No dependence on the initialisation is shown."
+    return (
+        f"The score hangs on the initialisation that it assumes: another one is shown to move it in {moved} "
+        f"of {len(effects)} cases."
     )
 
 
-def section_sheet(ablation: Ablation, section: AblationSection, mark: str = "") -> Sheet:
+def _initialised(ablation: Ablation, name: str) -> list[Effect]:
+    """Return the effects of other initialisations than the space's own."""
+    effects = (each for section in ablation.sections for each in column(section.initialisations, name))
+    return [each for each in effects if each.change is not None]
+
+
+def _seed(ablation: Ablation) -> str:
+    apart = [
+        abs(draws.mean - (draws.closed_random_ties or 0.0))
+        for section in ablation.sections
+        for draws in section.draws
+        if draws.init == section.draws[0].init and (draws.alpha == 0.5 or draws.saw_labels)
+        if draws.mean is not None
+    ]
+    if not apart:
+        return "No draws are defined."
+    verb = "rank as" if max(apart) < STEADY else "rank otherwise than"
+    return (
+        f"Ten draws {verb} the closed form with its ties broken at random: their mean tau is within "
+        f"{plain(max(apart), 4)}."
+    )
+
+
+def _transfer(ablation: Ablation) -> str:
+    rows = [[each for each in row if not each.same_data and each.loss is not None]
+            for row in ablation.transfers]  # fmt: skip
+    losses = [each.loss or 0.0 for row in rows for each in row]
+    if not losses:
+        return "No alpha is borrowed: there is only one benchmark."
+    safe = [row[0].alpha_of for row in rows if row and all((each.loss or 0.0) <= DEAR for each in row)]
+    return (
+        f"On another benchmark the best alpha of one loses {plain(fmean(losses))} tau on average, and more "
+        f"than {plain(DEAR, 2)} in {sum(loss > DEAR for loss in losses)} of {len(losses)} cases; within that "
+        f"everywhere: {', '.join(safe) or 'none'}."
+    )
+
+
+def shown_sheet(ablation: Ablation) -> Sheet:
+    """Return in how many cases a change of the score is shown to lower and to raise tau."""
+
+    def matrices(name: str, *variants: str) -> list[Effect]:
+        effects = (each for section in ablation.sections for each in column(section.matrices, name))
+        return [each for each in effects if each.variant.startswith(variants) and each.change is not None]
+
+    changes = [
+        ("one matrix dropped", EVEN, matrices(EVEN, WITHOUT)),
+        ("one matrix dropped", BEST, matrices(BEST, WITHOUT)),
+        ("q, k, v split or fused", EVEN, matrices(EVEN, SPLIT, FUSED)),
+        ("attention alone", EVEN, matrices(EVEN, ATTENTION)),
+        ("FFN alone", EVEN, matrices(EVEN, FFN)),
+        ("with embeddings", EVEN, matrices(EVEN, EMBEDDED)),
+        ("another initialisation", EVEN, _initialised(ablation, EVEN)),
+        ("another initialisation", BEST, _initialised(ablation, BEST)),
+    ]
+    rows: list[Row] = []
+    for change, name, effects in changes:
+        directions = [each.direction for each in effects]
+        moves = [each.change for each in effects if each.change is not None]
+        ends = (signed(min(moves)), signed(max(moves))) if moves else ("-", "-")
+        rows.append([change, name, *(str(directions.count(way)) for way in (-1, 1)), str(len(moves)), *ends])
+    head = ["change", "of", "shown lower", "shown higher", "cases", "least", "most"]
+    return Sheet("What is shown to move tau", head, rows, kind="ablation")
+
+
+def section_sheet(section: AblationSection, mark: str) -> Sheet:
     """Return the changes on one benchmark in one view as a chart, and its tables, which pages fold."""
-    tables = section_tables(ablation, section)
+    tables = section_tables(section)
     return Sheet(
         section.title,
         lead=about(section),
@@ -159,17 +246,14 @@ def changes(section: AblationSection) -> list[Bars]:
     return [Bars(f"{name}, by the matrices that count, on {section.title}", x, rows, [(0.0, "ink")])]
 
 
-def section_tables(ablation: Ablation, section: AblationSection) -> list[Sheet]:
+def section_tables(section: AblationSection) -> list[Sheet]:
     """Return the tables of one benchmark in one view."""
-    texts = sentences(ablation, section)
     matrices, initialisations = section.matrices, section.initialisations
     return [
         _effects("Which matrices count: zerolm", matrices, (EVEN, BEST)),
-        _effects("Which matrices count: others", matrices, ("geo", "stable_rank"), texts["matrices"]),
-        _effects(
-            "Initialisation, in closed form", initialisations, (EVEN, ALL, BEST), texts["initialisation"]
-        ),
-        _draws(section, texts["seed"]),
+        _effects("Which matrices count: others", matrices, ("geo", "stable_rank")),
+        _effects("Initialisation, in closed form", initialisations, (EVEN, ALL, BEST)),
+        _draws(section),
     ]
 
 
@@ -185,8 +269,7 @@ def transfer_sheets(ablation: Ablation) -> list[Sheet]:
     title = (
         "Borrowed alphas: tau-b, and the change against the best alpha of the same data; * is the same data"
     )
-    texts = [sentences(ablation, section)["transfer"] for section in ablation.sections]
-    return [Sheet(title, head, rows, texts, kind="ablation")]
+    return [Sheet(title, head, rows, kind="ablation")]
 
 
 def _borrowed(transfer: BorrowedAlpha) -> str:
@@ -196,7 +279,7 @@ def _borrowed(transfer: BorrowedAlpha) -> str:
     return f"{plain(transfer.tau)} {change}{'*' if transfer.same_data else ''}"
 
 
-def _effects(title: str, effects: Sequence[Effect], names: Sequence[str], sentence: str = "") -> Sheet:
+def _effects(title: str, effects: Sequence[Effect], names: Sequence[str]) -> Sheet:
     """Return a row for each variant; single matrices whose drop does the same share one."""
     head = ["variant"]
     for name in names:
@@ -208,7 +291,7 @@ def _effects(title: str, effects: Sequence[Effect], names: Sequence[str], senten
         key = (*cells, "" if name.startswith(WITHOUT) else name)
         variants.setdefault(key, []).append(name)
     rows: list[Row] = [[_together(together), *key[:-1]] for key, together in variants.items()]
-    return Sheet(title, head, rows, [sentence] if sentence else [], kind="ablation")
+    return Sheet(title, head, rows, kind="ablation")
 
 
 def _cells(effect: Effect) -> Iterator[str]:
@@ -222,7 +305,7 @@ def _together(names: Sequence[str]) -> str:
     return WITHOUT + " / ".join(name.removeprefix(WITHOUT) for name in names) if len(names) > 1 else names[0]
 
 
-def _draws(section: AblationSection, sentence: str) -> Sheet:
+def _draws(section: AblationSection) -> Sheet:
     rows = [
         [
             draws.init,
@@ -235,4 +318,30 @@ def _draws(section: AblationSection, sentence: str) -> Sheet:
         for draws in section.draws
     ]
     title = "Seed: tau-b of drawn networks with the result, and with the closed form"
-    return Sheet(title, DRAWN, rows, [sentence], kind="ablation")
+    return Sheet(title, DRAWN, rows, kind="ablation")
+
+
+def column(effects: Sequence[Effect], name: str) -> list[Effect]:
+    """Return the effects on one score, the first variant first."""
+    return [each for each in effects if each.column == name]
+
+
+def plain(value: float | None, digits: int = 3) -> str:
+    """Return .720; - where it is not defined."""
+    if value is None:
+        return "-"
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("0.", ".", 1)
+
+
+def signed(value: float | None) -> str:
+    """Return +.012."""
+    return "-" if value is None else f"{round(value, 3) + 0.0:+.3f}".replace("0.", ".", 1)
+
+
+def moved(effect: Effect) -> str:
+    """Return +.012 [-.001, +.024]; 0 where no resample changes."""
+    if effect.change == effect.low == effect.high == 0.0:
+        return "0"
+    if effect.low is None:
+        return signed(effect.change)
+    return f"{signed(effect.change)} [{signed(effect.low)}, {signed(effect.high)}]"

@@ -46,7 +46,7 @@ class ProxyBenchSettings(BenchSettings):
             from zerolm.lab.verbs.bench_report import ProxyBenchReport
             from zerolm.lab.zero_cost.measure import measuring
             from zerolm.lab.zero_cost.request import ProxyRequest
-            from zerolm.verbs.comparison_words import tokens_of
+            from zerolm.verbs.comparison_sheets import tokens_of
         measured: list[Measured] = []
         store = None if self.store is None else Path(self.store)
         request = ProxyRequest(self.proxies, self.text, jobs=self.jobs, store=store)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -104,9 +104,8 @@ class ProxiesSettings(Request):
         from zerolm.lab.verbs.proxies_report import ProxiesReport
 
         with field_read(self.text_field, self.text):
-            result = measure(self.target, self._request(), progress=progress)
-        report = ProxiesReport.from_json(result.to_json())
-        return replace(report, run=run_of(self, **self._repeatable()))
+            ranked = measure(self.target, self._request(), progress=progress)
+        return ProxiesReport(**vars(ranked), run=run_of(self, **self._repeatable()))
 
     def _request(self) -> ProxyRequest:
         from zerolm.lab.zero_cost.request import ProxyRequest, Selection

@@ -5,24 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
-from pydantic import FiniteFloat
 
 from zerolm.comparison.document import from_document
 from zerolm.comparison.results import Comparison, ScoreRow, Section
 from zerolm.comparison.standings import label_free, row_of
 from zerolm.io.plain import as_plain, checked
+from zerolm.lab.zero_cost.result import LibraChoice, ProxyPasses, ProxyTable, RankedProxies
 from zerolm.show.charts import Axis, Bar, Bars, Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import sentence, show_number
-from zerolm.statistics import agreement
-from zerolm.verbs.comparison_files import FILES, write_tables
-from zerolm.verbs.comparison_sheets import section_sheet
-from zerolm.verbs.comparison_words import tokens_of
+from zerolm.statistics import agreement, defined
+from zerolm.verbs.comparison_sheets import FILES, meanings, section_sheet, tokens_of, write_tables
 from zerolm.verbs.report import Report
 
 RHO: Final = "Spearman's rho with the number of parameters"
@@ -35,71 +34,11 @@ OF_BENCHMARKS: Final = ("metric", "section", "rows", "libra", "benchmarks")
 """Fields of the JSON where the networks are those of a benchmark."""
 
 
-@dataclass(frozen=True)
-class ProxyPasses:
-    """How proxies were computed, as ``zerolm.lab.zero_cost.settings`` says."""
-
-    mode: str
-    upstream: str | None
-    batch: int
-    length: int
-    parts: int
-    seed: int
-    device: str
-    dtype: str = "float32"
-
-
-@dataclass(frozen=True)
-class ProxyTable:
-    """Proxies of networks. ``text`` is what the tokens are of; ``params`` are those of architectures.
-
-    ``proxies`` are scores, higher expected to be better; ``values`` are what each proxy gave for each
-    network, ``seconds`` the mean time of each, ``left_out`` why a proxy has no scores.
-    """
-
-    title: str
-    text: str
-    settings: ProxyPasses
-    networks: list[str]
-    architectures: list[dict[str, Any] | None]
-    params: list[FiniteFloat] | None
-    proxies: dict[str, list[FiniteFloat]]
-    values: dict[str, list[list[FiniteFloat | None]]]
-    seconds: dict[str, FiniteFloat]
-    left_out: dict[str, str]
-
-    def check(self) -> None:
-        """Raise ``ValueError`` where a column is not of these networks."""
-        lengths = {len(self.architectures), *map(len, self.proxies.values())}
-        if not self.networks or lengths | {len(self.params or self.networks)} != {len(self.networks)}:
-            raise ValueError(f"a column is not of its {len(self.networks)} networks")
-        if not set(self.proxies) <= set(self.seconds):
-            raise ValueError("the time of a proxy is missing")
-
-
-@dataclass(frozen=True)
-class LibraChoice:
-    """The choice of LIBRA by ``calibration`` labels, and how it does on the ``test`` others."""
-
-    chosen: list[str]
-    calibration: int
-    test: int
-    tau: float | None
-    rho: float | None
-    tau_body_params: float | None
-
-
 @dataclass(frozen=True, repr=False, eq=False)
-class ProxiesReport(Report):
-    """Proxies of networks; ``section`` says how they rank a benchmark, where the networks are of one.
-
-    Nothing of it needs torch.
-    """
+class ProxiesReport(RankedProxies, Report):
+    """Proxies of networks, how they rank a benchmark, and how they are shown; nothing of it needs torch."""
 
     command: ClassVar[str] = "lab proxies"
-    table: ProxyTable
-    section: Section | None = None
-    libra: LibraChoice | None = None
 
     @property
     def title(self) -> str:
@@ -123,6 +62,8 @@ class ProxiesReport(Report):
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         fields = {name: value for name, value in document.items() if name not in OF_BENCHMARKS}
         table = checked(ProxyTable, fields)
+        if not {item.name for item in fields_of(ProxyPasses)} <= set(fields["settings"]):
+            raise ValueError("settings: they are not those of the passes")
         table.check()
         if "section" not in document:
             return cls(table)
@@ -196,7 +137,7 @@ class ProxiesReport(Report):
     def _values(self) -> list[Sheet]:
         """Return how the proxies rank a benchmark, else how they count parameters, else their values."""
         if self.section is not None:
-            return [section_sheet(self.section, 1, self.table.seconds, on=(NOTEBOOK,))]
+            return [section_sheet(self.section, 1, self.table.seconds, on=(NOTEBOOK,)), meanings()]
         if self._is_alone:
             rows = [
                 [name, f"{column[0]:.6g}", self._spent(name)] for name, column in self.table.proxies.items()
@@ -223,7 +164,7 @@ class ProxiesReport(Report):
         bars = [
             Bar(
                 name,
-                None if math.isnan(rho) else rho,
+                defined(rho),
                 show_number(rho),
                 "orange" if abs(rho) >= COUNTS else "blue",
             )

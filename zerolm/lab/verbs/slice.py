@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
+from zerolm.lab.subnets.result import Slices
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.compute import RunningRequest
@@ -15,7 +16,7 @@ from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
 from zerolm.show.text import show_amount
-from zerolm.verbs.bench_train import LABEL_FILE, FailedTraining
+from zerolm.verbs.bench_train import LABEL_FILE
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import backend, field_read, like, needing_torch, read_like
 
@@ -67,7 +68,7 @@ class SliceSettings(Request):
 
         self.judging.check()
         with needing_torch("judging runs networks"):
-            from zerolm.lab.subnets.document import slices_document
+            from zerolm.lab.subnets.judged import slices_of
             from zerolm.lab.subnets.slicing import slice_parent
         of_text = field_read(self.judging.text_field, self.judging.text or self.cutting.calibration)
         with new_result(self.out, self.force) as place, read_like(self.like), of_text:
@@ -83,8 +84,8 @@ class SliceSettings(Request):
             )
             is_file = place is not None and place.suffix == ".json"
             title = Path(self.out or LABEL_FILE).stem if is_file else Path(LABEL_FILE).stem
-            document = slices_document(title, sliced, self.draw, self.cutting, self.judging)
-            report = replace(SlicesReport.from_json(document), run=run_of(self))
+            slices = slices_of(title, sliced, self.draw, self.cutting, self.judging)
+            report = SlicesReport(**vars(slices), run=run_of(self))
             if place is not None and is_file:
                 write_json(place, report.benchmark)
             elif place is not None:
@@ -92,34 +93,12 @@ class SliceSettings(Request):
         return report
 
 
-@dataclass(frozen=True)
-class JudgedSlice:
-    """A sub-network with its sizes and its results by name."""
-
-    id: str
-    shape: str
-    body_params: int
-    macs: int
-    results: dict[str, float]
-
-
 @dataclass(frozen=True, repr=False, eq=False)
-class SlicesReport(Report):
-    """Sub-networks of one parent with their results, and the results of the whole ``parent``.
-
-    ``benchmark`` is the file that ``bench run``, ``proxies``, ``calibrate`` and ``search`` take;
-    ``agreement`` is by result the tau-b of scores that saw none; ``seconds`` are those of one
-    sub-network, None where all were in the cache. ``networks`` are the ``rows`` of the JSON.
-    """
+class SlicesReport(Slices, Report):
+    """Sub-networks of one parent with their results, and how they are shown."""
 
     command: ClassVar[str] = "lab slice"
     rows_field: ClassVar[str] = "networks"
-    benchmark: dict[str, Any]
-    parent: dict[str, float]
-    agreement: dict[str, dict[str, float | None]]
-    seconds: float | None
-    left_out: list[FailedTraining]
-    networks: list[JudgedSlice]
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
 from zerolm.comparison.bench import More, bench
-from zerolm.comparison.results import Comparison, Section
 from zerolm.groundtruth.reader import (
     SHIPPED,
     GroundTruth,
@@ -26,10 +25,10 @@ from zerolm.groundtruth.reader import (
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.job import evaluate
 from zerolm.lab.zero_cost.request import MAX_VOCABULARY, USUAL_REQUEST, ProxyRequest, Selection
-from zerolm.lab.zero_cost.result import Measured
+from zerolm.lab.zero_cost.result import Measured, ProxyTable, RankedProxies
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.lab.zero_cost.store import Store
-from zerolm.lab.zero_cost.verdict import LibraVerdict, judge
+from zerolm.lab.zero_cost.verdict import judge
 from zerolm.networks.opener import one_line
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
@@ -41,50 +40,26 @@ from zerolm.text.defaults import TOKENIZER_FILES
 from zerolm.text.documents import read_text
 from zerolm.text.encoding import chat_renderer
 
-__all__ = ["ProxyRequest", "ProxyRun", "Selection", "measure", "measuring"]
+__all__ = ["ProxyRequest", "Selection", "measure", "measuring"]
 
 USUAL_VIEW: Final = "declared"
 USUAL_COUNT: Final = 20
 
 
-@dataclass(frozen=True, eq=False)
-class ProxyRun:
-    """The results. ``params`` (n,) are those of architectures, ``section`` how a benchmark is ranked."""
-
-    title: str
-    settings: Settings
-    measured: Measured
-    params: Floats | None
-    section: Section | None = None
-    verdict: LibraVerdict | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON, as ``zerolm lab proxies --json`` prints it.
-
-        ``proxies`` are scores, higher expected to be better; ``values`` are what each proxy gave for each
-        network, its parts where it combines them, null where that is no finite number.
-        """
-        measured = self.measured
-        document: dict[str, Any] = {
-            "title": self.title,
-            "text": measured.source,
-            "settings": asdict(self.settings),
-            "networks": [candidate.name for candidate in measured.candidates],
-            "architectures": [candidate.choices for candidate in measured.candidates],
-            "params": None if self.params is None else self.params.tolist(),
-            "proxies": {name: column.tolist() for name, column in measured.columns.items()},
-            "values": {name: [_plain(row) for row in rows] for name, rows in measured.values.items()},
-            "seconds": measured.seconds,
-            "left_out": measured.left_out,
-        }
-        if self.section is not None:
-            comparison = Comparison([self.section]).to_json()
-            document["metric"] = self.section.metric
-            (document["section"],) = comparison["sections"]
-            document["rows"] = comparison["rows"]
-            document["libra"] = None if self.verdict is None else self.verdict.to_json()
-            document["benchmarks"] = comparison["benchmarks"]
-        return document
+def _table(title: str, settings: Settings, measured: Measured, params: Floats | None) -> ProxyTable:
+    """Return what was measured, with the ``params`` (n,) of architectures."""
+    return ProxyTable(
+        title,
+        measured.source,
+        settings,
+        [candidate.name for candidate in measured.candidates],
+        [candidate.choices for candidate in measured.candidates],
+        None if params is None else params.tolist(),
+        {name: column.tolist() for name, column in measured.columns.items()},
+        {name: [_plain(row) for row in rows] for name, rows in measured.values.items()},
+        measured.seconds,
+        measured.left_out,
+    )
 
 
 def _plain(row: Sequence[float]) -> list[float | None]:
@@ -119,7 +94,9 @@ class _Job:
             )
 
 
-def measure(target: str, request: ProxyRequest = USUAL_REQUEST, *, progress: Progress = silent) -> ProxyRun:
+def measure(
+    target: str, request: ProxyRequest = USUAL_REQUEST, *, progress: Progress = silent
+) -> RankedProxies:
     """Compute proxies of networks sampled from a space, of a benchmark's architectures, or of a model.
 
     ``target`` is the name of a space or benchmark, a benchmark file, or a folder with ``config.json``.
@@ -135,7 +112,7 @@ def measure(target: str, request: ProxyRequest = USUAL_REQUEST, *, progress: Pro
     return _benchmark(target, job)
 
 
-def _space(name: str, job: _Job) -> ProxyRun:
+def _space(name: str, job: _Job) -> RankedProxies:
     request = job.request
     request.networks.check_for("space")
     space = make_space(name, **({} if request.networks.view is None else {"view": request.networks.view}))
@@ -145,10 +122,10 @@ def _space(name: str, job: _Job) -> ProxyRun:
     candidates = [Candidate.of(network, f"network {i}") for i, network in enumerate(networks)]
     measured = job.measure(candidates, request.source())
     title = f"{name}: {len(networks)} networks, {job.settings.mode} mode"
-    return ProxyRun(title, job.settings, measured, make_score("params").of_many(networks))
+    return RankedProxies(_table(title, job.settings, measured, make_score("params").of_many(networks)))
 
 
-def _model(folder: Path, job: _Job) -> ProxyRun:
+def _model(folder: Path, job: _Job) -> RankedProxies:
     """A model reads its own tokens where it has a tokenizer."""
     from transformers import AutoTokenizer  # at the top it would say much on stderr where torch is missing
 
@@ -163,10 +140,10 @@ def _model(folder: Path, job: _Job) -> ProxyRun:
     else:
         source = request.source(vocabulary if type(vocabulary) is int else MAX_VOCABULARY)
     measured = job.measure([Candidate.opened(folder)], source)
-    return ProxyRun(f"{folder}: {job.settings.mode} mode", job.settings, measured, None)
+    return RankedProxies(_table(f"{folder}: {job.settings.mode} mode", job.settings, measured, None))
 
 
-def _benchmark(target: str, job: _Job) -> ProxyRun:
+def _benchmark(target: str, job: _Job) -> RankedProxies:
     request, settings = job.request, job.settings
     view = _view(target, request)
     request.networks.check_for("benchmark")
@@ -182,8 +159,8 @@ def _benchmark(target: str, job: _Job) -> ProxyRun:
     )
     (section,), (measured,) = comparison.sections, results
     title = f"{section.title}: {section.metric}, {len(section.result)} architectures, {settings.mode} mode"
-    verdict = judge(measured.columns, section.result, section.scores["body_params"], settings.seed)
-    return ProxyRun(title, settings, measured, section.scores["params"], section, verdict)
+    libra = judge(measured.columns, section.result, section.scores["body_params"], settings.seed)
+    return RankedProxies(_table(title, settings, measured, section.scores["params"]), section, libra)
 
 
 def measuring(request: ProxyRequest, results: list[Measured], progress: Progress = silent) -> More:

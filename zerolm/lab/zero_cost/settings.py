@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from zerolm.lab.zero_cost.passes import Protocol
-from zerolm.lab.zero_cost.passes.protocol import MODES, UPSTREAMS, Mode, Upstream
+from zerolm.lab.zero_cost.passes.protocol import MODES, UPSTREAMS
+from zerolm.lab.zero_cost.result import ProxyPasses, Upstream
 from zerolm.networks.compute import Compute, compute
 from zerolm.settings.compute import RunningRequest
 from zerolm.settings.messages import called
@@ -19,21 +20,8 @@ MOST_TOKENS: Final = 1 << 24
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How proxies are computed: ``batch`` sequences of ``length`` tokens in ``parts`` micro-batches.
-
-    ``upstream`` None is the task's loss, but in faithful mode the ones of released code for an
-    encoder. ``seed`` draws weights, masks and whatever else is random.
-    """
-
-    mode: Mode = "sane"
-    upstream: Upstream | None = None
-    batch: int = 64
-    length: int = 128
-    parts: int = 8
-    seed: int = 0
-    device: str = "cpu"
-    dtype: str = "float32"
+class Settings(ProxyPasses):
+    """How proxies are computed, checked."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
-Mode = Literal["sane", "faithful"]
-Upstream = Literal["task", "ones"]
+from zerolm.lab.zero_cost.result import Mode, Upstream
+
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 UPSTREAMS: Final[tuple[str, ...]] = get_args(Upstream)
 

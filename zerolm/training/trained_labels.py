@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, Final
@@ -14,12 +13,14 @@ import transformers
 import zerolm
 from zerolm.architecture import Architecture, Floats
 from zerolm.groundtruth.truth import check
+from zerolm.io.plain import as_plain
 from zerolm.scores import make_score
 from zerolm.spaces import shape_text
-from zerolm.statistics import agreement, noise_ceiling
+from zerolm.statistics import agreement, defined, noise_ceiling
 from zerolm.training.labels import Label, LabelText
 from zerolm.training.processes import device_for
 from zerolm.training.request import DEPTH_RULES, TrainingRequest
+from zerolm.training.result import LabelledArchitecture, SeedNoise, TrainedLabels, Unlabelled
 from zerolm.training.scaling import BASE, BASE_DEPTH
 from zerolm.training.train import BETAS, CLIP, TrainingFailed
 
@@ -31,22 +32,15 @@ Runs = Sequence[Label]
 """Of one architecture: from the first seed, and from the others where it was repeated."""
 
 
-def label_document(
+def trained_labels(
     name: str,
     text: LabelText,
     request: TrainingRequest,
     architectures: Sequence[Architecture],
     labels: Sequence[Runs],
     names: Sequence[str],
-) -> dict[str, Any]:
-    """Return plain JSON: ``benchmark`` is the file, ``rows`` are its architectures with sizes and seconds.
-
-    ``names`` are those of the architectures.
-
-    ``noise`` is the ceiling by the seeds, None without repeats; ``agreement`` tau-b of scores with the
-    losses; ``left_out`` are architectures whose training failed, with the reason. ``TrainingFailed`` where
-    fewer than two are left.
-    """
+) -> TrainedLabels:
+    """Return architectures by their ``names`` with their labels; ``TrainingFailed`` for fewer than two."""
     trained = [i for i, runs in enumerate(labels) if runs[0].losses]
     failed = [i for i, runs in enumerate(labels) if not runs[0].losses]
     if len(trained) < 2:
@@ -75,29 +69,29 @@ def label_document(
         "task": f"{TASKS[text.task]} of a text",
         "metric": METRIC,
         "higher_is_better": False,
-        "source": _source(text, request) | {"noise": noise},
+        "source": _source(text, request) | {"noise": as_plain(noise)},
         "count": len(entries),
         "architectures": entries,
     }
     check(benchmark)
     taus = {rival: agreement(make_score(rival).of_many(chosen), quality).tau for rival in RIVALS}
-    return {
-        "benchmark": benchmark,
-        "noise": noise,
-        "agreement": {rival: None if math.isnan(tau) else tau for rival, tau in taus.items()},
-        "left_out": [{"id": names[i], "reason": labels[i][0].failure} for i in failed],
-        "rows": [
-            {
-                "id": names[i],
-                "shape": shape_text(architectures[i]),
+    return TrainedLabels(
+        benchmark,
+        noise,
+        {rival: defined(tau) for rival, tau in taus.items()},
+        [Unlabelled(names[i], labels[i][0].failure) for i in failed],
+        [
+            LabelledArchitecture(
+                names[i],
+                shape_text(architectures[i]),
                 **{cost: int(values[place]) for cost, values in sizes.items()},
-                "loss": labels[i][0].loss,
-                "repeats": repeats[i],
-                "seconds": round(sum(run.seconds for run in labels[i]), 2),
-            }
+                loss=labels[i][0].loss,
+                repeats=repeats[i],
+                seconds=round(sum(run.seconds for run in labels[i]), 2),
+            )
             for place, i in enumerate(trained)
         ],
-    }
+    )
 
 
 def _results(label: Label) -> dict[str, float]:
@@ -144,7 +138,7 @@ def _depth(request: TrainingRequest) -> str:
     return f"{request.depth_rule}: branches x {power}{-exponent:g}, rates in layers x {power}{exponent - 1:g}"
 
 
-def _noise(quality: Floats, repeats: Sequence[Sequence[float]]) -> dict[str, Any] | None:
+def _noise(quality: Floats, repeats: Sequence[Sequence[float]]) -> SeedNoise | None:
     """Return the noise ceiling by repeated runs, and the mean tau-b of the orders of any two seeds."""
     further = [(-loss, i) for i, losses in enumerate(repeats) for loss in losses]
     if not further:
@@ -158,11 +152,6 @@ def _noise(quality: Floats, repeats: Sequence[Sequence[float]]) -> dict[str, Any
     by_seed = np.array([[quality[i], *(-loss for loss in repeats[i])] for i in complete]).T
     taus = [agreement(one, other).tau for one, other in combinations(by_seed, 2)] if len(complete) > 1 else []
     between = float(np.mean(taus)) if taus and not np.isnan(taus).any() else None
-    return {
-        "tau": ceiling.tau,
-        "rho": ceiling.rho,
-        "deviation": ceiling.deviation,
-        "networks": ceiling.networks,
-        "runs": ceiling.runs,
-        "tau_between_seeds": between,
-    }
+    return SeedNoise(
+        ceiling.tau, ceiling.rho, ceiling.deviation, ceiling.networks, ceiling.runs, tau_between_seeds=between
+    )

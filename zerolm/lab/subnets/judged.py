@@ -16,13 +16,15 @@ from zerolm.costs import CostModel
 from zerolm.groundtruth.truth import check
 from zerolm.lab.subnets.metrics import HIGHER_IS_BETTER
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
+from zerolm.lab.subnets.result import JudgedSlice, Slices
 from zerolm.lab.subnets.slicing import Sliced
 from zerolm.planning.sizes import costs_of
 from zerolm.scores import make_score
 from zerolm.spaces import make_space, shape_text
 from zerolm.spaces.choices import alike
 from zerolm.spaces.subnetworks import config_text
-from zerolm.statistics import agreement
+from zerolm.statistics import agreement, defined
+from zerolm.training.result import Unlabelled
 from zerolm.units.kept_units import dimensions
 
 SPACE_OF: Final = {"next": "sliced-decoder", "masked": "sliced-encoder"}
@@ -30,14 +32,10 @@ RIVALS: Final = ("body_params", "geo")
 """Scores computed without results, whose rank agreement with each result is reported."""
 
 
-def slices_document(
+def slices_of(
     name: str, sliced: Sliced, draw: DrawRequest, cutting: CutRequest, judging: JudgingRequest
-) -> dict[str, Any]:
-    """Return plain JSON: ``benchmark`` is the file, ``rows`` are its networks with sizes.
-
-    ``agreement`` is, by result, the tau-b of scores computed without results. ``left_out`` are networks with
-    a result that is not finite. Raises ``ValueError`` where fewer than two remain.
-    """
+) -> Slices:
+    """Return sub-networks with their results; ``ValueError`` where fewer than two have finite ones."""
     checkpoint, depth = sliced.checkpoint, dimensions(sliced.checkpoint).depth
     options = [sliced.choices.of(layer) for layer in range(depth)]
     lists = {
@@ -50,11 +48,11 @@ def slices_document(
     }
     space = make_space(SPACE_OF[checkpoint.family.task], **settings)
     entries: list[dict[str, Any]] = []
-    left_out: list[dict[str, str]] = []
+    left_out: list[Unlabelled] = []
     for number, (sizes, results) in enumerate(zip(sliced.sizes, sliced.results, strict=True), 1):
         odd = next((metric for metric, value in results.items() if not math.isfinite(value)), None)
         if odd is not None:
-            left_out.append({"id": str(number), "reason": f"{odd} is no number"})
+            left_out.append(Unlabelled(str(number), f"{odd} is no number"))
             continue
         choices = {kind: alike([layer[at] for layer in sizes]) for at, kind in enumerate(lists)}
         entries.append({"id": str(number), "architecture": choices, "results": results})
@@ -100,25 +98,22 @@ def slices_document(
         }
         for metric, sign in signs.items()
     }
-    return {
-        "benchmark": benchmark,
-        "parent": sliced.parent,
-        "agreement": {
-            metric: {rival: None if math.isnan(tau) else tau for rival, tau in row.items()}
-            for metric, row in taus.items()
-        },
-        "seconds": sliced.seconds,
-        "left_out": left_out,
-        "rows": [
-            {
-                "id": entry["id"],
-                "shape": shape_text(network),
+    return Slices(
+        benchmark,
+        sliced.parent,
+        {metric: {rival: defined(tau) for rival, tau in row.items()} for metric, row in taus.items()},
+        sliced.seconds,
+        left_out,
+        [
+            JudgedSlice(
+                entry["id"],
+                shape_text(network),
                 **{cost: int(values[place]) for cost, values in costs.items()},
-                "results": entry["results"],
-            }
+                results=entry["results"],
+            )
             for place, (entry, network) in enumerate(zip(entries, networks, strict=True))
         ],
-    }
+    )
 
 
 def _column(entries: list[dict[str, Any]], metric: str) -> Floats:

@@ -136,7 +136,8 @@ def test_cuts_reach_fewer_bytes_and_the_refusal_names_both(parents: Path, zerolm
     flags = ("--text", str(parents / "text.txt"), "--max-weight-bytes", "5000")
     ran = zerolm("carve", str(parents / "odd"), *FLAGS, *flags)
     assert ran.status == 2
-    words = r"at least ([0-9,]+) \(1 layer, hidden 32, KV groups 1, FFN neurons 32, in .*\); with all units ([0-9,]+)"
+    sizes = "1 layer, hidden 32, KV groups 1, FFN neurons 32"
+    words = rf"at least ([0-9,]+) \({sizes}, in .*\); with all units ([0-9,]+)"
     least = re.search(words, ran.err)
     assert least is not None, ran.err
     assert int(least[1].replace(",", "")) < int(least[2].replace(",", ""))

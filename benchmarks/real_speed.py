@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 from parts import Parts
-from real_models import Parent, Sizes
+from real_models import Parent, Sizes, text_file
 from real_ours import WORK, ran
 from transformers import AutoModelForCausalLM
 
@@ -26,14 +26,15 @@ def speed_row(parent: Parent, store: Parts) -> None:
 
 
 def child_of(parent: Parent, share: float, form: str) -> Path:
-    """Return a child of the parent in a format, made in seconds from weights alone."""
+    """Return a child of the parent in a format, its neurons chosen by one pass, and not repaired."""
     folder = WORK / parent.name / f"speed_{share}_{form}"
     if not folder.exists():
         sizes = Sizes.of(parent)
         width = sizes.width(parent, (1.0 - share) * sizes.body)
         kept = ["--keep-ffn", repr(width / parent.sizes.ffn)] if share < 1 else ["--keep", "1"]
-        criterion = ["--criterion", "capacity"] if share < 1 else []
-        ran(["carve", str(parent.folder), *kept, *criterion, "--format", form, "--out", str(folder)])
+        text = ["--text", str(text_file(parent.calibrated, "cal")), "--sequences", "16"]
+        by = [*text, "--criterion", "output_energy", "--repair", "none"] if share < 1 else []
+        ran(["carve", str(parent.folder), *kept, *by, "--format", form, "--out", str(folder)])
     return folder
 
 

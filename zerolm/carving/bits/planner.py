@@ -104,10 +104,10 @@ class TypesRequest:
 
     @property
     def may_cut(self) -> bool:
-        """Whether any size is chosen by budgets."""
+        """Whether losses are compared: for any size within budgets, or for the layers of a share."""
         can, kept = self.checkpoint.family.cut, self.size.keep
         kinds = (*(unit.share for unit in UNITS), "layers", "hidden")
-        return any(getattr(can, kind) and kind not in kept for kind in kinds)
+        return kept.get("layers", 1) < 1 or any(getattr(can, kind) and kind not in kept for kind in kinds)
 
     @property
     def keeps_all(self) -> bool:

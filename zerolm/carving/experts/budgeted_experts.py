@@ -140,14 +140,15 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
     from zerolm.carving.experts.expert_count import counts_of, limits_of
     from zerolm.carving.experts.expert_width import ExpertWidth
 
-    size, asked, whole = request.size, request.size.experts, _whole(request.size.experts)
+    size, numbers = request.size, request.size.experts
+    whole = _whole(numbers)
     limits = limits_of(size, request.whole_costs)
     selection = of_experts(_with_experts(request, ExpertsRequest(keep=AUTO))).selection
     experts, all_kept = selection.routing.experts, counts_of(replace(size, experts=whole), selection.routing)
     try:
         width = ExpertWidth.of(request.checkpoint, size)
     except ValueError:  # neurons of experts cannot be removed
-        if asked.ffn is not None:
+        if numbers.ffn is not None:
             raise
         width = None
     neurons = None if width is None or whole.ffn is None else width.size(whole.ffn)[0]
@@ -157,11 +158,11 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
 
     fewer: dict[str, ExpertsRequest] = {}
     narrower: dict[str, ExpertsRequest] = {}
-    if asked.keep == AUTO or not size.weighs_experts:
-        possible = selection.routing.possible(asked.parallel)
+    if numbers.keep == AUTO or not size.weighs_experts:
+        possible = selection.routing.possible(numbers.parallel)
         counts = _tried(possible, limits, lambda count: costs(count, neurons))
         fewer = {f"{count} of {experts}": replace(whole, keep=str(count)) for count in counts}
-    if width is not None and (asked.ffn == AUTO or not size.weighs_experts):
+    if width is not None and (numbers.ffn == AUTO or not size.weighs_experts):
         sizes = _tried(width.possible, limits, lambda count: costs(all_kept[0], count))
         names = {f"{count} of {width.whole} neurons of each": str(count) for count in sizes}
         narrower = {name: replace(whole, ffn=count) for name, count in names.items()}

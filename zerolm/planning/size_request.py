@@ -325,10 +325,16 @@ class SizeRequest:
         return type(self)(self.limits, vocabulary=self.vocabulary, shape=self.shape, space=self.space)
 
     @property
+    def weighs_experts(self) -> bool:
+        """Return whether experts, or their neurons, share the budgets with tokens or quantisation types."""
+        others = self.vocabulary.size == AUTO or self.weights.types not in (None, STORED)
+        return self.experts.take_budgets and others
+
+    @property
     def without_experts(self) -> SizeRequest:
         """Return the request for all other units, without the budgets that are used for experts."""
         rest = replace(self, experts=ExpertsRequest())
-        if not self.experts.take_budgets:
+        if not self.experts.take_budgets or self.weighs_experts:
             return rest
         return replace(rest, limits=Limits(), weights=replace(self.weights, max_bits=None))
 

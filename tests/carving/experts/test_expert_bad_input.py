@@ -12,6 +12,7 @@ from zerolm.cli import main
 
 BY_PAIRS = ["--criterion", "hope_moments"]
 ON_TOKENS = ["--text", "random", *BY_PAIRS, "--sequences", "4", "--length", "12"]
+TO_HALF = ["--max-params", ".5x", "--text", "a.txt"]
 WRONG = {
     "fewer than a token meets": (["--keep-experts", "1"], "the nearest that can be is 2"),
     "more than there are": (["--keep-experts", "9"], "a layer has 8 experts; the nearest that can be is 8"),
@@ -34,13 +35,13 @@ WRONG = {
         ["--keep-experts", "4", "--max-params", ".02x", "--keep-vocab", "all", *ON_TOKENS],
         "--max-params 2930 would have to be at least",
     ),
-    "both for the same budget": (
-        ["--keep-experts", "auto", "--keep-vocab", "auto", "--max-params", ".5x", "--text", "a.txt"],
-        "would share the budgets: give a number of one of them",
+    "a plan by weights of experts and tokens": (
+        ["--keep-experts", "auto", "--keep-vocab", "auto", "--plan", "weights", *TO_HALF],
+        "share budgets with tokens or types by losses on one --text FILE (--plan weights): give numbers",
     ),
     "types for the same bytes": (
         ["--keep-experts", "auto", "--max-weight-bytes", ".5x", "--format", "gguf", "--types", "Q4_K"],
-        "would share --max-weight-bytes: give a number of experts, or no types",
+        "by losses on one --text FILE (no text is given): give numbers instead of auto",
     ),
     "auto without budgets": (["--keep-experts", "auto"], "give one such as --max-params 0.7x"),
     "no tokens": (["--keep-experts", "4", "--criterion", "reap"], "criterion reap needs tokens"),

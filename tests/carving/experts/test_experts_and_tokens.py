@@ -64,9 +64,11 @@ def test_a_recipe_builds_both_again(parent: Path, text: str, tmp_path: Path) -> 
         assert ours == theirs
 
 
-def test_tokens_are_not_weighed_against_experts(parent: Path, text: str) -> None:
-    with pytest.raises(ValueError, match="would share the budgets: give a number of one"):
-        carve(parent, keep_experts="auto", keep_vocab="auto", text=text, max_params="0.9x")
+def test_tokens_are_not_compared_with_experts_in_limited_time_or_of_several_texts(
+    parent: Path, text: str
+) -> None:
+    with pytest.raises(ValueError, match=r"by losses on one --text FILE \(--for\): give numbers"):
+        carve(parent, keep_experts="auto", keep_vocab="auto", text=text, max_params="0.9x", for_=60.0)
     several = f"code={text},chat={text}"
     with pytest.raises(ValueError, match="tokens are chosen by one text"):
         carve(parent, keep_experts="2", keep_vocab="used", text=several)

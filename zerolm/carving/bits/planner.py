@@ -105,9 +105,10 @@ class TypesRequest:
 
     @property
     def may_cut(self) -> bool:
-        """Whether any size is chosen by budgets."""
-        sizes = sizes_of(self.checkpoint, self.size)
-        return any(each.can_be_cut and kind not in self.size.keep for kind, each in sizes.items())
+        """Whether losses are compared: for any size within budgets, or for the layers of a share."""
+        sizes, kept = sizes_of(self.checkpoint, self.size), self.size.keep
+        is_free = any(each.can_be_cut and kind not in kept for kind, each in sizes.items())
+        return is_free or kept.get("layers", 1) < 1
 
     @property
     def keeps_all(self) -> bool:

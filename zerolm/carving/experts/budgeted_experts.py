@@ -29,11 +29,11 @@ Costs = Mapping[str, int]
 def with_fewer_experts(request: Carving, folder: Path) -> Carving:
     """Return the request for all other cuts of a mixture of experts, whose parent has only the kept experts.
 
-    ``folder`` is for the parent's files. Without a number of experts, a text and budgets choose it.
-    Impossible requests are rejected before any work.
+    ``folder`` is for the parent's files. Without a number of experts, a text and budgets choose it; so they
+    do where experts share the budgets with tokens or types. Impossible requests are rejected before any work.
     """
     size, methods = request.size, request.methods
-    if size.experts.are_cut:
+    if size.experts.are_cut and not size.weighs_experts:
         experts = of_experts(request)
         methods = replace(methods, repair=experts.repair) if experts.is_alone else methods
         rest = replace(request, size=size.without_experts, methods=methods)
@@ -42,6 +42,14 @@ def with_fewer_experts(request: Carving, folder: Path) -> Carving:
             check_possible(shaped.running())
         return replace(rest, parent=experts.as_parent(folder / "experts"))
     reason = why_experts_are_kept(request)
+    if reason and size.weighs_experts:
+        from zerolm.carving.experts.routing import Routing
+
+        Routing.of(request.checkpoint)  # rejects a parent without experts
+        raise ValueError(
+            f"experts share budgets with tokens or types by losses on one --text FILE ({reason}): give "
+            "numbers instead of auto"
+        )
     if reason == NO_TEXT:
         note = f"all experts are kept ({reason}): --text FILE compares them with all other units"
         return replace(request, parent=replace(request.parent, note=note))
@@ -74,7 +82,8 @@ def why_experts_are_kept(request: Carving) -> str:
     size, methods = request.size, request.methods
     if not request.checkpoint.family.has_experts or not request.checkpoint.layout.sizes.get("experts"):
         return "there are none"
-    if size.experts.keep == ALL or size.shares.all is not None or not size.budgets:
+    is_whole = size.experts.keep == ALL or size.shares.all is not None or not size.budgets
+    if is_whole and not size.weighs_experts:
         return "all are kept"
     if methods.text in NO_FILES or domains_of(methods.text):
         return NO_TEXT
@@ -95,7 +104,7 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
     ways = _ways(request)
     tried: dict[str, tuple[float, Carving]] = {}
     refused: list[ValueError] = []
-    for way in [{"all": ExpertsRequest(keep=ALL)}, *ways]:
+    for way in [{"all": _whole(request.size.experts)}, *ways]:
         for name, experts in way.items():
             announce(request.progress, f"comparing experts with all other units: {name}")
             carving = _with_experts(request, experts)
@@ -116,30 +125,52 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
     return tried[least][1], f"losses of the best child by experts kept per layer: {losses}"
 
 
+def _whole(experts: ExpertsRequest) -> ExpertsRequest:
+    """Return the request for all experts, and all neurons of each, except for given numbers."""
+    keep, ffn = (None if number == AUTO else number for number in (experts.keep, experts.ffn))
+    return replace(experts, keep=ALL if keep is None else keep, ffn=ffn)
+
+
 def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
     """Return by name the trials in addition to all experts: fewer neurons of each, and fewer experts.
 
-    Each way starts with the largest number, and ends where nothing else has to be cut.
+    Each way starts with the largest number, and ends where nothing else has to be cut. A given number is
+    that of all trials. If both are ``auto``, fewer neurons and fewer experts are also tried together.
     """
-    from zerolm.carving.experts.expert_count import limits_of
+    from zerolm.carving.experts.expert_count import counts_of, limits_of
     from zerolm.carving.experts.expert_width import ExpertWidth
 
-    limits = limits_of(request.size, request.whole_costs)
+    size, numbers = request.size, request.size.experts
+    whole = _whole(numbers)
+    limits = limits_of(size, request.whole_costs)
     selection = of_experts(_with_experts(request, ExpertsRequest(keep=AUTO))).selection
-    experts = selection.routing.experts
+    experts, all_kept = selection.routing.experts, counts_of(replace(size, experts=whole), selection.routing)
+    try:
+        width = ExpertWidth.of(request.checkpoint, size)
+    except ValueError:  # neurons of experts cannot be removed
+        if numbers.ffn is not None:
+            raise
+        width = None
+    neurons = None if width is None or whole.ffn is None else width.size(whole.ffn)[0]
 
-    def costs(count: int, neurons: int | None = None) -> dict[str, int]:
+    def costs(count: int, neurons: int | None) -> dict[str, int]:
         return request.costs_in(selection.shaped(count, neurons))
 
-    counts = _tried(selection.routing.possible(), limits, costs)
-    fewer = {f"{count} of {experts}": ExpertsRequest(keep=str(count)) for count in counts}
-    try:
-        width = ExpertWidth.of(request.checkpoint, request.size)
-    except ValueError:  # neurons of experts cannot be removed
-        return [fewer]
-    sizes = _tried(width.possible, limits, lambda count: costs(experts, count))
-    narrower = {f"{n} of {width.whole} neurons of each": ExpertsRequest(ffn=str(n)) for n in sizes}
-    return [narrower, fewer]
+    fewer: dict[str, ExpertsRequest] = {}
+    narrower: dict[str, ExpertsRequest] = {}
+    if numbers.keep == AUTO or not size.weighs_experts:
+        possible = selection.routing.possible(numbers.parallel)
+        counts = _tried(possible, limits, lambda count: costs(count, neurons))
+        fewer = {f"{count} of {experts}": replace(whole, keep=str(count)) for count in counts}
+    if width is not None and (numbers.ffn == AUTO or not size.weighs_experts):
+        sizes = _tried(width.possible, limits, lambda count: costs(all_kept[0], count))
+        names = {f"{count} of {width.whole} neurons of each": str(count) for count in sizes}
+        narrower = {name: replace(whole, ffn=count) for name, count in names.items()}
+    both = [
+        {f"{name} with {each}": replace(one, ffn=narrow.ffn) for name, one in fewer.items()}
+        for each, narrow in (narrower.items() if size.weighs_experts else ())
+    ]
+    return [narrower, fewer, *both]
 
 
 def _tried(possible: Sequence[int], limits: Costs, costs: Callable[[int], Costs]) -> list[int]:
@@ -155,7 +186,8 @@ def _tried(possible: Sequence[int], limits: Costs, costs: Callable[[int], Costs]
 
 def _with_experts(request: Carving, experts: ExpertsRequest) -> Carving:
     """Return the request with these experts, chosen by their default criterion."""
-    by = usual_criterion_of_experts(experts, request.methods.text) if experts.are_cut else ""
+    usual = request.methods.experts or usual_criterion_of_experts(experts, request.methods.text)
+    by = usual if experts.are_cut else ""
     size, methods = replace(request.size, experts=experts), replace(request.methods, experts=by)
     return replace(request, size=size, methods=methods)
 

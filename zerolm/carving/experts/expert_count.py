@@ -12,7 +12,7 @@ from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_scores import is_of_pairs, needs_tokens
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.request import SUMMED, Methods
-from zerolm.planning.size_request import ALL, AUTO, STORED, WORST, SizeRequest
+from zerolm.planning.size_request import ALL, AUTO, WORST, SizeRequest
 from zerolm.planning.sizes import budgets_of
 from zerolm.settings.domains import domains_of
 
@@ -27,14 +27,6 @@ def check_request(size: SizeRequest, methods: Methods, *, alone: bool) -> None:
     flag = "--keep-experts" if size.experts.keep == AUTO else "--keep-expert-ffn"
     if not size.budgets and size.experts.take_budgets:
         raise ValueError(f"{flag} auto chooses within budgets: give one such as --max-params 0.7x")
-    if size.experts.take_budgets and size.vocabulary.size == AUTO:
-        raise ValueError(
-            f"{flag} auto and --keep-vocab auto would share the budgets: give a number of one of them"
-        )
-    if size.experts.take_budgets and size.weights.types not in (None, STORED):
-        raise ValueError(
-            f"{flag} auto and --types would share max_weight_bytes: give a number of {flag[7:]}, or no types"
-        )
     if alone and methods.plan != "weights":
         raise ValueError("--plan has no effect with --keep-experts alone: use --criterion")
     if methods.repair not in ("none", LEAST_SQUARES):

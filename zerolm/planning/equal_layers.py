@@ -21,8 +21,7 @@ from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
 
 MAX_TOTALS: Final = 1 << 24
-"""Largest number of combinations of totals for which this method is used; programme steps may be 64 times as
-many."""
+"""Largest number of combinations of totals; the programmes may take 64 times this number of steps."""
 
 
 @dataclass(frozen=True, eq=False)

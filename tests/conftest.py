@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from covering import ASKED
 from hypothesis import HealthCheck, settings
 
 from zerolm.cli import main
@@ -48,6 +49,14 @@ SLOW: Final = {
     *("test_carve.py", "test_evaluate.py", "test_ablate.py", "test_bench.py", "test_plugin_package.py"),
 }
 """Folders and files whose tests train networks, start processes or run whole commands."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-families", action="store_true", help="run on every family, not on a covering few")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    ASKED.all = config.getoption("--all-families")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

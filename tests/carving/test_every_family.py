@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import transformers
 from carvings import carve
+from covering import chosen
 from tiny_families import TINY, random_model
 
 from zerolm.checkpoints import Checkpoint
@@ -69,7 +70,7 @@ WITHOUT_WINDOW: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", AS_GGUF)
+@pytest.mark.parametrize("name", chosen(AS_GGUF))
 @pytest.mark.parametrize("case", ["layers", "ffn", "all", "per layer"])
 def test_every_cut_as_gguf(name: str, case: str, tmp_path: Path) -> None:
     pytest.importorskip("gguf")

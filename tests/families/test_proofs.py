@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from carvings import carve
+from covering import chosen, with_tensors
 from tiny_families import AS_E2B, PLAIN_GEMMA4, SHARING, TINY, random_model
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
@@ -32,7 +33,7 @@ from zerolm.families.known import families
 from zerolm.networks.roles import body_of, layer_list
 from zerolm.testing.families import stored_numbers
 
-DESCRIBED = [n for n, family in families().items() if family.tensors.body and family.config.at is None]
+DESCRIBED = with_tensors()
 ROTATED = [name for name in DESCRIBED if families()[name].cut.hidden]
 GATED = [name for name in DESCRIBED if families()[name].gated]
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
@@ -56,7 +57,7 @@ def test_every_family_with_tensors_has_a_tiny_model() -> None:
 
 
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
-@pytest.mark.parametrize("kind", DESCRIBED)
+@pytest.mark.parametrize("kind", chosen(DESCRIBED))
 def test_every_tensor_has_its_place(kind: str, tied: bool, tmp_path: Path) -> None:
     """In bfloat16, with the biases of ``TINY`` and without any that a flag takes away."""
     flags = dict.fromkeys(families()[kind].config.flags, False)
@@ -90,7 +91,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 """Models whose configurations say otherwise than the tiny ones, or cannot be cut as these."""
 
 
-@pytest.fixture(scope="module", params=[*DESCRIBED, *VARIANTS])
+@pytest.fixture(scope="module", params=[*chosen(DESCRIBED), *VARIANTS])
 def parent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     kind, changes = VARIANTS.get(request.param, (request.param, {}))
     folder = tmp_path_factory.mktemp("parent") / kind
@@ -208,7 +209,7 @@ STORAGES: dict[str, tuple[str, bool, bool]] = {
 
 
 @pytest.mark.parametrize("variant", STORAGES)
-@pytest.mark.parametrize("kind", DESCRIBED)
+@pytest.mark.parametrize("kind", chosen(DESCRIBED))
 def test_it_does_not_matter_how_a_parent_is_stored(kind: str, variant: str, tmp_path: Path) -> None:
     """All cuts at once; the numbers that stay are copied, so that a child is as near in any type."""
     dtype, tied, with_flags = STORAGES[variant]
@@ -243,7 +244,7 @@ def test_what_a_rule_says_of_layers_is_spelt_out_where_they_move(tmp_path: Path)
 
 
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
-@pytest.mark.parametrize("kind", ROTATED)
+@pytest.mark.parametrize("kind", chosen(ROTATED))
 def test_a_stream_is_narrowed_exactly_where_some_of_it_holds_nothing(
     kind: str, tied: bool, tmp_path: Path
 ) -> None:
@@ -323,7 +324,7 @@ def stock_ffn(checkpoint: Checkpoint, hidden: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", GATED)
+@pytest.mark.parametrize("kind", chosen(GATED))
 def test_gate_and_up_are_what_they_are_called(kind: str, tmp_path: Path) -> None:
     """A child has the same rows of both, so that it does not tell them apart; this does."""
     random_model(kind).save_pretrained(tmp_path)

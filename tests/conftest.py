@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,8 @@ for registry in (SPACES, SIZE_SPACES, PLUGINS):
 
 if "ZEROLM_DATA" in os.environ:  # it may be relative to here, and many a test goes elsewhere
     os.environ["ZEROLM_DATA"] = same_folders(os.environ["ZEROLM_DATA"])
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # on tiny matrices several threads would wait for each other
 
 settings.register_profile(
     "zerolm", deadline=None, derandomize=True, max_examples=15, database=None,
@@ -71,6 +74,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Seed torch: a test's networks depend neither on the tests before it nor on the worker that runs it."""
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What fixtures of whole modules measure is kept in a cache of the run, not in the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZEROLM_CACHE", str(tmp_path_factory.getbasetemp() / "session_cache"))
+        yield
+
+
+TESTS = count()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Each test has a cache of its own, which is made when something is kept."""
+    folder = tmp_path_factory.getbasetemp() / "caches" / str(next(TESTS))
+    monkeypatch.setenv("ZEROLM_CACHE", str(folder))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -34,10 +34,9 @@ TOKENS = ("--sequences", "4", "--length", "8")
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to stand in, with the cache elsewhere."""
+    """An empty folder to stand in, beside others."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(examine, "attempt", opened)
     return tmp_path / "here"
 

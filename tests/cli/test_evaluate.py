@@ -26,7 +26,6 @@ FEW = ("--text", "text.txt", "--sequences", "6", "--length", "12")
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with a parent, a child of it and a text."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     word_tokenizer(saved(Path("parent"), "llama"))
     Path("text.txt").write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
     package.carve("parent", "child", keep_ffn=0.5, keep_heads=0.5)

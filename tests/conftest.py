@@ -44,6 +44,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+CORE: Final = {
+    *("calibration", "families", "scores", "solvers", "spaces", "statistics"),
+    *("test_architecture.py", "test_costs.py"),
+}
+"""Folders and files whose coverage is measured: to trace other tests takes half their time again."""
 SLOW: Final = {
     *("carving", "encoders", "healing", "training", "lab", "report", "examples"),
     *("networks", "doctor"),
@@ -63,10 +68,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests: ``-m "not slow"`` is the inner loop."""
+    """Mark the slow tests, without which the inner loop runs, and those that are not traced."""
     for item in items:
-        if SLOW & {item.path.name, *item.path.relative_to(Path(__file__).parent).parts}:
+        parts = item.path.relative_to(Path(__file__).parent).parts
+        if SLOW & {*parts}:
             item.add_marker("slow")
+        if parts[0] not in CORE:
+            item.add_marker("no_cover")
 
 
 @pytest.hookimpl(tryfirst=True)

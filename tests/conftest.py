@@ -103,6 +103,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     return folder
 
 
+@pytest.fixture
+def opened_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``doctor`` opens is opened in this process: another takes seconds, and these files do no harm."""
+    from zerolm.diagnosis import examine, opening
+
+    monkeypatch.setattr(examine, "attempt", opening.opened)
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder with the seven older benchmarks; tests that need it are skipped where there is none."""

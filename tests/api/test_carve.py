@@ -20,8 +20,6 @@ from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.formats import FORMATS
 from zerolm.carving.request import MethodRequest
 from zerolm.costs import CostModel
-from zerolm.diagnosis import examine
-from zerolm.diagnosis.opening import opened
 from zerolm.lab.subnets.lonas import SPACES
 from zerolm.planning.size_request import SizeRequest
 from zerolm.repairing.rules import REPAIRS
@@ -71,9 +69,9 @@ def test_a_run_is_repeated_from_its_folder(case: str, zerolm: Zerolm) -> None:
     assert ran.err.splitlines()[-1] == "wrote again: the child, report.html, result.json, run.yaml"
 
 
-def test_a_child_with_its_report_is_the_child_without(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("opened_here")
+def test_a_child_with_its_report_is_the_child_without() -> None:
     """In all but the list of its files; it opens, and doctor says so."""
-    monkeypatch.setattr(examine, "attempt", opened)
     package.carve("parent", "child", keep_ffn=0.5, **BY_WEIGHTS)
     carve_alone("parent", "alone", keep_ffn=0.5)
     ours, theirs = contents("child"), contents("alone")

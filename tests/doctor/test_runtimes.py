@@ -154,9 +154,9 @@ def test_an_export_is_tried_of_what_transformers_opens(
     assert (row.verdict, row.known, attempts.asked) == (UNKNOWN, "rules", [])
 
 
+@pytest.mark.usefixtures("opened_here")
 def test_no_export_is_tried_without_its_software(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examine, "is_installed", lambda how: how == "transformers")
-    monkeypatch.setattr(examine, "attempt", opened)
     assert "ONNX Runtime" not in {one.runtime for one in diagnose(saved(tmp_path, "llama")).verdicts}
 
 

@@ -151,6 +151,7 @@ def test_phi3_as_a_network(tmp_path: Path) -> None:
     assert len({id(linear.module) for linear in linears}) == 4
 
 
+@pytest.mark.usefixtures("opened_here")
 def test_phi3_for_proxies_and_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model("phi3").save_pretrained(tmp_path)
     assert main(["doctor", str(tmp_path), "--json"]) == 0

@@ -1,5 +1,6 @@
 # make demo     install the core and search a space within budgets: the result is in demo/
 # make test     install everything the tests need and run them all but what make docs and make package do
+# make test-all the same on every model family, not on those alone that cover what families can be
 # make docs     build the documentation in site/, run all that it shows, test its links and its style
 # make package  build the package, install it alone and test it there
 # make env      .venv with every extra that the tests use
@@ -13,10 +14,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 EDITABLE := --config-settings editable_mode=compat --editable
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
-# Tests of the core, whose coverage is measured: to trace the others too takes half their time again.
-CORE := $(addprefix tests/,calibration families scores solvers spaces statistics test_architecture.py test_costs.py)
+TESTS := -m 'not built'
 
-.PHONY: demo docs package test env clean
+.PHONY: demo docs package test test-all test-lab test-others env clean
 
 demo: $(VENV)/core.stamp
 	$(BIN)/zerolm search llama --max-params 500M --max-kv-bytes 80MB --context 4096 --out demo --force
@@ -30,9 +30,18 @@ package: $(VENV)/env.stamp
 
 test: $(VENV)/env.stamp
 	$(BIN)/ruff check .
-	$(PYTEST) -m 'not built' $(CORE) --cov --cov-report=
+	$(PYTEST) $(TESTS) --cov --cov-report=
 	$(BIN)/coverage report --fail-under=85
-	$(PYTEST) -m 'not built' $(CORE:%=--ignore=%)
+
+test-all: TESTS += --all-families
+test-all: test
+
+# The two parts of make test, for two machines beside each other.
+test-lab: $(VENV)/env.stamp
+	$(PYTEST) $(TESTS) tests/lab
+
+test-others: TESTS += --ignore=tests/lab
+test-others: test
 
 env: $(VENV)/env.stamp
 

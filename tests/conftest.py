@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 import pytest
+from covering import ASKED
 from hypothesis import HealthCheck, settings
 
 from zerolm.cli import main
@@ -24,6 +26,8 @@ for registry in (SPACES, SIZE_SPACES, PLUGINS):
 
 if "ZEROLM_DATA" in os.environ:  # it may be relative to here, and many a test goes elsewhere
     os.environ["ZEROLM_DATA"] = same_folders(os.environ["ZEROLM_DATA"])
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # on tiny matrices several threads would wait for each other
 
 settings.register_profile(
     "zerolm", deadline=None, derandomize=True, max_examples=15, database=None,
@@ -40,6 +44,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+CORE: Final = {
+    *("calibration", "families", "scores", "solvers", "spaces", "statistics"),
+    *("test_architecture.py", "test_costs.py"),
+}
+"""Folders and files whose coverage is measured: to trace other tests takes half their time again."""
 SLOW: Final = {
     *("carving", "encoders", "healing", "training", "lab", "report", "examples"),
     *("networks", "doctor"),
@@ -50,11 +59,22 @@ SLOW: Final = {
 """Folders and files whose tests train networks, start processes or run whole commands."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-families", action="store_true", help="run on every family, not on a covering few")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    ASKED.all = config.getoption("--all-families")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests: ``-m "not slow"`` is the inner loop."""
+    """Mark the slow tests, without which the inner loop runs, and those that are not traced."""
     for item in items:
-        if SLOW & {item.path.name, *item.path.relative_to(Path(__file__).parent).parts}:
+        parts = item.path.relative_to(Path(__file__).parent).parts
+        if SLOW & {*parts}:
             item.add_marker("slow")
+        if parts[0] not in CORE:
+            item.add_marker("no_cover")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,6 +82,33 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Seed torch: a test's networks depend neither on the tests before it nor on the worker that runs it."""
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What fixtures of whole modules measure is kept in a cache of the run, not in the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZEROLM_CACHE", str(tmp_path_factory.getbasetemp() / "session_cache"))
+        yield
+
+
+TESTS = count()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Each test has a cache of its own, which is made when something is kept."""
+    folder = tmp_path_factory.getbasetemp() / "caches" / str(next(TESTS))
+    monkeypatch.setenv("ZEROLM_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def opened_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``doctor`` opens is opened in this process: another takes seconds, and these files do no harm."""
+    from zerolm.diagnosis import examine, opening
+
+    monkeypatch.setattr(examine, "attempt", opening.opened)
 
 
 @pytest.fixture(scope="session")

@@ -60,7 +60,6 @@ def test_the_page_says_what_was_not_measured(capsys: pytest.CaptureFixture[str])
 def test_a_plan_is_measured_as_carve_makes_it(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(prices_runs, "LENGTH", 16)
     sources, parts = Texts(Path("random"), Path("random")), Parts(tmp_path / "parts.jsonl")
     scale = Scale(calibrated=8, judged=4, fitted=4, glanced=2, joint=1)

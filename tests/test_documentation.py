@@ -46,7 +46,6 @@ def test_the_snippets_run_and_print_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = os.environ.get("ZEROLM_DATA")
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("ZEROLM_FAMILIES", "")  # a snippet sets it
     (tmp_path / "work").mkdir()
@@ -256,7 +255,6 @@ def make_folder(folder: Path) -> None:
 def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     make_folder(tmp_path)
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     ran = 0
     for verb in commands().values():
@@ -289,7 +287,6 @@ def test_the_worked_commands_run_on_a_tiny_model(tmp_path: Path, monkeypatch: py
     byte_tokenizer(saved(tmp_path / "qwen", "qwen2_tied"))
     for name in ("text.txt", "unseen.txt"):
         (tmp_path / name).write_text(" ".join(f"w{i * 7 % 64}" for i in range(8000)))
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "worked.md").read_text("utf-8")
     commands = re.findall(r"^    (zerolm .*)$", page, flags=re.MULTILINE)

@@ -195,7 +195,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(module, "FOLDER", tmp_path / "published")
     (tmp_path / "published").mkdir()
     monkeypatch.setattr(llama_small, "SHIPPED", tmp_path / "llama_small.json")
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     corpus = llama_small.read_text(tmp_path)
     for plan in (LLAMA, llama_small.RULED, *llama_small.PLANS.values()):
         document = llama_small.plan_document(corpus, plan)

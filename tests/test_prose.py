@@ -15,7 +15,10 @@ from zerolm.verbs import commands
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "tests/README.md")
+    ),
     *sorted((ROOT / "docs").rglob("*.md")),
 )
 

@@ -242,3 +242,10 @@ def test_one_name_is_one_class() -> None:
         if isinstance(node, ast.ClassDef):
             homes.setdefault(node.name, set()).add(name)
     assert not {name: places for name, places in homes.items() if len(places) > 1}
+
+
+def test_the_page_of_tests_names_every_helper() -> None:
+    folder = Path(__file__).parent
+    page = (folder / "README.md").read_text("utf-8")
+    helpers = {file.stem for file in folder.glob("*.py") if not file.stem.startswith("test_")} - {"conftest"}
+    assert not {name for name in helpers if f"`{name}`" not in page and f"`{name}." not in page}

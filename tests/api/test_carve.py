@@ -20,8 +20,6 @@ from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.formats import FORMATS
 from zerolm.carving.request import MethodRequest
 from zerolm.costs import CostModel
-from zerolm.diagnosis import examine
-from zerolm.diagnosis.opening import opened
 from zerolm.lab.subnets.lonas import SPACES
 from zerolm.planning.size_request import SizeRequest
 from zerolm.repairing.rules import REPAIRS
@@ -38,7 +36,6 @@ REPORT = {"report.html", "result.json", "run.yaml"}
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     saved(Path("parent"), "llama")
 
 
@@ -72,9 +69,9 @@ def test_a_run_is_repeated_from_its_folder(case: str, zerolm: Zerolm) -> None:
     assert ran.err.splitlines()[-1] == "wrote again: the child, report.html, result.json, run.yaml"
 
 
-def test_a_child_with_its_report_is_the_child_without(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("opened_here")
+def test_a_child_with_its_report_is_the_child_without() -> None:
     """In all but the list of its files; it opens, and doctor says so."""
-    monkeypatch.setattr(examine, "attempt", opened)
     package.carve("parent", "child", keep_ffn=0.5, **BY_WEIGHTS)
     carve_alone("parent", "alone", keep_ffn=0.5)
     ours, theirs = contents("child"), contents("alone")
@@ -194,7 +191,7 @@ def test_wrong_values_are_said_in_one_line(case: str) -> None:
     with pytest.raises(ValueError, match=words) as told:
         package.carve(**({"parent": "parent", "out": "child"} | settings))
     assert "\n" not in str(told.value)
-    assert sorted(file.name for file in Path().iterdir() if file.name != "cache") == ["parent"]
+    assert sorted(file.name for file in Path().iterdir()) == ["parent"]
 
 
 def test_the_declaration_names_what_the_registries_hold() -> None:

@@ -11,14 +11,9 @@ from repeated import check_report
 from tiny import saved
 
 import zerolm as package
-from zerolm.diagnosis import examine
-from zerolm.diagnosis.opening import opened
 from zerolm.verbs.doctor import DoctorReport
 
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine, "attempt", opened)
+pytestmark = pytest.mark.usefixtures("opened_here")
 
 
 def test_it_saves_loads_and_repeats(zerolm: Callable[..., Any], tmp_path: Path) -> None:

@@ -15,10 +15,7 @@ from zerolm.verbs.ledger_report import LedgerReport
 
 
 @pytest.mark.parametrize("name", ["llama", "bert"])
-def test_it_saves_loads_and_repeats(
-    name: str, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+def test_it_saves_loads_and_repeats(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     report = package.ledger(saved(tmp_path / "model", name))
     assert repr(report).startswith(f"{name} of 3 layers")
     check_report(report, zerolm, tmp_path / "out", ("seconds", "from_cache"))

@@ -32,7 +32,7 @@ from zerolm.units.pruning import dimensions_of
 
 TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
 MANY = Tokens(torch.randint(64, (96, 16), generator=torch.Generator().manual_seed(2)))
-CHILD: dict[str, Any] = {"max_params": "0.8x", "text": "random", "sequences": 24, "length": 16}
+CHILD: dict[str, Any] = {"max_params": "0.8x", "text": "random", "sequences": 12, "length": 16}
 LITTLE = 1 << 16
 
 

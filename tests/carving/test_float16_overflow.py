@@ -19,8 +19,7 @@ MATRIX = "model.layers.1.mlp.down_proj.weight"
 
 @pytest.fixture
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A parent in float16; the cache lies beside the folder in which commands run."""
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    """A parent in float16, in the folder in which commands run."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     folder = saved(Path("parent"), "llama", dtype="float16")

@@ -58,7 +58,7 @@ def test_pydec(models_folder: Path) -> None:
     parent = AutoModelForCausalLM.from_pretrained(models_folder / "pydec", **OPEN)
     tokenizer = AutoTokenizer.from_pretrained(models_folder / "pydec", local_files_only=True)
     seen, new = (Text("\n".join(source(files)), "") for files in (list(SEEN), unseen(models_folder)))
-    tokens, judged = running_tokens(seen, tokenizer, 40, 256), running_tokens(new, tokenizer, 8, 256)
+    tokens, judged = running_tokens(seen, tokenizer, 24, 192), running_tokens(new, tokenizer, 8, 192)
     energy = importances(parent, tokens)
     generator = np.random.default_rng(0)
     random = {kind: [generator.random(len(x)) for x in layers] for kind, layers in energy.items()}
@@ -69,8 +69,8 @@ def test_pydec(models_folder: Path) -> None:
         return perplexity_and_kl(child, parent, judged)
 
     assert after(energy, "least-squares").kl < 0.12
-    assert after(energy, "none").kl < 0.2 < after(random, "none").kl
-    assert after(importances(parent, tokens, "amp"), "none").kl < 0.25
+    assert after(energy, "none").kl < 0.3 < after(random, "none").kl
+    assert after(importances(parent, tokens, "amp"), "none").kl < 0.3
 
 
 def test_pyenc(models_folder: Path) -> None:
@@ -79,7 +79,7 @@ def test_pyenc(models_folder: Path) -> None:
     parent = AutoModel.from_pretrained(folder, add_pooling_layer=False, **OPEN)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     seen, new = (Text(docstrings(files), "") for files in (list(SEEN), unseen(models_folder)))
-    tokens, judged = line_tokens(seen, tokenizer, 96, 64), line_tokens(new, tokenizer, 40, 64)
+    tokens, judged = line_tokens(seen, tokenizer, 64, 64), line_tokens(new, tokenizer, 40, 64)
     cut = uniform(parent, importances(parent, tokens), 8, 512)
     cosines = {
         method: fidelity(

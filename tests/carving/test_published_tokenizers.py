@@ -148,7 +148,6 @@ def test_fewer_tokens(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", ["qwen3", "gemma3", "deepseek_v3"])
 def test_healed_and_judged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     parent, text = parent_of(tmp_path / "parent", name), tmp_path / "text.txt"
     text.write_text(CORPUS[0] * 6, "utf-8")
     child, out = tmp_path / "child", tmp_path / "healed"

@@ -18,11 +18,6 @@ from zerolm.checkpoints.headers import read_shard
 from zerolm.checkpoints.identity import SAMPLE_BLOCK, SAMPLED, fingerprint, sampled, state_of
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-
-
 def edited(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> Path:
     """Return the folder, its weights changed; header, size and time of change are as before."""
     file = folder / "model.safetensors"
@@ -72,7 +67,7 @@ def test_a_fingerprint_is_of_the_weights_wherever_they_lie(tmp_path: Path) -> No
     assert fingerprint(other) not in values
 
 
-def test_bytes_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_are_read_once(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[str] = []
     digest = identity._digest
     monkeypatch.setattr(identity, "_digest", lambda tensor: names.append(tensor.name) or digest(tensor))
@@ -81,7 +76,7 @@ def test_bytes_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert sorted(names) == sorted(checkpoint.tensors)
     assert fingerprint(Checkpoint.open(checkpoint.folder)) == first
     assert len(names) == len(checkpoint.tensors)
-    for file in (tmp_path / "cache" / "fingerprints").rglob("*.npz"):
+    for file in (own_cache / "fingerprints").rglob("*.npz"):
         np.savez(file, sha256=np.zeros((2, 32), np.uint8))
     assert fingerprint(checkpoint) == first
 

@@ -31,10 +31,9 @@ def compiled() -> Summing:
     return pytest.importorskip("zerolm.checkpoints.kernel", reason="numba is not installed").compiled
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "ledgers"
+@pytest.fixture
+def cache(own_cache: Path) -> Path:
+    return own_cache / "ledgers"
 
 
 def brute(values: np.ndarray[Any, Any], axis: int) -> Sums:
@@ -223,7 +222,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not passes.names
 
 
-def test_another_configuration_is_another_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_configuration_is_another_ledger(tmp_path: Path) -> None:
     from zerolm.checkpoints.shard_sums import record_path
 
     shard = Checkpoint.open(saved(tmp_path / "model", "llama")).shards[0]

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from zerolm.diagnosis.examine import diagnose
 from zerolm.families.known import described
 from zerolm.networks.opener import load_network, open_model
 
+pytestmark = pytest.mark.usefixtures("opened_here")
 BITSANDBYTES = {"quant_method": "bitsandbytes", "load_in_4bit": True}
 
 
@@ -88,8 +90,16 @@ def test_the_remedy_of_an_adapter_merges_it(tmp_path: Path, monkeypatch: pytest.
     assert (merged.read(name) != whole.read(name)).any()
 
 
-@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "module._orig_mod.", "model.", "module.model."])
-@pytest.mark.parametrize("name", ["llama", "llama_tied", "gpt2", "bert", "bert_masked"])
+@pytest.mark.parametrize(
+    ("name", "wrapper"),
+    [
+        *(
+            ("llama", wrapper)
+            for wrapper in ("module.", "_orig_mod.", "module._orig_mod.", "model.", "module.model.")
+        ),
+        *product(("llama_tied", "gpt2", "bert", "bert_masked"), ("module.", "model.")),
+    ],
+)
 def test_the_names_of_wrappers_are_removed(name: str, wrapper: str, tmp_path: Path) -> None:
     clean = Checkpoint.open(saved(tmp_path / "clean", name))
     shutil.copytree(clean.folder, tmp_path / "parent")

@@ -149,6 +149,7 @@ def test_headers_that_lie(content: bytes, words: str, tmp_path: Path) -> None:
 
 
 @needs_llama_cpp
+@pytest.mark.usefixtures("opened_here")
 def test_llama_cpp_takes_any_heads_of_a_llama_and_not_of_a_qwen2(tmp_path: Path) -> None:
     """The rule by which qwen2 children with fewer heads are refused, seen in the library itself."""
     written(tmp_path / "llama.gguf", "llama", 3)
@@ -165,6 +166,7 @@ def test_llama_cpp_takes_any_heads_of_a_llama_and_not_of_a_qwen2(tmp_path: Path)
 
 
 @needs_llama_cpp
+@pytest.mark.usefixtures("opened_here")
 def test_what_llama_cpp_computes_wrongly_is_said(tmp_path: Path) -> None:
     written(tmp_path / "deci.gguf", "deci", 2, ffn=[16, 0, 16])
     found = diagnose(tmp_path).runtimes[-1]

@@ -66,6 +66,7 @@ def test_a_child_keeps_both(flags: dict[str, Any], tmp_path: Path) -> None:
     assert carved.costs["child"]["params"] == sum(weight.numel() for weight in child.parameters())
 
 
+@pytest.mark.usefixtures("opened_here")
 def test_doctor_says_so(tmp_path: Path) -> None:
     diagnosis = diagnose(parent(tmp_path, factor=1.25))
     assert diagnosis.tied is False

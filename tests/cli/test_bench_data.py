@@ -21,14 +21,13 @@ gpt2,"{""n_layer"":1, ""d_model"":128, ""d_inner"":[256], ""n_head"":[2], ""d_em
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """There is no data but that of the package: the cache is empty."""
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no data but that of the package."""
     monkeypatch.delenv("ZEROLM_DATA", raising=False)
 
 
 @pytest.mark.usefixtures("alone")
-def test_what_comes_with_zerolm_runs_at_once(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_comes_with_zerolm_runs_at_once(zerolm: Callable[..., Any], own_cache: Path) -> None:
     listed = {row["name"]: row for row in json.loads(zerolm("bench", "ls", "--json").out)}
     assert list(listed) == shipped_names()
     assert all(row["problem"] is None and row["licence"] and row["source"] for row in listed.values())
@@ -37,7 +36,7 @@ def test_what_comes_with_zerolm_runs_at_once(zerolm: Callable[..., Any], tmp_pat
     assert "Serianni & Kalita" in zerolm("bench", "ls").out
     ran = zerolm("bench", "run", "gpt2_wt103", "--json")
     assert {row["n"] for row in json.loads(ran.out)["rows"]} == {200}
-    cache = tmp_path / "cache" / "benchmarks"
+    cache = own_cache / "benchmarks"
     cache.mkdir(parents=True)
     (cache / "gpt2_wt103.csv").write_text(ROWS)
     ran = zerolm("bench", "run", "gpt2_wt103", "--json")
@@ -116,15 +115,13 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_one_line_and_status_2(
-    name: str, alone: None, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_line_and_status_2(name: str, alone: None, zerolm: Callable[..., Any], own_cache: Path) -> None:
     arguments, words = WRONG[name]
     ran = zerolm("bench", *arguments)
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
     for word in words:
         assert word in ran.err
-    assert not (tmp_path / "cache").exists()
+    assert not own_cache.exists()
 
 
 def test_a_csv_that_cannot_be(zerolm: Callable[..., Any], tmp_path: Path) -> None:

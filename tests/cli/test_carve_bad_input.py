@@ -23,8 +23,6 @@ from safetensors.torch import load_file, save_file
 from tiny import saved, word_tokenizer
 
 from zerolm.carving.formats import StockFolder
-from zerolm.diagnosis import examine
-from zerolm.diagnosis.opening import opened
 
 BY_WEIGHTS = ("--criterion", "capacity")
 CARVE = ("--keep-ffn", "0.5", "--out", "child", *BY_WEIGHTS)
@@ -33,12 +31,10 @@ TOKENS = ("--sequences", "4", "--length", "8")
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to stand in, with the cache elsewhere."""
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened_here: None) -> Path:
+    """An empty folder to stand in, beside others."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(examine, "attempt", opened)
     return tmp_path / "here"
 
 

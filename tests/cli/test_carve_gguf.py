@@ -15,6 +15,7 @@ PER_LAYER = ("--max-body-params", "0.6x", "--shape", "per-layer", "--format", "g
 TOKENS = ("--text", "random", "--sequences", "8", "--length", "16")
 
 
+@pytest.mark.usefixtures("opened_here")
 @pytest.mark.parametrize("tokens", [("--criterion", "capacity"), TOKENS], ids=["weights", "tokens"])
 def test_a_per_layer_child_opens_in_llama_cpp(
     tokens: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path

@@ -91,14 +91,14 @@ def test_reports_of_spaces_without_a_stock_class(
 
 def test_a_configuration_file_equals_the_flags(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     flags = zerolm("search", "llama", "--max-params", "60M", "--hidden", "256:512", "--score", "zerolm",
-                   "--alpha", "1.1", "--untied", "--per-layer", "--depth", "4:6", "--head-size", "64",
+                   "--alpha", "1.1", "--untied", "--per-layer", "--depth", "4:5", "--head-size", "64",
                    "--heads-per-kv", "4", "--hidden-per-depth", "40:128", "--top", "2", "--bits", "4",
                    "--vocab", "8000", "--positions", "512",
                    "--json")  # fmt: skip
     file = tmp_path / "run.yaml"
     file.write_text(
         "space: llama\nmax-params: 60M\nhidden: '256:512'\nscore: zerolm\nalpha: 1.1\ntied: false\n"
-        "per_layer: true\ndepth: 4:6\nhead_size: 64\nheads_per_kv: [4]\ntop: 9\nbits: 4\n"
+        "per_layer: true\ndepth: 4:5\nhead_size: 64\nheads_per_kv: [4]\ntop: 9\nbits: 4\n"
         "vocab: 8k\npositions: 512\n"
         "hidden_per_depth: [40, 128]\njson: true\n"
     )

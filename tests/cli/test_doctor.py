@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 from tiny import saved
 
-from zerolm.diagnosis import examine
-from zerolm.diagnosis.opening import is_installed, opened
+from zerolm.diagnosis.opening import is_installed
 
-
-@pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine, "attempt", opened)
+pytestmark = pytest.mark.usefixtures("opened_here")
 
 
 RUNTIMES = (

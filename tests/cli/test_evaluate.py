@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from once import once
 from safetensors.torch import load_file, save_file
 from tiny import DECODER, saved, word_tokenizer
 
@@ -23,13 +24,17 @@ FEW = ("--text", "text.txt", "--sequences", "6", "--length", "12")
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with a parent, a child of it and a text."""
+def here(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a parent, a child of it and a text: a copy of what is carved once."""
+
+    def make(folder: Path) -> None:
+        monkeypatch.chdir(folder)
+        word_tokenizer(saved(Path("parent"), "llama"))
+        Path("text.txt").write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
+        package.carve("parent", "child", keep_ffn=0.5, keep_heads=0.5)
+
+    shutil.copytree(once(tmp_path_factory, "parent_and_child", make), tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-    word_tokenizer(saved(Path("parent"), "llama"))
-    Path("text.txt").write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
-    package.carve("parent", "child", keep_ffn=0.5, keep_heads=0.5)
 
 
 def ran(zerolm: Zerolm, *flags: str) -> str:

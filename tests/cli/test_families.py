@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from covering import chosen
 
 from zerolm.diagnosis.runtimes import RUNTIMES
 from zerolm.families.known import FOLDER, families
@@ -28,7 +29,7 @@ def test_the_list_says_what_can_be_cut_of_each(zerolm: Callable[..., Any]) -> No
     assert line.split()[:6] == ["stablelm", "yes", "-", "yes", "-", "-"]
 
 
-@pytest.mark.parametrize("name", families())
+@pytest.mark.parametrize("name", chosen(families()))
 def test_one_family_shows_all_that_its_document_says(name: str, zerolm: Callable[..., Any]) -> None:
     family, shown = families()[name], json.loads(zerolm("families", name, "--json").out)
     patterns = (*family.tensors.body, *family.tensors.head)

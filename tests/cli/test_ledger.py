@@ -17,10 +17,9 @@ from zerolm.units.energies import strongest_share
 from zerolm.verbs.ledger import Watch
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "ledgers"
+@pytest.fixture
+def cache(own_cache: Path) -> Path:
+    return own_cache / "ledgers"
 
 
 def found(zerolm: Callable[..., Any], folder: Path, *flags: str) -> dict[str, Any]:
@@ -98,14 +97,14 @@ def test_an_edit_that_header_size_and_time_hide_is_seen(zerolm: Callable[..., An
     assert [found(zerolm, folder, "--verify")["from_cache"] for _ in range(2)] == [False, True]
 
 
-def test_the_table_has_a_line_for_each_layer(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_table_has_a_line_for_each_layer(zerolm: Callable[..., Any], tmp_path: Path, cache: Path) -> None:
     ran = zerolm("ledger", str(saved(tmp_path / "model", "bert")))
     assert ran.status == 0
     lines = ran.out.splitlines()
     head = next(place for place, line in enumerate(lines) if line.startswith("layer "))
     assert [line.split()[0] for line in lines[head + 1 : head + 5]] == ["0", "1", "2", "all"]
     assert "one pass over the files" in ran.out
-    assert str(tmp_path / "cache" / "ledgers") in lines[-1]
+    assert str(cache) in lines[-1]
 
 
 def test_progress_tells_bytes_and_passes_are_counted() -> None:

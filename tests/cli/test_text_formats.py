@@ -22,7 +22,6 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A parent with a tokenizer and a chat template, and one text in many formats."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     parent = decoder(Path("parent"), byte_level())
     (parent / "chat_template.jinja").write_text(TURNS)
     lines = list(map(str.strip, CORPUS))

@@ -99,7 +99,7 @@ def started(arguments: list[str], **more: Any) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-m", "zerolm", *arguments], start_new_session=True, **streams)
 
 
-@pytest.mark.parametrize("arguments", [call("search"), ["spaces"], ["bench", "ls"], ["--help"]])
+@pytest.mark.parametrize("arguments", [call("search"), ["--help"]])
 def test_nobody_reads(arguments: list[str], place: Path) -> None:
     read, write = os.pipe()
     os.close(read)

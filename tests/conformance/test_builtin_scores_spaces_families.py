@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import chosen, with_tensors
 from tiny_families import TINY
 
 from zerolm.architecture import Architecture
-from zerolm.families.known import families
 from zerolm.registry import Entry
 from zerolm.scores import SCORES, closed_form, score_names, score_settings
 from zerolm.settings import REQUIRED
@@ -21,7 +21,7 @@ from zerolm.spaces import SPACES, make_space, space_names
 from zerolm.spaces.llama import Llama
 from zerolm.testing import check_family, check_score, check_space
 
-DESCRIBED = [n for n, family in families().items() if family.tensors.body and family.config.at is None]
+DESCRIBED = with_tensors()
 
 
 @pytest.mark.parametrize("name", score_names())
@@ -35,7 +35,7 @@ def test_a_space(name: str) -> None:
     check_space(name)
 
 
-@pytest.mark.parametrize("name", DESCRIBED)
+@pytest.mark.parametrize("name", chosen(DESCRIBED))
 def test_a_family(name: str) -> None:
     check_family(name, TINY[name])
 

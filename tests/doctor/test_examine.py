@@ -26,11 +26,7 @@ from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, RuntimeVerdict
 from zerolm.diagnosis.rules import by_rules
 from zerolm.diagnosis.runtimes import TRANSFORMERS
 
-
-@pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening takes place in this process: it is faster, and these files do no harm."""
-    monkeypatch.setattr(examine, "attempt", opened)
+pytestmark = pytest.mark.usefixtures("opened_here")
 
 
 def verdicts(folder: Path) -> dict[str, RuntimeVerdict]:

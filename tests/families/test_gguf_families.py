@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from covering import chosen
 from published_rules import OF_FAMILY, save_published
 from safetensors.torch import load_file, save_file
 from tiny import logits_of
@@ -86,7 +87,7 @@ def rounded_to_16_bits(model: nn.Module) -> float:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", chosen(WRITTEN))
 def test_llama_cpp_computes_what_the_child_does(name: str, dtype: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, dtype))
     cut, file = child_of(checkpoint), tmp_path / "child.gguf"
@@ -427,7 +428,7 @@ def test_families_with_types_alone_hold_matrices_otherwise() -> None:
 
 
 @pytest.mark.parametrize("kinds", [("F16",), ("Q8_0", "Q4_0", "F16")], ids=["16 bits", "mixed"])
-@pytest.mark.parametrize("name", TYPED)
+@pytest.mark.parametrize("name", chosen(TYPED))
 def test_llama_cpp_reads_the_types_that_were_measured(
     name: str, kinds: tuple[str, ...], tmp_path: Path
 ) -> None:

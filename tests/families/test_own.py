@@ -40,8 +40,14 @@ EXPERTS = ("mixtral", "granitemoe", "qwen2_moe")
 
 
 @pytest.fixture(autouse=True)
-def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(known.FOLDER, str(OWN))
+
+
+@pytest.fixture
+def unread() -> Iterator[None]:
+    """Families are read within the test, for there are other plug-ins; and again after it."""
+    known._families.cache_clear()
     yield
     known._families.cache_clear()
 
@@ -64,6 +70,10 @@ def test_counts_are_those_of_transformers(kind: str, change: dict[str, Any]) -> 
     architecture = from_config({"model_type": kind, **config})
     built = sum(parameter.numel() for parameter in network.parameters())
     assert CostModel().of(architecture)["params"] == built
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_are_those_of_transformers(kind: str) -> None:
     with torch.device("meta"):
         usual = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, num_hidden_layers=2))
     counted = CostModel().of(from_config({"model_type": kind, "num_hidden_layers": 2}))["params"]
@@ -141,6 +151,7 @@ def test_phi3_as_a_network(tmp_path: Path) -> None:
     assert len({id(linear.module) for linear in linears}) == 4
 
 
+@pytest.mark.usefixtures("opened_here")
 def test_phi3_for_proxies_and_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model("phi3").save_pretrained(tmp_path)
     assert main(["doctor", str(tmp_path), "--json"]) == 0
@@ -285,9 +296,9 @@ def installed(folder: Path, **points: str) -> None:
     (info / "entry_points.txt").write_text(f"[zerolm.families]\n{lines}\n")
 
 
+@pytest.mark.usefixtures("unread")
 def test_families_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(known.FOLDER)
-    known._families.cache_clear()
     installed(
         tmp_path,
         file="myfamilies:TEXT",

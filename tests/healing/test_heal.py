@@ -183,6 +183,7 @@ def test_the_likeliest_tokens_from_the_disk_teach_the_same(tmp_path: Path, llama
     assert some.losses["after"]["kl"] == pytest.approx(live.losses["after"]["kl"], rel=0.1)
 
 
+@pytest.mark.usefixtures("opened_here")
 def test_everything_that_takes_a_child_takes_a_healed_one(tmp_path: Path, llama: Any, zerolm: Any) -> None:
     """``zerolm`` is the command here."""
     parent, child, text = (str(path) for path in llama)

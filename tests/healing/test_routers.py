@@ -18,8 +18,7 @@ SHORT: dict[str, Any] = {"tokens": 30 * 4 * 12, "batch": 4, "length": 12, "rate"
 
 
 @pytest.fixture
-def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+def text(tmp_path: Path) -> Path:
     steps = np.random.default_rng(0).integers(0, 4, 1500)
     file = tmp_path / "text.txt"
     file.write_text(" ".join(f"w{word}" for word in np.cumsum(steps) % 64))

@@ -22,7 +22,6 @@ SHORT: dict[str, Any] = {"sequences": 6, "length": 12, "heal": 5000}
 @pytest.fixture
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     folder = saved(tmp_path / "parent", "llama")
     word_tokenizer(folder)
     (tmp_path / "text.txt").write_text(TEXT)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from covering import chosen
 from tiny import MODELS, model
 from tiny_families import AS_E2B, PLAIN_GEMMA4, SHARING, TINY, random_model
 from torch import Tensor
@@ -54,7 +55,7 @@ OF_GEMMA4: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", [*TINY, *OF_GEMMA4])
+@pytest.mark.parametrize("kind", [*chosen(TINY), *OF_GEMMA4])
 def test_each_batch_gets_what_its_tokens_say(kind: str) -> None:
     """Of all families: what a model hands to its layers may depend on the tokens of a batch."""
     more: dict[str, Any] = {}

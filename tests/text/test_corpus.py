@@ -101,8 +101,7 @@ def test_a_text_too_short_is_refused() -> None:
 
 
 @pytest.fixture
-def tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+def tokenizer(tmp_path: Path) -> Any:
     folder = saved(tmp_path / "model", "llama")
     word_tokenizer(folder)
     return AutoTokenizer.from_pretrained(folder)
@@ -131,11 +130,11 @@ def test_tokens_are_those_of_the_documents_and_come_from_the_cache(
     assert token_file(str(file), tokenizer, 1 << 20).ids.tolist() == first.ids.tolist()
 
 
-def test_damaged_tokens_are_refused(tmp_path: Path, tokenizer: Any) -> None:
+def test_damaged_tokens_are_refused(tmp_path: Path, tokenizer: Any, own_cache: Path) -> None:
     file = tmp_path / "text.txt"
     file.write_text(words(300))
     token_file(str(file), tokenizer, 1 << 20)
-    (ids,) = (tmp_path / "cache" / "tokens").glob("*/ids.bin")
+    (ids,) = (own_cache / "tokens").glob("*/ids.bin")
     ids.write_bytes(ids.read_bytes()[:-2])
     with pytest.raises(ValueError, match="damaged: remove that folder"):
         token_file(str(file), tokenizer, 1 << 20)

@@ -34,8 +34,7 @@ Zerolm = Callable[..., Any]
 
 
 @pytest.fixture
-def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+def parent(tmp_path: Path) -> Path:
     folder = saved(tmp_path / "parent", "llama")
     word_tokenizer(folder)
     return folder

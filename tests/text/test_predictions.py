@@ -17,8 +17,7 @@ from zerolm.text.predictions import Predictions, predicted
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+def corpus(tmp_path: Path) -> Corpus:
     source = str(some_text(tmp_path))
     return Corpus((token_file(source, tokenizer_of(source, 300), 10_000),), 16)
 

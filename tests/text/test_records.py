@@ -321,11 +321,8 @@ def test_from_and_value_are_messages_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("adds_bos", [True, False])
 @pytest.mark.parametrize("template", [BEGUN + TURNS, TURNS])
-def test_no_special_token_comes_twice(
-    template: str, adds_bos: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_special_token_comes_twice(template: str, adds_bos: bool, tmp_path: Path) -> None:
     """Calibration and healing read a chat as the model does: begun once, ended by its template alone."""
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     tokenizer = chat_tokenizer(template, adds_bos=adds_bos)
     place = made(tmp_path, "rows.jsonl", [{"messages": CHAT}] * 4)
     (turns,) = encoded(tokenizer, [tokenizer.apply_chat_template(CHAT, tokenize=False).replace("<s>", "")])

@@ -111,9 +111,8 @@ def folder_of(place: Path, family: str, around: str) -> Path:
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def source(tmp_path: Path) -> Path:
     """A folder of two texts of words that repeat, 90 kB: more than a piece of what tokenizers are given."""
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "text"
     folder.mkdir()
     draw = np.random.default_rng(7)

@@ -44,13 +44,6 @@ REQUEST = TrainingRequest(
 )
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-    torch.set_num_threads(1)
-    return tmp_path / "cache"
-
-
 def parsed(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {s.name: s.parse(settings[s.name]) for s in SPACES[name].declared if s.name in settings}
 
@@ -204,9 +197,9 @@ def never(*_: object, **__: object) -> None:
     raise AssertionError("trained again")
 
 
-def test_damaged_records_are_trained_again(text: LabelText, few: list[Architecture], cache: Path) -> None:
+def test_damaged_records_are_trained_again(text: LabelText, few: list[Architecture], own_cache: Path) -> None:
     first = train_all(runs(few), text, REQUEST)
-    files = sorted((cache / "labels").glob("*/*.json"))
+    files = sorted((own_cache / "labels").glob("*/*.json"))
     assert len(files) == len(few)
     for file, content in zip(files, ('{"losses": 3}', "", "[]"), strict=True):
         file.write_text(content)
@@ -280,9 +273,11 @@ def test_a_full_disk_is_one_line_and_costs_nothing_that_is_finished(
     assert len(calls) == 4
 
 
-def test_two_commands_do_not_train_the_same(text: LabelText, few: list[Architecture], cache: Path) -> None:
+def test_two_commands_do_not_train_the_same(
+    text: LabelText, few: list[Architecture], own_cache: Path
+) -> None:
     train_all(runs(few[:1]), text, REQUEST)
-    (folder,) = (cache / "labels").iterdir()
+    (folder,) = (own_cache / "labels").iterdir()
     with locked(folder, "busy"), pytest.raises(ValueError, match="another command trains"):
         train_all(runs(few), text, REQUEST)
 
@@ -320,9 +315,9 @@ def test_images_and_unknown_networks_are_refused(tmp_path: Path) -> None:
         LabelText.of(source, "pit", {}, REQUEST, silent)
 
 
-def test_a_record_is_plain_json(text: LabelText, few: list[Architecture], cache: Path) -> None:
+def test_a_record_is_plain_json(text: LabelText, few: list[Architecture], own_cache: Path) -> None:
     (label,) = train_all(runs(few[:1]), text, REQUEST)
-    (file,) = (cache / "labels").glob("*/*.json")
+    (file,) = (own_cache / "labels").glob("*/*.json")
     told = json.loads(file.read_text())
     assert Label({int(k): v for k, v in told["losses"].items()}, told["seconds"], told["failure"]) == label
     assert not file.with_suffix("").exists()

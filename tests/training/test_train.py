@@ -105,11 +105,8 @@ def test_checkpointed_activations_change_no_loss(tmp_path: Path) -> None:
     assert len(losses[0]) == 4
 
 
-def test_a_cached_teacher_that_keeps_all_teaches_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cached_teacher_that_keeps_all_teaches_the_same(tmp_path: Path) -> None:
     """Up to the rounding of float16."""
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     plan, parent = request(6), model("llama", seed=1)
     live = LiveTeacher(parent, Objective({"kl": 1.0}))
     cache = teacher_cache("parent", corpus(), 64, 1.0, 64)
@@ -126,8 +123,7 @@ def test_a_cached_teacher_that_keeps_all_teaches_the_same(
     assert results[0][0] > 0.01
 
 
-def test_a_teacher_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+def test_a_teacher_is_run_once(tmp_path: Path) -> None:
     parent, sequences = model("llama"), data(request(6))
 
     def interrupted(text: str, done: int, of: int) -> None:
@@ -184,9 +180,7 @@ def small_disk() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.mark.parametrize("size", [2_000, 100_000, 300_000])
-def test_no_disk_left_for_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_disk: Callable[[int], None], size: int
-) -> None:
+def test_no_disk_left_for_a_checkpoint(tmp_path: Path, small_disk: Callable[[int], None], size: int) -> None:
     """Whichever file does not fit: the weights are 177 kB, the optimiser's state twice that."""
     plan = request(8)
     whole = trained(tmp_path / "whole", plan)

@@ -10,13 +10,12 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
 
@@ -29,16 +28,12 @@ Zerolm = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to stand in, with cache and data elsewhere; one thread."""
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to stand in, without data."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("ZEROLM_DATA", raising=False)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield tmp_path / "here"
-    torch.set_num_threads(threads)
+    return tmp_path / "here"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,13 @@ Zerolm = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A folder with a benchmark, a text, and a store that holds something; the cache is elsewhere."""
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a benchmark, a text, and a store that holds something."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("ZEROLM_DATA", raising=False)
     llamas(Path("mine.csv"), 3)
     Path("short.txt").write_text("a few words")
     Path("other.db").write_text("no database at all")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def rows() -> list[Any]:

@@ -29,7 +29,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     for each in models.iterdir():
         os.symlink(each, tmp_path / each.name)
     Path("text.txt").write_text(" ".join(f"w{n * n % 61}" for n in range(300)))
@@ -165,7 +164,9 @@ WRONG: dict[str, tuple[Callable[[], tuple[str, ...]], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_input_is_one_line_and_writes_nothing(name: str, zerolm: Zerolm, place: Path) -> None:
+def test_wrong_input_is_one_line_and_writes_nothing(
+    name: str, zerolm: Zerolm, place: Path, own_cache: Path
+) -> None:
     call, message = WRONG[name]
     arguments = call()
     before = sorted(path.name for path in place.iterdir())
@@ -176,5 +177,5 @@ def test_wrong_input_is_one_line_and_writes_nothing(name: str, zerolm: Zerolm, p
     assert message in lines[0]
     assert ran.out == ""
     after = sorted(path.name for path in place.iterdir())
-    assert [name for name in after if name != "cache"] == [name for name in before if name != "cache"]
-    assert not list((place / "cache").rglob("rows.jsonl"))
+    assert after == before
+    assert not list(own_cache.rglob("rows.jsonl"))

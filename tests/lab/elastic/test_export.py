@@ -32,11 +32,6 @@ NetIn = Callable[..., Supernet]
 GROWTH = Growth(epochs=2, average=1, every=1)
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-
-
 def request_in(folder: Path, **more: Any) -> SupernetRequest:
     given = {"settings": SIZES, "growth": GROWTH, "vocabulary": 300, "training": run_of(8)}
     return SupernetRequest(text_in(folder), **{**given, **more})

@@ -28,7 +28,6 @@ FEW: dict[str, Any] = {"batch": 16, "length": 8, "micro_batches": 4, "proxies": 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("ZEROLM_DATA", raising=False)
 
 

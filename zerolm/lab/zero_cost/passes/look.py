@@ -1,4 +1,4 @@
-"""What a proxy itself reduces of tensors on their way, where no pass has it yet."""
+"""Looks: numbers of tensors on their way that a proxy reduces itself, where no pass does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerolm.networks.network import Network, Tap
 
 @dataclass(frozen=True)
 class Look:
-    """A need of the forward pass that is declared beside its proxy: numbers of tensors on their way.
+    """A need of the forward pass that is declared next to its proxy: numbers of tensors on their way.
 
     ``reduce(tensor)`` gives numbers of each tensor at ``taps(network)``, such as hidden states (b, t, d);
     ``passes.looked(look)`` has their means over micro-batches, tap by tap. Two of one ``name`` are the same.

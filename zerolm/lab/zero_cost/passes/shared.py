@@ -48,7 +48,7 @@ def pass_of(need: Need) -> str:
 
 
 def steps_of(need: Need) -> tuple[str, ...]:
-    """Return what seconds are counted for when nothing else is needed."""
+    """Return the names of the steps that take seconds when nothing else is needed."""
     return ("forward", need.name) if isinstance(need, Look) else COSTS[need]
 
 

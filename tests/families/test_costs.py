@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from tiny import MODELS, saved
+from tiny_mixtures import MIXTURES
 
 from zerolm.cli import main
 from zerolm.costs import COSTS
+from zerolm.families.config import from_config
 
 WITH_HEADS = [name for name in MODELS if not name.endswith(("_body", "_classes", "_wide")) and name != "bert"]
 MIXED = ("gemma2",)
@@ -38,3 +40,11 @@ def test_score_and_carve_count_alike(
             assert scored[cost] <= parent[cost]
         elif cost != "body_params":
             assert scored[cost] == parent[cost], cost
+
+
+def test_a_layer_remembers_what_its_kind_does() -> None:
+    """Of a hybrid with a sublayer a layer: attention keys and values, Mamba a state, an FFN nothing."""
+    layers = from_config({"model_type": "nemotron_h", **MIXTURES["nemotron_h"]}).layers
+    keeps = [(layer.kv_width > 0, layer.state > 0) for layer in layers]
+    mamba, attention, ffn = (False, True), (True, False), (False, False)
+    assert keeps == [mamba, attention, ffn, ffn, attention, ffn]

@@ -6,6 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.cli import main
 from zerolm.costs import CostModel
 from zerolm.families import known
-from zerolm.families.config import from_config
+from zerolm.families.config import cut_of, from_config
+from zerolm.families.document import read_family
 from zerolm.families.known import families
 from zerolm.networks.huggingface import stock_network
 from zerolm.registry import PluginWarning
@@ -326,3 +328,15 @@ def test_a_matrix_of_every_part_is_a_view_of_what_is_stored(tmp_path: Path) -> N
     assert part is not None
     fused = network.model.layers[2].self_attn.qkv_proj.weight.detach().numpy()
     assert np.array_equal(checkpoint.read(name)[part.along], fused[48:64])
+
+
+@pytest.mark.parametrize("q_bias", [False, True])
+@pytest.mark.parametrize("mlp_bias", [False, True])
+def test_a_cut_is_refused_where_all_of_its_conditions_hold(q_bias: bool, mlp_bias: bool) -> None:
+    document = json.loads((files("zerolm.families") / "llama.json").read_text("utf-8"))
+    unless = {"cuts": ["heads"], "when": "attention_bias and no mlp_bias", "note": "a reason"}
+    family = read_family({**document, "cut": {**document["cut"], "unless": [unless]}})
+    cut = cut_of(family, {**SIZES, "attention_bias": q_bias, "mlp_bias": mlp_bias})
+    assert cut.heads == (not q_bias or mlp_bias)
+    assert (cut.note == "a reason") == (not cut.heads)
+    assert (cut.layers, cut.ffn) == (True, True)

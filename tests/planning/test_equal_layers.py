@@ -75,6 +75,18 @@ def test_nothing_within_the_budgets_is_better(data: st.DataObject) -> None:
     assert spent[params] == cheapest
 
 
+def test_of_equal_scores_the_one_with_the_fewest_parameters_is_taken() -> None:
+    """Whichever kind of units comes first: one unit of the dear kind is worth as much as one of the other."""
+    sizes, worth = np.array([1, 2]), np.array([[0.0, 1.0]])
+    dear, cheap = (Side(sizes, np.outer([0, 1], [price] * len(COSTS)), worth) for price in (5, 1))
+    budgets = Budgets.of({"max_params": 5})
+    for both, wanted in (((dear, cheap), [[0], [1]]), ((cheap, dear), [[1], [0]])):
+        picked = best_sizes(both, np.zeros(len(COSTS), np.int64), budgets)
+        assert picked is not None
+        assert [places.tolist() for places in picked[0]] == wanted
+        assert picked[1] == 1.0
+
+
 def test_prices_that_are_no_multiple_of_the_size_are_left_to_the_search() -> None:
     sizes, worth = np.array([1, 2, 3]), np.zeros((2, 3))
     even, odd = (np.array(column)[:, None] * np.ones(len(COSTS), int) for column in ([0, 4, 8], [0, 4, 9]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from zerolm.carving.result import widths
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import COSTS, CostModel
 from zerolm.planning.part_costs import part_costs
-from zerolm.planning.plan import NEAR, Planned, finalists
+from zerolm.planning.plan import NEAR, Planned, finalists, plan_uniform
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import choices, costs_of, plan_of
+from zerolm.solvers.problem import Budgets
 from zerolm.units.importance.criteria import WEIGHTS_ONLY, criterion_of
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, Dimensions, dimensions
@@ -152,6 +154,21 @@ def test_uniform_plans_are_the_best_of_all(
     assert planned.score == pytest.approx(best)
     assert planned.costs[budget] <= limit
     assert planned.cut.uniform
+
+
+@pytest.mark.parametrize("wanted", [set(), *({a, b} for a, b in ((0, 1), (0, 2), (1, 2)))], ids=str)
+def test_layers_that_must_stay_stay(wanted: set[int], parents: dict[str, Checkpoint]) -> None:
+    """Of all pairs of layers the best that has them, whatever the others are worth."""
+    checkpoint = parents["llama"]
+    parent, score = dimensions(checkpoint), Told(dimensions(checkpoint), 3)
+    sizes = choices(checkpoint, SizeRequest.of(keep={"layers": 0.67}))
+    sizes = replace(sizes, required_layers=frozenset(wanted))
+    account = part_costs(checkpoint, sizes, COST)
+    planned = plan_uniform(parent, score, sizes, account, Budgets.of({}))
+    pairs = [pair for pair in itertools.combinations(range(3), 2) if wanted <= set(pair)]
+    worths = [total(score, parent, dict.fromkeys(pair, parent.units)) for pair in pairs]
+    assert tuple(planned.cut.sizes) == pairs[int(np.argmax(worths))]
+    assert planned.score == pytest.approx(max(worths))
 
 
 def total(score: Criterion, parent: Dimensions, kept: dict[int, tuple[int, int]]) -> float:

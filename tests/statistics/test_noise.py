@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from zerolm.architecture import Floats, Ints
 from zerolm.statistics import agreement, noise_ceiling
+from zerolm.statistics.noise import NEIGHBOURS, _nearest
 
 
 def benchmark(noise: float, seed: int, networks: int = 120) -> tuple[Floats, Floats, Ints]:
@@ -84,3 +85,12 @@ def test_runs_of_one_network_alone_leave_nothing_to_predict() -> None:
     assert ceiling is not None
     assert (ceiling.tau, ceiling.rho) == (0.0, 0.0)
     assert ceiling.deviation == pytest.approx(np.std([1.0, 2.0, 4.0], ddof=1))
+
+
+def test_noise_is_that_of_the_nearest_runs_also_at_both_ends() -> None:
+    places = np.random.default_rng(0).permutation(3 * NEIGHBOURS).astype(float)
+    pools = np.sort(_nearest(np.sort(places), places, places), axis=1)
+    assert pools.shape == (3 * NEIGHBOURS, NEIGHBOURS)
+    assert (np.diff(pools, axis=1) == 1).all()
+    assert pools[[0, -1]].ravel().tolist() == [*range(NEIGHBOURS), *range(2 * NEIGHBOURS, 3 * NEIGHBOURS)]
+    assert (np.abs(pools.mean(axis=1) - np.arange(3 * NEIGHBOURS)) <= 0.5)[NEIGHBOURS:-NEIGHBOURS].all()

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.units.kept_units import Cut, Dimensions, LayerCut
+from zerolm.units.kept_units import Cut, Dimensions, LayerCut, best
 
 LABELS = ("q", "kv", "ffn", "q+kv+kv", "ffn+ffn", "kv+q", "hidden", "vocab")
 
@@ -101,3 +101,9 @@ def parts_of(draw: st.DrawFn, first: Cut) -> Cut:
     kept = [[draw(st.sets(st.sampled_from(range(size)), min_size=1)) for size in sizes] for _ in layers]
     rows = zip(layers, kept, strict=True)
     return Cut(child, tuple(LayerCut.of(at, *(np.array(sorted(x)) for x in units)) for at, units in rows))
+
+
+def test_of_equally_important_units_the_first_are_kept() -> None:
+    assert best([1.0, 2.0, 1.0, 2.0, 1.0], 3).tolist() == [0, 1, 3]
+    assert best([0.0] * 4, 2).tolist() == [0, 1]
+    assert best([3.0, 1.0, 2.0], 2).tolist() == [0, 2]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zerolm.cli.complete import completion
 from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.output import OUTPUT
 from zerolm.settings.request import PLACED, Request, argument, part, setting, settings_of, values_of
@@ -160,3 +161,16 @@ def test_names_and_choices_keep_their_case() -> None:
     settings = [Setting("name", "text", None, text) for text in texts]
     assert [setting.sentence for setting in settings] == [*texts[:2], "Random seed", "Epochs; widths grow"]
     assert Setting("name", "text", None, "hf for all", choices=("hf", "gguf")).sentence == "hf for all"
+
+
+def test_each_of_several_names_is_one_of_the_choices() -> None:
+    parts = Setting("parts", "names", None, "parts to show", choices=("head", "body"))
+    assert parts.parse("head, body") == parts.parse(["head", "body"]) == ("head", "body")
+    assert parts.check(None) is None
+    with pytest.raises(ValueError, match="parts 'boddy' is not known; did you mean 'body'"):
+        parts.parse("head,boddy")
+    with pytest.raises(ValueError, match="parts must be names, not 3"):
+        parts.parse(3)
+    complete = completion(parts)
+    assert complete is not None
+    assert complete(None, None, "head,b") == ["head,body"]

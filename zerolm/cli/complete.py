@@ -45,10 +45,9 @@ def completion(setting: Setting, home: str = "") -> Callable[[Any, Any, str], li
         return None
 
     def complete(context: Any, parameter: Any, incomplete: str) -> list[str]:
-        if setting.choices:
-            return _beginning(incomplete, map(str, setting.choices))
         before, comma, last = incomplete.rpartition(",") if setting.takes_several else ("", "", incomplete)
-        return [f"{before}{comma}{name}" for name in _beginning(last, names_of(home))]
+        names = map(str, setting.choices) if setting.choices else names_of(home)
+        return [f"{before}{comma}{name}" for name in _beginning(last, names)]
 
     return complete
 

@@ -141,7 +141,8 @@ class NamesKind(PathKind):
         texts = [fspath(name) for name in names]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{setting.called} must be names, not {shown(value)}")
-        return tuple(super(NamesKind, self).check(setting, text.strip()) for text in texts if text.strip())
+        names = (super(NamesKind, self).check(setting, text.strip()) for text in texts if text.strip())
+        return tuple(map(setting.check_choice, names))
 
 
 class TextsKind(PathKind):

@@ -98,7 +98,7 @@ class Setting:
         """
         if value is None and self.default is None:
             return None
-        return KINDS[self.kind].check(self, self.check_choice(value))
+        return KINDS[self.kind].check(self, value if self.takes_several else self.check_choice(value))
 
     def repeatable(self, value: Any) -> Any:
         """Return a checked value as it means the same wherever a run is repeated: existing paths absolute."""

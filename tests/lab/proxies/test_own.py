@@ -14,9 +14,10 @@ import pytest
 import torch
 from networks_small import batch_for, made
 
+from zerolm.lab.testing import check_proxy
 from zerolm.lab.zero_cost import find_proxy, proxy
-from zerolm.lab.zero_cost.compute import compute, numbers
-from zerolm.lab.zero_cost.passes import Passes, Protocol
+from zerolm.lab.zero_cost.compute import compute, costs, numbers
+from zerolm.lab.zero_cost.passes import Look, Passes, Protocol
 from zerolm.lab.zero_cost.registry import PROXIES, Proxy
 
 SCRIPT = """
@@ -122,3 +123,39 @@ def test_gradients_that_are_not_finite_are_refused(monkeypatch: pytest.MonkeyPat
     )
     with pytest.raises(ValueError, match="gradient of the loss is not finite"):
         compute(network, [find_proxy("eznas")], batch_for(network), Protocol(parts=2))
+
+
+FINAL = Look("final_size", lambda network: [network.final], lambda states: [float(states.abs().mean())])
+
+
+def test_one_looks_where_no_pass_does() -> None:
+    """Its look is made in the forward pass, alone or beside others; its seconds are its own."""
+
+    @proxy("final_size", source="a test", needs=[FINAL])
+    def final_size(passes: Passes) -> float:
+        ((size,),) = passes.looked(FINAL)
+        return size
+
+    check_proxy("final_size")
+    mine, network = find_proxy("final_size"), made("llama", random=0.3)
+    assert (mine.passes, costs(mine)) == (("forward",), {"forward", "final_size"})
+    batch, seen = batch_for(network), list[torch.Tensor]()
+    hook = network.final.module.register_forward_pre_hook(lambda _, taken: seen.append(taken[0]))
+    outcomes = compute(network, [mine, find_proxy("softmax_confidence")], batch, Protocol(parts=4))
+    hook.remove()
+    assert (network.final.side, len(seen)) == ("input", 4)
+    expected = sum(float(states.abs().mean()) for states in seen) / 4
+    assert outcomes["final_size"].value == pytest.approx((expected,))
+
+
+def test_a_look_has_a_name_of_its_own_and_an_edited_one_another_revision() -> None:
+    taken = Look("outputs", FINAL.taps, FINAL.reduce)
+    with pytest.raises(ValueError, match="looks at 'outputs', which a pass has"):
+        proxy("taken", source="a test", needs=[taken])(lambda passes: 0.0)
+    edited = Look("final_size", FINAL.taps, lambda states: [float(states.square().mean())])
+    one, other = (Proxy("mine", numbers_of, "a test", (look,)) for look in (FINAL, edited))
+    assert one.revision != other.revision
+
+
+def numbers_of(passes: Passes) -> float:
+    return 0.0

@@ -39,7 +39,7 @@ def test_a_forward_pass_is_charged_no_backward_pass(monkeypatch: pytest.MonkeyPa
         network, [find_proxy(name) for name in proxy_names()], batch_for(network), Protocol(parts=2)
     )
     for name, outcome in outcomes.items():
-        kinds = {NEEDS[need] for need in find_proxy(name).needs}
+        kinds = set(find_proxy(name).passes)
         backward = bool(kinds & {"backward", "curvature"})
         assert (outcome.seconds >= 1e9) == backward, name
         assert (outcome.seconds % 1e9 >= 1e8) == ("curvature" in kinds), name

@@ -13,7 +13,7 @@ from zerolm.lab.testing.network_state import close, same, state, tensors
 from zerolm.lab.testing.small_networks import SETTINGS, shuffled, small_batch, small_networks
 from zerolm.lab.zero_cost.compute import numbers
 from zerolm.lab.zero_cost.definitions import find_proxy
-from zerolm.lab.zero_cost.passes import NEEDS, Passes
+from zerolm.lab.zero_cost.passes import NEEDS, Need, Passes
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy
 from zerolm.lab.zero_cost.result import Mode
 from zerolm.networks.batch import Batch
@@ -79,7 +79,7 @@ class Checks:
             alone = self._value(passes)
             more = sorted(set(passes.seconds) - ran)
             self._demand(not more, f"must name all that it needs; it also uses {', '.join(more)}")
-            together = self._value(self._passes(network, needs=NEEDS))
+            together = self._value(self._passes(network, needs={*NEEDS, *self.proxy.needs}))
             alike = same(alone, together)
             self._demand(
                 alike, f"must name all that it needs; it gives {alone} alone, {together} with others"
@@ -110,7 +110,7 @@ class Checks:
         network: Network,
         mode: Mode = "sane",
         batch: Batch | None = None,
-        needs: Iterable[str] | None = None,
+        needs: Iterable[Need] | None = None,
     ) -> Passes:
         """The passes with what the proxy needs, and nothing else unless said."""
         protocol = replace(SETTINGS, mode=mode).protocol(network.task)

@@ -29,7 +29,9 @@ class ProxyListSettings(Request):
         with needing_torch():
             from zerolm.lab.zero_cost import find_proxy, proxy_names
         proxies = [find_proxy(name) for name in proxy_names()]
-        return ProxyListing([ListedProxy(one.name, list(one.needs), one.sign, one.source) for one in proxies])
+        return ProxyListing(
+            [ListedProxy(one.name, list(map(str, one.needs)), one.sign, one.source) for one in proxies]
+        )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zerolm.lab.zero_cost.passes import COSTS, Passes, Protocol
+from zerolm.lab.zero_cost.passes import Passes, Protocol, steps_of
 from zerolm.lab.zero_cost.passes.clock import Clock
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy, Value, is_own
 from zerolm.networks.batch import Batch
@@ -62,4 +62,4 @@ def numbers(value: Value) -> tuple[float, ...]:
 
 def costs(proxy: Proxy) -> set[str]:
     """Return the steps that take seconds for this proxy alone, each counted once."""
-    return {name for need in proxy.needs for name in COSTS[need]}
+    return {name for need in proxy.needs for name in steps_of(need)}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zerolm.lab.zero_cost.passes import NEEDS, Passes
+from zerolm.lab.zero_cost.passes import NEEDS, Look, Need, Passes, pass_of
 from zerolm.registry import Entry, Registry
 from zerolm.scores import SCORES
 
@@ -33,15 +33,15 @@ class Proxy:
     """A training-free score of a network that runs.
 
     ``compute(passes)`` gives a number, or numbers from which ``finish`` makes the scores of several
-    candidates at once. ``needs`` are names of ``NEEDS``; shapes and weights are always there. ``sign`` is
-    -1 where lower is meant to be better. ``version`` counts changes of what it computes: stored values of
-    another version are not used.
+    candidates at once. ``needs`` are names of ``NEEDS``, or looks; shapes and weights are always there.
+    ``sign`` is -1 where lower is meant to be better. ``version`` counts changes of what it computes: stored
+    values of another version are not used.
     """
 
     name: str
     compute: Compute
     source: str
-    needs: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
     sign: int = 1
     version: int = 1
     finish: Finish | None = None
@@ -51,16 +51,15 @@ class Proxy:
         """Return the key of stored values: the version and, of a proxy that is not zerolm's, its source."""
         if is_own(self.compute):
             return str(self.version)
-        try:
-            source = inspect.getsource(self.compute)
-        except (OSError, TypeError):
-            source = f"{self.compute.__module__}.{getattr(self.compute, '__qualname__', '')}"
+        looks = [need for need in self.needs if isinstance(need, Look)]
+        functions = [self.compute, *(part for look in looks for part in (look.taps, look.reduce))]
+        source = "".join(map(_source, functions))
         return f"{self.version}.{hashlib.sha256(source.encode()).hexdigest()[:16]}"
 
     @property
     def passes(self) -> tuple[str, ...]:
         """The passes that must run for it."""
-        return tuple(dict.fromkeys(NEEDS[need] for need in self.needs))
+        return tuple(dict.fromkeys(map(pass_of, self.needs)))
 
     def scores(self, pool: Pool) -> dict[str, list[float] | LeftOut]:
         """Return columns of scores (m,), higher expected to be better; why there is none in its place."""
@@ -74,6 +73,14 @@ class Proxy:
 PROXIES: Final = Registry[Proxy]("proxy", "zerolm.proxies")
 
 
+def _source(function: Callable[..., object]) -> str:
+    """Return the text of a function, or its name where there is none."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return f"{function.__module__}.{getattr(function, '__qualname__', '')}"
+
+
 def is_own(compute: Compute) -> bool:
     """Return whether a function is zerolm's; those of a string that was executed have no module."""
     return str(compute.__module__).startswith("zerolm.")
@@ -83,7 +90,7 @@ def proxy(
     name: str,
     *,
     source: str,
-    needs: Sequence[str] = (),
+    needs: Sequence[Need] = (),
     higher_is_better: bool = True,
     version: int = 1,
     finish: Finish | None = None,
@@ -91,9 +98,10 @@ def proxy(
     """Register ``compute(passes)`` as a proxy; ``source`` names the paper and its equation.
 
     ``passes`` offers ``network``, ``batch``, ``protocol``, ``linears`` (the matrices), ``weight(linear)``,
-    and what ``needs`` ask for: ``gradient(linear)``, ``loss``, ``flow``, ``curvature``, ``transfer``. It
-    must leave the network as it is. Raise ``LeftOut`` where the batch does not suffice, and the version
-    whenever what is computed changes, for stored values of the same version are used again.
+    and what ``needs`` ask for: ``gradient(linear)``, ``loss``, ``flow``, ``curvature``, ``transfer``, and
+    ``looked(look)`` for a ``Look`` at tensors that no pass reduces. It must leave the network as it is. Raise
+    ``LeftOut`` where the batch does not suffice, and the version whenever what is computed changes, for
+    stored values of the same version are used again.
     """
 
     def register(compute: Compute) -> Compute:
@@ -102,11 +110,15 @@ def proxy(
         if name in SCORES and not is_own(compute):
             raise ValueError(f"{name!r} is a closed form already; call the proxy otherwise")
         for need in needs:
-            if need not in NEEDS:
+            if isinstance(need, Look) and need.name in NEEDS:
+                raise ValueError(
+                    f"proxy {name!r} looks at {need.name!r}, which a pass has: call it otherwise"
+                )
+            if not isinstance(need, Look) and need not in NEEDS:
                 raise ValueError(f"proxy {name!r} needs {need!r}; there are {', '.join(NEEDS)}")
         sign = 1 if higher_is_better else -1
         entry = Proxy(name, compute, source, tuple(needs), sign, version, finish)
-        PROXIES.add(Entry(name, entry, source, entry.needs))
+        PROXIES.add(Entry(name, entry, source, tuple(map(str, needs))))
         return compute
 
     return register

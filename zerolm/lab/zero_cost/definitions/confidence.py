@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from torch import Tensor
+
 from zerolm.lab.zero_cost.definitions.matrix_terms import attention, decoder_or, total
-from zerolm.lab.zero_cost.passes import Passes
+from zerolm.lab.zero_cost.passes import Look, Passes
 from zerolm.lab.zero_cost.registry import proxy
 from zerolm.networks.network import Linear
 
@@ -28,15 +30,21 @@ def head_confidence(passes: Passes) -> float:
     return total(passes.activations.peaks[linear] for linear in decoder_or(passes, entries))
 
 
-@proxy("softmax_confidence", source="Serianni and Kalita, ACL 2023, section 4.2", needs=["probabilities"])
+def largest(p: Tensor) -> tuple[float, float]:
+    """Return means of the largest attention weight (b, heads, t, t) over heads, and over keys."""
+    return p.amax(1).mean().item(), p.amax(-1).mean().item()
+
+
+PROBABILITIES: Final = Look("probabilities", lambda network: network.attentions, largest)
+
+
+@proxy("softmax_confidence", source="Serianni and Kalita, ACL 2023, section 4.2", needs=[PROBABILITIES])
 def softmax_confidence(passes: Passes) -> float:
     """Sum over layers of the mean largest attention weight over keys; faithful: over heads, as coded.
 
     A layer without attention adds nothing.
     """
-    return total(
-        heads if passes.protocol.faithful else keys for heads, keys in passes.activations.probabilities
-    )
+    return total(heads if passes.protocol.faithful else keys for heads, keys in passes.looked(PROBABILITIES))
 
 
 @proxy("lpzero_bert", source="LPZero, arXiv 2410.04808, FlexiBERT", needs=["outputs"])

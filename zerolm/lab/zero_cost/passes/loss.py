@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from zerolm.lab.zero_cost.passes.clock import Clock
+from zerolm.lab.zero_cost.passes.look import Need
 from zerolm.lab.zero_cost.passes.protocol import Protocol
 from zerolm.lab.zero_cost.passes.record import LossPass, Moments
 from zerolm.lab.zero_cost.passes.reductions import Reductions
@@ -19,16 +20,16 @@ from zerolm.lab.zero_cost.passes.taps import SmoothSilu, as_it_was, entering, la
 from zerolm.networks.batch import Batch, loss
 from zerolm.networks.network import Network
 
-FORWARD: Final = ("outputs", "codes", "distances", "covariances", "probabilities")
+FORWARD: Final = ("outputs", "codes", "distances", "covariances")
 BACKWARD: Final = ("gradients", "moments", "fisher", "loss_jacobian", "curvature")
 SMALL: Final = 1e-4
 """A gradient of ones below this share of a random one's is nothing but rounding."""
 
 
 def run_loss(
-    network: Network, batch: Batch, protocol: Protocol, needs: Collection[str], clock: Clock
+    network: Network, batch: Batch, protocol: Protocol, needs: Collection[Need], clock: Clock
 ) -> LossPass:
-    """Run the pass; ``needs`` are names of ``FORWARD`` and ``BACKWARD``, and ``jacobian``.
+    """Run the pass; ``needs`` are names of ``FORWARD`` and ``BACKWARD``, ``jacobian``, and looks.
 
     ``ValueError`` where the loss is not finite, or where the gradient of ones is nothing but rounding.
     """
@@ -84,7 +85,7 @@ class _Derivatives:
 
     network: Network
     protocol: Protocol
-    needs: Collection[str]
+    needs: Collection[Need]
     clock: Clock
     results: LossPass
 

@@ -9,6 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from zerolm.lab.zero_cost.passes.look import Look
 from zerolm.networks.network import Linear
 
 WORD: Final = 64
@@ -67,8 +68,7 @@ class Activations:
     added over outputs, where a sample's tokens are added before squaring in the second. By activated matrix:
     ``codes``, words (ceil(n / 64), t f) whose bit s is whether sample s activates the unit; ``distances``
     (n,), for each sample the agreements of all pairs of tokens. By first FFN matrix: ``covariances`` (d, d)
-    of inputs, float64, summed over ``rows``. By attention: ``probabilities``, means of the largest over heads
-    and over keys.
+    of inputs, float64, summed over ``rows``. ``looks``: the numbers of each that a proxy declares, by tap.
     """
 
     peaks: dict[Linear, float] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Activations:
     distances: dict[Linear, Tensor] = field(default_factory=dict)
     covariances: dict[Linear, Tensor] = field(default_factory=dict)
     rows: dict[Linear, int] = field(default_factory=dict)
-    probabilities: list[tuple[float, float]] = field(default_factory=list)
+    looks: dict[Look, list[tuple[float, ...]]] = field(default_factory=dict)
 
 
 @dataclass

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from zerolm.lab.zero_cost.passes.clock import Clock
+from zerolm.lab.zero_cost.passes.look import Look, Need
 from zerolm.lab.zero_cost.passes.record import WORD, Activations
 from zerolm.lab.zero_cost.passes.taps import looking, widened
 from zerolm.networks.network import Linear, Network, Tap
@@ -49,7 +51,7 @@ class Reductions:
         self.codes: dict[Linear, Tensor] = {}
         self.distances: dict[Linear, list[Tensor]] = {}
         self.sums: dict[Linear, tuple[Tensor, Tensor, int]] = {}
-        self.probabilities: dict[int, list[tuple[float, float]]] = {}
+        self.looks: dict[Look, dict[int, list[Sequence[float]]]] = {}
 
     @contextmanager
     def backward(self) -> Iterator[None]:
@@ -84,11 +86,10 @@ class Reductions:
         mean, second, count = self.sums.get(linear, (0.0, 0.0, 0))
         self.sums[linear] = (mean + rows.sum(0), second + rows.T @ rows, count + len(rows))
 
-    def see_probability(self, index: int, p: Tensor) -> None:
-        with self.clock.on("probabilities"):
-            p = widened(p.detach())
-            largest = (p.amax(1).mean().item(), p.amax(-1).mean().item())
-            self.probabilities.setdefault(index, []).append(largest)
+    def see(self, look: Look, index: int, values: Tensor) -> None:
+        with self.clock.on(look.name), torch.no_grad():
+            numbers = look.reduce(widened(values.detach()))
+            self.looks[look].setdefault(index, []).append(numbers)
 
     def see_gradient(self, linear: Linear, y: Tensor) -> None:
         """The gradient of a micro-batch's loss counts for 1 / parts in the batch's."""
@@ -106,7 +107,7 @@ class Reductions:
         if y.requires_grad:
             y.register_hook(reduce)  # type: ignore[no-untyped-call]
 
-    def watch(self, stack: ExitStack, needs: Collection[str]) -> None:
+    def watch(self, stack: ExitStack, needs: Collection[Need]) -> None:
         """Look, until the stack is left, where the needs ask for it."""
         everything, units = self.network.linears, activated(self.network)
         inputs = first_ffn(self.network)
@@ -121,8 +122,10 @@ class Reductions:
             if need in needs:
                 taps = [Tap(linear.module, side) for linear in linears]
                 stack.enter_context(looking(taps, self._by(linears, see, need)))
-        if "probabilities" in needs:
-            stack.enter_context(looking(self.network.attentions, self.see_probability))
+        for look in needs:
+            if isinstance(look, Look):
+                self.looks[look] = {}
+                stack.enter_context(looking(look.taps(self.network), partial(self.see, look)))
 
     def _by(self, linears: Sequence[Linear], see: See, need: str) -> Callable[[int, Tensor], None]:
         """Return the same by number rather than by matrix, with its seconds counted."""
@@ -137,18 +140,21 @@ class Reductions:
         """Put the results where they belong."""
         activations.peaks = {linear: _mean(values) for linear, values in self.peaks.items()}
         activations.squares = {linear: _mean(values) for linear, values in self.squares.items()}
-        activations.fisher = {linear: _means(values) for linear, values in self.fisher.items()}
+        for linear, halves in self.fisher.items():
+            by_token, by_sample = _means(halves)
+            activations.fisher[linear] = (by_token, by_sample)
         activations.codes = self.codes
         activations.distances = {linear: torch.cat(values) for linear, values in self.distances.items()}
         for linear, (total, second, count) in self.sums.items():
             activations.rows[linear] = count
             activations.covariances[linear] = (second - torch.outer(total, total) / count) / (count - 1)
-        activations.probabilities = [_means(values) for _, values in sorted(self.probabilities.items())]
+        for look, seen in self.looks.items():
+            activations.looks[look] = [_means(values) for _, values in sorted(seen.items())]
 
 
-def _mean(values: list[float]) -> float:
+def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _means(values: list[tuple[float, float]]) -> tuple[float, float]:
-    return _mean([a for a, _ in values]), _mean([b for _, b in values])
+def _means(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(_mean(column) for column in zip(*rows, strict=True))

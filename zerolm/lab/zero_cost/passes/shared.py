@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from zerolm.lab.zero_cost.passes.clock import Clock
 from zerolm.lab.zero_cost.passes.flow import Flow, run_flow
+from zerolm.lab.zero_cost.passes.look import Look, Need
 from zerolm.lab.zero_cost.passes.loss import BACKWARD, FORWARD, run_loss
 from zerolm.lab.zero_cost.passes.protocol import Protocol
 from zerolm.lab.zero_cost.passes.record import Activations, LossPass
@@ -41,15 +42,25 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = {
 """What seconds are counted for, need by need, when nothing else is needed."""
 
 
+def pass_of(need: Need) -> str:
+    """Return the pass that gives a need; ``KeyError`` for one that there is not."""
+    return "forward" if isinstance(need, Look) else NEEDS[need]
+
+
+def steps_of(need: Need) -> tuple[str, ...]:
+    """Return the names of the steps that take seconds when nothing else is needed."""
+    return ("forward", need.name) if isinstance(need, Look) else COSTS[need]
+
+
 class Passes:
     """The passes through one network with one batch; ``needs`` are what will be asked of them.
 
     ``projections`` are the matrices, a fused module being several; ``linears`` are the same, but in faithful
     mode a fused module of attention is one matrix, as released code has it. ``seconds`` are those of this
-    process, by the names in ``COSTS``.
+    process, by the names of ``steps_of``.
     """
 
-    def __init__(self, network: Network, batch: Batch, protocol: Protocol, needs: Collection[str]) -> None:
+    def __init__(self, network: Network, batch: Batch, protocol: Protocol, needs: Collection[Need]) -> None:
         self.projections = network.linears
         self.network = network.with_attention_fused() if protocol.faithful else network
         self.batch, self.protocol = batch.to(network.device), protocol
@@ -59,7 +70,7 @@ class Passes:
 
     def run(self) -> None:
         """Run the passes that are needed now, rather than when they are first asked for."""
-        kinds = {NEEDS[need] for need in self.needs}
+        kinds = set(map(pass_of, self.needs))
         if kinds - {"flow", "transfer"}:
             _ = self.loss
         if "flow" in kinds:
@@ -80,6 +91,10 @@ class Passes:
     def activations(self) -> Activations:
         """Reductions of what comes by in the forward pass."""
         return self.loss.activations
+
+    def looked(self, look: Look) -> Sequence[tuple[float, ...]]:
+        """Return the numbers of what a proxy looks at itself, tap by tap, without taps that saw nothing."""
+        return self.activations.looks[look]
 
     @cached_property
     def flow(self) -> Flow:

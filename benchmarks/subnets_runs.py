@@ -112,8 +112,7 @@ def foretold(
             columns[f"kept {name}"], columns[f"kept share {name}"] = list(sums), list(shares)
     literal = CutCapacity.of(checkpoint)
     columns["kept zerolm, its choice"] = [
-        sum(literal.score(c.layer, kind, len(c.units(kind))) for c in cut.layers for kind in KINDS)
-        for cut in cuts
+        sum(literal.score(c.layer, kind, len(c[kind])) for c in cut.layers for kind in KINDS) for cut in cuts
     ]
     for plan, fewer in (("prices", 1), ("measured", MEASURED_ON)):
         methods = Methods(plan=plan, text=text, sequences=sequences // fewer, length=256)
@@ -134,7 +133,7 @@ def _kept(criterion: Additive, cut: Cut) -> tuple[float, float]:
     for kept in cut.layers:
         for kind in KINDS:
             worth = criterion.importance[kind][kept.layer]
-            sums.append(float(worth[kept.units(kind)].sum()))
+            sums.append(float(worth[kept[kind]].sum()))
             shares.append(sums[-1] / float(worth.sum()) if worth.sum() else 1.0)
     return sum(sums), float(np.mean(shares))
 

@@ -34,7 +34,7 @@ def test_the_loss_of_a_cut_is_that_of_the_carved_network(name: str, tmp_path: Pa
     run = running(saved(tmp_path / "parent", name))
     cut = Cut.whole(dimensions(run.checkpoint))
     assert run.loss(cut) == pytest.approx(0.0, abs=1e-6)
-    alone = LayerCut.of(1, cut.layers[1].groups, np.arange(0, cut.parent.ffn, 2))
+    alone = LayerCut.of(1, cut.layers[1]["groups"], np.arange(0, cut.parent.ffn, 2))
     half = Cut(cut.parent, (cut.layers[0], alone, cut.layers[2]))
     loss = Loss(Blocks(run.model, run.divided.judged.batches(LOSS_BATCH)), 3)
     assert run.loss(half) == pytest.approx(loss.of(1, carved_layer(run.model, half, alone).module))

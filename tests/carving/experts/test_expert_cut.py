@@ -200,7 +200,7 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
     recipe = json.loads((tmp_path / "first" / "recipe.json").read_text())
     recipe["experts"][0]["kept"] = [0, 1, 2, 8]
     (tmp_path / "wrong.json").write_text(json.dumps(recipe))
-    with pytest.raises(ValueError, match="not ascending within 0 to 7"):
+    with pytest.raises(ValueError, match="must ascend within 0 to 7"):
         rebuild(tmp_path / "wrong.json", folder, tmp_path / "other")
     recipe["experts"][0]["kept"] = [0, 1, 2]
     (tmp_path / "wrong.json").write_text(json.dumps(recipe))

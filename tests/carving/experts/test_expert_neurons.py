@@ -214,7 +214,7 @@ def test_a_recipe_lists_neurons_and_refuses_others(tmp_path: Path) -> None:
         (None, "not those of each expert"),
         ([*sound[:-1], "ff" * 4], "as 10 digits"),
         ([*sound[:-1], "zz" * 5], "as 10 digits"),
-        ([*sound[:-1], 7], "as 10 digits"),
+        ([*sound[:-1], 7], "neurons.3 must be text, not 7"),
         ([*sound[:-1], "00" * 5], "as 10 digits"),
         ([*sound[:-1], "ff" * 5], "different numbers of neurons"),
         ([to_hex(np.arange(24), 40)] * 4, "other numbers of neurons"),

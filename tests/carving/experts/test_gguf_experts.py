@@ -175,7 +175,7 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
     for change, message in (
         ({"parent_header": "0"}, "made for another file: 'parent.gguf'"),
         ({"experts": document["experts"][1:]}, "other numbers of experts"),
-        ({"experts": [{"layer": 0, "kept": [0, 8]}]}, "not ascending within 0 to 7"),
+        ({"experts": [{"layer": 0, "kept": [0, 8]}]}, "must ascend within 0 to 7"),
         ({"version": 99}, "no recipe of this version"),
     ):
         (tmp_path / "wrong.json").write_text(json.dumps(document | change))

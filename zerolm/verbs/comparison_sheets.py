@@ -145,7 +145,7 @@ def overview(comparison: Comparison, sentences: Iterable[str], on: Collection[st
 
 
 def meanings() -> Sheet:
-    """Return what the columns of the tables mean."""
+    """Return the meanings of the tables' columns."""
     return pairs("What the columns mean", MEANINGS.items(), on=(PAGE,))
 
 

@@ -125,7 +125,7 @@ def _shape_facts(result: SearchResult) -> Iterator[tuple[str, str]]:
 
 
 def show_loss(share: ShapeEstimate) -> str:
-    """Return what a share of the parameters lacks to all of them."""
+    """Return the difference of a share of the parameters from all of them."""
     return _percent(1 - share.value, 1 - share.high, 1 - share.low)
 
 
@@ -224,11 +224,11 @@ def record_of(score: str) -> str:
 
 
 def blindness(result: SearchResult) -> str:
-    """Return what the score cannot judge."""
+    """Return the limits of the score."""
     if result.calibration and result.calibration["method"] in ("stack", "gp", "blend"):
         return (
-            "The score knows the labels alone: expect little of it beyond their range. Only some of the "
-            "space was looked at, and of equal shapes only one choice of what the shape leaves open."
+            "The score was fitted to the labels alone: expect little of it beyond their range. Only some of "
+            "the space was looked at, and of equal shapes only one choice of what the shape leaves open."
         )
     text = (
         "The score reads shapes at random initialisation. It does not see "

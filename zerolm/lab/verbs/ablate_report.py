@@ -154,7 +154,7 @@ def _seed(ablation: Ablation) -> str:
     ]
     if not apart:
         return "No draws are defined."
-    verb = "rank as" if max(apart) < STEADY else "rank otherwise than"
+    verb = "rank as" if max(apart) < STEADY else "do not rank as"
     return (
         f"Ten draws {verb} the closed form with its ties broken at random: their mean tau is within "
         f"{plain(max(apart), 4)}."

@@ -47,7 +47,7 @@ USUAL_COUNT: Final = 20
 
 
 def _table(title: str, settings: Settings, measured: Measured, params: Floats | None) -> ProxyTable:
-    """Return what was measured, with the ``params`` (n,) of architectures."""
+    """Return the measurements, with the ``params`` (n,) of architectures."""
     return ProxyTable(
         title,
         measured.source,

@@ -21,7 +21,7 @@ from zerolm.costs import COSTS, CostModel
 from zerolm.planning.part_costs import part_costs
 from zerolm.planning.plan import NEAR, Planned, finalists, plan_uniform
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.sizes import choices, costs_of, plan_of
+from zerolm.planning.sizes import choices, costs_of, plan_of, width_note
 from zerolm.solvers.problem import Budgets
 from zerolm.units.importance.criteria import WEIGHTS_ONLY, criterion_of
 from zerolm.units.importance.criterion import Criterion
@@ -326,3 +326,14 @@ def test_finalists_come_from_each_ranking_in_turn(losses: list[list[float]], mos
 def test_a_plan_that_gains_by_rounding_is_a_finalist() -> None:
     plans = ranking([1, 2], [-1e-18, 0.1])
     assert finalists([plans], 3) == plans[:1]
+
+
+@pytest.mark.parametrize(
+    ("whole", "kept", "is_slow"), [(2048, 1467, True), (2048, 1472, False), (96, 50, False)]
+)
+def test_widths_that_are_slow_get_a_note(whole: int, kept: int, is_slow: bool) -> None:
+    """Only where a multiple is near: tiny networks have none."""
+    parent = Dimensions(2, 64, 4, 2, 16, whole)
+    note = width_note(Cut.of(parent, [0, 1], lambda layer: (2, kept)))
+    assert (f"{kept:,} FFN neurons are slow in llama.cpp" in note) is is_slow
+    assert not width_note(Cut.whole(parent))

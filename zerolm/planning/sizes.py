@@ -34,6 +34,8 @@ FLAT_SPECTRUM: Final = 0.9
 """A narrower stream that keeps less than this share of the energy gets a note."""
 KERNEL_MULTIPLE: Final = 32
 """Widths that are not a multiple of this run slowly."""
+WIDE: Final = 1536
+"""Notes on slow widths are of parents with at least this number of units in a layer."""
 UNIT_NAMES: Final = {
     **{unit.share: unit.shown for unit in UNITS},
     "layers": "layers",
@@ -203,11 +205,10 @@ def rounding(checkpoint: Checkpoint, request: SizeRequest, plan: Planned) -> str
 
 
 def width_note(cut: Cut) -> str:
-    """Return a note on a narrower stream: a flat spectrum, or a width on which kernels are slow."""
-    narrowing = cut.narrowing
+    """Return a note on a stream with a flat spectrum, and on widths on which kernels are slow."""
+    narrowing, notes = cut.narrowing, list(_slow_widths(cut))
     if narrowing is None:
-        return ""
-    notes = []
+        return "; ".join(notes)
     if narrowing.kept < FLAT_SPECTRUM:
         notes.append(
             f"the stream's spectrum is flat: {cut.hidden} of its {cut.parent.hidden} directions keep "
@@ -219,6 +220,19 @@ def width_note(cut: Cut) -> str:
         other = f"; {nearest} is one" if nearest else ""
         notes.append(f"a hidden size of {cut.hidden} is slow, being no multiple of {KERNEL_MULTIPLE}{other}")
     return "; ".join(notes)
+
+
+def _slow_widths(cut: Cut) -> Iterator[str]:
+    """Yield a note on each kind of many units of which layers keep no multiple of ``KERNEL_MULTIPLE``."""
+    for unit, whole, counts in zip(
+        UNITS, cut.parent.units, zip(*cut.sizes.values(), strict=True), strict=True
+    ):
+        odd = sorted({count for count in counts if count % KERNEL_MULTIPLE and count < whole})
+        if unit.is_fine and whole >= WIDE and odd:
+            yield (
+                f"{odd[0]:,} {unit.shown} are slow in llama.cpp, being no multiple of {KERNEL_MULTIPLE}: "
+                f"--multiple-of {KERNEL_MULTIPLE} gives others"
+            )
 
 
 def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:

@@ -104,3 +104,13 @@ def test_a_wrong_recipe_is_refused_in_one_line(case: str, tmp_path: Path) -> Non
         rebuild(tmp_path / "wrong.json", parent, tmp_path / "again")
     assert "\n" not in str(told.value)
     assert not (tmp_path / "again").exists()
+
+
+def test_a_number_beyond_all_integers_of_64_bits_is_refused_in_one_line(tmp_path: Path) -> None:
+    parent = saved(tmp_path / "parent", "llama")
+    carve(parent, tmp_path / "child", keep_ffn=0.5)
+    recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
+    recipe["layers"][0]["ffn"][-1] = 10**30
+    (tmp_path / "wrong.json").write_text(json.dumps(recipe))
+    with pytest.raises(ValueError, match="ffn of layer 0 must ascend within 0 to 39"):
+        rebuild(tmp_path / "wrong.json", parent, tmp_path / "again")

@@ -158,7 +158,7 @@ def from_layers(parent: Dimensions, layers: Any) -> Cut:
     rows = checked(list[dict[str, int | list[int]]], layers, "layers")
     if not rows:
         raise ValueError("a recipe lists the kept layers")
-    wholes, cuts = dict(zip(NAMES, parent.units, strict=True)), list[LayerCut]()
+    wholes, cuts = parent.wholes, list[LayerCut]()
     for row in rows:
         layer = row.pop("layer", None)
         if not isinstance(layer, int) or set(row) != set(NAMES):

@@ -182,12 +182,11 @@ def ascending(numbers: Any, whole: int, words: str) -> Ints:
 
     It may be empty only if ``whole`` is 0.
     """
-    array = np.array(numbers if isinstance(numbers, list) else [], np.int64)
-    if whole == 0 and numbers == []:
-        return array
-    if not len(array) or array[0] < 0 or array[-1] >= whole or (np.diff(array) <= 0).any():
+    if not isinstance(numbers, list) or numbers != sorted(set(numbers)) or (whole and not numbers):
         raise ValueError(f"{words} must ascend within 0 to {whole - 1}")
-    return array
+    if numbers and not 0 <= numbers[0] <= numbers[-1] < whole:  # before int64 could overflow
+        raise ValueError(f"{words} must ascend within 0 to {whole - 1}")
+    return np.array(numbers, np.int64)
 
 
 def experts_of(rows: Sequence[Mapping[str, Any]], count: int) -> dict[int, Ints]:

@@ -54,7 +54,7 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
 
 def divides(cut: Cut) -> bool:
     """Return whether the heads of the largest layer divide the hidden size."""
-    return bool(cut.hidden % cut.parent.counts(cut.largest)["heads"] == 0)
+    return cut.hidden % cut.parent.counts(cut.largest)["heads"] == 0
 
 
 def _divisors(cut: Cut) -> str:

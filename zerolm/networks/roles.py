@@ -125,8 +125,8 @@ def _places(family: Family) -> Places:
                 others[pattern.role] = (*others.get(pattern.role, ()), name.removesuffix(".weight"))
     varied = bool(family.config.kinds) or family.has_experts
     behind = {role: tuple(paths[norm] for norm in norms if norm in paths) for role, norms in BEHIND.items()}
-    apart = {role: (paths[role],) for role in OUTPUT_ROLES if role in paths}
-    writers = {role: others.get(role, path) for role, path in apart.items() if role not in ("o", "down")}
+    apart = [role for role in OUTPUT_ROLES if role in paths and role not in ("o", "down")]
+    writers = {role: others.get(role, (paths[role],)) for role in apart}
     return Places(family.modules, others, writers, family.norm, behind, axes, varied)
 
 
@@ -190,7 +190,7 @@ def layer_of(places: Places, module: nn.Module) -> StockLayer:
     """Return one layer, also one that stands outside its model."""
     names, modules = places.modules, dict(module.named_modules())
     possible = {role: (name, *places.others.get(role, ())) for role, name in names.projections.items()}
-    possible = {role: places.writers[role] for role in OUTPUT_ROLES if role in places.writers} | possible
+    possible = {**places.writers, **possible}
     paths = {role: next((n for n in each if n in modules), None) for role, each in possible.items()}
     inside = {role: modules[path] for role, path in paths.items() if path is not None}
     inputs = [role for role in inside if role not in OUTPUT_ROLES]

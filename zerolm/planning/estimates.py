@@ -52,7 +52,7 @@ from zerolm.units.kept_units import spread
 from zerolm.units.layer_unit import LayerUnit
 from zerolm.units.pruning import dimensions_of
 from zerolm.units.stream.narrowing import RIDGE, Basis, Width
-from zerolm.units.within_layers import NAMES, UNITS
+from zerolm.units.within_layers import UNITS
 
 UNIT_STEPS: Final = 64
 """Largest number of sizes of the FFN, and of KV groups, whose losses are predicted."""
@@ -80,10 +80,10 @@ class CutEstimates(Accumulator):
 class UnitEstimates(CutEstimates):
     """Losses of the units of one kind in each layer: ``sums`` (layers, sizes).
 
-    ``goes[layer]`` (units, sizes) is 1 where a size lacks a unit. d is the unit's contribution to the output
-    of its output matrix. Where a ``watched`` norm stands behind that output, alone or added to the stream, d
-    is the change of the norm's output. Otherwise, because the norm rescales a smaller input, the second order
-    would predict no loss for removing all units.
+    ``removed[layer]`` (units, sizes) is 1 where a size lacks a unit. d is the unit's contribution to the
+    output of its output matrix. Where a ``watched`` norm stands behind that output, alone or added to the
+    stream, d is the change of the norm's output. Otherwise, because the norm rescales a smaller input, the
+    second order would predict no loss for removing all units.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ def estimated_losses(
     parent = dimensions_of(model)
     blocks = Blocks(model, tokens.filled(ESTIMATE_BATCH))
     by_sequence = not blocks.predicts
-    wholes = dict(zip(NAMES, parent.units, strict=True))
+    wholes = parent.wholes
     sizes = {
         kind: steps(whole, UNIT_STEPS) if kind in kinds else np.array([whole])
         for kind, whole in wholes.items()

@@ -14,7 +14,7 @@ from zerolm.architecture import Ends, Ints, Layer, Matrix, Shapes
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 from zerolm.families.config import TABLES, remembered, resized
-from zerolm.units.kept_units import Dimensions, dimensions
+from zerolm.units.kept_units import Cut, Dimensions, dimensions
 from zerolm.units.stream.narrowing import Width
 from zerolm.units.within_layers import LayerSizes
 
@@ -42,6 +42,12 @@ class Choices:
     by_layer: tuple[tuple[tuple[int, ...], ...], ...] = ()
     width: Width | None = None
     required_layers: frozenset[int] = frozenset()
+
+    @classmethod
+    def of_cut(cls, cut: Cut) -> Choices:
+        """Return the sizes that the layers of a cut have, its depth and its width."""
+        units = tuple(tuple(sorted(set(counts))) for counts in zip(*cut.sizes.values(), strict=True))
+        return cls(units, (len(cut.layers),), width=cut.narrowing.width if cut.narrowing else None)
 
     def of(self, layer: int) -> tuple[tuple[int, ...], ...]:
         """Return the numbers of units of each kind that this layer may keep."""

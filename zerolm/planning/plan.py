@@ -115,10 +115,14 @@ def plan_uniform(
 
 def unit_scores(parent: Dimensions, criterion: Criterion, choices: Choices) -> list[Floats]:
     """Return the score of each number of units in each layer, (layers, n) for each of ``UNITS``."""
-    return [
-        np.array([[criterion.score(layer, kind, count) for count in counts] for layer in range(parent.depth)])
-        for kind, counts in zip(NAMES, choices.units, strict=True)
-    ]
+    layers = (_layer_scores(criterion, layer, choices.units) for layer in range(parent.depth))
+    return [np.array(scores) for scores in zip(*layers, strict=True)]
+
+
+def _layer_scores(criterion: Criterion, layer: int, units: Sequence[Sequence[int]]) -> list[Floats]:
+    """Return the score of each number of units in a layer, (n,) for each of ``UNITS``."""
+    pairs = zip(NAMES, units, strict=True)
+    return [np.array([criterion.score(layer, kind, count) for count in counts]) for kind, counts in pairs]
 
 
 def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[Floats, Floats]:
@@ -205,9 +209,7 @@ def _candidates(
 ) -> LayerCandidates:
     """Return all sizes of a layer that no others dominate in score and in every cost."""
     units, layer_costs = choices.of(layer), part_costs.layers[layer]
-    pairs = zip(NAMES, units, strict=True)
-    parts = [np.array([criterion.score(layer, kind, count) for count in counts]) for kind, counts in pairs]
-    scores = outer_sum(parts).ravel()  # (sizes,)
+    scores = outer_sum(_layer_scores(criterion, layer, units)).ravel()  # (sizes,)
     costs = (layer_costs.table(units) - layer_costs.rest).reshape(len(scores), -1)  # (sizes, 6)
     sizes: list[LayerSizes] = list(product(*units))
     without_layer = criterion.without(layer)

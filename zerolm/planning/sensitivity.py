@@ -31,7 +31,6 @@ from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, Dimensions, LayerCut
 from zerolm.units.pruning import Repaired, carved_layer, dimensions_of, enter, finish
 from zerolm.units.stream.narrowing import Basis, Width
-from zerolm.units.within_layers import NAMES
 
 CUT_SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
 """Kept shares at which a layer is measured: of the FFN, and of KV groups where there are many; at least one
@@ -206,7 +205,7 @@ def measured_losses(
     the units that are kept, whatever the criterion; stored losses are not measured again.
     """
     parent = dimensions_of(model)
-    wholes = dict(zip(NAMES, parent.units, strict=True))
+    wholes = parent.wholes
     sizes = {kind: _sizes(whole) if kind in kinds else np.array([whole]) for kind, whole in wholes.items()}
     loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).filled(batch)), parent.depth, pooling)
     rows = []

@@ -323,10 +323,7 @@ def costs_of(
 ) -> dict[str, int]:
     """Return the costs of a cut by name; without a cut those of the parent."""
     cut = cut or Cut.whole(dimensions(checkpoint))
-    width = cut.narrowing.width if cut.narrowing else None
-    units = tuple(tuple(sorted(set(counts))) for counts in zip(*cut.sizes.values(), strict=True))
-    choices = Choices(units, (len(cut.layers),), width=width)
-    costs_by_part = part_costs_of(checkpoint, choices, costs, space)
+    costs_by_part = part_costs_of(checkpoint, Choices.of_cut(cut), costs, space)
     return dict(zip(COSTS, costs_by_part.of(cut.sizes).tolist(), strict=True))
 
 

@@ -201,7 +201,7 @@ class Walk:
                 self.blocks.call(i, layer, child[i], carved.module)
             weight = self._weights((layer, "o"), carved, i, hidden, hidden / self.factor, target)
             self._add(fits["o"], i, seen.inputs["o"], target, earlier_error, weight)
-        for role in (*(["o"] if "o" in roles else []), *others):
+        for role in (role for role in roles if role != "down"):
             self.solve((layer, role), roles[role], fits[role])
         if "down" not in roles:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,11 @@ class Dimensions(CoreSizes):
         """The number of units of each kind in a whole layer."""
         return tuple(unit.count(self) for unit in UNITS)
 
+    @property
+    def wholes(self) -> dict[str, int]:
+        """The number of units in a whole layer by their kind."""
+        return dict(zip(NAMES, self.units, strict=True))
+
     def counts(self, sizes: LayerSizes) -> dict[str, int]:
         """Return the sizes of a configuration whose layers keep these numbers of units."""
         return {
@@ -53,7 +59,7 @@ class Dimensions(CoreSizes):
             for label, each in unit.counted(self).items()
         }
 
-    @property
+    @cached_property
     def unit_sizes(self) -> dict[str, tuple[str, int]]:
         """The kind of units along each part of an axis, and the number of consecutive elements of a unit.
 
@@ -75,7 +81,7 @@ class Dimensions(CoreSizes):
 
         ``q+kv+kv`` is the axis of a fused matrix; most axes have one part.
         """
-        start, sizes, counts = 0, self.unit_sizes, dict(zip(NAMES, self.units, strict=True))
+        start, sizes, counts = 0, self.unit_sizes, self.wholes
         for name in label.split("+"):
             if name not in sizes:
                 return

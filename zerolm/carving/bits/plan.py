@@ -404,12 +404,11 @@ def smallest(backbones: Backbones) -> int:
 
 def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
     """Return the bytes of the float32 tensors in a child whose matrices have types."""
-    units = tuple(tuple(sorted(set(counts))) for counts in zip(*cut.sizes.values(), strict=True))
-    width = cut.narrowing.width if cut.narrowing else None
-    plain = PlainBytes.of(checkpoint, cut.parent, Choices(units, (len(cut.layers),), width=width))
+    chosen = Choices.of_cut(cut)
+    plain = PlainBytes.of(checkpoint, cut.parent, chosen)
     total = plain.ends + int(plain.layer[list(cut.sizes)].sum())
     for sizes in cut.sizes.values():
-        rows = zip(plain.units, units, sizes, strict=True)
+        rows = zip(plain.units, chosen.units, sizes, strict=True)
         total += sum(int(part[counts.index(count)]) for part, counts, count in rows)
     return total
 

@@ -96,12 +96,12 @@ def _measured(
         }
         device = stream.blocks.compute.sums
         inputs = {role: x[rows].to(device) for role, x in {**nothing, **seen.inputs}.items()}
-        weights = {
-            role: token_weights(stream.blocks, i, layer, hidden, seen.outputs.get(role), first)[rows]
+        each = (
+            token_weights(stream.blocks, i, layer, hidden, seen.outputs.get(role), first)
             for role, first in firsts.items()
-        }
+        )
+        weights = {role: one[rows].to(device) for role, one in zip(firsts, each, strict=True)}
         lengths = rows.sum(1).tolist() if isinstance(statistics, OfSequences) else [int(rows.sum())]
-        weights = {role: each.to(device) for role, each in weights.items()}
         inputs_of, weights_of = (_split(each, lengths) for each in (inputs, weights))
         for part in zip(inputs_of, weights_of, strict=True):
             statistics.add(*part)

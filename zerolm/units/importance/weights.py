@@ -13,7 +13,6 @@ from zerolm.architecture import Floats
 from zerolm.checkpoints import Checkpoint, Ledger, Sums
 from zerolm.units.importance.criterion import Additive, Criterion
 from zerolm.units.kept_units import AxisPart, dimensions
-from zerolm.units.within_layers import NAMES
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +75,7 @@ def all_shares(checkpoint: Checkpoint, ledger: Ledger) -> Shares:
     layers, parent = range(checkpoint.layout.depth), dimensions(checkpoint)
     return {
         kind: [list(shares(checkpoint, ledger, layer, kind)) or [_weightless(count)] for layer in layers]
-        for kind, count in zip(NAMES, parent.units, strict=True)
+        for kind, count in parent.wholes.items()
     }
 
 

@@ -70,7 +70,14 @@ def command(parent: Parent, share: float, method: str, child: Path) -> list[str]
     else:
         sizes = Sizes.of(parent)
         width = sizes.width(parent, (1.0 - share) * sizes.body)
-        more = ["carve", str(parent.folder), "--keep-ffn", repr(width / parent.sizes.ffn)]
+        more = [
+            "carve",
+            str(parent.folder),
+            "--keep-ffn",
+            repr(width / parent.sizes.ffn),
+            "--multiple-of",
+            "1",
+        ]
         more += ["--repair", "none"] if method == "ours none" else []
     return [*more, "--text", text, "--dtype", "bfloat16", "--out", str(child)]
 

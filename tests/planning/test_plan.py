@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import model, saved
+from tiny import MODELS, model, saved
 
 from zerolm.architecture import Ints
 from zerolm.carving.recipe import from_layers, to_layers
@@ -21,7 +22,7 @@ from zerolm.costs import COSTS, CostModel
 from zerolm.planning.part_costs import part_costs
 from zerolm.planning.plan import NEAR, Planned, finalists, plan_uniform
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.sizes import choices, costs_of, plan_of, width_note
+from zerolm.planning.sizes import choices, costs_of, plan_of, sizes_of
 from zerolm.solvers.problem import Budgets
 from zerolm.units.importance.criteria import WEIGHTS_ONLY, criterion_of
 from zerolm.units.importance.criterion import Criterion
@@ -329,11 +330,22 @@ def test_a_plan_that_gains_by_rounding_is_a_finalist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("whole", "kept", "is_slow"), [(2048, 1467, True), (2048, 1472, False), (96, 50, False)]
+    ("whole", "request_", "sizes"),
+    [
+        (2048, SizeRequest.of({"ffn": 0.716}), [1472]),
+        (2048, SizeRequest.of({"ffn": 0.716}, multiple_of=1), [1466]),
+        (4864, SizeRequest.of(budgets={"max_params": 1}), [*range(64, 4865, 64)]),
+        (96, SizeRequest.of({"ffn": 0.52}), [50]),
+    ],
 )
-def test_widths_that_are_slow_get_a_note(whole: int, kept: int, is_slow: bool) -> None:
-    """Only where a multiple is near: tiny networks have none."""
-    parent = Dimensions(2, 64, 4, 2, 16, whole)
-    note = width_note(Cut.of(parent, [0, 1], lambda layer: (2, kept)))
-    assert (f"{kept:,} FFN neurons are slow in llama.cpp" in note) is is_slow
-    assert not width_note(Cut.whole(parent))
+def test_wide_layers_keep_widths_on_which_kernels_are_fast(
+    tmp_path: Path, whole: int, request_: SizeRequest, sizes: list[int]
+) -> None:
+    """By default; tiny networks keep any number."""
+    kind, settings = MODELS["llama"]
+    network = getattr(transformers, kind)
+    network(network.config_class(**settings | {"intermediate_size": whole})).save_pretrained(tmp_path)
+    parent = Checkpoint.open(tmp_path)
+    possible = sizes_of(parent, request_)["ffn"]
+    share = request_.keep.get("ffn")
+    assert (list(possible.possible) if share is None else [possible.nearest(share)]) == sizes

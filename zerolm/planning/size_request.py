@@ -251,7 +251,8 @@ class SizeRequest:
     multiple_of: int | None = setting(
         "integer",
         None,
-        "round FFN widths, hidden size and a smaller vocabulary to multiples of this number",
+        "round FFN widths, hidden size and a smaller vocabulary to multiples of this number (default: 32 "
+        "for FFNs of 1,536 neurons or more)",
         low=1,
         high=1 << 24,
     )

@@ -33,9 +33,9 @@ EXPERTS_MULTIPLE: Final = 8
 FLAT_SPECTRUM: Final = 0.9
 """A narrower stream that keeps less than this share of the energy gets a note."""
 KERNEL_MULTIPLE: Final = 32
-"""Widths that are not a multiple of this run slowly."""
+"""Widths that are not a multiple of this are slow: an odd FFN width halves llama.cpp's speed on a prompt."""
 WIDE: Final = 1536
-"""Notes on slow widths are of parents with at least this number of units in a layer."""
+"""Layers with at least this number of units keep a multiple of ``KERNEL_MULTIPLE`` by default."""
 UNIT_NAMES: Final = {
     **{unit.share: unit.shown for unit in UNITS},
     "layers": "layers",
@@ -172,10 +172,15 @@ def _unit_counts(
     if not unit.is_fine:
         every = range(1, whole + 1)
         return [count for count in every if _group_count_allowed(count, hidden, checkpoint, request)]
-    step = request.multiple_of or max(1, whole // FFN_STEPS)
-    step = 1 if unit.share in request.keep and request.multiple_of is None else step
+    step = request.multiple_of or _usual_step(whole, is_share=unit.share in request.keep)
     divisor = math.lcm(request.tensor_parallel, request.multiple_of or 1)
     return sorted(count for count in {*range(step, whole + 1, step), whole} if count % divisor == 0)
+
+
+def _usual_step(whole: int, *, is_share: bool) -> int:
+    """Return the step of widths without a requested one: that of fast kernels where layers are wide."""
+    step, fast = 1 if is_share else max(1, whole // FFN_STEPS), KERNEL_MULTIPLE if whole >= WIDE else 1
+    return max(fast, step // fast * fast)
 
 
 def _group_count_allowed(count: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:
@@ -197,7 +202,7 @@ def _check_share(kind: str, share: float, sizes: Sizes, why: str) -> None:
 
 
 def rounding(checkpoint: Checkpoint, request: SizeRequest, plan: Planned) -> str:
-    """Return the shares that rounding made ineffective; ``ValueError`` where nothing is cut because of it."""
+    """Return notes on rounded shares; ``ValueError`` where nothing is cut because of rounding."""
     lines = list(_rounded(checkpoint, request))
     if lines and plan.cut.is_whole and plan.width is None:
         raise ValueError(f"nothing would be cut: {', '.join(lines)}")
@@ -205,10 +210,10 @@ def rounding(checkpoint: Checkpoint, request: SizeRequest, plan: Planned) -> str
 
 
 def width_note(cut: Cut) -> str:
-    """Return a note on a stream with a flat spectrum, and on widths on which kernels are slow."""
-    narrowing, notes = cut.narrowing, list(_slow_widths(cut))
+    """Return a note on a stream with a flat spectrum, or with a width on which kernels are slow."""
+    narrowing, notes = cut.narrowing, list[str]()
     if narrowing is None:
-        return "; ".join(notes)
+        return ""
     if narrowing.kept < FLAT_SPECTRUM:
         notes.append(
             f"the stream's spectrum is flat: {cut.hidden} of its {cut.parent.hidden} directions keep "
@@ -222,27 +227,22 @@ def width_note(cut: Cut) -> str:
     return "; ".join(notes)
 
 
-def _slow_widths(cut: Cut) -> Iterator[str]:
-    """Yield a note on each kind of many units of which layers keep no multiple of ``KERNEL_MULTIPLE``."""
-    for unit, whole, counts in zip(
-        UNITS, cut.parent.units, zip(*cut.sizes.values(), strict=True), strict=True
-    ):
-        odd = sorted({count for count in counts if count % KERNEL_MULTIPLE and count < whole})
-        if unit.is_fine and whole >= WIDE and odd:
-            yield (
-                f"{odd[0]:,} {unit.shown} are slow in llama.cpp, being no multiple of {KERNEL_MULTIPLE}: "
-                f"--multiple-of {KERNEL_MULTIPLE} gives others"
-            )
-
-
 def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
     if request.space is not None:
         return
     for kind, sizes in sizes_of(checkpoint, request).items():
         share = request.keep.get(kind)
-        if share is not None and share < 1.0 and sizes.nearest(share) == sizes.whole:
+        if share is None:
+            continue
+        kept = sizes.nearest(share)
+        if share < 1.0 and kept == sizes.whole:
             cure = f"; the nearest share that cuts is {sizes.sharp()}" if sizes.sharp() else ""
             yield f"--keep-{kind} {share:g} of {sizes.whole} {UNIT_NAMES[kind]} rounds to all of them{cure}"
+        elif sizes.whole >= WIDE and abs(kept - share * sizes.whole) >= 1:
+            yield (
+                f"--keep-{kind} {share:g} keeps {kept:,} of {sizes.whole:,} {UNIT_NAMES[kind]}, a width on "
+                "which kernels are fast; --multiple-of 1 allows any"
+            )
 
 
 def plan_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel) -> Planned:

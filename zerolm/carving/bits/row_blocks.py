@@ -182,8 +182,8 @@ def in_blocks(checkpoint: Checkpoint, request: SizeRequest) -> tuple[list[str], 
         if kind not in ("ffn", "hidden") or share >= 1.0 or request.multiple_of is not None:
             continue
         able = [size for size in sizes.possible if size % ROW_MULTIPLE == 0]
-        if able and sizes.nearest(share) % ROW_MULTIPLE:
-            length = replace(sizes, possible=tuple(able)).nearest(share)
+        length = replace(sizes, possible=tuple(able)).nearest(share) if able else 0
+        if able and abs(length - share * sizes.whole) >= 1:
             shares[kind] = length / sizes.whole
             notes.append(
                 f"--keep-{kind} {share:g} leaves {length:,} of {sizes.whole:,}, a multiple of {ROW_MULTIPLE}"

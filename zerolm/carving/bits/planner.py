@@ -11,7 +11,8 @@ import numpy as np
 
 from zerolm.carving.bits.estimates import Directions, TypeEstimates
 from zerolm.carving.bits.kernels import chunk
-from zerolm.carving.bits.plan import TypedPlan, Within, described, fewest_bytes, plain_bytes, typed_plans
+from zerolm.carving.bits.plain_bytes import plain_bytes
+from zerolm.carving.bits.plan import TypedPlan, Within, described, fewest_bytes, typed_plans
 from zerolm.carving.bits.row_blocks import (
     MATRICES,
     ROW_MULTIPLE,
@@ -241,9 +242,10 @@ class TypePlanner(TypesRequest):
                 "--keep 1 for types alone"
             )
         check_fit(self.checkpoint, self.size)
-        least = fewest_bytes(self.checkpoint, self.types, self.size)
+        sizes = TypeEstimates(self.checkpoint, tuple(self.types), None, ())
+        least = fewest_bytes(sizes, self.size)
         if least.bytes > self.budget:
-            whole = fewest_bytes(self.checkpoint, self.types, WHOLE)
+            whole = fewest_bytes(sizes, WHOLE)
             units = f"; with all units {whole.bytes:,}" if self.may_cut else ""
             raise ValueError(self.too_few(least.bytes, f"({least.words()}){units}"))
 

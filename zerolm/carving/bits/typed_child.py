@@ -24,7 +24,7 @@ from zerolm.carving.bits.estimates import (
 )
 from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
 from zerolm.carving.bits.options import All, Options, least_loss
-from zerolm.carving.bits.plan import plain_bytes
+from zerolm.carving.bits.plain_bytes import plain_bytes
 from zerolm.carving.bits.row_blocks import WRITTEN
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised

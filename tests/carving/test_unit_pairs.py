@@ -67,12 +67,12 @@ REFUSED: Final = (
     ),
     Refusal(
         "*b*",
-        [(unit, "types") for unit in CUTS],
+        [("hidden size", "types")],
         ["gguf"],
         "granitemoeshared",
-        "cannot have cuts and quantisation types together: its gguf file holds",
-        "only if the file holds matrices as the checkpoint does ([types: yes](families.md#table)). "
-        "Otherwise cut first, then select types for the child.",
+        "types of a granitemoeshared keep the hidden size, because its gguf file holds",
+        "only if the file holds matrices as the checkpoint does ([types: all](families.md#table)). "
+        "Otherwise prune the hidden size first, then select types for the child.",
     ),
     Refusal(
         "*c*",

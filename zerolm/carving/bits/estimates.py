@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,10 @@ from zerolm.units.layer_unit import LayerUnit
 from zerolm.units.stream.maps import stored_gain
 from zerolm.units.stream.narrowing import Basis, Width, energies, norm_before
 from zerolm.units.within_layers import UNITS, unit_of_role
+
+if TYPE_CHECKING:
+    from zerolm.carving.bits.options import Options
+    from zerolm.carving.bits.typed_child import WeighedChild
 
 SAMPLED: Final = 128
 """Rows of a matrix whose errors are measured; of the embedding and the head those with the largest
@@ -143,6 +147,15 @@ class TypeEstimates:
         """Return the types that a tensor of the parent may have with rows of this length."""
         return types_of_rows(self.checkpoint, self.types, name, row)
 
+    def options(
+        self, weighed: WeighedChild, place: Place, kinds: Sequence[WeightType] | None = None
+    ) -> tuple[Sequence[WeightType], Options]:
+        """Return the possible types of a matrix of a child, or these ``kinds``, with bytes and losses."""
+        if kinds is None:
+            tensor = weighed.tensors[place]
+            kinds = self.of_rows(tensor.source, tensor.shape[1])
+        return kinds, weighed.losses(place, tuple(kinds))
+
     def in_layers(self, choices: Choices, by: Criterion | None) -> dict[str, RoleEstimates]:
         """Return the estimates of all roles in layers for the choices of sizes, with units chosen by ``by``.
 
@@ -161,7 +174,7 @@ class TypeEstimates:
         losses = np.zeros((depth, len(counts), len(types)))
         for layer in range(depth if by is not None else 0):
             assert by is not None
-            measured = self._measured[layer, role]
+            measured = self.measured[layer, role]
             kept = kept_units(by, layer, unit.name, counts, len(measured.energy))
             energy, ratio = measured.at_width(width, self.hidden.index(self._hidden(width)))
             losses[layer] = np.outer(kept @ energy, ratio)
@@ -202,7 +215,7 @@ class TypeEstimates:
             losses = np.zeros(len(types))
             for part in (self._ends if tied else (role,)) if measured else ():
                 at = self.hidden.index(self._hidden(width))
-                energy, ratio = self._measured[None, part].at_width(width, at)
+                energy, ratio = self.measured[None, part].at_width(width, at)
                 losses += energy[0] * ratio
             estimates[role] = RoleEstimates(
                 types, sizes[None], np.where(possible, losses, np.inf)[None], np.zeros(1, np.int64)
@@ -234,7 +247,8 @@ class TypeEstimates:
         return np.concatenate(places, axis=1).ravel()
 
     @cached_property
-    def _measured(self) -> dict[Place, Weighed]:
+    def measured(self) -> dict[Place, Weighed]:
+        """The energies and ratios of all matrices."""
         depth = self.parent.depth
         places: list[Place] = [
             (layer, role) for layer in range(depth) for unit in UNITS for role in self.roles(unit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_
 from zerolm.carving.bits.plain_bytes import PlainBytes
 from zerolm.carving.bits.row_blocks import widths_in_file
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.weight_types import BY_NAME
+from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.costs import CostModel
 from zerolm.passes.matrix_moments import Place
 from zerolm.planning.part_costs import Choices, outer_sum, part_costs
@@ -93,6 +93,11 @@ class Estimates(Protocol):
 
     def plain(self, choices: Choices) -> PlainBytes:
         """Return the bytes of tensors without a type."""
+
+    def options(
+        self, weighed: Any, place: Place, kinds: Sequence[WeightType] | None = None
+    ) -> tuple[Sequence[WeightType], Options]:
+        """Return the possible types of a matrix of a weighed child, or these, with bytes and losses."""
 
 
 class Backbones:

@@ -198,7 +198,18 @@ def is_setting(field: ast.AnnAssign) -> bool:
 
 
 WIDE_RECORDS: set[str] = {
-    *("Cuttable", "Shapes", "Layout", "ScoreRow", "Carved", "Healed", "HealTraining", "Sheet", "Gguf"),
+    *(
+        "Cuttable",
+        "Shapes",
+        "Layout",
+        "ScoreRow",
+        "CarvedChild",
+        "ChildVocabulary",
+        "Healed",
+        "HealTraining",
+        "Sheet",
+        "Gguf",
+    ),
     *("RecipeFields", "HealingStage", "Diagnosis"),
 }
 """Data as wide as what they describe: what is said of cuts, columns of shapes, a checkpoint's sizes, a row

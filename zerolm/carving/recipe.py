@@ -16,11 +16,11 @@ from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.recipe_fields import MAX_NAME, ExpertsRow, RecipeFields, ascending, experts_of, neurons_of
 from zerolm.carving.request import Methods
-from zerolm.carving.result import Carved, CarvingMethod
+from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
 from zerolm.io.files import parse_json, read_text
-from zerolm.io.plain import checked
+from zerolm.io.plain import as_plain, checked
 from zerolm.planning.size_spaces import SIZE_SPACES
 from zerolm.repairing.rules import REPAIRS
 from zerolm.text.defaults import GENERATED, NO_FILES, RANDOM
@@ -40,6 +40,18 @@ OF_EXPERTS: Final = ("experts", "criterion_of_experts", "repair_of_experts")
 def versions_of(*libraries: str) -> dict[str, str]:
     """Return the versions of zerolm and of libraries that a child was made with."""
     return {"zerolm": zerolm.__version__} | {name: version(name) for name in libraries}
+
+
+@dataclass(frozen=True)
+class CarvingMethod:
+    """The methods of a carving, and the ``format`` of the child."""
+
+    criterion: str
+    repair: str
+    plan: str
+    shape: str
+    format: str
+    space: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +197,6 @@ def document(
     ``weights`` is the SHA-256 of its parent's; ``calibration`` describes the tokens, ``ridges`` are by
     (layer, role), ``versions`` those of the software, with the device and the dtype of products.
     """
-    method = asdict(carved.method)
-    written_as, space = method.pop("format"), method.pop("space")
     return {
         "format": RECIPE_FORMAT,
         "version": RECIPE_VERSION,
@@ -195,17 +205,17 @@ def document(
         **parent.licence,
         "parent_weights": weights,
         "family": carved.family,
-        **method,
-        "written_as": written_as,
-        "space": space,
+        **{name: getattr(carved, name) for name in ("criterion", "repair", "plan", "shape")},
+        "written_as": carved.format,
+        "space": carved.space,
         "costs": carved.costs,
         "weight_bits": carved.weight_bits,
         "losses": carved.losses,
         "calibration": calibration,
         "ridges": {f"{role} {layer}": list(pair) for (layer, role), pair in ridges.items()},
         "versions": dict(versions),
-        "stream": carved.stream,
-        **({"types": carved.types} if carved.types else {}),
+        "stream": as_plain(carved.stream),
+        **({"types": as_plain(carved.types)} if carved.types else {}),
         "layers": to_layers(carved.cut),
     }
 

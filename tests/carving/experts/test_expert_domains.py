@@ -72,9 +72,9 @@ def test_a_child_tells_what_stays_by_domain_and_is_built_again(parent: Path, tmp
     text = f"a={tmp_path}/a.txt,b={tmp_path}/b"
     carved = carve(parent, tmp_path / "child", text=text, domains="worst", repair="least-squares", **FLAGS)
     assert carved.experts is not None
-    for row in carved.experts["layers"]:
-        assert set(row["domains"]) == {"a", "b"}
-        assert all(0 < share <= 1 for share in row["domains"].values())
+    for row in carved.experts.layers:
+        assert set(row.domains) == {"a", "b"}
+        assert all(0 < share <= 1 for share in row.domains.values())
     recipe = tmp_path / "child" / "recipe.json"
     assert json.loads(recipe.read_text())["calibration"]["sequences"] == 10
     again = rebuild(recipe, parent, tmp_path / "again", text=text)

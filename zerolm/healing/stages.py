@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from zerolm.costs import CostModel
 from zerolm.healing.heal import heal
 from zerolm.healing.request import HealRequest
 from zerolm.healing.result import CarvedAndHealed, Healed
-from zerolm.io.files import parse_json, read_text, write_json
+from zerolm.io.files import parse_json, read_text, store, write_json
 from zerolm.io.folders import check_new, work_folder
 from zerolm.io.plain import as_plain, checked
 from zerolm.planning.part_costs import StoredCosts
@@ -89,10 +90,7 @@ def carve_and_heal(
         for stage in range(1, stages.count + 1):
             cut = work / str(stage) / out.name  # a GGUF is named for its folder
             cut.parent.mkdir(exist_ok=True)
-            child = _carved(stages, stage, (checkpoint, source), cut, progress)
-            if earlier is not None:
-                child = _rebased(cut, source.root, earlier, child)
-            earlier = child
+            earlier = child = _carved(stages, stage, (checkpoint, source), earlier, cut, progress)
             if stage < stages.count:
                 healed = cut.parent / f"{out.name}.healed"
                 if not (healed / RECIPE).is_file():
@@ -136,18 +134,24 @@ def _carved(
     stages: Stages,
     stage: int,
     opened: tuple[Checkpoint, Checkpoint],
+    earlier: CarvedChild | None,
     out: Path,
     progress: Progress,
 ) -> CarvedChild:
-    """Return the child of a stage: carved, or read where an earlier run has carved it."""
-    file = out.parent / "carving.json"
-    if (out / RECIPE).is_file():
+    """Return the child of a stage: carved, or read where a killed run has carved it.
+
+    ``earlier`` is that of the stage before.
+    """
+    file = out.parent / "result.json"
+    if file.is_file():
         return checked(CarvedChild, parse_json(read_text(file, MAX_RECIPE_BYTES)))
     form = "padded" if stages.uneven else "hf"
-    size, place = _size(stages, stage, *opened), Destination(out, form)
+    size, place = _size(stages, stage, *opened), Destination(out, form, force=True)
     running: dict[str, Any] = {"costs": stages.costs, "compute": stages.compute, "progress": progress}
     child = carve(opened[1].place, size, stages.methods, place, **running).child
-    write_json(file, as_plain(child))
+    if earlier is not None:
+        child = _rebased(out, opened[1].root, earlier, child)
+    store({file: json.dumps(as_plain(child))})
     return child
 
 
@@ -181,8 +185,7 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
 def _rebased(cut: Path, source: Path, earlier: CarvedChild, child: CarvedChild) -> CarvedChild:
     """Make the first parent that of a later stage's recipe, and return its child so.
 
-    ``earlier`` is that of the stage before. Without ridges: what was trained between cannot be built again
-    from a recipe.
+    Without ridges: what was trained between cannot be built again from a recipe.
     """
     before, recipe = (parse_json(read_text(folder / RECIPE, MAX_RECIPE_BYTES)) for folder in (source, cut))
     first = from_layers(Dimensions(**vars(earlier.parent_sizes)), before["layers"])

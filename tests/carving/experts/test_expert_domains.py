@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,14 @@ def test_sums_of_domains_are_kept_apart_and_add_up(parent: Path, tmp_path: Path)
             np.testing.assert_allclose(values, a[layer][name] + b[layer][name])
             np.testing.assert_allclose(both.uses["a"][layer][name], a[layer][name])
     assert not np.allclose(a[2]["gate"], b[2]["gate"])
+
+
+def test_one_text_may_have_been_read_for_neurons_before(parent: Path, tmp_path: Path) -> None:
+    both = f"a={tmp_path}/a.txt,b={tmp_path}/b"
+    for experts, text in ((ExpertsRequest("4", ffn="8"), f"{tmp_path}/a.txt"), (ExpertsRequest("4"), both)):
+        size, alone = SizeRequest(experts=experts), carving(parent, text)
+        use = replace(alone, size=size).use
+        assert all(("neurons" in sums) is (text != both) for sums in use.values())
 
 
 def test_the_worst_domain_keeps_the_most_that_it_can(parent: Path, tmp_path: Path) -> None:

@@ -75,12 +75,18 @@ class ExpertSelection:
 
     @cached_property
     def use(self) -> dict[int, Arrays]:
-        """The sums of the pass over all texts by layer; empty where no tokens are used."""
+        """The sums of the pass over all texts by layer; empty where no tokens are used.
+
+        Those of neurons may be there of one text alone, from the cache of an earlier carving.
+        """
+        uses = list(self.uses.values())
         return {
             layer: {
-                name: sum((use[layer][name] for use in self.uses.values()), np.zeros(())) for name in sums
+                name: sum((use[layer][name] for use in uses), np.zeros(()))
+                for name in sums
+                if all(name in use[layer] for use in uses)
             }
-            for layer, sums in next(iter(self.uses.values()), {}).items()
+            for layer, sums in (uses[0] if uses else {}).items()
         }
 
     @cached_property

@@ -165,7 +165,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     versions = versions_of("torch", "transformers") | session.compute.to_json()
     whole = carving.checkpoint.whole
     parent = origin_of(whole.root), fingerprint(whole, progress=carving.progress)
-    calibration = carving.recipe.calibration if carving.recipe else session.calibration
+    calibration = carving.recipe.document["calibration"] if carving.recipe else session.calibration
     recipe = document(replace(carved, losses=losses), *parent, calibration, repaired.ridges, versions)
     if carving.parent.experts is not None:
         recipe = carving.parent.experts.recorded(recipe)
@@ -175,7 +175,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
         child, more = Child(carving.checkpoint, cut, repaired), REPORT if finish else ()
         more = (*more, *_more_files(carving, typed))
         sha256 = write(child, recipe, folder, more, typed=typed, progress=carving.progress)
-        if carving.recipe and carving.recipe.method.format == carving.destination.form:
+        if carving.recipe and carving.recipe.fields.written_as == carving.destination.form:
             notes.append(carving.recipe.difference(sha256, versions))
         _write_more(carving, folder, typed)
         carving.progress("reopening the child")

@@ -87,7 +87,7 @@ def heal(
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         patient = Patient.of(child, parent, teacher, Path(folder), progress)
         healing = Healing(patient, request, progress)
-        form = destination.form or patient.recipe.method.format
+        form = destination.form or patient.recipe.fields.written_as
         FORMATS[form].check(patient.child, healing.compact.cut)
         identity = of_first(lambda: healing.identity)
         with owned_by_first(lambda: work_folder(out, identity, force)) as work:

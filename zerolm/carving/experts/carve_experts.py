@@ -66,12 +66,12 @@ class ExpertCarving:
     @property
     def criterion(self) -> str:
         """The criterion of the choice of experts, from the request or the recipe."""
-        return self.methods.criterion if self.recipe is None else self.recipe.criterion_of_experts
+        return (self.recipe.fields.criterion_of_experts if self.recipe else self.methods.criterion) or ""
 
     @property
     def repair(self) -> str:
         """The repair of experts, from the request or the recipe; quantised experts are not repaired."""
-        repair = self.methods.repair if self.recipe is None else self.recipe.repair_of_experts
+        repair = (self.recipe.fields.repair_of_experts if self.recipe else self.methods.repair) or "none"
         return "none" if self.checkpoint.packed else repair
 
     @cached_property
@@ -172,7 +172,7 @@ class ExpertCarving:
         if recipe is None or recipe.experts is None:
             return self.selection.fewer
         kept = checked(recipe.experts, expert_layers(self.checkpoint), self.selection.routing)
-        neurons: Mapping[int, Ints] = recipe.neurons(self.checkpoint.layout.sizes.get(NEURONS, 0))
+        neurons: Mapping[int, Ints] = recipe.neurons
         if neurons:
             neurons = ExpertWidth.of(self.checkpoint, self.size).checked(neurons)
         return FewerExperts(self.checkpoint, kept, neurons=neurons)

@@ -16,11 +16,12 @@ from zerolm.carving.recipe import (
     MAX_RECIPE_BYTES,
     RECIPE_FORMAT,
     RECIPE_VERSION,
-    experts_in,
     versions_of,
     with_experts,
 )
+from zerolm.carving.recipe_fields import ExpertsRow, experts_of
 from zerolm.carving.result import Carved
+from zerolm.io import plain
 from zerolm.io.files import parse_json, read_text, sha256_of
 
 HEADER: Final = "parent_header"
@@ -44,7 +45,8 @@ class GgufRecipe:
         if document.get("version") != RECIPE_VERSION or not isinstance(sha256, dict):
             raise ValueError("it is no recipe of this version of zerolm")
         EXPERT_CRITERIA.entry(str(criterion))
-        experts = checked(experts_in(document, mixture.routing.experts), mixture.layers, mixture.routing)
+        rows = plain.checked(list[ExpertsRow], document.get("experts"), "experts")
+        experts = checked(experts_of(rows, mixture.routing.experts), mixture.layers, mixture.routing)
         return cls(str(criterion), experts, sha256)
 
     def difference(self, file: Path) -> str:

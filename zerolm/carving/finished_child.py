@@ -186,7 +186,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
         note = "; ".join(filter(None, notes))
         carved = replace(carved, losses=losses, note=note, verified=proof.distances)
         if finish:
-            finish(folder, carved)
+            finish(folder, carved.child)
         for shard in carving.checkpoint.shards:
             check_unchanged(shard)  # else the child would be of two parents
     session.done()

@@ -31,7 +31,7 @@ from zerolm.verbs.shared import Conditions, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.carving.request import Methods
-    from zerolm.carving.result import Carved, CarvedChild, LayerSize
+    from zerolm.carving.result import CarvedChild, LayerSize
     from zerolm.costs import CostModel
 
 LOSSES: Final = {
@@ -121,10 +121,8 @@ class CarveSettings(Request):
         from zerolm.carving import carve as carving
         from zerolm.carving.request import Destination
 
-        def finish(folder: Path, carved: Carved) -> None:
-            self._report(carved.child).write_into(folder)
-
-        place = Destination(None if self.out is None else Path(self.out), self.format, self.force, finish)
+        out = None if self.out is None else Path(self.out)
+        place = Destination(out, self.format, self.force, self._write)
         running: dict[str, Any] = {"costs": self._costs(), "compute": self.compute, "progress": progress}
         with needing_torch("writing a child, and tokens (all but --criterion capacity), run networks"):
             if self.recipe is None:
@@ -163,9 +161,6 @@ class CarveSettings(Request):
             from zerolm.healing.stages import Stages, carve_and_heal
             from zerolm.training.request import Execution
 
-            def finish(folder: Path, outcome: CarvedAndHealed) -> None:
-                self._report(outcome).write_into(folder)
-
             execution = Execution(TrainedOn(self.compute.device, self.compute.dtype))
             seed = self.methods.seed % 2**32
             texts = Texts(tuple(domains_of(text).values()) or (text,))
@@ -174,7 +169,7 @@ class CarveSettings(Request):
                 self.parent,
                 Stages(self.size, self._methods(), request, self.steps, self._costs(), self.compute),
                 Destination(Path(out), self.format, self.force),
-                finish=finish,
+                finish=self._write,
                 progress=progress,
             )
         return self._report(outcome)
@@ -203,6 +198,9 @@ class CarveSettings(Request):
         is_open = self.methods.text is None and self.recipe is None
         used = {"text": self._methods().text} if is_open else {}
         return CarvingReport(**vars(child), run=run_of(self, **used))
+
+    def _write(self, folder: Path, child: CarvedChild) -> None:
+        self._report(child).write_into(folder)
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)

@@ -236,7 +236,7 @@ class GgufExpertCarving:
             (folder / "README.md").write_text(page, "utf-8")
             write_json(folder / "recipe.json", document)
             if finish:
-                finish(folder, carved)
+                finish(folder, carved.child)
             for each, state in zip(files, states, strict=True):
                 now = each.stat()
                 if (now.st_size, now.st_mtime_ns) != (state.st_size, state.st_mtime_ns):

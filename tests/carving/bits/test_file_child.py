@@ -243,3 +243,19 @@ def test_what_cannot_be_is_refused_in_one_line(case: str, text: str, tmp_path: P
         carve(parent, tmp_path / "child", text=text, **flags, **QUICK)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "child").exists()
+
+
+@pytest.mark.parametrize("types", ["all", "stored"])
+def test_a_hybrid_keeps_a_layer_of_each_kind(types: str, text: str, tmp_path: Path) -> None:
+    """Readers need both: with fewer layers than that the budget is refused before any work."""
+    parent = parent_in(tmp_path / "parent", "lfm2")
+    whole = Checkpoint.open(parent)
+    stored = sum(tensor.end - tensor.start for tensor in whole.tensors.values())
+    share = 0.11 if types == "all" else 0.75
+    carved = carve(
+        parent, tmp_path / "child", max_weight_bytes=int(share * stored), types=types, text=text, **QUICK
+    )
+    assert len(carved.cut.layers) == 2 < whole.layout.depth
+    assert len({whole.layout.kinds[kept.layer] for kept in carved.cut.layers}) == 2
+    with pytest.raises(ValueError, match=r"2 layers|max_weight_bytes \d+ would have to be at least"):
+        carve(parent, max_weight_bytes=int(0.5 * share * stored), types=types, text=text, **QUICK)

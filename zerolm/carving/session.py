@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 import zerolm
 from zerolm.architecture import Floats
 from zerolm.carving.amount import inputs_of, tokens_scored
-from zerolm.carving.bits.file_child import TypedFile, WeighedFile
+from zerolm.carving.bits.file_child import FileReadBack, TypedFile, WeighedFile
 from zerolm.carving.bits.file_moments import GradientMoments, file_moments
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild
 from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
@@ -375,13 +375,13 @@ class Session:
 
     @property
     def repairs_types(self) -> bool:
-        """Whether repair corrects rounding errors: not in a file of another form than the checkpoint."""
-        return self.methods.repair == "least-squares" and not is_rearranged(self.checkpoint.family)
+        """Whether repair corrects rounding errors: not with experts, which take too long to round again."""
+        return self.methods.repair == "least-squares" and not _experts(self.checkpoint)[0]
 
-    def _reading_back(self, cut: Cut, types: Types, blocks: Blocks, repaired: Repaired) -> ReadBack:
-        weighed = self.weighed(cut, repaired)
-        assert isinstance(weighed, WeighedChild)  # errors of others are not refitted
-        return ReadBack(blocks, weighed.typed(types), repaired)
+    def _reading_back(
+        self, cut: Cut, types: Types, blocks: Blocks, repaired: Repaired
+    ) -> ReadBack | FileReadBack:
+        return self.weighed(cut, repaired).typed(types).read_back(blocks, repaired)
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         """Return the losses of whole cuts, repaired on some sequences and measured on others.

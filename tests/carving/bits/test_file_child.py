@@ -135,7 +135,7 @@ def test_types_keep_the_bytes_and_are_built_again(name: str, text: str, tmp_path
     assert carved.equal_bytes[0].name == "types alone"
     single = [row.measured for row in carved.equal_bytes[1:]]
     assert all(carved.equal_bytes[0].measured <= measured for measured in single)
-    assert "not refitted" in carved.note
+    assert ("not refitted" in carved.note) is bool(whole.layout.sizes.get("experts"))
     assert json.loads((out / "recipe.json").read_text())["types"] == as_plain(carved.types)
     rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=text)
     assert rebuilt.types == carved.types
@@ -244,3 +244,19 @@ def test_what_cannot_be_is_refused_in_one_line(case: str, text: str, tmp_path: P
         carve(parent, tmp_path / "child", text=text, **flags, **QUICK)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "child").exists()
+
+
+@pytest.mark.parametrize("types", ["all", "stored"])
+def test_a_hybrid_keeps_a_layer_of_each_kind(types: str, text: str, tmp_path: Path) -> None:
+    """Readers need both: with fewer layers than that the budget is refused before any work."""
+    parent = parent_in(tmp_path / "parent", "lfm2")
+    whole = Checkpoint.open(parent)
+    stored = sum(tensor.end - tensor.start for tensor in whole.tensors.values())
+    share = 0.11 if types == "all" else 0.75
+    carved = carve(
+        parent, tmp_path / "child", max_weight_bytes=int(share * stored), types=types, text=text, **QUICK
+    )
+    assert len(carved.cut.layers) == 2 < whole.layout.depth
+    assert len({whole.layout.kinds[kept.layer] for kept in carved.cut.layers}) == 2
+    with pytest.raises(ValueError, match=r"2 layers|max_weight_bytes \d+ would have to be at least"):
+        carve(parent, max_weight_bytes=int(0.5 * share * stored), types=types, text=text, **QUICK)

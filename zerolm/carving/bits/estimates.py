@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
+from zerolm.carving.bits.options import Options
 from zerolm.carving.bits.plain_bytes import PlainBytes
 from zerolm.carving.bits.row_blocks import (
     WRITTEN,
@@ -41,10 +42,6 @@ from zerolm.units.layer_unit import LayerUnit
 from zerolm.units.stream.maps import stored_gain
 from zerolm.units.stream.narrowing import Basis, Width, energies, norm_before
 from zerolm.units.within_layers import UNITS, unit_of_role
-
-if TYPE_CHECKING:
-    from zerolm.carving.bits.options import Options
-    from zerolm.carving.bits.typed_child import WeighedChild
 
 SAMPLED: Final = 128
 """Rows of a matrix whose errors are measured; of the embedding and the head those with the largest
@@ -148,9 +145,9 @@ class TypeEstimates:
         return types_of_rows(self.checkpoint, self.types, name, row)
 
     def options(
-        self, weighed: WeighedChild, place: Place, kinds: Sequence[WeightType] | None = None
+        self, weighed: Any, place: Place, kinds: Sequence[WeightType] | None = None
     ) -> tuple[Sequence[WeightType], Options]:
-        """Return the possible types of a matrix of a child, or these ``kinds``, with bytes and losses."""
+        """Return the possible types of a matrix of a weighed child, or these ones, with bytes and losses."""
         if kinds is None:
             tensor = weighed.tensors[place]
             kinds = self.of_rows(tensor.source, tensor.shape[1])

@@ -22,24 +22,22 @@ from zerolm.carving.bits.file_moments import LAYER_EMBEDDING, GradientMoments
 from zerolm.carving.bits.file_units import COLUMNS, MATRICES, ROWS, UnitsAlong, units_along
 from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
 from zerolm.carving.bits.options import Options
-from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.dequantise import dequantised
 from zerolm.checkpoints.replaced import ReplacedTensor
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.children.child_tensors import Child
 from zerolm.children.gguf.file_tensors import FileMatrix, entries, matrices
 from zerolm.children.verify import outputs
-from zerolm.families.family import BIAS
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import computed
-from zerolm.networks.mapped import assembled, is_in_parts
+from zerolm.networks.mapped import assembled, is_in_parts, put_tensors
 from zerolm.networks.opener import mapped_model
-from zerolm.networks.roles import layer_list
+from zerolm.networks.roles import body_prefix, layer_list, places_of
 from zerolm.networks.stream import Stream
 from zerolm.passes.matrix_moments import MatrixMoments, Place, outside_layers
 from zerolm.planning.sensitivity import Loss
 from zerolm.repairing.walk import Absent
-from zerolm.units.kept_units import Cut
+from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import Repaired, carved_layer
 from zerolm.units.within_layers import NAMES
 
@@ -279,23 +277,18 @@ class TypedFile:
         kind = self.kind(matrix)
         return (dequantised(rows, kind) for rows in self.encoded(matrix, expert))
 
-    @cached_property
-    def checkpoint(self) -> Checkpoint:
-        """The parent with the child's matrices as read back from the file, and zeros where it is cut."""
-        parent, pieces = self.weighed.child.parent, dict[str, list[tuple[FileMatrix, int | None]]]()
-        for place in self.types:
-            for matrix in self.weighed.matrices[place]:
-                for number, tensor in enumerate(matrix.stack.tensors):
-                    expert = number if tensor.slot.expert is not None else None
-                    pieces.setdefault(tensor.source, []).append((matrix, expert))
-        replaced = {
-            name: ReplacedTensor.of(parent.tensors[name], partial(self._read_back, name, every))
-            for name, every in pieces.items()
-        }
-        return replace(parent, tensors={**parent.tensors, **replaced})
+    def tensors(self, layer: int | None) -> dict[str, Callable[[], Values]]:
+        """Return by name the stored tensors of a layer, or outside the layers, as read back and cut."""
+        pieces: dict[str, list[tuple[FileMatrix, int | None]]] = {}
+        places = (place for place in self.types if place[0] == layer)
+        for matrix in (matrix for place in places for matrix in self.weighed.matrices[place]):
+            for number, tensor in enumerate(matrix.stack.tensors):
+                expert = number if tensor.slot.expert is not None else None
+                pieces.setdefault(tensor.source, []).append((matrix, expert))
+        return {name: partial(self._read_back, name, every) for name, every in pieces.items()}
 
     def _read_back(self, name: str, every: list[tuple[FileMatrix, int | None]]) -> Values:
-        """Return a tensor of the parent's shape with the numbers of its pieces in the file."""
+        """Return a tensor of the child with the numbers of its pieces in the file."""
         tensor = next(tensor for tensor in every[0][0].stack.tensors if tensor.source == name)
         stored = np.empty(tensor.shape, np.float32)
         for matrix, expert in every:
@@ -305,45 +298,64 @@ class TypedFile:
             else:
                 values = np.stack(list(self.rounded(matrix, expert)))
                 matrix.put(stored if expert is None else stored[None], values)
-        if not tensor.indices:
-            return stored
-        whole = np.zeros(tensor.info.shape, np.float32)
-        kept = (tensor.indices.get(axis, np.arange(size)) for axis, size in enumerate(whole.shape))
-        whole[np.ix_(*kept)] = stored
-        return whole
+        return stored
+
+    def read_back(self, blocks: Blocks, repaired: Repaired) -> FileReadBack:
+        """Return the network as read back, with the batches and compute settings of some blocks."""
+        return FileReadBack(blocks, self, repaired)
 
     def loss(self, loss: Loss, repaired: Repaired) -> float:
         """Return the loss of the network as read back."""
-        blocks = _blocks(self.checkpoint, loss.blocks)
-        return loss.of_network(blocks, self._modules(blocks, repaired))
+        network = self.read_back(loss.blocks, repaired)
+        return loss.of_network(network.ends, network.module)
 
     def output(self, blocks: Blocks, repaired: Repaired) -> Tensor:
         """Return the output of the network as read back for the first batch."""
-        others = _blocks(self.checkpoint, blocks)
-        states = Stream(others, self._modules(others, repaired)).before(self.weighed.cut.parent.depth)
-        return outputs(others.finish(0, states[0]))
+        network = self.read_back(blocks, repaired)
+        states = Stream(network.ends, network.module).before(self.weighed.cut.parent.depth)
+        return outputs(network.ends.finish(0, states[0]))
 
-    def _modules(self, blocks: Blocks, repaired: Repaired) -> Callable[[int], nn.Module] | None:
-        """Return the layers of the network as read back; None where they are those of the blocks."""
-        cut, kept = self.weighed.cut, {each.layer: each for each in self.weighed.cut.layers}
-        if cut.is_whole and not repaired.arrays:
-            return None
-        # refitted matrices are among those that were read back; their biases are not
-        biases = Repaired({place: x for place, x in repaired.arrays.items() if place[1].endswith(BIAS)})
 
-        def module(layer: int) -> nn.Module:
-            return carved_layer(blocks.model, cut, kept[layer], biases).module if layer in kept else Absent()
+class FileReadBack:
+    """The network of a typed file on the batches of the parent's blocks, a layer in memory at a time."""
 
+    def __init__(self, blocks: Blocks, typed: TypedFile, repaired: Repaired) -> None:
+        self.blocks, self.typed, self.repaired = blocks, typed, repaired
+        self.cut = typed.weighed.cut
+        self.kept = {kept.layer: kept for kept in self.cut.layers}
+
+    @cached_property
+    def ends(self) -> Blocks:
+        """The parent with embeddings and a head as read back."""
+        parent = self.typed.weighed.child.parent
+        replaced = {
+            name: ReplacedTensor.of(parent.tensors[name], read)
+            for name, read in self.typed.tensors(None).items()
+        }
+        checkpoint = replace(parent, tensors={**parent.tensors, **replaced})
+        model = computed(mapped_model(checkpoint), self.blocks.compute)
+        layers = {id(weight) for weight in layer_list(model).parameters()}
+        embedding: nn.Module = model.get_input_embeddings()
+        weight = embedding.get_parameter("weight")
+        if is_in_parts(weight) and id(weight) not in layers:  # rows of it are looked up
+            embedding.weight = nn.Parameter(assembled(weight, torch.float32), requires_grad=False)
+            model.tie_weights()
+        return Blocks(model, self.blocks.batches)
+
+    def embed(self, index: int) -> Tensor:
+        """Return the input of the first layer for a batch, (b, t, d)."""
+        return self.ends.embed(index)
+
+    def layer(self, kept: LayerCut) -> nn.Module:
+        """Return a kept layer with its matrices as read back."""
+        model = self.blocks.model
+        module = carved_layer(model, self.cut, kept, self.repaired).module
+        place = f"{body_prefix(model)}{places_of(model).modules.layers}.{kept.layer}."
+        parameters = {place + name: parameter.data for name, parameter in module.named_parameters()}
+        values = {name: torch.from_numpy(read()) for name, read in self.typed.tensors(kept.layer).items()}
+        put_tensors(self.typed.weighed.child.parent, values, parameters, body_prefix(model))
         return module
 
-
-def _blocks(checkpoint: Checkpoint, like: Blocks) -> Blocks:
-    """Return the network of a checkpoint, on the batches and with the compute settings of ``like``."""
-    model = computed(mapped_model(checkpoint), like.compute)
-    layers = {id(weight) for weight in layer_list(model).parameters()}
-    embedding: nn.Module = model.get_input_embeddings()
-    weight = embedding.get_parameter("weight")
-    if is_in_parts(weight) and id(weight) not in layers:  # rows of it are looked up
-        embedding.weight = nn.Parameter(assembled(weight, torch.float32), requires_grad=False)
-        model.tie_weights()
-    return Blocks(model, like.batches)
+    def module(self, layer: int) -> nn.Module:
+        """Return the module in the place of a layer of the parent."""
+        return self.layer(self.kept[layer]) if layer in self.kept else Absent()

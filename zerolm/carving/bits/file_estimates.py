@@ -34,7 +34,7 @@ from zerolm.units.stream.narrowing import Width
 from zerolm.units.within_layers import UNITS
 
 
-class Measured(NamedTuple):
+class PlaceLosses(NamedTuple):
     """Losses of an uncut place's matrices by type (m, t), and the shares in them of units (m, units).
 
     ``rest`` (m,) is the share of elements without a unit.
@@ -141,7 +141,7 @@ class FileEstimates:
         return kinds, Options(place, sizes[0], self.measured[place].loss.sum(0)[at])
 
     @cached_property
-    def measured(self) -> dict[Place, Measured]:
+    def measured(self) -> dict[Place, PlaceLosses]:
         """The losses of all uncut places."""
         places = list(self.weighed.matrices)
         step = Counted(self.progress, "rounding every matrix to every type", len(places))
@@ -152,7 +152,7 @@ class FileEstimates:
             if row is None:
                 row = self._measure(place)._asdict()
                 self.cache.put(name, row)
-            results[place] = Measured(**row)
+            results[place] = PlaceLosses(**row)
             step()
         return results
 
@@ -168,9 +168,9 @@ class FileEstimates:
             for length in sorted(roles)
         ]
 
-    def _measure(self, place: Place) -> Measured:
+    def _measure(self, place: Place) -> PlaceLosses:
         kinds = self.candidates(place)
-        return Measured(self.weighed.losses_by_matrix(place, kinds), *self.weighed.energies(place))
+        return PlaceLosses(self.weighed.losses_by_matrix(place, kinds), *self.weighed.energies(place))
 
     def _of_role(
         self, role: str, layers: Sequence[int], choices: Choices, by: Criterion | None

@@ -22,7 +22,7 @@ from zerolm.planning.part_costs import Choices, outer_sum, part_costs
 from zerolm.planning.plan import sizes_of, unit_scores
 from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.sizes import choices
+from zerolm.planning.sizes import choices, with_each_kind
 from zerolm.solvers.problem import UNBOUNDED, Budgets
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, Dimensions, dimensions
@@ -298,6 +298,7 @@ def typed_plans(estimates: Estimates, by: Criterion, request: SizeRequest, withi
         possible = choices(checkpoint, request, width)
         if by.without(0) is None:
             possible = replace(possible, depth=(checkpoint.layout.depth,))
+        possible = with_each_kind(checkpoint, possible, by)
         sides.append(Backbones(estimates, possible, by, within.bytes))
     limited = bool(within.limited)
     if not request.is_uniform:
@@ -414,6 +415,7 @@ def fewest_bytes(estimates: Estimates, request: SizeRequest) -> Fewest:
     every = []
     for width in widths_in_file(estimates.checkpoint, FirstUnits(-1.0), request):
         chosen = choices(estimates.checkpoint, request, width)
+        chosen = with_each_kind(estimates.checkpoint, chosen, FirstUnits(-1.0))
         roles, plain = estimates.in_layers(chosen, None), estimates.plain(chosen)
         units = [each.copy() for each in plain.units]  # (layers, n)
         layer = plain.layer.copy()

@@ -326,7 +326,8 @@ class TypePlanner:
         if self.file_form:
             family = self.checkpoint.family.name
             lengths = {rows.axis: {rows.whole} for rows in self._rows}
-            rounding = [f"errors of rounding are not refitted in a {family}"] if self.session else []
+            is_refitted = self.session is None or self.session.repairs_types
+            rounding = [] if is_refitted else [f"errors of rounding are not refitted in a {family}"]
         else:
             parent, rounding = plan.cut.parent, []
             lengths = {"stream": {plan.width.hidden if plan.width else parent.hidden}}

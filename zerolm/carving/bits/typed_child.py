@@ -239,9 +239,13 @@ class TypedChild:
         """Return a matrix as read back, (n, k)."""
         return dequantised(self.encoded(place), BY_NAME[self.types[place]])
 
+    def read_back(self, blocks: Blocks, repaired: Repaired) -> ReadBack:
+        """Return the network as read back, on the batches of some blocks of the parent."""
+        return ReadBack(blocks, self, repaired)
+
     def loss(self, loss: Loss, repaired: Repaired) -> float:
         """Return the loss of the network as read back."""
-        network = ReadBack(loss.blocks, self, repaired)
+        network = self.read_back(loss.blocks, repaired)
         return loss.of_parts(network.cut, network.embed, network.layer, network.finish)
 
     def output(self, blocks: Blocks, repaired: Repaired) -> Tensor:

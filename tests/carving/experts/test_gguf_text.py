@@ -94,7 +94,7 @@ def test_a_text_tells_of_a_file_what_it_tells_of_its_folder(criterion: str, tmp_
     assert theirs.experts is not None
     for mine, other in zip(ours.experts.layers, theirs.experts.layers, strict=True):
         assert mine == other
-        assert 0 < mine["tokens"] < 1
+        assert 0 < mine.tokens < 1
     assert ours.optimal == theirs.optimal
 
 

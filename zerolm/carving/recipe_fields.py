@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt, MaxLen
@@ -13,10 +13,11 @@ from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_width import layer_from_hex
 from zerolm.carving.experts.fewer_experts import NEURONS
 from zerolm.carving.request import MAX_TOKENS
+from zerolm.carving.result import ChildStream, TypeRow
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.families.family import OUTPUT_ROLES
-from zerolm.settings import nearest
+from zerolm.settings import nearest, shown
 from zerolm.units.kept_units import Dimensions
 from zerolm.units.ridges import Place, Ridges
 from zerolm.units.stream.narrowing import Width
@@ -24,6 +25,7 @@ from zerolm.units.stream.narrowing import Width
 MAX_NAME: Final = 80
 MAX_STAGES: Final = 1000
 IN_LAYER: Final = (*OUTPUT_ROLES, "attention_norm", "ffn_norm")
+BASES: Final = ("loss", "weights")
 Name = Annotated[str, MaxLen(MAX_NAME)]
 Share = Annotated[float, Gt(0), Lt(1e6)]
 
@@ -37,25 +39,6 @@ class RecipeTokens:
     sequences: Annotated[int, Ge(1)]
     length: Annotated[int, Ge(2)]
     generated: Name | None = None
-
-
-@dataclass(frozen=True)
-class StreamRow:
-    """A narrower stream: its width, whether the head is tied, the basis, and the share of energy kept."""
-
-    hidden: int
-    tied: bool
-    basis: Literal["loss", "weights"]
-    kept_energy: float
-
-
-@dataclass(frozen=True)
-class MatrixType:
-    """The quantisation type of the matrix with a role in a layer, or outside the layers (None)."""
-
-    layer: int | None
-    role: Name
-    type: Name
 
 
 @dataclass(frozen=True)
@@ -117,9 +100,9 @@ class RecipeFields:
     ridges: dict[str, tuple[Share, Share]]
     sha256: dict[str, Name]
     versions: dict[str, Name]
-    stream: StreamRow | None
+    stream: ChildStream | None
     layers: list[Any]
-    types: list[MatrixType] | None = None
+    types: list[TypeRow] | None = None
     experts: list[ExpertsRow] | None = None
     criterion_of_experts: Name | None = None
     repair_of_experts: Name | None = None
@@ -163,7 +146,7 @@ class RecipeFields:
             if row.layer is not None and not 0 <= row.layer < depth:
                 raise ValueError(f"its types are of layer {row.layer}, and there are {depth}")
             if row.type not in BY_NAME:
-                raise ValueError(f"its type {row.type!r} is not known{nearest(row.type, BY_NAME)}")
+                raise ValueError(f"its type {shown(row.type)} is not known{nearest(row.type, BY_NAME)}")
         return None if self.types is None else {(row.layer, row.role): row.type for row in self.types}
 
     def width(self, parent: Dimensions, checkpoint: Checkpoint) -> Width | None:
@@ -171,6 +154,8 @@ class RecipeFields:
         stream = self.stream
         if stream is None:
             return None
+        if stream.basis not in BASES:
+            raise ValueError(f"stream.basis must be 'loss' or 'weights', not {shown(stream.basis)}")
         if not checkpoint.family.cut.hidden or not 1 <= stream.hidden <= parent.hidden:
             raise ValueError(f"its stream is {stream.hidden} wide, that of the parent {parent.hidden}")
         if stream.tied and not checkpoint.layout.tied:

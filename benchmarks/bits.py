@@ -41,6 +41,7 @@ from zerolm.checkpoints.weight_types import BY_NAME, types_named
 from zerolm.children.gguf.file_tensors import names_in
 from zerolm.children.gguf.network import network_in
 from zerolm.children.gguf.write import write
+from zerolm.io.plain import as_plain
 from zerolm.networks.blocks import Blocks
 from zerolm.passes.matrix_moments import Place
 from zerolm.planning.part_costs import StoredCosts
@@ -243,11 +244,12 @@ class Parent:
         lost = {"kl": kl_of(self, network_in(file, self.checkpoint))}
         if self.encodes:
             lost["sent"] = sent_by(self, file)
-        hidden = carved.stream["hidden"] if carved.stream else self.checkpoint.layout.hidden
-        spans = {kind: sorted({row[kind] for row in carved.widths}) for kind in ("kv_heads", "ffn")}
+        hidden = carved.stream.hidden if carved.stream else self.checkpoint.layout.hidden
+        spans = {kind: sorted({getattr(row, kind) for row in carved.widths}) for kind in ("kv_heads", "ffn")}
         return {
             "bytes": carved.costs["child"]["weight_bytes"], **lost, "losses": carved.losses,
-            "layers": len(carved.widths), "hidden": hidden, **spans, "equal_bytes": carved.equal_bytes,
+            "layers": len(carved.widths), "hidden": hidden, **spans,
+            "equal_bytes": as_plain(carved.equal_bytes),
         }  # fmt: skip
 
     def healed(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from zerolm.carving.vocabulary.fewer_tokens import shaped
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
 from zerolm.carving.vocabulary.text_use import use_of
 from zerolm.checkpoints import Checkpoint
+from zerolm.io.plain import as_plain
 from zerolm.networks.opener import open_model
 from zerolm.planning.part_costs import StoredCosts
 from zerolm.planning.size_request import SizeRequest, VocabularyRequest
@@ -125,7 +126,7 @@ class Curve:
         )
         carved = carve(self.folder, size, methods_of(size, text))
         assert carved.vocabulary is not None
-        return {"child": carved.vocabulary["child"], "sizes": carved.vocabulary["sizes"]}
+        return {"child": carved.vocabulary.child, "sizes": as_plain(carved.vocabulary.sizes)}
 
     def _judged(self, cut: Cut) -> dict[str, Any]:
         repaired = self.session.repaired(cut)

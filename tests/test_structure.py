@@ -198,8 +198,8 @@ def is_setting(field: ast.AnnAssign) -> bool:
 
 
 WIDE_RECORDS: set[str] = {
-    *("Cuttable", "Shapes", "Layout", "ScoreRow", "Carved", "Healed", "HealTraining", "Sheet", "Gguf"),
-    *("RecipeFields", "HealingStage", "Diagnosis"),
+    *("Cuttable", "Shapes", "Layout", "ScoreRow", "CarvedChild", "Healed", "HealTraining", "Sheet", "Gguf"),
+    *("RecipeFields", "HealingStage", "Diagnosis", "ChildVocabulary"),
 }
 """Data as wide as what they describe: what is said of cuts, columns of shapes, a checkpoint's sizes, a row
 of a published table."""

@@ -66,10 +66,10 @@ def test_a_child_reads_its_text_and_predicts_as_its_parent(parent: Path, text: P
     carved = cut(parent, tmp_path / "child", text, "used")
     child = Checkpoint.open(tmp_path / "child")
     vocabulary = carved.vocabulary
-    assert child.layout.vocab == vocabulary["child"] == vocabulary["used"] < ROWS
-    assert vocabulary["proof"]["relative"] <= 1e-5
+    assert child.layout.vocab == vocabulary.child == vocabulary.used < ROWS
+    assert vocabulary.proof.relative <= 1e-5
     saved = carved.costs["parent"]["params"] - carved.costs["child"]["params"]
-    assert saved == vocabulary["saves"] == (ROWS - child.layout.vocab) * 48
+    assert saved == vocabulary.saves == (ROWS - child.layout.vocab) * 48
     theirs, ours = (AutoTokenizer.from_pretrained(folder) for folder in (parent, tmp_path / "child"))
     before, after = (tokenizer(CORPUS[0])["input_ids"] for tokenizer in (theirs, ours))
     assert ours.convert_ids_to_tokens(after) == theirs.convert_ids_to_tokens(before)
@@ -110,15 +110,15 @@ def test_an_untied_head_and_padding(text: Path, tmp_path: Path) -> None:
     parent = decoder(tmp_path / "parent", byte_level())
     carved = cut(parent, tmp_path / "child", text, "300", multiple_of=64)
     child = Checkpoint.open(tmp_path / "child")
-    assert child.layout.vocab == carved.vocabulary["child"] == 320
+    assert child.layout.vocab == carved.vocabulary.child == 320
     assert child.tensors["lm_head.weight"].shape == (320, 48)
-    assert carved.vocabulary["losses"]["child"] > 0
+    assert carved.vocabulary.losses["child"] > 0
 
 
 def test_a_plan_says_what_used_would_save(parent: Path, text: Path) -> None:
     carved = carve(parent, SizeRequest.of({"ffn": 0.5}), Methods(text=str(text), sequences=3, length=8))
-    assert carved.vocabulary["child"] == ROWS
-    assert carved.vocabulary["saves"] == (ROWS - carved.vocabulary["used"]) * 48
+    assert carved.vocabulary.child == ROWS
+    assert carved.vocabulary.saves == (ROWS - carved.vocabulary.used) * 48
     assert carve(parent, SizeRequest.of({"ffn": 0.5}), Methods()).vocabulary is None
 
 
@@ -128,13 +128,13 @@ def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.Monk
     size = SizeRequest.of({"hidden": 1.0}, {"max_params": "0.7x"}, vocabulary=VocabularyRequest("auto"))
     methods = methods_of(size, MethodRequest(text=str(text), sequences=4, length=16))
     carved = carve(parent, size, methods)
-    rows = carved.vocabulary["sizes"]
-    chosen = min(rows, key=lambda row: (row["tokens"] + row["rest"], -row["size"]))
-    assert carved.vocabulary["child"] == chosen["size"]
-    assert [row["size"] for row in rows] == sorted((row["size"] for row in rows), reverse=True)
+    rows = carved.vocabulary.sizes
+    chosen = min(rows, key=lambda row: (row.tokens + row.rest, -row.size))
+    assert carved.vocabulary.child == chosen.size
+    assert [row.size for row in rows] == sorted((row.size for row in rows), reverse=True)
     assert carved.costs["child"]["params"] <= 0.7 * carved.costs["parent"]["params"]
-    assert [row["rest"] for row in rows] == sorted((row["rest"] for row in rows), reverse=True)
-    assert rows[-1]["rest"] == 0  # the most tokens with which nothing else is cut
+    assert [row.rest for row in rows] == sorted((row.rest for row in rows), reverse=True)
+    assert rows[-1].rest == 0  # the most tokens with which nothing else is cut
 
 
 def usual(parent: Path, text: Path, out: Path | None = None, budget: Any = "0.8x", **more: Any) -> Any:
@@ -154,10 +154,10 @@ def test_tokens_are_among_the_units_of_a_budget(
     carved = usual(parent, text, tmp_path / "child", budget="0.9x")
     child = Checkpoint.open(tmp_path / "child")
     assert carved.cut.is_whole
-    assert child.layout.vocab == carved.vocabulary["child"] < ROWS
+    assert child.layout.vocab == carved.vocabulary.child < ROWS
     costs = {who: carved.costs[who]["params"] for who in ("parent", "child")}
     assert 0.9 * costs["parent"] - 48 < costs["child"] <= 0.9 * costs["parent"]
-    gave_up = {row["unit"]: row["params"] for row in carved.units}
+    gave_up = {row.unit: row.params for row in carved.units}
     assert gave_up.pop("tokens") == costs["parent"] - costs["child"]
     assert not any(gave_up.values())
 
@@ -166,16 +166,16 @@ def test_what_units_gave_up_adds_up(parent: Path, text: Path, monkeypatch: pytes
     monkeypatch.setattr(planned_size, "SMALL", 0.0)
     carved = usual(parent, text, budget="0.5x")
     costs = carved.costs
-    assert sum(row["params"] for row in carved.units) == costs["parent"]["params"] - costs["child"]["params"]
-    rows = {row["unit"]: row for row in carved.units}
-    assert rows["tokens"]["after"] == carved.vocabulary["child"]
-    assert rows["FFN neurons"]["after"] == sum(layer["ffn"] for layer in carved.widths)
-    assert all((row["params"] > 0) == (row["after"] < row["before"]) for row in carved.units)
+    assert sum(row.params for row in carved.units) == costs["parent"]["params"] - costs["child"]["params"]
+    rows = {row.unit: row for row in carved.units}
+    assert rows["tokens"].after == carved.vocabulary.child
+    assert rows["FFN neurons"].after == sum(layer.ffn for layer in carved.widths)
+    assert all((row.params > 0) == (row.after < row.before) for row in carved.units)
 
 
 def test_all_tokens_are_kept_where_that_is_asked_for(parent: Path, text: Path) -> None:
     carved = usual(parent, text, vocabulary=VocabularyRequest("all"))
-    assert carved.vocabulary["child"] == ROWS
+    assert carved.vocabulary.child == ROWS
     assert "two" not in carved.note
     whole = carve(parent, SizeRequest.of({"ffn": 0.5}, vocabulary=VocabularyRequest("all")), Methods())
     assert whole.costs["child"]["params"] < whole.costs["parent"]["params"]
@@ -189,18 +189,18 @@ def test_tokens_and_types_are_chosen_together(
     monkeypatch.setattr(planned_size, "SMALL", 0.0)
     budget = {"max_weight_bytes": "0.5x"}
     carved = usual(parent, text, tmp_path / "child", budget=budget, form="gguf")
-    rows = carved.vocabulary["sizes"]
-    chosen = min(rows, key=lambda row: (row["tokens"] + row["rest"], -row["size"]))
+    rows = carved.vocabulary.sizes
+    chosen = min(rows, key=lambda row: (row.tokens + row.rest, -row.size))
     limit = int(0.5 * carved.costs["parent"]["weight_bytes"])
-    assert carved.vocabulary["child"] == chosen["size"] < ROWS
-    assert all(row["bytes"] is None or row["bytes"] <= limit for row in rows)
+    assert carved.vocabulary.child == chosen.size < ROWS
+    assert all(row.bytes is None or row.bytes <= limit for row in rows)
     assert carved.costs["child"]["weight_bytes"] <= limit
-    assert {row["unit"]: row["after"] for row in carved.units}["tokens"] == chosen["size"]
+    assert {row.unit: row.after for row in carved.units}["tokens"] == chosen.size
     (file,) = (tmp_path / "child").glob("*.gguf")
     header = read_gguf_header(file)
-    assert header.tensors["token_embd.weight"][1] == chosen["size"]
+    assert header.tensors["token_embd.weight"][1] == chosen.size
     whole = usual(parent, text, budget={"max_weight_bytes": "0.6x"}, form="gguf", keep={"all": 1})
-    assert whole.vocabulary["child"] == ROWS  # --keep 1 keeps tokens, too
+    assert whole.vocabulary.child == ROWS  # --keep 1 keeps tokens, too
     assert "two" not in whole.note
 
 
@@ -216,7 +216,7 @@ def test_two_steps_are_named_where_tokens_stay(parent: Path, text: Path) -> None
     size = SizeRequest.of(None, {"max_params": "0.8x"})
     methods = methods_of(size, MethodRequest(text=str(text), plan="weights", sequences=4, length=16))
     carved = carve(parent, size, methods)
-    assert carved.vocabulary["child"] == ROWS
+    assert carved.vocabulary.child == ROWS
     wanted = f"first zerolm carve {parent} --keep-vocab used --text {text} --out few, then zerolm carve few "
     assert wanted + f"--max-params {int(0.8 * carved.costs['parent']['params'])}" in carved.note
     with pytest.raises(ValueError, match=r"--keep-vocab auto does not compare .* under --plan weights: "):
@@ -271,7 +271,7 @@ def test_a_sentence_transformer_stays_whole(text: Path, tmp_path: Path) -> None:
     stock.save_pretrained(place)
     carved = cut(folder, tmp_path / "child", text, "used")
     child = Checkpoint.open(tmp_path / "child")
-    assert child.layout.vocab == carved.vocabulary["used"] < ROWS
+    assert child.layout.vocab == carved.vocabulary.used < ROWS
     assert child.sentences is not None
     assert (tmp_path / "child" / "LICENSE").is_file() == (folder / "LICENSE").is_file()
     judged = evaluate(tmp_path / "child", folder, text, length=12)
@@ -382,7 +382,7 @@ def test_listed_tokens_alone(parent: Path, tmp_path: Path) -> None:
     carved = cut(parent, tmp_path / "child", None, None, tokens=str(listed))
     ours, theirs = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "child", parent))
     assert set(theirs.convert_ids_to_tokens([300, 301, 880])) <= ours.get_vocab().keys()
-    assert carved.vocabulary["child"] < 300
+    assert carved.vocabulary.child < 300
 
 
 def test_a_unigram_of_an_encoder(text: Path, tmp_path: Path) -> None:
@@ -394,5 +394,5 @@ def test_a_unigram_of_an_encoder(text: Path, tmp_path: Path) -> None:
         tmp_path / "parent"
     )
     carved = cut(tmp_path / "parent", tmp_path / "child", text, "used")
-    assert carved.vocabulary["proof"]["relative"] <= 1e-5
-    assert Checkpoint.open(tmp_path / "child").layout.vocab == carved.vocabulary["used"] < ROWS
+    assert carved.vocabulary.proof.relative <= 1e-5
+    assert Checkpoint.open(tmp_path / "child").layout.vocab == carved.vocabulary.used < ROWS

@@ -60,7 +60,7 @@ def test_layers_that_predict_further_tokens_are_left_out(tmp_path: Path) -> None
         f"{beyond}.{name}.weight": torch.ones(ROWS, 48) for name in ("embed_tokens", "shared_head.head")
     }
     save_file(load_file(file) | further, file, {"format": "pt"})
-    assert cut_to_listed(tmp_path).verified["relative"] <= 1e-5
+    assert cut_to_listed(tmp_path).verified.relative <= 1e-5
     assert not [name for name in load_file(tmp_path / "child" / file.name) if name.startswith(f"{beyond}.")]
 
 
@@ -71,8 +71,8 @@ def test_every_table_loses_its_rows(kind: str, tmp_path: Path) -> None:
     saved(tmp_path / "parent", kind, **changes)
     carved = cut_to_listed(tmp_path)
     parent, child = (Checkpoint.open(tmp_path / name) for name in ("parent", "child"))
-    assert child.layout.vocab == carved.vocabulary["child"] < ROWS
-    assert max(carved.vocabulary["proof"]["relative"], carved.verified["relative"]) <= 1e-5
+    assert child.layout.vocab == carved.vocabulary.child < ROWS
+    assert max(carved.vocabulary.proof.relative, carved.verified.relative) <= 1e-5
     kept = [*range(34), *LISTED]  # special tokens and characters stay
     for name, slot in parent.layout.slots.items():
         whole, part = parent.read(name), child.read(name)

@@ -57,12 +57,12 @@ def test_strings_are_read_alike(kind: str, tmp_path: Path) -> None:
     size = SizeRequest.of(vocabulary=VocabularyRequest("used"))
     carved = carve(parent, size, Methods(text=str(text)), Destination(tmp_path / "child", "gguf"))
     assert carved.vocabulary is not None
-    assert carved.vocabulary["child"] < carved.vocabulary["parent"]
+    assert carved.vocabulary.child < carved.vocabulary.parent
     carve(parent, size, Methods(text=str(text)), Destination(tmp_path / "hf"))
     ours = PreTrainedTokenizerFast.from_pretrained(tmp_path / "hf")
     file = next((tmp_path / "child").glob("*.gguf"))
     reader = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)
-    assert reader.n_vocab() == carved.vocabulary["child"]
+    assert reader.n_vocab() == carved.vocabulary.child
     for string in strings():
         theirs = reader.tokenize(string.encode(), add_bos=False, special=True)
         assert theirs == ours(string, add_special_tokens=False)["input_ids"], string

@@ -136,7 +136,7 @@ def test_fewer_tokens(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for form in ("hf", "gguf"):
         carved = carve(parent, size, Methods(text=str(text)), Destination(tmp_path / form, form))
         assert carved.vocabulary is not None
-        assert carved.vocabulary["child"] < SIZE
+        assert carved.vocabulary.child < SIZE
     ours, theirs = stock_tokenizer(tmp_path / "hf"), stock_tokenizer(parent)
     wanted = theirs.convert_ids_to_tokens(theirs(text.read_text("utf-8"))["input_ids"])
     assert ours.convert_ids_to_tokens(ours(text.read_text("utf-8"))["input_ids"]) == wanted

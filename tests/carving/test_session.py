@@ -64,7 +64,7 @@ def test_a_parent_that_does_not_fit_is_compared_block_by_block(
         parent, tmp_path / "child", keep_ffn=0.5, text="random", sequences=12, length=16, plan="measured"
     )
     assert found.verified is not None
-    assert found.verified["by"] == "blocks"
+    assert found.verified.by == "blocks"
     assert set(found.losses) == {"predicted", "measured", "repaired"}
 
 

@@ -125,13 +125,13 @@ def checked(parents: Path, folder: Path, form: str, units: Sequence[str], **more
     parent, flags = parent_of(parents, units), flags_of(parents, units) | more
     child = carve(parent, folder / "child", form=form, **flags)
     assert child.verified is not None
-    smaller = {row["unit"] for row in child.units if row["after"] < row["before"]}
+    smaller = {row.unit for row in child.units if row.after < row.before}
     assert smaller >= {unit for unit in units if unit != "types"}
-    gave = [row["params"] for row in child.units]
+    gave = [row.params for row in child.units]
     assert sum(gave) == child.costs["parent"]["params"] - child.costs["child"]["params"]
     assert bool(child.types) is ("types" in units)
     if child.types:
-        assert {row["type"] for row in child.types} & set(flags["types"].split(","))
+        assert {row.type for row in child.types} & set(flags["types"].split(","))
         share = float(flags["max_weight_bytes"].removesuffix("x"))
         assert child.costs["child"]["weight_bytes"] <= share * child.costs["parent"]["weight_bytes"]
     files = [*folder.glob("child/*.gguf"), *folder.glob("child/*.safetensors")]
@@ -202,7 +202,7 @@ def cell(unit: str, other: str) -> str:
 def test_all_kinds_but_types_combine(form: str, parents: Path, tmp_path: Path) -> None:
     """The judge compares the child with its parent, whose tokens are others."""
     child = checked(parents, tmp_path, form, [unit for unit in UNITS if unit != "types"])
-    assert all(row["after"] < row["before"] for row in child.units)
+    assert all(row.after < row.before for row in child.units)
 
 
 def test_types_and_all_kinds_that_they_are_weighed_against(parents: Path, tmp_path: Path) -> None:
@@ -258,13 +258,13 @@ def test_numbers_of_experts_share_budgets_with_tokens_and_types(
     }
     assert len(losses) > 1
     least = min(losses, key=losses.__getitem__)
-    units = {row["unit"]: row for row in child.units}
+    units = {row.unit: row for row in child.units}
     count = re.search(r"(\d+) of 8", least)
-    assert units["experts"]["after"] == 4 * (int(count[1]) if count else 8)
+    assert units["experts"].after == 4 * (int(count[1]) if count else 8)
     neurons = re.search(r"(\d+) of 64", least)
     of_each = int(neurons[1]) if neurons else 32 if auto.get("keep_expert_ffn") == "0.5" else 64
-    narrower = units.get("neurons of experts", {"after": units["experts"]["after"] * 64})
-    assert narrower["after"] == units["experts"]["after"] * of_each
+    narrower = units.get("neurons of experts")
+    assert (narrower.after if narrower else units["experts"].after * 64) == units["experts"].after * of_each
     for name in ("params", "weight_bytes"):
         share = float(auto.get(f"max_{name}", "1x").removesuffix("x"))
         assert child.costs["child"][name] <= share * child.costs["parent"][name]

@@ -111,7 +111,7 @@ def test_heads_that_the_class_refuses_are_not_planned(tmp_path: Path) -> None:
     transformers.Gemma2ForCausalLM(settings).save_pretrained(tmp_path / "parent")
     for wishes in ({"budgets": {"max_kv_bytes": "0.8x"}}, {"keep_heads": 0.75}):
         found = carve(tmp_path / "parent", tmp_path / str(len(wishes)), force=True, **wishes)  # type: ignore[arg-type]
-        assert {size["heads"] for size in found.widths} == {8}
+        assert {size.heads for size in found.widths} == {8}
 
 
 HOSTILE: dict[str, dict[str, Any]] = {

@@ -57,7 +57,7 @@ def test_a_child_keeps_both(flags: dict[str, Any], tmp_path: Path) -> None:
     carved = carve(parent(tmp_path / "parent", factor=1.25), tmp_path / "child", **flags, **TOKENS)
     assert "the head in the file is not the embedding" in carved.note
     assert carved.verified is not None
-    assert carved.verified["parent"] <= 1e-5
+    assert carved.verified.parent <= 1e-5
     assert json.loads((tmp_path / "child" / "config.json").read_text())["tie_word_embeddings"] is False
     child = AutoModelForCausalLM.from_pretrained(tmp_path / "child")
     embedding, head = child.get_input_embeddings().weight, child.lm_head.weight
@@ -83,7 +83,7 @@ def test_a_gguf_child_has_both(tmp_path: Path) -> None:
     assert carved.verified is not None
     again = carve(file, tmp_path / "again", form="gguf", keep_ffn=0.5)
     assert again.verified is not None
-    assert again.verified["parent"] is not None  # llama.cpp opened the parent
+    assert again.verified.parent is not None  # llama.cpp opened the parent
 
 
 def test_a_gguf_parent_that_is_misread_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def test_a_child_encodes_as_its_masked_parent(kind: str, tmp_path: Path) -> None
         cut["keep_heads"] = 0.5
     carved = carve(parent, tmp_path / "child", text=tmp_path / "text.txt", sequences=12, length=12, **cut)
     assert carved.verified is not None
-    assert carved.verified["embeddings"] < 1e-5
+    assert carved.verified.embeddings < 1e-5
     child, masked = (
         package.SentenceTransformer(str(folder), device="cpu") for folder in (tmp_path / "child", parent)
     )
@@ -101,7 +101,7 @@ def test_a_head_that_is_not_stored_is_not_needed(kind: str, with_modules: bool, 
     carved = carve(parent, tmp_path / "child", keep_ffn=0.5)
     assert carved.verified is not None
     if with_modules and find_spec("sentence_transformers"):
-        assert carved.verified["embeddings"] is not None
+        assert carved.verified.embeddings is not None
     for folder in (parent, tmp_path / "child"):
         _, report = AutoModel.from_pretrained(folder, output_loading_info=True)
         assert not [key for key in report["missing_keys"] if "pooler" not in key]

@@ -73,7 +73,7 @@ def test_what_a_child_encodes_is_what_the_masked_parent_does(inside: str, tmp_pa
     cut = {"keep_layers": 0.67, "keep_ffn": 0.5, "repair": "none"}
     carved = carve(parent, tmp_path / "child", text=text(tmp_path), **cut, **FEW)
     assert carved.verified is not None
-    assert carved.verified["embeddings"] < 1e-5
+    assert carved.verified.embeddings < 1e-5
     child = package.SentenceTransformer(str(tmp_path / "child"), device="cpu")
     masked = package.SentenceTransformer(str(parent), device="cpu")
     before = encode(masked)
@@ -103,5 +103,5 @@ def test_without_the_package_the_note_says_so(tmp_path: Path, monkeypatch: pytes
     parent = sentence_folder(tmp_path / "parent")
     carved = carve(parent, tmp_path / "child", keep_ffn=0.5)
     assert carved.verified is not None
-    assert carved.verified["embeddings"] is None
+    assert carved.verified.embeddings is None
     assert encoded.UNTRIED in carved.note

@@ -142,7 +142,7 @@ def test_a_child_is_carved_by_them_and_keeps_them(settings: dict[str, Any], tmp_
     folder = configured(tmp_path / "parent", settings)
     flags: dict[str, Any] = {"keep_ffn": 0.5, "text": text(tmp_path), "sequences": 12}
     carved = carve(folder, tmp_path / "child", **flags)
-    assert carved.verified["embeddings"] is not None
+    assert carved.verified.embeddings is not None
     assert "embeddings are cut to 20 dimensions (truncate_dim)" in carved.note
     assert ("prompt 'w7 w8 w9 ' (default_prompt_name)" in carved.note) == ("prompts" in settings)
     assert ("compared by dot product" in carved.note) == ("x" in settings)

@@ -190,7 +190,7 @@ def test_a_child_is_its_parent_without_what_was_cut(case: str, parent: Checkpoin
         return
     carved = carve(parent.folder, tmp_path / "child", repair="none", **flags)
     assert carved.verified is not None
-    assert carved.verified["relative"] <= EXACT
+    assert carved.verified.relative <= EXACT
     assert carved.kept is not None
     assert not carved.kept.is_whole
     child, wanted = sent(opened(tmp_path / "child")), sent(without(parent.folder, carved))

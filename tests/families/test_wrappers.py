@@ -239,7 +239,7 @@ def test_experts_stored_as_inputs_and_outputs_are_turned(tmp_path: Path) -> None
         flags: dict[str, Any] = {"keep_experts": "4", "keep_expert_ffn": "8", "criterion": "reap", **TOKENS}
         carved = carve(tmp_path / form, tmp_path / f"{form}_narrow", repair="least-squares", **flags)
         assert carved.verified is not None
-        assert carved.verified["by"] == "outputs"
+        assert carved.verified.by == "outputs"
         narrower.append(load_file(tmp_path / f"{form}_narrow" / "model.safetensors"))
     for name, value in narrower[0].items():
         turned = narrower[1][name]
@@ -281,7 +281,7 @@ def test_a_child_with_fewer_experts_is_its_parent_that_cannot_choose_them(
         return
     carved = carve(parent.folder, tmp_path / "child", keep_experts="4", criterion="random")
     assert carved.experts is not None
-    kept = {row["layer"]: np.array(row["kept"]) for row in carved.experts["layers"]}
+    kept = {row.layer: np.array(row.kept) for row in carved.experts.layers}
     network, fewer = opened(parent.folder, kind), FewerExperts(parent, kept)
     with ExitStack() as stack:
         for layer in kept:
@@ -299,4 +299,4 @@ def test_a_child_with_fewer_experts_is_its_parent_that_cannot_choose_them(
         return
     carved = carve(parent.folder, tmp_path / "narrower", **narrow)
     assert carved.verified is not None
-    assert carved.verified["by"] == "outputs"
+    assert carved.verified.by == "outputs"

@@ -113,6 +113,27 @@ def test_what_a_killed_run_has_carved_is_not_carved_again(parent: Path) -> None:
     assert any(text.startswith("training") for text in seen)
 
 
+def test_a_run_that_is_killed_in_its_last_stage_ends_at_the_same_child(parent: Path) -> None:
+    cut: dict[str, Any] = {"keep_ffn": 0.5, "keep_layers": 0.67, "keep_hidden": 0.7, "text": "text.txt"}
+    trained: list[str] = []
+
+    class Killed(Exception):
+        pass
+
+    def kill(text: str, *_: int) -> None:
+        trained.extend([text] if text.startswith("opening the child") else [])
+        if len(trained) == 2:
+            raise Killed
+
+    whole = zerolm.carve(parent, "whole", **cut, steps=2, **SHORT)
+    with pytest.raises(Killed):
+        zerolm.carve(parent, "child", **cut, steps=2, **SHORT, progress=kill)
+    again = zerolm.carve(parent, "child", **cut, steps=2, **SHORT)
+    assert (again.widths, again.stream, again.units) == (whole.widths, whole.stream, whole.units)
+    assert recipe("child")["layers"] == recipe("whole")["layers"]
+    assert fingerprint(Checkpoint.open("child")) == fingerprint(Checkpoint.open("whole"))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -228,9 +228,7 @@ def test_a_plan_costs_what_its_child_is(parents: dict[str, Checkpoint]) -> None:
 def test_widths_outright(parents: dict[str, Checkpoint]) -> None:
     wish = SizeRequest.of(keep={"ffn": 0.5, "heads": 0.5, "layers": 0.67})
     planned = plan_of(parents["llama"], Told(dimensions(parents["llama"]), 0), wish, COST)
-    assert [(size["heads"], size["kv_heads"], size["ffn"]) for size in widths(planned.cut)] == [
-        (3, 1, 20)
-    ] * 2
+    assert [(size.heads, size.kv_heads, size.ffn) for size in widths(planned.cut)] == [(3, 1, 20)] * 2
     tensor_parallel = SizeRequest.of(keep={"ffn": 0.55}, multiple_of=8, tensor_parallel=2)
     planned = plan_of(parents["llama"], made(parents["llama"], "capacity"), tensor_parallel, COST)
     assert len(planned.cut.layers[0]["ffn"]) == 24

@@ -24,6 +24,7 @@ within_layers.NAMES = tuple(unit.name for unit in within_layers.UNITS)
 import zerolm
 from zerolm.carving.carve import carve, rebuild
 from zerolm.carving.request import Destination, Methods
+from zerolm.io.plain import as_plain
 from zerolm.planning.size_request import SizeRequest
 
 parent, out, form, size = sys.argv[2:]
@@ -31,7 +32,7 @@ amount = {"text": "random", "sequences": 32, "length": 32}
 methods = Methods("surgeon", repair="least-squares", plan="prices", **amount)
 carved = carve(parent, SizeRequest.of(**json.loads(size)), methods, Destination(Path(out), form))
 again = rebuild(f"{out}/recipe.json", parent, Destination(Path(f"{out}-again"), form), text="random")
-print(json.dumps([carved.units, carved.verified, carved.losses, again.note]))
+print(json.dumps(as_plain([carved.units, carved.verified, carved.losses, again.note])))
 """
 KINDS = ["mamba", "attention", "moe", "moe", "attention", "moe"]
 NAME = "neurons of the shared expert"

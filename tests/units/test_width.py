@@ -92,11 +92,11 @@ def test_a_narrower_child_is_the_carved_parent(name: str, tmp_path: Path) -> Non
         wishes = {"keep_hidden": 0.5, "keep_ffn": 0.5, **divisible, **more}
         carved = carve(parent, tmp_path / case, **wishes)
         assert carved.verified is not None
-        assert carved.verified["relative"] <= 1e-3
+        assert carved.verified.relative <= 1e-3
         child = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / case)
         assert child.config.hidden_size == carved.cut.hidden == 24
         assert sum(p.numel() for p in child.parameters()) == carved.costs["child"]["params"]
-        assert carved.to_json()["stream"]["basis"] == ("loss" if more else "weights")
+        assert carved.stream.basis == ("loss" if more else "weights")
 
 
 @pytest.mark.parametrize("name", ["llama_tied", "qwen2_tied"])
@@ -191,7 +191,7 @@ def test_a_stream_that_is_narrower_than_it_looks_is_cut_exactly(
     parent = flat(tmp_path / "parent", tied, dtype)
     carved = carve(parent.folder, tmp_path / "child", keep_hidden=0.75, **{**more, "repair": "none"})
     assert carved.cut.hidden == 36
-    assert carved.to_json()["stream"]["kept_energy"] == pytest.approx(1, abs=1e-5)
+    assert carved.stream.kept_energy == pytest.approx(1, abs=1e-5)
     loss = Loss(Blocks(mapped_model(parent), [{"input_ids": IDS}]), 3)
     assert abs(loss.of_cut(carved.cut)) < most
     child = outputs(load_model(tmp_path / "child", True))
@@ -323,8 +323,8 @@ def test_kernels_and_flat_spectra_are_worth_a_word(tmp_path: Path) -> None:
     carved = carve(saved(tmp_path / "parent", "llama"), keep_hidden=0.5)
     assert "24 of its 48 directions keep" in carved.note
     assert "a hidden size of 24 is slow, being no multiple of 32; 32 is one" in carved.note
-    assert carved.spectrum[-1]["hidden"] == 48
-    assert carved.spectrum[-1]["kept_energy"] == pytest.approx(1)
+    assert carved.spectrum[-1].hidden == 48
+    assert carved.spectrum[-1].kept_energy == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

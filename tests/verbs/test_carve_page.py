@@ -11,11 +11,12 @@ import pytest
 from tiny import saved, word_tokenizer
 
 import zerolm
+from zerolm.carving.experts.result import ChildExperts, ChildWidth
+from zerolm.carving.result import ChildStream, SpectrumRow
 from zerolm.show.charts import Linked
 from zerolm.show.page import body
 from zerolm.verbs.carve import CarvingReport
-from zerolm.verbs.carve_experts import ChildExperts, ChildWidth
-from zerolm.verbs.carve_width import LOSS, LOST, ChildStream, SpectrumRow, StreamWidths
+from zerolm.verbs.carve_width import LOSS, LOST, StreamWidths
 from zerolm.verbs.report import Run
 
 WHOLE = 64

@@ -96,8 +96,8 @@ def rebuild(
         alone = bool(read.types) and read.cut.is_whole and read.width is None
         WeightsRequest(requantize=True).check_parent(quantised_types(checkpoint), types_alone=alone)
     methods = read.methods(None if text is None else str(text))
-    place = replace(destination, form=destination.form or read.method.format)
-    size = SizeRequest(shape=read.method.shape, space=read.method.space)
+    place = replace(destination, form=destination.form or read.fields.written_as)
+    size = SizeRequest(shape=read.fields.shape, space=read.fields.space)
     model, is_written = ParentModel(str(parent), checkpoint), place.folder is not None
     carving = Carving(model, size, methods, place, costs, compute, progress, None, read)
     with scratch_folder(place.folder) as folder:

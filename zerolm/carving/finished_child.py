@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.planned_child import PlannedChild
 from zerolm.carving.recipe import document, versions_of, with_kept
-from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, stream, widths
+from zerolm.carving.result import Carved, TypedWeights, UnitRow, rows_of, stream, widths
 from zerolm.carving.vocabulary.budgeted_tokens import tokens_note
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.children.child_tensors import Child
-from zerolm.families.config import CoreSizes
+from zerolm.families.core_sizes import CoreSizes
 from zerolm.io.folders import REPORT, new_folder
 from zerolm.planning.part_costs import stored_bits
 from zerolm.planning.sizes import costs_of
@@ -47,23 +47,19 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         costs["stored"] = carving.costs_of(cut.padded())
     if typed is not None:
         costs["child"]["weight_bytes"] = typed.bytes
-    methods, size, form = carving.methods, carving.size, str(carving.destination.form)
+    methods, size = carving.methods, carving.size
     experts = carving.parent.experts
     is_written = carving.destination.folder is not None
     name = "repaired" if carving.is_done and methods.repair != "none" and is_written else "measured"
     measured = {} if carving.session is None else {name: carving.session.loss(cut)}
     carved = Carved(
-        carving.parent.name,
-        carving.checkpoint.family.name,
-        CarvingMethod(methods.criterion, methods.repair, methods.plan, size.layer_shape, form, size.space),
-        costs,
-        stored_bits(carving.checkpoint, carving.costs),
-        experts.optimal if experts and carving.is_done else plan.optimal,
-        {**plan.losses, **measured},
-        widths(cut),
-        stream(cut),
-        {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
-        "; ".join(
+        parent=carving.parent.name,
+        family=carving.checkpoint.family.name,
+        costs=costs,
+        weight_bits=stored_bits(carving.checkpoint, carving.costs),
+        optimal=experts.optimal if experts and carving.is_done else plan.optimal,
+        losses={**plan.losses, **measured},
+        note="; ".join(
             filter(
                 None,
                 [
@@ -76,12 +72,22 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
                 ],
             )
         ),
+        verified=None,
         spectrum=list(plan.rows),
         types=typed.rows if typed else [],
         equal_bytes=typed.equal_bytes if typed else [],
         experts=experts.described if experts else None,
         vocabulary=carving.parent.vocabulary,
         units=_removed_units(carving, cut),
+        criterion=methods.criterion,
+        repair=methods.repair,
+        plan=methods.plan,
+        shape=size.layer_shape,
+        format=str(carving.destination.form),
+        space=size.space,
+        widths=widths(cut),
+        stream=stream(cut),
+        parent_sizes=CoreSizes(*(getattr(cut.parent, part.name) for part in fields(CoreSizes))),
         kept=cut,
     )
     folder = carving.destination.folder
@@ -100,8 +106,8 @@ def _text_note(carving: Carving, cut: Cut, typed: TypedWeights | None) -> str:
     return f"{methods.criterion}: {BY_WEIGHTS}" if by_weights else ""
 
 
-def _removed_units(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
-    """Return the removed units of each kind, one kind after another: ``before``, ``after``, and parameters.
+def _removed_units(carving: Carving, cut: Cut) -> list[UnitRow]:
+    """Return the removed units of each kind, one kind after another.
 
     The parameters sum to the difference between parent and child.
     """
@@ -112,7 +118,7 @@ def _removed_units(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
     layers = tuple(whole_cut.layers[kept.layer] for kept in cut.layers)
     params = costs_of(whole, carving.costs)["params"]
     rows = list(carving.parent.experts.units) if carving.parent.experts else []
-    params -= sum(row["params"] for row in rows)
+    params -= sum(row.params for row in rows)
     sizes = {
         "tokens": (whole.layout.vocab, carving.checkpoint.layout.vocab, whole_cut),
         "layers": (parent.depth, len(layers), Cut(parent, layers)),
@@ -127,7 +133,7 @@ def _removed_units(carving: Carving, cut: Cut) -> list[dict[str, Any]]:
     sizes["hidden size"] = (parent.hidden, cut.hidden, cut)
     for name, (before, after, step) in sizes.items():
         remaining = costs_of(carving.checkpoint, carving.costs, step)["params"]
-        rows.append({"unit": name, "before": before, "after": after, "params": params - remaining})
+        rows.append(UnitRow(name, before, after, params - remaining))
         params = remaining
     return rows
 
@@ -159,7 +165,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     versions = versions_of("torch", "transformers") | session.compute.to_json()
     whole = carving.checkpoint.whole
     parent = origin_of(whole.root), fingerprint(whole, progress=carving.progress)
-    calibration = carving.recipe.calibration if carving.recipe else session.calibration
+    calibration = carving.recipe.document["calibration"] if carving.recipe else session.calibration
     recipe = document(replace(carved, losses=losses), *parent, calibration, repaired.ridges, versions)
     if carving.parent.experts is not None:
         recipe = carving.parent.experts.recorded(recipe)
@@ -169,7 +175,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
         child, more = Child(carving.checkpoint, cut, repaired), REPORT if finish else ()
         more = (*more, *_more_files(carving, typed))
         sha256 = write(child, recipe, folder, more, typed=typed, progress=carving.progress)
-        if carving.recipe and carving.recipe.method.format == carving.destination.form:
+        if carving.recipe and carving.recipe.fields.written_as == carving.destination.form:
             notes.append(carving.recipe.difference(sha256, versions))
         _write_more(carving, folder, typed)
         carving.progress("reopening the child")
@@ -178,9 +184,9 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
             proof = proof.after(carving.parent.experts.proof)
         notes += [proof.note, settings_note(carving.checkpoint, in_file=carving.format.has_tokenizer)]
         note = "; ".join(filter(None, notes))
-        carved = replace(carved, losses=losses, note=note, verified=proof.to_json())
+        carved = replace(carved, losses=losses, note=note, verified=proof.distances)
         if finish:
-            finish(folder, carved)
+            finish(folder, carved.child)
         for shard in carving.checkpoint.shards:
             check_unchanged(shard)  # else the child would be of two parents
     session.done()

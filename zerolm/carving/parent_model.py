@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from zerolm.carving.experts.result import ChildExperts
+from zerolm.carving.result import UnitRow
+from zerolm.carving.vocabulary.result import ChildVocabulary
 from zerolm.checkpoints import Checkpoint
 
 if TYPE_CHECKING:
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class KeptExperts:
-    """The kept experts of a parent, as plain JSON: ``described`` for a report.
+    """The kept experts of a parent: ``described`` for a report.
 
     ``recorded`` adds them to a recipe. ``units`` list experts, and neurons of them, ``before`` and ``after``,
     and the removed parameters. ``proof`` compares the parent with the one whose routers mask the removed
@@ -22,9 +25,9 @@ class KeptExperts:
     that is unknown.
     """
 
-    described: dict[str, Any]
+    described: ChildExperts
     recorded: Callable[[dict[str, Any]], dict[str, Any]]
-    units: list[dict[str, Any]]
+    units: list[UnitRow]
     note: str
     proof: Verified | None
     optimal: bool | None
@@ -34,15 +37,14 @@ class KeptExperts:
 class ParentModel:
     """A parent to be carved, possibly with fewer tokens or experts than its ``checkpoint.whole``.
 
-    ``vocabulary`` is plain JSON: tokens of the ``parent`` and of the ``child``, those ``used`` in the text,
-    the parameters that keeping only these ``saves``, and the loss of smaller vocabularies. None where tokens
-    were not examined. ``loss_of_tokens`` is the loss of fewer tokens on held-out text, in nats per token, or
-    1 - cosine. ``experts`` are the kept ones, None where all are kept; ``note`` explains that decision.
+    ``vocabulary`` is None where tokens were not examined. ``loss_of_tokens`` is the loss of fewer tokens on
+    held-out text, in nats per token, or 1 - cosine. ``experts`` are the kept ones, None where all are kept;
+    ``note`` explains that decision.
     """
 
     name: str
     checkpoint: Checkpoint
-    vocabulary: dict[str, Any] | None = None
+    vocabulary: ChildVocabulary | None = None
     proof: Verified | None = None
     experts: KeptExperts | None = None
     loss_of_tokens: float = 0.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.formats import UNEVEN
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.request import BY_LOSS, Methods
-from zerolm.carving.result import TypedWeights, rows_of, spectrum
+from zerolm.carving.result import SpectrumRow, TypedWeights, rows_of, spectrum
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.planning.part_costs import window_note
 from zerolm.planning.plan import Planned, finalists
@@ -46,7 +46,7 @@ class PlannedChild:
     optimal: bool | None = None
     losses: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
-    rows: Sequence[dict[str, Any]] = ()
+    rows: Sequence[SpectrumRow] = ()
     typed: TypedWeights | None = None
     compared: float | None = None
 
@@ -174,7 +174,7 @@ def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
         *typing.fit(plan),
         REQUANTISED if quantised_types(carving.checkpoint) else "",
     )
-    typed = TypedWeights(plan.bytes, rows_of(plan.types, carving.checkpoint), chosen.to_json())
+    typed = TypedWeights(plan.bytes, rows_of(plan.types, carving.checkpoint), chosen.compared)
     return PlannedChild(
         typing.narrowed(plan),
         optimal=plan.is_proven,

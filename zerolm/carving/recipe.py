@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -11,16 +11,16 @@ from typing import Any, Final
 import numpy as np
 
 import zerolm
-from zerolm.architecture import MAX_VOCAB, MAX_WIDTH, Ints
+from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.experts.fewer_experts import FewerExperts
-from zerolm.carving.recipe_fields import MAX_NAME, ExpertsRow, RecipeFields, ascending, experts_of, neurons_of
+from zerolm.carving.recipe_fields import MAX_NAME, RecipeFields, ascending
 from zerolm.carving.request import Methods
-from zerolm.carving.result import Carved, CarvingMethod
+from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
 from zerolm.io.files import parse_json, read_text
-from zerolm.io.plain import checked
+from zerolm.io.plain import as_plain, checked
 from zerolm.planning.size_spaces import SIZE_SPACES
 from zerolm.repairing.rules import REPAIRS
 from zerolm.text.defaults import GENERATED, NO_FILES, RANDOM
@@ -44,50 +44,22 @@ def versions_of(*libraries: str) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """A child's recipe that was read.
+    """A child's recipe that was read: its ``fields``, and the whole ``document``.
 
-    ``calibration`` is None without tokens; ``ridges`` are by (layer, role); ``sha256`` is that of the written
-    weight files; ``versions`` are those of the software that wrote them. ``width`` is that of a narrower
-    stream, and ``basis`` names how its directions were chosen. ``types`` are those of the weights by layer
-    and role, None for stored types. ``document`` is the whole content of the file.
+    ``ridges`` are by (layer, role). ``width`` is that of a narrower stream. ``types`` are those of weights by
+    layer and role, None for stored types. ``experts`` are the kept ones by layer, and ``kept`` the tokens,
+    ascending; None where all are kept. ``neurons`` (e, n) are those of experts, empty where all are kept.
     """
 
+    fields: RecipeFields
+    document: Mapping[str, Any]
     cut: Cut
-    method: CarvingMethod
-    calibration: Mapping[str, Any] | None
     ridges: dict[Place, Ridges]
-    sha256: dict[str, str]
-    versions: dict[str, str]
-    width: Width | None = None
-    basis: str | None = None
-    types: dict[tuple[int | None, str], str] | None = None
-    document: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def kept(self) -> Ints | None:
-        """Return the kept tokens of the parent, ascending; None for all."""
-        return _kept(self.document, MAX_VOCAB)
-
-    @property
-    def is_healed(self) -> bool:
-        """Return whether the child was trained too."""
-        return bool(self.document.get("healing"))
-
-    @property
-    def experts(self) -> dict[int, Ints] | None:
-        """Return the kept experts by layer, ascending; None where all are kept."""
-        rows = self.document.get("experts")
-        return None if rows is None else experts_of(rows, MAX_WIDTH)
-
-    @property
-    def criterion_of_experts(self) -> str:
-        """Return the criterion of the choice of experts; empty where all are kept."""
-        return str(self.document.get("criterion_of_experts", ""))
-
-    @property
-    def repair_of_experts(self) -> str:
-        """Return the repair of the kept experts."""
-        return str(self.document.get("repair_of_experts", "none"))
+    width: Width | None
+    types: dict[tuple[int | None, str], str] | None
+    experts: dict[int, Ints] | None
+    neurons: dict[int, Ints]
+    kept: Ints | None
 
     @property
     def takes_experts_alone(self) -> bool:
@@ -95,53 +67,49 @@ class Recipe:
         is_whole = self.cut.is_whole and self.width is None and self.types is None
         return self.experts is not None and is_whole
 
-    def neurons(self, whole: int) -> dict[int, Ints]:
-        """Return the kept neurons (e, n) of experts of ``whole`` ones, by layer; empty where all are kept."""
-        return neurons_of(self.document.get("experts") or (), whole)
-
     def methods(self, text: str | None) -> Methods:
         """Return the methods to rebuild the child; ``ValueError`` where they need the original text."""
-        method, tokens = self.method, self.calibration
-        needed = method.repair != "none" or self.basis == "loss" or self.types is not None
-        needed = needed or self.repair_of_experts != "none"
-        if not needed or tokens is None:
-            return Methods(criterion=method.criterion, plan=method.plan)
-        without = GENERATED if "generated" in tokens else RANDOM
-        if tokens["text"] is not None and text in NO_FILES:
+        fields, tokens = self.fields, self.fields.calibration
+        by_loss = fields.stream is not None and fields.stream.basis == "loss"
+        repairs = {fields.repair, fields.repair_of_experts or "none"} != {"none"}
+        if tokens is None or not (repairs or by_loss or self.types is not None):
+            return Methods(criterion=fields.criterion, plan=fields.plan)
+        without = RANDOM if tokens.generated is None else GENERATED
+        if tokens.text is not None and text in NO_FILES:
             raise ValueError(
-                f"the recipe was made with a text of SHA-256 {tokens['text']}: give it by --text FILE"
+                f"the recipe was made with a text of SHA-256 {tokens.text}: give it by --text FILE"
             )
         return Methods(
-            criterion=method.criterion,
-            plan=method.plan,
-            text=without if tokens["text"] is None else text,
-            sequences=tokens["sequences"],
-            length=tokens["length"],
-            repair=method.repair,
-            seed=tokens["seed"] or 0,
+            criterion=fields.criterion,
+            plan=fields.plan,
+            text=without if tokens.text is None else text,
+            sequences=tokens.sequences,
+            length=tokens.length,
+            repair=fields.repair,
+            seed=tokens.seed or 0,
         )
 
     def check_text(self, sha256: str | None) -> None:
         """Raise ``ValueError`` for a text other than the recipe's."""
-        wanted = self.calibration["text"] if self.calibration else None
+        wanted = self.fields.calibration.text if self.fields.calibration else None
         if wanted is not None and sha256 != wanted:
             raise ValueError(f"the text has SHA-256 {sha256}, but the recipe was made with {wanted}")
 
     def other_tokens(self, digest: str) -> str:
         """Return a note if the parent generates other tokens here; empty if they are the same."""
-        wanted = (self.calibration or {}).get("generated", digest)
-        return "" if digest == wanted else "the parent generates another text here than for the recipe"
+        wanted = self.fields.calibration.generated if self.fields.calibration else None
+        is_same = wanted in (None, digest)
+        return "" if is_same else "the parent generates another text here than for the recipe"
 
     def difference(self, sha256: Mapping[str, str], versions: Mapping[str, str]) -> str:
         """Return a note on the files that differ from those of the recipe; empty if none does."""
-        differing = sorted(
-            name for name in {*self.sha256, *sha256} if self.sha256.get(name) != sha256.get(name)
-        )
-        if self.is_healed:
+        before = self.fields.sha256
+        differing = sorted(name for name in {*before, *sha256} if before.get(name) != sha256.get(name))
+        if self.fields.healing:
             return "the recipe is of a healed child: this is the child before zerolm heal trained it"
         if not differing:
             return ""
-        then, now = (", ".join(map(" ".join, named.items())) for named in (self.versions, versions))
+        then, now = (", ".join(map(" ".join, named.items())) for named in (self.fields.versions, versions))
         return f"{differing[0]!r} differs from the child that the recipe describes (then {then}; now {now})"
 
 
@@ -185,8 +153,6 @@ def document(
     ``weights`` is the SHA-256 of its parent's; ``calibration`` describes the tokens, ``ridges`` are by
     (layer, role), ``versions`` those of the software, with the device and the dtype of products.
     """
-    method = asdict(carved.method)
-    written_as, space = method.pop("format"), method.pop("space")
     return {
         "format": RECIPE_FORMAT,
         "version": RECIPE_VERSION,
@@ -195,17 +161,17 @@ def document(
         **parent.licence,
         "parent_weights": weights,
         "family": carved.family,
-        **method,
-        "written_as": written_as,
-        "space": space,
+        **{name: getattr(carved, name) for name in ("criterion", "repair", "plan", "shape")},
+        "written_as": carved.format,
+        "space": carved.space,
         "costs": carved.costs,
         "weight_bits": carved.weight_bits,
         "losses": carved.losses,
         "calibration": calibration,
         "ridges": {f"{role} {layer}": list(pair) for (layer, role), pair in ridges.items()},
         "versions": dict(versions),
-        "stream": carved.stream,
-        **({"types": carved.types} if carved.types else {}),
+        "stream": as_plain(carved.stream),
+        **({"types": as_plain(carved.types)} if carved.types else {}),
         "layers": to_layers(carved.cut),
     }
 
@@ -240,20 +206,22 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         SIZE_SPACES[rows.space].choices(checkpoint)
     rows.check_healing()
     experts, neurons = rows.kept_experts(checkpoint.layout.sizes)
-    _kept(document, checkpoint.layout.vocab)  # rejects tokens that the parent lacks
+    kept = _kept(document, checkpoint.layout.vocab)
     whole = dimensions(checkpoint)
     if neurons:  # layers are those of the parent with its kept experts
         whole = dimensions(FewerExperts(checkpoint, experts, neurons=neurons).shaped())
+    cut = from_layers(whole, rows.layers)
+    rows.check_calibration()
     return Recipe(
-        from_layers(whole, rows.layers),
-        CarvingMethod(rows.criterion, rows.repair, rows.plan, rows.shape, rows.written_as, rows.space),
-        rows.checked_calibration(document),
-        rows.by_place(whole.depth),
-        rows.sha256,
-        rows.versions,
-        *rows.width(whole, checkpoint),
-        rows.type_by_place(whole.depth),
+        rows,
         document,
+        cut,
+        rows.by_place(whole.depth),
+        rows.width(whole, checkpoint),
+        rows.type_by_place(whole.depth),
+        None if rows.experts is None else experts,
+        neurons,
+        kept,
     )
 
 
@@ -279,13 +247,6 @@ def with_experts(
         for layer, kept in experts.items()
     ]
     return {**recipe, **by, "experts": rows}
-
-
-def experts_in(recipe: Mapping[str, Any], count: int) -> dict[int, Ints]:
-    """Return the experts of a recipe by layer; ``ValueError`` for numbers that a layer of ``count`` lacks."""
-    return experts_of(
-        [asdict(row) for row in checked(list[ExpertsRow], recipe.get("experts"), "experts")], count
-    )
 
 
 def with_kept(recipe: Mapping[str, Any], kept: Ints) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Final, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt, MaxLen
@@ -13,10 +13,11 @@ from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_width import layer_from_hex
 from zerolm.carving.experts.fewer_experts import NEURONS
 from zerolm.carving.request import MAX_TOKENS
+from zerolm.carving.result import ChildStream, TypeRow
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.families.family import OUTPUT_ROLES
-from zerolm.settings import nearest
+from zerolm.settings import nearest, shown
 from zerolm.units.kept_units import Dimensions
 from zerolm.units.ridges import Place, Ridges
 from zerolm.units.stream.narrowing import Width
@@ -24,6 +25,7 @@ from zerolm.units.stream.narrowing import Width
 MAX_NAME: Final = 80
 MAX_STAGES: Final = 1000
 IN_LAYER: Final = (*OUTPUT_ROLES, "attention_norm", "ffn_norm")
+BASES: Final = ("loss", "weights")
 Name = Annotated[str, MaxLen(MAX_NAME)]
 Share = Annotated[float, Gt(0), Lt(1e6)]
 
@@ -37,25 +39,6 @@ class RecipeTokens:
     sequences: Annotated[int, Ge(1)]
     length: Annotated[int, Ge(2)]
     generated: Name | None = None
-
-
-@dataclass(frozen=True)
-class StreamRow:
-    """A narrower stream: its width, whether the head is tied, the basis, and the share of energy kept."""
-
-    hidden: int
-    tied: bool
-    basis: Literal["loss", "weights"]
-    kept_energy: float
-
-
-@dataclass(frozen=True)
-class MatrixType:
-    """The quantisation type of the matrix with a role in a layer, or outside the layers (None)."""
-
-    layer: int | None
-    role: Name
-    type: Name
 
 
 @dataclass(frozen=True)
@@ -117,20 +100,19 @@ class RecipeFields:
     ridges: dict[str, tuple[Share, Share]]
     sha256: dict[str, Name]
     versions: dict[str, Name]
-    stream: StreamRow | None
+    stream: ChildStream | None
     layers: list[Any]
-    types: list[MatrixType] | None = None
+    types: list[TypeRow] | None = None
     experts: list[ExpertsRow] | None = None
     criterion_of_experts: Name | None = None
     repair_of_experts: Name | None = None
     healing: Annotated[list[HealingStage], MaxLen(MAX_STAGES)] = field(default_factory=list)
 
-    def checked_calibration(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the calibration of the document; ``ValueError`` where it has too many tokens."""
+    def check_calibration(self) -> None:
+        """Raise ``ValueError`` where the calibration has too many tokens."""
         tokens = self.calibration
         if tokens is not None and tokens.sequences * tokens.length > MAX_TOKENS:
             raise ValueError(f"its calibration has {tokens.sequences} sequences of {tokens.length} tokens")
-        return None if tokens is None else dict(document["calibration"])
 
     def check_healing(self) -> None:
         """Raise ``ValueError`` where the losses of a stage have different names."""
@@ -141,9 +123,11 @@ class RecipeFields:
 
     def kept_experts(self, sizes: Mapping[str, int]) -> tuple[dict[int, Ints], dict[int, Ints]]:
         """Return the kept experts by layer, and the kept neurons (e, n) where neurons are removed."""
-        rows = [] if self.experts is None else [asdict(row) for row in self.experts]
-        experts = experts_of(rows, sizes.get("experts", 0)) if self.experts is not None else {}
-        return experts, neurons_of(rows, sizes.get(NEURONS, 0))
+        rows, whole = self.experts or [], sizes.get(NEURONS, 0)
+        experts, neurons = experts_of(rows, sizes.get("experts", 0)), dict[int, Ints]()
+        if any(row.neurons for row in rows):
+            neurons = {row.layer: layer_from_hex(row.neurons, len(row.kept), whole) for row in rows}
+        return experts, neurons
 
     def by_place(self, depth: int) -> dict[Place, Ridges]:
         """Return the ridges by layer and role; ``ValueError`` for a matrix that is not refitted."""
@@ -162,19 +146,21 @@ class RecipeFields:
             if row.layer is not None and not 0 <= row.layer < depth:
                 raise ValueError(f"its types are of layer {row.layer}, and there are {depth}")
             if row.type not in BY_NAME:
-                raise ValueError(f"its type {row.type!r} is not known{nearest(row.type, BY_NAME)}")
+                raise ValueError(f"its type {shown(row.type)} is not known{nearest(row.type, BY_NAME)}")
         return None if self.types is None else {(row.layer, row.role): row.type for row in self.types}
 
-    def width(self, parent: Dimensions, checkpoint: Checkpoint) -> tuple[Width | None, str | None]:
-        """Return the width of the stream and its basis; ``ValueError`` where it does not fit."""
+    def width(self, parent: Dimensions, checkpoint: Checkpoint) -> Width | None:
+        """Return the width of the stream; ``ValueError`` where it does not fit."""
         stream = self.stream
         if stream is None:
-            return None, None
+            return None
+        if stream.basis not in BASES:
+            raise ValueError(f"stream.basis must be 'loss' or 'weights', not {shown(stream.basis)}")
         if not checkpoint.family.cut.hidden or not 1 <= stream.hidden <= parent.hidden:
             raise ValueError(f"its stream is {stream.hidden} wide, that of the parent {parent.hidden}")
         if stream.tied and not checkpoint.layout.tied:
             raise ValueError("its stream has a tied head, and the parent has none")
-        return Width(stream.hidden, stream.tied), stream.basis
+        return Width(stream.hidden, stream.tied)
 
 
 def ascending(numbers: Any, whole: int, words: str) -> Ints:
@@ -189,15 +175,6 @@ def ascending(numbers: Any, whole: int, words: str) -> Ints:
     return np.array(numbers, np.int64)
 
 
-def experts_of(rows: Sequence[Mapping[str, Any]], count: int) -> dict[int, Ints]:
+def experts_of(rows: Sequence[ExpertsRow], count: int) -> dict[int, Ints]:
     """Return the experts of rows by layer; ``ValueError`` for numbers that a layer of ``count`` lacks."""
-    return {
-        row["layer"]: ascending(row["kept"], count, f"its experts of layer {row['layer']}") for row in rows
-    }
-
-
-def neurons_of(rows: Sequence[Mapping[str, Any]], whole: int) -> dict[int, Ints]:
-    """Return the kept neurons (e, n) of the experts of rows by layer; empty where all are kept."""
-    if not any(row.get("neurons") for row in rows):
-        return {}
-    return {row["layer"]: layer_from_hex(row, whole) for row in rows}
+    return {row.layer: ascending(row.kept, count, f"its experts of layer {row.layer}") for row in rows}

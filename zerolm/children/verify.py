@@ -68,9 +68,10 @@ class Verified(Verification):
         }
         return replace(self, **worst)
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def distances(self) -> Verification:
         """Return the distances and the method of comparison."""
-        return {name: value for name, value in vars(self).items() if name != "note"}
+        return Verification(**{name: value for name, value in vars(self).items() if name != "note"})
 
 
 @torch.no_grad()

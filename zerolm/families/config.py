@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix, Role
+from zerolm.families.core_sizes import CoreSizes
 from zerolm.families.family import EQUAL, NO, UNEQUAL, Cuttable, Family, Pattern, Rounded
 from zerolm.families.kinds import kinds_of, windows_of
 from zerolm.families.known import family_of
@@ -33,23 +34,6 @@ TABLES: Final = ("embedding", "positions", "types", "relative_positions", "relat
 """Roles of matrices outside the layers of which a token meets some rows only."""
 OF_FFN: Final = ("gate", "up", "down", "router", "shared", "experts", "dense")
 """First words of the roles of an FFN's matrices."""
-
-
-@dataclass(frozen=True)
-class CoreSizes:
-    """The sizes that make the matrices of a layer, and the number of layers."""
-
-    depth: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    ffn: int
-
-    def labelled(self, label: str) -> int:
-        """Return a size by its label; 0 where there is none."""
-        size: int = getattr(self, label, 0)
-        return size
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.children.child_tensors import Child
 from zerolm.children.trained import TrainedWeights
-from zerolm.children.verification import Verification
 from zerolm.healing.compact import Compact
 from zerolm.healing.held_out import HeldOut
 from zerolm.healing.patient import Patient
@@ -88,7 +87,7 @@ def heal(
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         patient = Patient.of(child, parent, teacher, Path(folder), progress)
         healing = Healing(patient, request, progress)
-        form = destination.form or patient.recipe.method.format
+        form = destination.form or patient.recipe.fields.written_as
         FORMATS[form].check(patient.child, healing.compact.cut)
         identity = of_first(lambda: healing.identity)
         with owned_by_first(lambda: work_folder(out, identity, force)) as work:
@@ -224,7 +223,7 @@ class Healing:
                 self.request, plan, trained, list(self.objective.weights), len(self.held_out.tokens)
             ),
             losses={"before": before, "after": after, "parent": of_parent},
-            curve=trained.rows,
+            curve=[{name: float(value) for name, value in row.items()} for row in trained.rows],
         )
 
     def _measured(self, parent: PreTrainedModel) -> tuple[dict[str, float], dict[str, float]]:
@@ -261,7 +260,7 @@ class Healing:
         settings = settings_note(self.patient.child, in_file=FORMATS[form].has_tokenizer)
         notes = WORSE if after >= before > 0 else "", proof.note, settings
         note = "; ".join(filter(None, notes))
-        return replace(healed, verified=Verification(**proof.to_json()), note=note, format=form)
+        return replace(healed, verified=proof.distances, note=note, format=form)
 
     def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:
         """Return a model that is not trained, on the device."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zerolm.carving.result import CarvedChild
 from zerolm.children.verification import Verification
 
 
@@ -58,3 +59,10 @@ class Healed:
     curve: list[dict[str, float]]
     note: str = ""
     verified: Verification | None = None
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class CarvedAndHealed(CarvedChild):
+    """A child compared with its first parent, and its last ``healing``, None where it was carved alone."""
+
+    healing: Healed | None = None

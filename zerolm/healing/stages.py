@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,14 +12,15 @@ from zerolm.carving.carve import carve
 from zerolm.carving.formats import FORMATS, UNEVEN
 from zerolm.carving.recipe import MAX_RECIPE_BYTES, OF_EXPERTS, from_layers, to_layers
 from zerolm.carving.request import Destination, Methods
+from zerolm.carving.result import CarvedChild, ChildStream, UnitRow
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.healing.heal import heal
 from zerolm.healing.request import HealRequest
-from zerolm.healing.result import Healed
-from zerolm.io.files import parse_json, read_text, write_json
+from zerolm.healing.result import CarvedAndHealed, Healed
+from zerolm.io.files import parse_json, read_text, store, write_json
 from zerolm.io.folders import check_new, work_folder
-from zerolm.io.plain import as_plain
+from zerolm.io.plain import as_plain, checked
 from zerolm.planning.part_costs import StoredCosts
 from zerolm.planning.size_request import ALL, ExpertsRequest, KeptShares, SizeRequest, VocabularyRequest
 from zerolm.planning.sizes import budgets_of, costs_of, sizes_of
@@ -50,20 +52,6 @@ class Stages:
     def uneven(self) -> bool:
         """Return whether layers may have different sizes."""
         return not self.size.is_uniform
-
-
-@dataclass(frozen=True, eq=False)
-class CarvedAndHealed:
-    """The plain JSON of the child's carving, compared with its parent, and the result of the last healing."""
-
-    carving: dict[str, Any]
-    healed: Healed
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the carving and its healing as one object; the child is the healed one."""
-        healing = as_plain(self.healed)
-        written = {name: healing[name] for name in ("format", "verified")}
-        return {**self.carving, **written, "healing": healing}
 
 
 Finish = Callable[[Path, CarvedAndHealed], None]
@@ -102,22 +90,23 @@ def carve_and_heal(
         for stage in range(1, stages.count + 1):
             cut = work / str(stage) / out.name  # a GGUF is named for its folder
             cut.parent.mkdir(exist_ok=True)
-            document = _carved(stages, stage, (checkpoint, source), cut, progress)
-            if earlier is not None:
-                document = _rebased(cut, source.root, earlier, document)
-            earlier = document
+            earlier = child = _carved(stages, stage, (checkpoint, source), earlier, cut, progress)
             if stage < stages.count:
                 healed = cut.parent / f"{out.name}.healed"
                 if not (healed / RECIPE).is_file():
                     heal(cut, checkpoint.place, request, Destination(healed), progress=progress)
                 source = Checkpoint.open(healed)
 
+        def with_healing(healed: Healed) -> CarvedAndHealed:
+            written = {"format": healed.format, "verified": healed.verified}
+            return CarvedAndHealed(**vars(child) | written, healing=healed)
+
         def finished(folder: Path, healed: Healed) -> None:
             if finish is not None:
-                finish(folder, CarvedAndHealed(document, healed))
+                finish(folder, with_healing(healed))
 
         place = replace(destination, form=form, finish=finished if finish else None)
-        return CarvedAndHealed(document, heal(cut, checkpoint.place, request, place, progress=progress))
+        return with_healing(heal(cut, checkpoint.place, request, place, progress=progress))
 
 
 def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
@@ -145,19 +134,25 @@ def _carved(
     stages: Stages,
     stage: int,
     opened: tuple[Checkpoint, Checkpoint],
+    earlier: CarvedChild | None,
     out: Path,
     progress: Progress,
-) -> dict[str, Any]:
-    """Carve the child of a stage, unless it is there, and return its plain JSON."""
-    file = out.parent / "carving.json"
-    if not (out / RECIPE).is_file():
-        form = "padded" if stages.uneven else "hf"
-        size, place = _size(stages, stage, *opened), Destination(out, form)
-        running: dict[str, Any] = {"costs": stages.costs, "compute": stages.compute, "progress": progress}
-        carved = carve(opened[1].place, size, stages.methods, place, **running)
-        write_json(file, carved.to_json())
-    document: dict[str, Any] = parse_json(read_text(file, MAX_RECIPE_BYTES))
-    return document
+) -> CarvedChild:
+    """Return the child of a stage: carved, or read where a killed run has carved it.
+
+    ``earlier`` is that of the stage before.
+    """
+    file = out.parent / "result.json"
+    if file.is_file():
+        return checked(CarvedChild, parse_json(read_text(file, MAX_RECIPE_BYTES)))
+    form = "padded" if stages.uneven else "hf"
+    size, place = _size(stages, stage, *opened), Destination(out, form, force=True)
+    running: dict[str, Any] = {"costs": stages.costs, "compute": stages.compute, "progress": progress}
+    child = carve(opened[1].place, size, stages.methods, place, **running).child
+    if earlier is not None:
+        child = _rebased(out, opened[1].root, earlier, child)
+    store({file: json.dumps(as_plain(child))})
+    return child
 
 
 def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) -> SizeRequest:
@@ -187,55 +182,50 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
     return size.within(limits)
 
 
-def _rebased(cut: Path, source: Path, earlier: Mapping[str, Any], document: dict[str, Any]) -> dict[str, Any]:
-    """Make the first parent that of a later stage's recipe, and return its plain JSON so.
+def _rebased(cut: Path, source: Path, earlier: CarvedChild, child: CarvedChild) -> CarvedChild:
+    """Make the first parent that of a later stage's recipe, and return its child so.
 
-    ``earlier`` is that of the stage before. Without ridges: what was trained between cannot be built again
-    from a recipe.
+    Without ridges: what was trained between cannot be built again from a recipe.
     """
     before, recipe = (parse_json(read_text(folder / RECIPE, MAX_RECIPE_BYTES)) for folder in (source, cut))
-    first = from_layers(Dimensions(**earlier["parent_sizes"]), before["layers"])
-    second = from_layers(Dimensions(**document["parent_sizes"]), recipe["layers"]).after(first)
-    stream = _stream(before["stream"], recipe["stream"])
+    first = from_layers(Dimensions(**vars(earlier.parent_sizes)), before["layers"])
+    second = from_layers(Dimensions(**vars(child.parent_sizes)), recipe["layers"]).after(first)
+    stream = _stream(earlier.stream, child.stream)
     origin = {name: before[name] for name in ("parent", "revision", "parent_weights", "family")}
     licence = {name: before[name] for name in before if name.startswith("license")}
-    costs = {**recipe["costs"], "parent": earlier["costs"]["parent"]}
+    costs = {**child.costs, "parent": earlier.costs["parent"]}
     changes = {
         "layers": to_layers(second),
-        "stream": stream,
+        "stream": as_plain(stream),
         "costs": costs,
         "ridges": {},
         "healing": before["healing"],
     }
     changes |= {name: before[name] for name in (*OF_EXPERTS, "tokens") if name in before}
     write_json(cut / RECIPE, {**recipe, **origin, **licence, **changes})
-    widths = [{**one, "layer": layer} for one, layer in zip(document["widths"], second.sizes, strict=True)]
-    whole = {name: earlier[name] for name in ("parent", "parent_sizes", "vocabulary", "experts")}
-    units = _units(earlier["units"], document["units"], len(widths))
-    return {**document, **whole, "widths": widths, "stream": stream, "costs": costs, "units": units}
+    widths = [replace(one, layer=layer) for one, layer in zip(child.widths, second.sizes, strict=True)]
+    units = _units(earlier.units, child.units, len(widths))
+    whole = {name: getattr(earlier, name) for name in ("parent", "parent_sizes", "vocabulary", "experts")}
+    return replace(child, **whole, widths=widths, stream=stream, costs=costs, units=units)
 
 
-def _units(
-    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], depth: int
-) -> list[dict[str, Any]]:
+def _units(before: Sequence[UnitRow], after: Sequence[UnitRow], depth: int) -> list[UnitRow]:
     """Return the pruned units of each kind in two successive cuts, of a parent with ``depth`` layers.
 
     Units within layers are counted in the remaining layers.
     """
-    later = {row["unit"]: row for row in after}
-    layers = next((row["after"] for row in before if row["unit"] == "layers"), depth)
+    later = {row.unit: row for row in after}
+    layers = next((row.after for row in before if row.unit == "layers"), depth)
     rows = []
     for row in before:
-        more = later.get(row["unit"], {"after": row["after"], "params": 0})
-        whole = row["before"] * depth // layers if row["unit"] in WITHIN_LAYERS else row["before"]
-        params = row["params"] + more["params"]
-        rows.append({**row, "before": whole, "after": more["after"], "params": params})
+        more = later.get(row.unit, replace(row, params=0))
+        whole = row.before * depth // layers if row.unit in WITHIN_LAYERS else row.before
+        rows.append(UnitRow(row.unit, whole, more.after, row.params + more.params))
     return rows
 
 
-def _stream(before: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the stream of two narrowings, one after the other, in the words of a recipe."""
+def _stream(before: ChildStream | None, second: ChildStream | None) -> ChildStream | None:
+    """Return the stream of two narrowings, one after the other."""
     if before is None or second is None:
-        last = second or before
-        return None if last is None else dict(last)
-    return {**second, "kept_energy": before["kept_energy"] * second["kept_energy"]}
+        return second or before
+    return replace(second, kept_energy=before.kept_energy * second.kept_energy)

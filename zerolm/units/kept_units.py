@@ -11,7 +11,8 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.checkpoints import Checkpoint
-from zerolm.families.config import CoreSizes, ModelSizes
+from zerolm.families.config import ModelSizes
+from zerolm.families.core_sizes import CoreSizes
 from zerolm.units.stream.narrowing import Narrowing
 from zerolm.units.within_layers import NAMES, UNITS, LayerSizes
 

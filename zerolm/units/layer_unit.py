@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from zerolm.families.core_sizes import CoreSizes
+
 if TYPE_CHECKING:  # requests are imported without numpy
-    from zerolm.families.config import CoreSizes
     from zerolm.families.family import Family
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from zerolm.families.core_sizes import CoreSizes
 from zerolm.settings.request import setting
 from zerolm.units.layer_unit import LayerUnit
-
-if TYPE_CHECKING:
-    from zerolm.families.config import CoreSizes
 
 
 class Neurons(LayerUnit):

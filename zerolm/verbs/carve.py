@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.carving.request import MethodRequest, methods_of
-from zerolm.children.verification import Verification
 from zerolm.cost_columns import COLUMNS, cost_label, shown_costs
+from zerolm.families.core_sizes import CoreSizes
+from zerolm.healing.result import CarvedAndHealed
 from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest, TrainedOn
@@ -20,19 +21,18 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pai
 from zerolm.show.text import base_name, sentence, show_amount, show_cost, span
 from zerolm.text.defaults import GENERATED, RANDOM
 from zerolm.verbs import shared
-from zerolm.verbs.carve_experts import ChildExperts
-from zerolm.verbs.carve_types import ChildTypes, EqualBytesRow, TypeRow
-from zerolm.verbs.carve_vocabulary import ChildVocabulary
-from zerolm.verbs.carve_width import ChildStream, SpectrumRow, StreamWidths
+from zerolm.verbs.carve_experts import ShownExperts
+from zerolm.verbs.carve_types import ChildTypes
+from zerolm.verbs.carve_vocabulary import ShownVocabulary
+from zerolm.verbs.carve_width import StreamWidths
 from zerolm.verbs.heal import HealingReport
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import Conditions, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.carving.request import Methods
-    from zerolm.carving.result import Carved
+    from zerolm.carving.result import CarvedChild, LayerSize
     from zerolm.costs import CostModel
-    from zerolm.healing.stages import CarvedAndHealed
 
 LOSSES: Final = {
     "predicted": "predicted, as cut",
@@ -121,10 +121,8 @@ class CarveSettings(Request):
         from zerolm.carving import carve as carving
         from zerolm.carving.request import Destination
 
-        def finish(folder: Path, carved: Carved) -> None:
-            self._report(carved.to_json()).write_into(folder)
-
-        place = Destination(None if self.out is None else Path(self.out), self.format, self.force, finish)
+        out = None if self.out is None else Path(self.out)
+        place = Destination(out, self.format, self.force, self._write)
         running: dict[str, Any] = {"costs": self._costs(), "compute": self.compute, "progress": progress}
         with needing_torch("writing a child, and tokens (all but --criterion capacity), run networks"):
             if self.recipe is None:
@@ -133,7 +131,7 @@ class CarveSettings(Request):
                 self._check_alone()
                 text = self.methods.text
                 carved = carving.rebuild(self.recipe, self.parent, place, text=text, **running)
-        return self._report(carved.to_json())
+        return self._report(carved.child)
 
     def _methods(self) -> Methods:
         return methods_of(self.size, self.methods)
@@ -163,9 +161,6 @@ class CarveSettings(Request):
             from zerolm.healing.stages import Stages, carve_and_heal
             from zerolm.training.request import Execution
 
-            def finish(folder: Path, outcome: CarvedAndHealed) -> None:
-                self._report(outcome.to_json()).write_into(folder)
-
             execution = Execution(TrainedOn(self.compute.device, self.compute.dtype))
             seed = self.methods.seed % 2**32
             texts = Texts(tuple(domains_of(text).values()) or (text,))
@@ -174,10 +169,10 @@ class CarveSettings(Request):
                 self.parent,
                 Stages(self.size, self._methods(), request, self.steps, self._costs(), self.compute),
                 Destination(Path(out), self.format, self.force),
-                finish=finish,
+                finish=self._write,
                 progress=progress,
             )
-        return self._report(outcome.to_json())
+        return self._report(outcome)
 
     def _healed_on(self) -> tuple[str, str]:
         """Return the text and the output of a healing; ``ValueError`` for what does not go with one."""
@@ -199,84 +194,24 @@ class CarveSettings(Request):
             raise ValueError(f"--heal trains on a file: give --text FILE, not {self.methods.text}")
         return self.methods.text, self.out
 
-    def _report(self, document: dict[str, Any]) -> CarvingReport:
+    def _report(self, child: CarvedChild) -> CarvingReport:
         is_open = self.methods.text is None and self.recipe is None
         used = {"text": self._methods().text} if is_open else {}
-        return replace(CarvingReport.from_json(document), run=run_of(self, **used))
+        return CarvingReport(**vars(child), run=run_of(self, **used))
 
-
-@dataclass(frozen=True)
-class LayerSize:
-    """The sizes of a kept layer, by its number in the parent."""
-
-    layer: int
-    heads: int
-    kv_heads: int
-    ffn: int
-
-
-@dataclass(frozen=True)
-class UnitRow:
-    """The units of a kind ``before`` and ``after`` the cut, and the parameters that they gave up."""
-
-    unit: str
-    before: int
-    after: int
-    params: int
-
-
-@dataclass(frozen=True)
-class ParentSizes:
-    """The sizes of the parent."""
-
-    depth: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    ffn: int
+    def _write(self, folder: Path, child: CarvedChild) -> None:
+        self._report(child).write_into(folder)
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
-class CarvingReport(Report):
-    """A child: the sizes of its layers, its costs compared with the parent's, and whether it was verified.
-
-    ``costs`` are by name, of ``parent`` and ``child``, and of what is ``stored`` with zeros. ``losses`` on
-    held-out text are empty where none were measured, ``verified`` is None where no child was written.
-    ``stream`` is None where it stays whole; ``spectrum`` says what other widths of it keep.
-    ``healing`` is the result of the last healing.
-    """
+class CarvingReport(CarvedAndHealed, Report):
+    """A child: the sizes of its layers, its costs compared with the parent's, and whether it was verified."""
 
     command: ClassVar[str] = "carve"
-    parent: str
-    family: str
-    costs: dict[str, dict[str, int]]
-    weight_bits: list[int]
-    optimal: bool | None
-    losses: dict[str, float]
-    note: str
-    verified: Verification | None
-    spectrum: list[SpectrumRow] = field(default_factory=list)
-    types: list[TypeRow] = field(default_factory=list)
-    equal_bytes: list[EqualBytesRow] = field(default_factory=list)
-    experts: ChildExperts | None = None
-    vocabulary: ChildVocabulary | None = None
-    units: list[UnitRow] = field(default_factory=list)
-    criterion: str
-    repair: str
-    plan: str
-    shape: str
-    format: str
-    space: str | None = None
-    widths: list[LayerSize]
-    stream: ChildStream | None = None
-    parent_sizes: ParentSizes
-    healing: HealingReport | None = None
 
     def to_json(self) -> dict[str, Any]:
         document = super().to_json()
-        del document["healing"]
-        return document | ({"healing": self.healing.to_json()} if self.healing else {})
+        return {name: value for name, value in document.items() if name != "healing" or value}
 
     @property
     def stream_widths(self) -> StreamWidths:
@@ -305,11 +240,11 @@ class CarvingReport(Report):
         return [
             f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
             f"ffn {span(self._all('ffn'))}",
-            *filter(None, [self.stream_widths.line(), self.child_types.line(), self._vocabulary()]),
+            *filter(None, [self.stream_widths.line(), self.child_types.line(), self._tokens()]),
             *([f"pruned: {', '.join(self._gave_up())}"] if self._gave_up() else []),
-            *([self.experts.line()] if self.experts else []),
+            *([self._experts.line()] if self._experts else []),
             *([f"loss on held-out text: {losses}"] if losses else []),
-            *([f"healed: {self.healing.gains}"] if self.healing else []),
+            *([f"healed: {self._healing.gains}"] if self._healing else []),
             *([f"verified: opened again, {self._proof()}"] if self.verified else []),
         ]
 
@@ -327,8 +262,20 @@ class CarvingReport(Report):
         ]
         return Sheet("Pruned by kind of unit", ["unit", "before", "after", "parameters"], rows, on=(PAGE,))
 
-    def _vocabulary(self) -> str:
-        return self.vocabulary.line() if self.vocabulary else ""
+    @property
+    def _experts(self) -> ShownExperts | None:
+        return ShownExperts(**vars(self.experts)) if self.experts else None
+
+    @property
+    def _vocabulary(self) -> ShownVocabulary | None:
+        return ShownVocabulary(**vars(self.vocabulary)) if self.vocabulary else None
+
+    @property
+    def _healing(self) -> HealingReport | None:
+        return HealingReport(**vars(self.healing)) if self.healing else None
+
+    def _tokens(self) -> str:
+        return self._vocabulary.line() if self._vocabulary else ""
 
     def _all(self, name: str) -> list[int]:
         """Return a size of all layers."""
@@ -350,7 +297,7 @@ class CarvingReport(Report):
         return tuple(c for c in shown_costs(COLUMNS, self.costs.values()) if c in self.costs["parent"])
 
     def heading(self) -> Heading:
-        experts = self.experts.sentence() if self.experts else ""
+        experts = self._experts.sentence() if self._experts else ""
         return Heading(
             f"{base_name(self.parent)} cut to {self._share('params')} of its parameters",
             f"A {self.family} model, {self.criterion} as criterion, repair {self.repair}.",
@@ -401,11 +348,11 @@ class CarvingReport(Report):
             self._costs_sheet(),
             *([self._units_sheet()] if self.units else []),
             *self.child_types.sheets(),
-            *(self.experts.sheets() if self.experts else []),
-            *(self.vocabulary.sheets() if self.vocabulary else []),
+            *(self._experts.sheets() if self._experts else []),
+            *(self._vocabulary.sheets() if self._vocabulary else []),
             *self.stream_widths.sheets((PAGE, TERMINAL) if is_plan else (PAGE,)),
             *([self._losses_sheet()] if self.losses else []),
-            *([self._healing_sheet(self.healing)] if self.healing else []),
+            *([self._healing_sheet(self._healing)] if self._healing else []),
             pairs("How it was made", self._making(), on=(PAGE,)),
             *([] if is_plan or self.healing else [rebuilding]),
         ]
@@ -425,7 +372,7 @@ class CarvingReport(Report):
         child = [self._drawn(kept[i], hidden) if i in kept else gone for i in range(whole.depth)]
         return Strips([("Parent", [self._drawn(whole, whole.hidden)] * whole.depth), ("Child", child)])
 
-    def _drawn(self, layer: LayerSize | ParentSizes, hidden: int) -> LayerSizes:
+    def _drawn(self, layer: LayerSize | CoreSizes, hidden: int) -> LayerSizes:
         queries, keys = (count * self.parent_sizes.head_size for count in (layer.heads, layer.kv_heads))
         return LayerSizes(hidden, queries, keys, layer.heads, layer.ffn)
 
@@ -468,7 +415,7 @@ class CarvingReport(Report):
         values = {name: getattr(self, name) for name in names}
         rows = [(name, str(value)) for name, value in values.items() if value is not None]
         rows += [("stream", self.stream_widths.line())] if self.stream else []
-        return rows + ([("vocabulary", self._vocabulary())] if self._vocabulary() else [])
+        return rows + ([("vocabulary", self._tokens())] if self._tokens() else [])
 
     def _rebuilding(self) -> str:
         line = f"zerolm carve {shlex.quote(self.parent)} --recipe recipe.json --out child"

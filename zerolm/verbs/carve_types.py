@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from zerolm.carving.result import EqualBytes, TypeRow
 from zerolm.show.charts import Heat
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Sheet
 from zerolm.show.text import show_cost
@@ -16,30 +17,11 @@ LOSS: Final = "KL in nats a token, or 1 - cosine"
 
 
 @dataclass(frozen=True)
-class TypeRow:
-    """The type of a matrix, by the parent's layer and its role; ``layer`` is None outside the layers."""
-
-    layer: int | None
-    role: str
-    type: str
-
-
-@dataclass(frozen=True)
-class EqualBytesRow:
-    """A way to spend the bytes: bytes of weights, and its losses, predicted and as read back."""
-
-    name: str
-    bytes: int
-    predicted: float
-    measured: float | None
-
-
-@dataclass(frozen=True)
 class ChildTypes:
     """The types of a child's matrices, and other plans with the same bytes."""
 
     rows: Sequence[TypeRow]
-    equal_bytes: Sequence[EqualBytesRow]
+    equal_bytes: Sequence[EqualBytes]
 
     def line(self) -> str:
         """Return the number of matrices by type, the largest first; empty where none is chosen."""

@@ -2,72 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from zerolm.carving.vocabulary.result import ChildVocabulary
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Sheet
 from zerolm.show.text import show_amount
 
 
 @dataclass(frozen=True)
-class VocabularyRow:
-    """A size of the vocabulary: the parameters of the whole child with it, and its predicted loss.
-
-    ``tokens`` is the loss by fewer tokens, ``rest`` that by all other cuts and types, both in bits a byte; of
-    an encoder 1 - cosine. ``bytes`` are those of its weights where they have types.
-    """
-
-    size: int
-    params: int
-    tokens: float
-    rest: float
-    bytes: int | None = None
-
-    @property
-    def loss(self) -> float:
-        """Return both losses together."""
-        return self.tokens + self.rest
-
-
-@dataclass(frozen=True)
-class CurveRow:
-    """A size of the vocabulary, the parameters with it, and by what share held-out text ``grows``."""
-
-    size: int
-    params: int
-    grows: float
-
-
-@dataclass(frozen=True)
-class StringsProof:
-    """Strings that were read and written back by both tokenizers, and how far outputs were apart."""
-
-    strings: int
-    same: int
-    difference: float
-    relative: float
-
-
-@dataclass(frozen=True)
-class ChildVocabulary:
-    """The tokens of the ``parent`` and of the ``child``, and those ``used`` by the text, None without one.
-
-    ``saves`` are the parameters less with these alone. The text has ``tokens``, and ``grows`` by some.
-    ``sizes`` were compared within budgets. ``losses`` are of the ``parent`` and with fewer tokens, in bits a
-    byte of a part of the text that is ``held_out`` of their choice; of an encoder 1 - cosine. ``curve`` shows
-    how that part grows with fewer tokens.
-    """
-
-    parent: int
-    child: int
-    used: int | None = None
-    saves: int | None = None
-    tokens: int = 0
-    grows: int = 0
-    sizes: list[VocabularyRow] = field(default_factory=list)
-    losses: dict[str, float] = field(default_factory=dict)
-    held_out: bool = False
-    curve: list[CurveRow] = field(default_factory=list)
-    proof: StringsProof | None = None
+class ShownVocabulary(ChildVocabulary):
+    """The kept tokens in words, and as sheets."""
 
     def line(self) -> str:
         """Return the number of kept tokens, or the saving by keeping only those that the text needs."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from zerolm.carving.result import ChildStream, SpectrumRow
 from zerolm.show.charts import Axis, Dots, Limit, Line, Linked, Mark, Plot, Sign, axis
 from zerolm.show.sheet import PAGE, TERMINAL, Cell, Row, Sheet
 
@@ -26,36 +27,6 @@ ALONE: Final = (
     "or not."
 )
 AFTER: Final = {False: "Nothing is repaired.", True: "They are predicted after repair."}
-
-
-@dataclass(frozen=True)
-class ChildStream:
-    """A narrower stream: ``hidden`` directions, whether the head is the embedding, and what they were
-    chosen by (``loss`` or ``weights``)."""
-
-    hidden: int
-    tied: bool
-    basis: str
-    kept_energy: float
-
-    @property
-    def head(self) -> str:
-        return "the head is the embedding" if self.tied else "the head is a matrix of its own"
-
-
-@dataclass(frozen=True)
-class SpectrumRow:
-    """A width of the stream: the share of its energy that it keeps, and its loss alone where measured."""
-
-    hidden: int
-    kept_energy: float
-    loss: float | None
-
-    @property
-    def texts(self) -> list[str]:
-        """Return hidden size, energy kept and loss, which is empty where it was not measured."""
-        loss = "" if self.loss is None else f"{self.loss:.3g}"
-        return [f"{self.hidden:,}", f"{self.kept_energy:.1%}", loss]
 
 
 @dataclass(frozen=True)
@@ -90,7 +61,8 @@ class StreamWidths:
             return f"The hidden size is {self.whole:,}, as the parent." if self.spectrum else ""
         return (
             f"The hidden size is {stream.hidden:,} of {self.whole:,}: directions chosen by the "
-            f"{stream.basis} that keep {stream.kept_energy:.1%} of the stream's energy; {stream.head}."
+            f"{stream.basis} that keep {stream.kept_energy:.1%} of the stream's energy; the head is "
+            f"{'the embedding' if stream.tied else 'a matrix of its own'}."
         )
 
     def narrower(self) -> list[SpectrumRow]:
@@ -128,7 +100,7 @@ class StreamWidths:
         table: list[Row] = [
             [Cell(first, note="chosen" * self.is_chosen(row)), *others[: len(head) - 1]]
             for row in self.few()
-            for first, *others in [row.texts]
+            for first, *others in [texts(row)]
         ]
         basis = self.stream.basis if self.stream else "weights"
         sentences = [ENERGY["loss"], ALONE, AFTER[self.is_repaired]] if losses else [ENERGY[basis]]
@@ -144,9 +116,9 @@ class StreamWidths:
             hidden = self.stream.hidden
             marks.append(Limit(hidden, f"{hidden:,} chosen"))
             marks += [Sign("star", point, "orange") for point in points if point[0] == hidden]
-        columns = [("energy kept", [row.texts[1] for row, _ in rows])]
+        columns = [("energy kept", [texts(row)[1] for row, _ in rows])]
         if name == LOSS:
-            columns.append(("loss", [row.texts[2] for row, _ in rows]))
+            columns.append(("loss", [texts(row)[2] for row, _ in rows]))
         plot = Plot(
             f"{name}, by the hidden size of {self.whole}",
             Axis(0.0, float(self.whole), "hidden size"),
@@ -157,3 +129,9 @@ class StreamWidths:
             columns=columns,
         )
         return Linked([plot], [f"hidden {row.hidden:,}" for row, _ in rows], "width")
+
+
+def texts(row: SpectrumRow) -> list[str]:
+    """Return hidden size, energy kept and loss, which is empty where it was not measured."""
+    loss = "" if row.loss is None else f"{row.loss:.3g}"
+    return [f"{row.hidden:,}", f"{row.kept_energy:.1%}", loss]

@@ -25,6 +25,7 @@ from zerolm.checkpoints import Checkpoint  # noqa: E402
 from zerolm.checkpoints.weight_types import BY_NAME, BY_NUMBER  # noqa: E402
 from zerolm.children.child_tensors import Child  # noqa: E402
 from zerolm.children.gguf.file_tensors import matrices  # noqa: E402
+from zerolm.io.plain import as_plain  # noqa: E402
 from zerolm.networks.blocks import Blocks  # noqa: E402
 from zerolm.networks.mapped import by_tensor  # noqa: E402
 from zerolm.networks.opener import open_model  # noqa: E402
@@ -128,14 +129,14 @@ def test_types_keep_the_bytes_and_are_built_again(name: str, text: str, tmp_path
     assert sum(int(tensor.n_bytes) for tensor in weights) == carved.costs["child"]["weight_bytes"]
     assert carved.costs["child"]["weight_bytes"] <= budget
     kinds = {BY_NUMBER[int(tensor.tensor_type)].name for tensor in reader.tensors}
-    assert {row["type"] for row in carved.types} <= kinds
+    assert {row.type for row in carved.types} <= kinds
     assert carved.cut.is_whole
     assert 0 <= carved.losses["as_read_back"] < 3 * carved.losses["predicted"] + 1e-4
-    assert carved.equal_bytes[0]["name"] == "types alone"
-    single = [row["measured"] for row in carved.equal_bytes[1:]]
-    assert all(carved.equal_bytes[0]["measured"] <= measured for measured in single)
+    assert carved.equal_bytes[0].name == "types alone"
+    single = [row.measured for row in carved.equal_bytes[1:]]
+    assert all(carved.equal_bytes[0].measured <= measured for measured in single)
     assert ("not refitted" in carved.note) is bool(whole.layout.sizes.get("experts"))
-    assert json.loads((out / "recipe.json").read_text())["types"] == carved.types
+    assert json.loads((out / "recipe.json").read_text())["types"] == as_plain(carved.types)
     rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=text)
     assert rebuilt.types == carved.types
     assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
@@ -147,8 +148,8 @@ def test_types_keep_the_bytes_and_are_built_again(name: str, text: str, tmp_path
 def test_weights_alone_choose_types_without_a_text(tmp_path: Path) -> None:
     parent, out = parent_in(tmp_path / "parent", "mixtral"), tmp_path / "child"
     carved = carve(parent, out, form="gguf", keep=1, max_bits=6.0, types="Q8_0,Q4_0")
-    assert {row["type"] for row in carved.types} <= {"Q8_0", "Q4_0", "F16"}
-    layers = {row["layer"] for row in carved.types if row["role"] == "experts_down"}
+    assert {row.type for row in carved.types} <= {"Q8_0", "Q4_0", "F16"}
+    layers = {row.layer for row in carved.types if row.role == "experts_down"}
     assert layers == set(range(4))
 
 

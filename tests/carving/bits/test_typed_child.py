@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from zerolm.children.gguf.write import write  # noqa: E402
 from zerolm.evaluation.comparable import opened  # noqa: E402
 from zerolm.evaluation.evaluate import evaluate  # noqa: E402
 from zerolm.families.known import families  # noqa: E402
+from zerolm.io.plain import as_plain  # noqa: E402
 from zerolm.units.kept_units import Cut, dimensions  # noqa: E402
 from zerolm.verbs.carve import CarvingReport  # noqa: E402
 
@@ -67,9 +67,9 @@ def check_written(carved: Carved, folder: Path, budget: int) -> None:
     tensors = stored(folder)
     assert sum(size for _, size in tensors.values()) == carved.costs["child"]["weight_bytes"] <= budget
     types = [kind for kind, _ in tensors.values() if kind != "F32"]
-    assert sorted(types) == sorted(row["type"] for row in carved.types)
+    assert sorted(types) == sorted(row.type for row in carved.types)
     assert carved.verified is not None
-    assert json.loads((folder / "recipe.json").read_text())["types"] == carved.types
+    assert json.loads((folder / "recipe.json").read_text())["types"] == as_plain(carved.types)
 
 
 @pytest.mark.parametrize("bits", [5.5, 9.0])
@@ -80,7 +80,7 @@ def test_types_alone_keep_all_units(parent: Path, text: str, tmp_path: Path, bit
     assert carved.costs["parent"]["params"] == params
     check_written(carved, out, int(bits * params / 8))
     assert carved.cut.is_whole
-    assert carved.equal_bytes[0]["name"] == "types alone"
+    assert carved.equal_bytes[0].name == "types alone"
     assert 0 <= carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
 
 
@@ -94,9 +94,8 @@ def test_cuts_and_types_share_the_bytes(text: str, tmp_path: Path, shape: str, t
     rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=text)
     assert rebuilt.types == carved.types
     assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
-    read = CarvingReport.from_json(json.loads(json.dumps(carved.to_json())))
-    assert [asdict(row) for row in read.types] == carved.types
-    assert [asdict(row) for row in read.equal_bytes] == carved.equal_bytes
+    report = CarvingReport(**vars(carved.child))
+    assert CarvingReport.from_json(json.loads(json.dumps(report.to_json()))) == report
 
 
 def test_bits_alone_are_a_budget_for_cuts_too(text: str, tmp_path: Path) -> None:
@@ -111,7 +110,7 @@ def test_weights_alone_choose_types_without_a_text(parent: Path, tmp_path: Path)
     out = tmp_path / "child"
     carved = carve(parent, out, form="gguf", keep=1, max_bits=6.0, types="Q8_0,Q4_0")
     check_written(carved, out, 10**9)
-    assert {row["type"] for row in carved.types} <= {"Q8_0", "Q4_0", "BF16"}
+    assert {row.type for row in carved.types} <= {"Q8_0", "Q4_0", "BF16"}
     assert carved.equal_bytes == []
 
 
@@ -119,7 +118,7 @@ def test_shares_say_sizes_and_bytes_the_types(parent: Path, text: str, tmp_path:
     out = tmp_path / "child"
     shares = {"keep_ffn": 2 / 3, "keep_heads": 1, "keep_layers": 1, "keep_hidden": 1}
     carved = carve(parent, out, max_bits=5.0, text=text, **QUICK, **shares)
-    assert [row["ffn"] for row in carved.widths] == [64, 64]
+    assert [row.ffn for row in carved.widths] == [64, 64]
     check_written(carved, out, 10**9)
 
 
@@ -269,7 +268,7 @@ def test_factors_of_the_stream_go_with_types(
         pytest.skip("its stream cannot be narrowed")
     parent, out = scaled_parent(tmp_path / "parent", kind), tmp_path / "child"
     carved = carve(parent, out, max_bits=7.0, text=text, **QUICK | {"sequences": 64}, **flags)
-    assert {row["type"] for row in carved.types} - {"F32", "F16"}
+    assert {row.type for row in carved.types} - {"F32", "F16"}
     assert carved.verified is not None
     assert 0 <= carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
 
@@ -281,7 +280,7 @@ def test_a_fused_matrix_has_one_type(text: str, tmp_path: Path, bits: float, fla
     parent, out = fused_parent(tmp_path / "parent"), tmp_path / "child"
     carved = carve(parent, out, max_bits=bits, text=text, **QUICK, **flags)
     check_written(carved, out, 10**9)
-    assert {row["role"] for row in carved.types} == {"embedding", "q+k+v", "o", "gate+up", "down", "head"}
+    assert {row.role for row in carved.types} == {"embedding", "q+k+v", "o", "gate+up", "down", "head"}
     assert 0 < carved.losses["as_read_back"] < 0.5
 
 
@@ -306,8 +305,8 @@ def test_types_of_an_encoder(lines: str, tmp_path: Path, kind: str, bits: float)
     assert kinds["token_embd.weight"] != "F32"
     assert not any("cls" in name or "pooler" in name for name in kinds)
     alone = carved.equal_bytes[0]
-    assert alone["name"] == "types alone"
-    assert 0 < alone["measured"] < 1.6 * alone["predicted"]  # less by repair
+    assert alone.name == "types alone"
+    assert 0 < alone.measured < 1.6 * alone.predicted  # less by repair
     network = network_in(next(out.glob("*.gguf")), Checkpoint.open(parent))
     assert check(next(out.glob("*.gguf")), lambda ids: network(input_ids=ids).last_hidden_state, None)
 

@@ -58,7 +58,7 @@ def test_a_child_sends_what_the_silenced_parent_sends(kind: str, tmp_path: Path)
     folder = mixture(tmp_path / "parent", kind)
     carved = carve(folder, tmp_path / "child", keep_experts="6", keep_expert_ffn="8", **BY_CHANCE)
     assert carved.verified is not None
-    assert carved.verified["by"] == "outputs"
+    assert carved.verified.by == "outputs"
     kept = kept_in(tmp_path / "child", whole_of(folder))
     assert {len(neurons) for experts in kept.values() for neurons in experts.values()} == {8}
     assert len({tuple(neurons) for experts in kept.values() for neurons in experts.values()}) > 1
@@ -173,7 +173,7 @@ def test_a_narrower_child_is_repaired_and_built_again(kind: str, tmp_path: Path)
     for repair in ("none", "least-squares"):
         carved = carve(folder, tmp_path / repair, repair=repair, **flags)
         assert carved.verified is not None
-        assert carved.verified["by"] == "outputs"
+        assert carved.verified.by == "outputs"
     ids = torch.randint(64, (20, 24), generator=torch.Generator().manual_seed(9))
 
     def logits(name: str) -> torch.Tensor:
@@ -201,9 +201,7 @@ def test_a_recipe_lists_neurons_and_refuses_others(tmp_path: Path) -> None:
     first = carve(folder, tmp_path / "first", keep_experts="4", keep_expert_ffn="16", **BY_CHANCE)
     recipe = json.loads((tmp_path / "first" / "recipe.json").read_text())
     assert first.experts is not None
-    assert [row["neurons"]["kept"] for row in first.experts["layers"]] == [
-        row["neurons"] for row in recipe["experts"]
-    ]
+    assert [row.neurons.kept for row in first.experts.layers] == [row["neurons"] for row in recipe["experts"]]
     assert "neurons: 16 of each expert stay" in (tmp_path / "first" / "README.md").read_text()
     again = rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again")
     assert again.costs == first.costs

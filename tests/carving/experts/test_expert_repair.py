@@ -53,9 +53,9 @@ def test_a_repaired_child_is_nearer_to_its_parent_on_unseen_tokens(kind: str, tm
     for repair in ("none", "least-squares"):
         carved = carve(folder, tmp_path / repair, repair=repair, **FLAGS)
         assert carved.verified is not None
-        assert carved.verified["by"] == "outputs"
+        assert carved.verified.by == "outputs"
     assert carved.experts is not None
-    assert all(0 <= row["left"] <= 1 for row in carved.experts["layers"])
+    assert all(0 <= row.left <= 1 for row in carved.experts.layers)
     ids = torch.randint(64, (20, 24), generator=torch.Generator().manual_seed(9))
     parent = logits(folder, ids)
     plain, repaired = (
@@ -112,7 +112,7 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
     carve(folder, tmp_path / "first", repair="least-squares", **FLAGS)
     again = rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again", text="random")
     assert again.note == ""
-    assert again.method.repair == "least-squares"
+    assert again.repair == "least-squares"
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "first" / FILE).read_bytes()
 
 
@@ -153,7 +153,7 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
 def test_experts_that_are_stored_quantised_are_not_repaired(tmp_path: Path) -> None:
     folder = packed_mixture(tmp_path / "parent", "qwen3_moe fp8")
     carved = carve(folder, tmp_path / "child", repair="least-squares", **FLAGS)
-    assert carved.method.repair == "none"
+    assert carved.repair == "none"
     assert "stored quantised" in carved.note
     carve(folder, tmp_path / "plain", repair="none", **FLAGS)
     assert (tmp_path / "child" / FILE).read_bytes() == (tmp_path / "plain" / FILE).read_bytes()

@@ -40,10 +40,10 @@ def test_a_child_lacks_both_and_sends_what_its_parent_sends(parent: Path, text: 
     both = carve(parent, tmp_path / "both", keep_experts="0.5", **flags)
     experts = carve(parent, tmp_path / "experts", keep_experts="0.5", criterion="random", seed=3)
     child = Checkpoint.open(tmp_path / "both")
-    assert child.layout.vocab == both.vocabulary["child"] < ROWS
-    assert both.experts["layers"] == experts.experts["layers"]
+    assert child.layout.vocab == both.vocabulary.child < ROWS
+    assert both.experts.layers == experts.experts.layers
     saved = [carved.costs["parent"]["params"] - carved.costs["child"]["params"] for carved in (both, experts)]
-    assert saved[0] - saved[1] == both.vocabulary["saves"]
+    assert saved[0] - saved[1] == both.vocabulary.saves
     ours, theirs = (AutoTokenizer.from_pretrained(tmp_path / name) for name in ("both", "experts"))
     few, many = (torch.tensor([one(CORPUS[0])["input_ids"][:40]]) for one in (ours, theirs))
     kept = torch.tensor(theirs.convert_tokens_to_ids(ours.convert_ids_to_tokens(range(len(ours)))))

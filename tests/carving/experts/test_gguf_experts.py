@@ -68,7 +68,7 @@ def test_a_child_of_a_folder_as_a_file(kind: str, tmp_path: Path) -> None:
     parent = mixture(tmp_path / "parent", kind, **PLAIN[kind])
     carved = carve(parent, tmp_path / "child", form="gguf", **flags)
     assert carved.verified is not None
-    assert carved.verified["difference"] <= 5e-3
+    assert carved.verified.difference <= 5e-3
     carve(parent, tmp_path / "folder", **flags)
     ours = read(tmp_path / "child" / "parent-carved.gguf")
     theirs = read(written(tmp_path / "folder", tmp_path / "folder.gguf"))
@@ -195,9 +195,9 @@ def test_auto_keeps_the_most_within_a_budget(tmp_path: Path) -> None:
     assert carved.experts is not None
     costs = carved.costs
     assert costs["child"]["weight_bytes"] <= 0.8 * costs["parent"]["weight_bytes"]
-    more = carve(file, **flags | {"keep_experts": str(carved.experts["child"] + 1)})
+    more = carve(file, **flags | {"keep_experts": str(carved.experts.child + 1)})
     assert more.costs["child"]["weight_bytes"] > 0.8 * costs["parent"]["weight_bytes"]
-    folder = carve(tmp_path / "parent", keep_experts=str(carved.experts["child"]), criterion="random")
+    folder = carve(tmp_path / "parent", keep_experts=str(carved.experts.child), criterion="random")
     for name in ("params", "active_params"):
         assert costs["child"][name] == folder.costs["child"][name]
     with pytest.raises(ValueError, match="max_macs is not known of this parent; params, active_params"):

@@ -92,9 +92,9 @@ def test_a_text_tells_of_a_file_what_it_tells_of_its_folder(criterion: str, tmp_
     theirs = carve(tmp_path / "parent", keep_experts="0.5", criterion=criterion, **TEXT)
     assert ours.experts is not None
     assert theirs.experts is not None
-    for mine, other in zip(ours.experts["layers"], theirs.experts["layers"], strict=True):
+    for mine, other in zip(ours.experts.layers, theirs.experts.layers, strict=True):
         assert mine == other
-        assert 0 < mine["tokens"] < 1
+        assert 0 < mine.tokens < 1
     assert ours.optimal == theirs.optimal
 
 

@@ -97,7 +97,7 @@ def test_the_neurons_of_most_worth_stay(tmp_path: Path, monkeypatch: pytest.Monk
     twin = by_hooks(folder, tokens_of(Checkpoint.open(folder), **text).divided().fitted.ids)
     assert carved.experts is not None
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
-    for row, told in zip(recipe["experts"], carved.experts["layers"], strict=True):
+    for row, told in zip(recipe["experts"], carved.experts.layers, strict=True):
         gone = 0.0
         for expert, digits in zip(row["kept"], row["neurons"], strict=True):
             worth = twin[row["layer"]][expert].numpy()
@@ -105,7 +105,7 @@ def test_the_neurons_of_most_worth_stay(tmp_path: Path, monkeypatch: pytest.Monk
             assert stays.sum() == 16
             assert worth[stays].min() >= worth[~stays].max()
             gone += worth[~stays].sum()
-        assert told["neurons"]["loss"] == pytest.approx(gone, rel=1e-5)
+        assert told.neurons.loss == pytest.approx(gone, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "granitemoe", "nemotron_h"])
@@ -261,8 +261,8 @@ def test_both_are_planned_as_by_trying_all(
                 best = (alone + more, count, width)
     assert best is not None
     assert carved.experts is not None
-    assert (carved.experts["child"], carved.experts["ffn"]["child"]) == best[1:]
-    told = sum(row["loss"] + row.get("neurons", {}).get("loss", 0.0) for row in carved.experts["layers"])
+    assert (carved.experts.child, carved.experts.ffn.child) == best[1:]
+    told = sum(row.loss + (row.lost_by_neurons or 0.0) for row in carved.experts.layers)
     assert told == pytest.approx(best[0], rel=1e-5)
 
 
@@ -277,7 +277,7 @@ def test_with_one_number_the_other_is_the_most_within_the_budget(
     checkpoint = Checkpoint.open(folder)
     carved = carve(folder, **sizes, criterion="aimer", budgets={"max_params": "0.6x"})
     assert carved.experts is not None
-    count, width = carved.experts["child"], carved.experts["ffn"]["child"]
+    count, width = carved.experts.child, carved.experts.ffn.child
     assert str(count if sizes["keep_experts"] != "auto" else width) in sizes.values()
 
     def params(count: int, width: int) -> int:

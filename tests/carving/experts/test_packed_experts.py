@@ -39,7 +39,7 @@ def test_every_stored_tensor_has_the_parents_bytes(way: str, tmp_path: Path) -> 
     folder, out = packed_mixture(tmp_path / "parent", way), tmp_path / "child"
     carved = carve(folder, out, **BY_CHANCE)
     assert carved.verified is not None
-    assert carved.verified["by"] == "outputs"
+    assert carved.verified.by == "outputs"
     parent, child = load_file(folder / FILE), load_file(out / FILE)
     wanted = {}
     for name, tensor in parent.items():
@@ -110,9 +110,7 @@ def test_what_goes_is_what_goes_of_the_plain_twin(way: str, method: dict[str, An
     ours, theirs = (carve(place, keep_experts="0.5", **method) for place in (folder, plain))
     assert ours.experts is not None
     assert theirs.experts is not None
-    assert [row["kept"] for row in ours.experts["layers"]] == [
-        row["kept"] for row in theirs.experts["layers"]
-    ]
+    assert [row.kept for row in ours.experts.layers] == [row.kept for row in theirs.experts.layers]
 
 
 def test_a_wrapper_says_in_its_text_part_how_it_is_stored(tmp_path: Path) -> None:

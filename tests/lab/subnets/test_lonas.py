@@ -201,8 +201,8 @@ def test_a_space_of_a_plugin(plan: str, tmp_path: Path, monkeypatch: pytest.Monk
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
     budgets = {"max_params": "0.9x"} if plan == "weights" else {}
     carved = carve(parent, out, space="halves", plan=plan, budgets=budgets, form="padded")
-    assert {size["ffn"] for size in carved.widths} <= {20, 40}
+    assert {size.ffn for size in carved.widths} <= {20, 40}
     assert carved.costs["child"] == costs_of(Checkpoint.open(parent), StoredCosts(), carved.cut)
     again = rebuild(out / "recipe.json", parent, tmp_path / "again")
-    assert again.method.space == "halves"
+    assert again.space == "halves"
     assert again.costs == carved.costs

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from zerolm.carving.bits.row_blocks import (
     widths_in_file,
 )
 from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild
+from zerolm.carving.result import EqualBytes
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import is_rearranged, rearrangement
@@ -54,16 +55,6 @@ SIZES: Final = 64
 """Approximate number of FFN widths to try."""
 
 
-@dataclass(frozen=True)
-class EqualBytes:
-    """A way to use the bytes: its ``name``, its bytes of weights, its predicted and its measured loss."""
-
-    name: str
-    bytes: int
-    predicted: float
-    measured: float | None
-
-
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """The plan with the smallest loss as read back, and the losses of it and of others of about equal bytes.
@@ -76,10 +67,6 @@ class Chosen:
     compared: list[EqualBytes]
     loss: float | None = None
     is_cut_before: bool = False
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return all ways as plain JSON, including the chosen one."""
-        return [asdict(each) for each in self.compared]
 
     def sentence(self) -> str:
         """Return a sentence on the best way for these bytes; empty where nothing was measured."""

@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts.expert_choice import UNMEASURED, ChosenExperts
+from zerolm.carving.experts.expert_choice import ChosenExperts
 from zerolm.carving.experts.expert_count import check_domains, check_joint, check_request, check_text, checked
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.experts.expert_width import ExpertWidth, to_hex
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_with_masked
+from zerolm.carving.experts.result import ChildExperts, ChildWidth, ExpertRow, NeuronRow
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.parent_model import KeptExperts, ParentModel
 from zerolm.carving.recipe import Recipe, with_experts
 from zerolm.carving.request import Methods
+from zerolm.carving.result import UnitRow
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.checkpoint import Fewer
@@ -64,12 +66,12 @@ class ExpertCarving:
     @property
     def criterion(self) -> str:
         """The criterion of the choice of experts, from the request or the recipe."""
-        return self.methods.criterion if self.recipe is None else self.recipe.criterion_of_experts
+        return (self.recipe.fields.criterion_of_experts if self.recipe else self.methods.criterion) or ""
 
     @property
     def repair(self) -> str:
         """The repair of experts, from the request or the recipe; quantised experts are not repaired."""
-        repair = self.methods.repair if self.recipe is None else self.recipe.repair_of_experts
+        repair = (self.recipe.fields.repair_of_experts if self.recipe else self.methods.repair) or "none"
         return "none" if self.checkpoint.packed else repair
 
     @cached_property
@@ -170,7 +172,7 @@ class ExpertCarving:
         if recipe is None or recipe.experts is None:
             return self.selection.fewer
         kept = checked(recipe.experts, expert_layers(self.checkpoint), self.selection.routing)
-        neurons: Mapping[int, Ints] = recipe.neurons(self.checkpoint.layout.sizes.get(NEURONS, 0))
+        neurons: Mapping[int, Ints] = recipe.neurons
         if neurons:
             neurons = ExpertWidth.of(self.checkpoint, self.size).checked(neurons)
         return FewerExperts(self.checkpoint, kept, neurons=neurons)
@@ -201,7 +203,7 @@ class ExpertCarving:
         """Whether it is proven that no choice is better; None where a recipe names the experts."""
         return None if self.recipe else all(each.is_proven for each in self._chosen.values())
 
-    def _units(self, fewer: FewerExperts) -> list[dict[str, Any]]:
+    def _units(self, fewer: FewerExperts) -> list[UnitRow]:
         """Return rows of experts, and of neurons of each, before and after, with the removed parameters."""
         sizes, costs, layers = self.checkpoint.layout.sizes, self.carving.costs, len(fewer.by_layer)
         whole, few, narrow = (
@@ -209,10 +211,10 @@ class ExpertCarving:
             for each in (self.checkpoint, replace(fewer, neurons={}).shaped(), fewer.shaped())
         )
         before, after = layers * sizes[AXIS], layers * fewer.count
-        rows = [{"unit": "experts", "before": before, "after": after, "params": whole - few}]
+        rows = [UnitRow("experts", before, after, whole - few)]
         if fewer.neurons:
-            neurons = {"before": after * sizes[NEURONS], "after": after * fewer.width, "params": few - narrow}
-            rows.append({"unit": "neurons of experts", **neurons})
+            neurons = after * sizes[NEURONS], after * fewer.width, few - narrow
+            rows.append(UnitRow("neurons of experts", *neurons))
         return rows
 
     def _recorded(self, fewer: FewerExperts, recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,33 +233,24 @@ class ExpertCarving:
         """The choice of each layer; empty where a recipe names the experts."""
         return {} if self.recipe is not None else self.selection.chosen
 
-    def _described(self, fewer: FewerExperts, error_shares: Mapping[int, float]) -> dict[str, Any]:
-        """Return the description of the experts as plain JSON."""
-        selection, chosen, is_chosen = self.selection, self._chosen, self.recipe is None
+    def _described(self, fewer: FewerExperts, error_shares: Mapping[int, float]) -> ChildExperts:
+        """Return the description of the experts."""
+        selection, chosen = self.selection, self._chosen
         routing, neurons = selection.routing, _in_hex(fewer)
-        neuron_losses = {layer: selection.neuron_loss(layer) for layer in neurons} if is_chosen else {}
         rows = [
-            {
-                "layer": layer,
-                "kept": kept.tolist(),
-                **(selection.described(layer, chosen[layer]) if is_chosen else UNMEASURED),
-                "left": error_shares.get(layer),
-                **(
-                    {"neurons": {"kept": neurons[layer], "loss": neuron_losses.get(layer)}} if neurons else {}
-                ),
-            }
+            selection.described(layer, chosen[layer]) if chosen else ExpertRow(layer, kept.tolist())
             for layer, kept in fewer.by_layer.items()
         ]
+        rows = [replace(row, left=error_shares.get(row.layer)) for row in rows]
+        if neurons:
+            losses = {layer: selection.neuron_loss(layer) for layer in chosen}
+            rows = [
+                replace(row, neurons=NeuronRow(neurons[row.layer], losses.get(row.layer))) for row in rows
+            ]
         whole = self.checkpoint.layout.sizes.get(NEURONS, 0)
-        return {
-            "criterion": self.criterion,
-            "parent": routing.experts,
-            "child": fewer.count,
-            "active": routing.active,
-            "groups": routing.groups,
-            **({"ffn": {"parent": whole, "child": fewer.width}} if neurons or self.size.experts.ffn else {}),
-            "layers": rows,
-        }
+        ffn = ChildWidth(whole, fewer.width) if neurons or self.size.experts.ffn else None
+        counts = routing.experts, fewer.count, routing.active, routing.groups
+        return ChildExperts(self.criterion, *counts, ffn, rows)
 
     def _verified(self, child: Checkpoint, fewer: FewerExperts) -> Verified:
         """Return the proof that all bytes are the parent's, and outputs too, if memory holds its layers."""

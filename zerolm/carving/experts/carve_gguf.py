@@ -12,18 +12,21 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.carving.experts import expert_scores
-from zerolm.carving.experts.expert_choice import UNMEASURED, ChosenExperts, best_experts
+from zerolm.carving.experts.expert_choice import ChosenExperts, best_experts
 from zerolm.carving.experts.expert_count import check_domains, check_request, check_text, count_of
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
 from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.carving.experts.gguf_recipe import GgufRecipe, gguf_document, gguf_recipe
+from zerolm.carving.experts.result import ChildExperts, ExpertRow
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.request import Destination, Methods
-from zerolm.carving.result import Carved, CarvingMethod
+from zerolm.carving.result import Carved, LayerSize
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.parts import stem_of
 from zerolm.checkpoints.weight_types import BLOCKS
 from zerolm.children.card import card
+from zerolm.children.verification import Verification
+from zerolm.families.core_sizes import CoreSizes
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder
 from zerolm.io.memory import free_memory
@@ -156,9 +159,12 @@ class GgufExpertCarving:
             return self.document.get("calibration")
         return None if self.selection is None else self.selection.session.calibration
 
-    def _choice_described(self, layer: int) -> dict[str, Any]:
-        """Return the description of a layer's choice from tokens."""
-        return UNMEASURED if self.selection is None else self.selection.described(layer, self._chosen[layer])
+    def _described(self, layer: int) -> ExpertRow:
+        """Return the description of a layer's choice."""
+        chosen = self._chosen[layer]
+        if self.selection is None:
+            return ExpertRow(layer, chosen.kept.tolist())
+        return self.selection.described(layer, chosen)
 
     def _costs(self, count: int) -> dict[str, int]:
         """Return the costs that a file's tensors determine, with ``count`` experts in each layer."""
@@ -185,30 +191,30 @@ class GgufExpertCarving:
         sizes, routing, mixture = self._sizes(), self.routing, self.mixture
         widths = zip(sizes["heads"], sizes["kv_heads"], sizes["ffn"], strict=True)
         kinds = {BLOCKS[kind] for kind in mixture.header.types.values()}
-        rows = [
-            {"layer": layer, "kept": chosen.kept.tolist(), **self._choice_described(layer), "left": None}
-            for layer, chosen in self._chosen.items()
-        ]
+        criterion, counts = self.methods.criterion, (routing.experts, fewer.count)
         return Carved(
-            str(self.file),
-            mixture.header.architecture,
-            CarvingMethod(self.methods.criterion, "none", "weights", self.size.layer_shape, FORMAT, None),
-            {"parent": self._costs(routing.experts), "child": self._costs(fewer.count)},
-            sorted({round(8 * size / weights) for weights, size in kinds}),
-            None if self.recipe else all(each.is_proven for each in self._chosen.values()),
-            {},
-            [{"layer": n, "heads": h, "kv_heads": k, "ffn": f} for n, (h, k, f) in enumerate(widths)],
-            None,
-            {name: max(each) for name, each in sizes.items()},
+            parent=str(self.file),
+            family=mixture.header.architecture,
+            costs={name: self._costs(count) for name, count in zip(("parent", "child"), counts, strict=True)},
+            weight_bits=sorted({round(8 * size / weights) for weights, size in kinds}),
+            optimal=None if self.recipe else all(each.is_proven for each in self._chosen.values()),
+            losses={},
             note="" if self.methods.repair == "none" else COPIED,
-            experts={
-                "criterion": self.methods.criterion,
-                "parent": routing.experts,
-                "child": fewer.count,
-                "active": routing.active,
-                "groups": routing.groups,
-                "layers": rows,
-            },
+            verified=None,
+            experts=ChildExperts(
+                criterion,
+                *counts,
+                routing.active,
+                routing.groups,
+                layers=[self._described(layer) for layer in self._chosen],
+            ),
+            criterion=criterion,
+            repair="none",
+            plan="weights",
+            shape=self.size.layer_shape,
+            format=FORMAT,
+            widths=[LayerSize(layer, *each) for layer, each in enumerate(widths)],
+            parent_sizes=CoreSizes(**{name: max(each) for name, each in sizes.items()}),
         )
 
     def _written(self, carved: Carved, fewer: FewerGgufExperts, out: Path) -> Carved:
@@ -223,18 +229,14 @@ class GgufExpertCarving:
             fewer.compare(file)
             differing = self.recipe.difference(file) if self.recipe else ""
             note = "; ".join(filter(None, [carved.note, self._opened(file), differing]))
-            carved = replace(
-                carved,
-                note=note,
-                verified={"difference": 0.0, "relative": 0.0, "by": "bytes", "embeddings": None},
-            )
+            carved = replace(carved, note=note, verified=Verification(0.0, 0.0, "bytes"))
             more = REPORT if finish else ()
             document = gguf_recipe(carved, fewer, self._calibration, self.methods.seed, file, more)
-            hidden = carved.parent_sizes["hidden"]
-            (folder / "README.md").write_text(card(document, carved.family, file.name, hidden), "utf-8")
+            page = card(document, carved.family, file.name, carved.parent_sizes.hidden)
+            (folder / "README.md").write_text(page, "utf-8")
             write_json(folder / "recipe.json", document)
             if finish:
-                finish(folder, carved)
+                finish(folder, carved.child)
             for each, state in zip(files, states, strict=True):
                 now = each.stat()
                 if (now.st_size, now.st_mtime_ns) != (state.st_size, state.st_mtime_ns):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
 
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.solvers.maximin import best_at_worst
 from zerolm.solvers.quadratic import least_pairs
-
-UNMEASURED: Final[dict[str, Any]] = {**dict.fromkeys(("tokens", "gates", "loss", "gap")), "domains": {}}
-"""The description of experts that were not chosen here."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
 from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
 from zerolm.carving.experts.neuron_scores import best_neurons, losses
+from zerolm.carving.experts.result import ExpertRow
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
@@ -75,12 +75,18 @@ class ExpertSelection:
 
     @cached_property
     def use(self) -> dict[int, Arrays]:
-        """The sums of the pass over all texts by layer; empty where no tokens are used."""
+        """The sums of the pass over all texts by layer; empty where no tokens are used.
+
+        Those of neurons may be there of one text alone, from the cache of an earlier carving.
+        """
+        uses = list(self.uses.values())
         return {
             layer: {
-                name: sum((use[layer][name] for use in self.uses.values()), np.zeros(())) for name in sums
+                name: sum((use[layer][name] for use in uses), np.zeros(()))
+                for name in sums
+                if all(name in use[layer] for use in uses)
             }
-            for layer, sums in next(iter(self.uses.values()), {}).items()
+            for layer, sums in (uses[0] if uses else {}).items()
         }
 
     @cached_property
@@ -287,15 +293,17 @@ class ExpertSelection:
             shares[name] = 1.0 - float(removed_scores.sum()) / total if total else 1.0
         return shares
 
-    def described(self, layer: int, chosen: ChosenExperts) -> dict[str, Any]:
+    def described(self, layer: int, chosen: ChosenExperts) -> ExpertRow:
         """Return the description of a choice of experts: shares of tokens, gates and scores, loss and gap."""
-        return {
-            "tokens": self._share(layer, "count", chosen.kept),
-            "gates": self._share(layer, "gate", chosen.kept),
-            "loss": chosen.loss,
-            "gap": chosen.gap,
-            "domains": self.kept_shares(layer, chosen.kept),
-        }
+        return ExpertRow(
+            layer,
+            chosen.kept.tolist(),
+            self._share(layer, "count", chosen.kept),
+            self._share(layer, "gate", chosen.kept),
+            chosen.loss,
+            chosen.gap,
+            domains=self.kept_shares(layer, chosen.kept),
+        )
 
     def _share(self, layer: int, name: str, kept: Ints) -> float | None:
         """Return the share of the kept experts in a sum; None without one."""

@@ -124,10 +124,9 @@ def from_hex(text: Any, whole: int) -> Ints:
     return np.flatnonzero(bits)
 
 
-def layer_from_hex(row: Mapping[str, Any], whole: int) -> Ints:
-    """Return the neurons (e, n) of the experts of a recipe's layer; ``ValueError`` for invalid ones."""
-    texts = row.get("neurons")
-    if not isinstance(texts, list) or len(texts) != len(row["kept"]):
+def layer_from_hex(texts: list[str] | None, count: int, whole: int) -> Ints:
+    """Return the neurons (e, n) of ``count`` experts of a recipe's layer; ``ValueError`` for invalid ones."""
+    if texts is None or len(texts) != count:
         raise ValueError(f"its neurons are {str(texts)[:40]!r}, not those of each expert that is kept")
     kept = [from_hex(text, whole) for text in texts]
     if len({len(each) for each in kept}) != 1:

@@ -16,11 +16,12 @@ from zerolm.carving.recipe import (
     MAX_RECIPE_BYTES,
     RECIPE_FORMAT,
     RECIPE_VERSION,
-    experts_in,
     versions_of,
     with_experts,
 )
+from zerolm.carving.recipe_fields import ExpertsRow, experts_of
 from zerolm.carving.result import Carved
+from zerolm.io import plain
 from zerolm.io.files import parse_json, read_text, sha256_of
 
 HEADER: Final = "parent_header"
@@ -44,7 +45,8 @@ class GgufRecipe:
         if document.get("version") != RECIPE_VERSION or not isinstance(sha256, dict):
             raise ValueError("it is no recipe of this version of zerolm")
         EXPERT_CRITERIA.entry(str(criterion))
-        experts = checked(experts_in(document, mixture.routing.experts), mixture.layers, mixture.routing)
+        rows = plain.checked(list[ExpertsRow], document.get("experts"), "experts")
+        experts = checked(experts_of(rows, mixture.routing.experts), mixture.layers, mixture.routing)
         return cls(str(criterion), experts, sha256)
 
     def difference(self, file: Path) -> str:
@@ -72,17 +74,17 @@ def gguf_recipe(
     more: Sequence[str],
 ) -> dict[str, Any]:
     """Return the recipe of a written child as plain JSON; ``more`` are files that are still to be written."""
-    method, mixture = carved.method, fewer.parent
+    mixture = fewer.parent
     recipe = {
         "format": RECIPE_FORMAT, "version": RECIPE_VERSION,
         "parent": mixture.file.name, "revision": None, HEADER: mixture.header.digest,
-        "family": carved.family, "criterion": method.criterion, "repair": method.repair, "plan": method.plan,
-        "shape": method.shape, "written_as": method.format, "costs": carved.costs,
+        "family": carved.family, "criterion": carved.criterion, "repair": carved.repair, "plan": carved.plan,
+        "shape": carved.shape, "written_as": carved.format, "costs": carved.costs,
         "weight_bits": carved.weight_bits, "losses": {}, "calibration": calibration, "seed": seed,
         "versions": versions_of(), "stream": None, "sha256": {file.name: sha256_of(file)},
         "files": sorted([file.name, "README.md", "recipe.json", *more]),
     }  # fmt: skip
-    rows = (carved.experts or {"layers": []})["layers"]
-    gaps = {row["layer"]: row["gap"] for row in rows if row["gap"] is not None}
-    by = {"criterion_of_experts": method.criterion, "repair_of_experts": method.repair}
+    rows = carved.experts.layers if carved.experts else []
+    gaps = {row.layer: row.gap for row in rows if row.gap is not None}
+    by = {"criterion_of_experts": carved.criterion, "repair_of_experts": carved.repair}
     return with_experts(recipe, fewer.by_layer, by, gaps)

@@ -168,8 +168,8 @@ def _two_steps(carving: Carving) -> str:
 
 def tokens_note(carving: Carving) -> str:
     """Return a note on how to prune tokens too, where they are not among the units of the budgets."""
-    vocabulary, kept = carving.parent.vocabulary or {}, carving.checkpoint.kept_tokens
-    saves, reason = vocabulary.get("saves") or 0, why_all_tokens_are_kept(carving)
+    vocabulary, kept = carving.parent.vocabulary, carving.checkpoint.kept_tokens
+    saves, reason = (vocabulary and vocabulary.saves) or 0, why_all_tokens_are_kept(carving)
     if not (reason and carving.size.budgets and carving.size.vocabulary.is_usual and kept is None):
         return ""
     if saves < WORTHWHILE * carving.costs_of()["params"]:

@@ -14,6 +14,7 @@ from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
 from zerolm.carving.vocabulary.planned_size import BestByTokens, best_size, tried_sizes, usual_sizes
+from zerolm.carving.vocabulary.result import ChildVocabulary, CurveRow
 from zerolm.carving.vocabulary.same_strings import proven
 from zerolm.carving.vocabulary.text_use import text_use_of, use_of
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
@@ -72,7 +73,7 @@ def chosen(
             use = use.predicted(predicted.likely())
     if request.size == AUTO and losses is not None:
         tried = tried_sizes(use, losses, best_by_tokens, size.multiple_of or 1, progress)
-        rows, more = best_size(tried), {"sizes": [one.to_json() for one in tried]}
+        rows, more = best_size(tried), {"sizes": tried}
     else:
         rows = size_of(request, use.whole, size.multiple_of)
     is_used = request.size == USED
@@ -87,10 +88,11 @@ def chosen(
         sizes = usual_sizes(use.whole, size.multiple_of or 1)
         counted = zip(sizes, use.curve(sizes), strict=True)
         more["curve"] = [
-            {"size": rows, "params": costs_of(shaped(checkpoint, rows), costs)["params"], "grows": share}
+            CurveRow(rows, costs_of(shaped(checkpoint, rows), costs)["params"], share)
             for rows, share in counted
         ]
-    return replace(parent, vocabulary=described(checkpoint, use.whole, rows, costs) | more), kept
+    vocabulary = replace(described(checkpoint, use.whole, rows, costs), **more)
+    return replace(parent, vocabulary=vocabulary), kept
 
 
 def cut_parent(
@@ -100,28 +102,19 @@ def cut_parent(
     checkpoint = parent.checkpoint
     progress(f"cutting the vocabulary to {len(kept):,} of {checkpoint.layout.vocab:,} tokens")
     child = with_tokens(checkpoint, kept, folder / "tokens", progress=progress)
-    vocabulary = dict(parent.vocabulary or {"parent": checkpoint.layout.vocab, "child": len(kept)})
+    vocabulary = parent.vocabulary or ChildVocabulary(checkpoint.layout.vocab, len(kept))
     if is_written:
         progress("comparing the tokenizers")
-        vocabulary["proof"] = proven(child, text).to_json()
+        vocabulary = replace(vocabulary, proof=proven(child, text))
     return replace(parent, checkpoint=child, vocabulary=vocabulary)
 
 
-def described(checkpoint: Checkpoint, use: TokenUse, size: int, costs: CostModel) -> dict[str, Any]:
-    """Return the description of a vocabulary of ``size`` tokens as plain JSON.
-
-    ``used`` is the number of tokens used in the text, ``saves`` the parameters saved with only those.
-    ``grows`` is the growth in tokens, at this size, of the text's ``tokens``.
-    """
+def described(checkpoint: Checkpoint, use: TokenUse, size: int, costs: CostModel) -> ChildVocabulary:
+    """Return the description of a vocabulary of ``size`` tokens, by the text and without losses."""
     whole, of_used = (costs_of(one, costs)["params"] for one in (checkpoint, shaped(checkpoint, use.used)))
-    return {
-        "parent": checkpoint.layout.vocab,
-        "child": size,
-        "used": use.used if use.counts.any() else None,
-        "saves": whole - of_used if use.counts.any() else None,
-        "tokens": int(use.counts.sum()),
-        "grows": use.growth(size),
-    }
+    used, saves = (use.used, whole - of_used) if use.counts.any() else (None, None)
+    vocab, tokens = checkpoint.layout.vocab, int(use.counts.sum())
+    return ChildVocabulary(vocab, size, used, saves, tokens, use.growth(size))
 
 
 def size_of(request: VocabularyRequest, use: TokenUse, multiple_of: int | None) -> int:

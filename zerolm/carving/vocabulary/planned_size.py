@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
+from zerolm.carving.vocabulary.result import TriedSize
 from zerolm.carving.vocabulary.text_use import TextUse
 from zerolm.networks.opener import is_decoder
 from zerolm.progress import Progress
@@ -48,29 +49,6 @@ class BestByTokens:
     fits: Callable[[int], bool]
     best: Callable[[int], Rest]
     has_types: bool = False
-
-
-@dataclass(frozen=True)
-class TriedSize:
-    """A vocabulary of ``size`` tokens: the ``params`` of the child, and its losses in bits per byte.
-
-    ``tokens`` is the loss of fewer tokens, ``rest`` that of all else that is cut or rounded; for an encoder 1
-    - cosine. ``bytes`` are those of its weights where they have types.
-    """
-
-    size: int
-    params: int
-    tokens: float
-    rest: float
-    bytes: int | None = None
-
-    @property
-    def loss(self) -> float:
-        """Return the sum of both losses."""
-        return self.tokens + self.rest
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def tried_sizes(

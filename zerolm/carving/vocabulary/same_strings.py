@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.architecture import Ints
+from zerolm.carving.vocabulary.result import StringsProof
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.carving.vocabulary.tokenizer_json import numbers
 from zerolm.checkpoints import Checkpoint
@@ -26,23 +26,7 @@ TOLERANCE: Final = 1e-5
 LENGTH: Final = 32
 
 
-@dataclass(frozen=True)
-class SameStrings:
-    """The number of compared strings, of those with the ``same`` tokens, and the distance of kept logits.
-
-    ``difference`` is the largest one, ``relative`` is relative to the largest output of the parent.
-    """
-
-    strings: int
-    same: int
-    difference: float
-    relative: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def proven(child: Checkpoint, text: str | None) -> SameStrings:
+def proven(child: Checkpoint, text: str | None) -> StringsProof:
     """Return the comparison of a parent with fewer tokens and the whole one; ``ValueError`` if they differ.
 
     Every string is decoded as by the whole one, strings of kept tokens have the same tokens, and on those the
@@ -56,8 +40,7 @@ def proven(child: Checkpoint, text: str | None) -> SameStrings:
     strings = [*some_strings(text), *whole_tokenizer.get_added_vocab(), *TokenizerFiles(whole).prompts]
     same = same_strings(whole_tokenizer, child_tokenizer, kept, strings)
     rows = _rows(whole_tokenizer, kept, strings)
-    proof = _compared(whole, child, rows, kept)
-    return SameStrings(len(strings), same, proof[0], proof[1])
+    return StringsProof(len(strings), same, *_compared(whole, child, rows, kept))
 
 
 def check_rows(whole_ids: Mapping[str, int], child_ids: Mapping[str, int], kept: Ints) -> None:

@@ -47,7 +47,7 @@ def of_parent(model: Model) -> dict[str, Any]:
 
 def of_plan(model: Model, share: float, plan: Plan) -> dict[str, Any]:
     """Return what a child costs, gives up and loses, or why there is none."""
-    made = carved(model, plan, int(share * model.bytes))
+    made = carved(model, plan, share)
     if "refused" in made:
         return made
     (file,) = Path(made["folder"]).glob("*.gguf")

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
-from zerolm.architecture import Floats
 from zerolm.carving.vocabulary.byte_losses import stretches_of
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.same_tokens import opened_by_llama_cpp
 from zerolm.children.gguf.check import embedding_of, open_encoder
+from zerolm.passes.divergence import kl, surprises
 
 LENGTH: Final = 256
 """Tokens of a window."""
@@ -73,11 +73,10 @@ def decoder_losses(child: Path, parent: Path, text: Path, count: int) -> Judged:
         surprise = divergence = 0.0
         for first in range(0, len(ids), LENGTH):
             part = [ids[first - 1] if first else start, *ids[first : first + LENGTH]]
-            own = _log_probabilities(model, part)
-            surprise -= float(own[np.arange(len(own)), part[1:]].sum())
+            logits = _logits(model, part)
+            surprise += float(surprises(logits, torch.tensor(part[1:])).double().sum())
             if same:
-                wanted = _log_probabilities(whole, part)
-                divergence += float((np.exp(wanted) * (wanted - own)).sum())
+                divergence += float(kl(_logits(whole, part), logits).double().sum())
         bytes_.append(len(stretch.encode()))
         tokens.append(len(ids))
         nats.append(surprise)
@@ -85,13 +84,11 @@ def decoder_losses(child: Path, parent: Path, text: Path, count: int) -> Judged:
     return Judged(bytes_, tokens, nats, apart if same else None)
 
 
-def _log_probabilities(model: Any, ids: list[int]) -> Floats:
-    """Return ln p of the tokens that follow each but the last of these, (t - 1, v)."""
+def _logits(model: Any, ids: list[int]) -> Tensor:
+    """Return logits of the tokens that follow each but the last of these, (t - 1, v)."""
     model.reset()
     model.eval(ids)
-    logits = torch.from_numpy(model.scores[: len(ids) - 1]).double()
-    values: Floats = logits.log_softmax(-1).numpy()
-    return values
+    return torch.from_numpy(model.scores[: len(ids) - 1])
 
 
 def encoder_losses(child: Path, parent: Path, text: Path, count: int) -> Judged:

@@ -48,8 +48,8 @@ def page(every: Mapping[str, Rows]) -> None:
         "the standard error of a difference over the same stretches of text. Seconds are those of the "
         "processor, and GB the most memory of one process, to calibrate, plan, write and check. All plans "
         f"read the same {SEQUENCES['pydec']} sequences of 256 tokens ({SEQUENCES['pyenc']} lines for the "
-        f"encoder, {SEQUENCES['qwen05']} sequences for {MODELS['qwen05']}). Seconds in brackets are of a run "
-        "that found passes of the same plan at another budget in its cache.\n"
+        f"encoder, {SEQUENCES['moe']} sequences for the mixture and {MODELS['qwen05']}). Seconds in brackets are of a run "
+        "that found passes of earlier plans in its cache.\n"
     )
     models = [name for name in MODELS if name in every]
     print("## Joint against the best of the others\n")
@@ -183,7 +183,7 @@ def passes(rows: Rows) -> None:
         return
     print("## Passes over the text\n")
     print(
-        "`zerolm carve --max-params 0.8x --text TEXT --out child` on 64 sequences of 256 tokens, before "
+        "`zerolm carve --max-params 0.8x --text TEXT --out child` on 32 sequences of 256 tokens, before "
         "units were composed (commit 40ab08d2) and today, twice each. A pass is all calibration tokens "
         "through all layers once: tokens through attention and FFNs are counted, and divided by the tokens "
         "and the depth. `pydec-twice` has each layer of `pydec` twice: 16 layers, of which only the cost is "

@@ -18,7 +18,7 @@ from timing import note
 
 HOOKS: Final = Path(__file__).with_name("joint_hooks.py")
 TODAY: Final = Path(__file__).parents[1]
-SEQUENCES: Final = 64
+SEQUENCES: Final = 32
 LENGTH: Final = 256
 REPEATS: Final = 2
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from joint_models import SEQUENCES, Model
+from joint_models import SEQUENCES, TIMED, Model
 from joint_plans import Plan
 from timing import note
 
@@ -20,17 +20,19 @@ LEAST: Final = re.compile(r"(?:at least|least[^.;]*?|smallest[^.;]*?) ([0-9][0-9
 """How errors name the least bytes."""
 
 
-def carved(model: Model, plan: Plan, budget: int) -> dict[str, Any]:
+def carved(model: Model, plan: Plan, share: float) -> dict[str, Any]:
     """Return the child of a plan within bytes: its ``folder`` and its figures; or why it was ``refused``.
 
-    All budgets of a plan share a cache, and all plans of one kind of cuts: later ones are measured without
-    what the first computed.
+    At the share ``TIMED`` each plan has an empty cache, but for those of one kind of cuts. At others all
+    share one, so that their seconds are fewer.
     """
+    budget = int(share * model.bytes)
     name = plan.name.replace(" ", "-")
     folder = model.work / "children" / model.name / f"{budget}-{name}"
-    cached = "cuts-alone" if plan.is_kind else name
-    cache = model.work / "caches" / f"{model.name}-{cached}"
-    is_first = not cache.exists()
+    is_timed = share == TIMED and not plan.is_kind
+    cache = model.work / "caches" / (f"{model.name}-{name}" if is_timed else model.name)
+    if is_timed:
+        shutil.rmtree(cache, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     command = [
@@ -57,7 +59,7 @@ def carved(model: Model, plan: Plan, budget: int) -> dict[str, Any]:
         "seconds": round(usage.ru_utime + usage.ru_stime, 1),
         "clock": round(time.monotonic() - started, 1),
         "gb": round(usage.ru_maxrss / 2**20, 2),
-        "from_nothing": is_first,
+        "from_nothing": is_timed,
     }
     if process.returncode:
         if process.returncode != 2:

@@ -28,7 +28,8 @@ from parts import Parts
 from timing import one_thread
 
 from zerolm.carving.bits.options import All, Options, least_loss
-from zerolm.carving.bits.plan import TypedPlan, plain_bytes
+from zerolm.carving.bits.plain_bytes import plain_bytes
+from zerolm.carving.bits.plan import TypedPlan
 from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild
 from zerolm.carving.bits.written import WrittenChild

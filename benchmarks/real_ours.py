@@ -23,8 +23,8 @@ from zerolm.checkpoints import Checkpoint
 
 OURS: Final[Mapping[str, str]] = {
     "ours none": "zerolm, nothing refitted",
-    "ours": "zerolm",
-    "ours healed": "zerolm, healed for 30 minutes",
+    "ours": "zerolm, refitted",
+    "ours healed": "zerolm, refitted and healed for 30 minutes",
     "of params ours": "zerolm, which may prune all that it can",
 }
 """``of params ours`` has a budget of all parameters, tokens among them; the others have the peers' width."""
@@ -86,24 +86,35 @@ def ran(arguments: Sequence[str]) -> dict[str, Any]:
     """Run a command of zerolm; return its minutes, those of the processor, and gigabytes at its peak."""
     note("zerolm " + " ".join(arguments))
     Path(arguments[-1]).parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "zerolm", *arguments]
     start = time.monotonic()
-    with subprocess.Popen(
-        [sys.executable, "-m", "zerolm", *arguments], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        tempfile.TemporaryFile("w+") as notes,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=notes, text=True) as process,
+    ):
         assert process.stdout is not None
         printed = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
+        notes.seek(0)
+        said = notes.read()
     if process.returncode:
-        raise SystemExit(f"zerolm {' '.join(arguments)} failed")
+        raise SystemExit(f"zerolm {' '.join(arguments)} failed: {said[-500:]}")
     losses = [line for line in printed.splitlines() if re.search(r"\bloss|KL|cosine", line)]
     return {
         "minutes": round((time.monotonic() - start) / 60, 2),
         "processor_minutes": round((usage.ru_utime + usage.ru_stime) / 60, 2),
+        "predicted_minutes": predicted_minutes(said),
         "peak_gb": round(usage.ru_maxrss / 2**20, 2),
         "printed": losses[:12],
         "version": zerolm.__version__,
     }
+
+
+def predicted_minutes(said: str) -> float | None:
+    """Return the time that a command predicted before it started; None where it is short."""
+    match = re.search(r"about (\d+) (s|min|h): ", said)
+    return None if match is None else round(int(match[1]) * {"s": 1 / 60, "min": 1, "h": 60}[match[2]], 2)
 
 
 def by_bytes(parent: Parent, child: Path, text: str) -> dict[str, Any]:

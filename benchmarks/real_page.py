@@ -299,21 +299,28 @@ def effort(every: Mapping[str, Rows]) -> Iterator[str]:
             seconds = max(row["score_seconds"] for row in peers)
             peak = max(row["peak_gb"] for row in peers)
             rows.append(
-                [NAMES[name], "all published criteria, one pass", f"{seconds / 60:.1f}", f"{peak:.1f}"]
+                [NAMES[name], "all published criteria, one pass", f"{seconds / 60:.1f}", "", f"{peak:.1f}"]
             )
         for part, row in parts.items():
             if " made " in part:
+                share, _, what = part.partition(" made ")[0].partition(" ")
+                of = "all parameters" if what.startswith("of params") else "the layers"
+                predicted = row.get("predicted_minutes")
                 rows.append(
                     [
                         NAMES[name],
-                        part.partition(" made ")[0],
+                        f"{float(share):.0%} of {of}: {TITLES[what]}",
                         f"{row['processor_minutes']:.1f}",
+                        "" if predicted is None else f"{predicted:.0f}",
                         f"{row['peak_gb']:.1f}",
                     ]
                 )
-    yield "Minutes of one core and gigabytes at the peak to make a child:"
+    yield (
+        "Minutes of one core and gigabytes at the peak to make a child; minutes that the command predicted "
+        "before it started, where it takes a minute or more:"
+    )
     yield ""
-    yield from table(["model", "what", "minutes", "GB"], rows)
+    yield from table(["model", "what", "minutes", "predicted", "GB"], rows)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -36,8 +36,8 @@ def table() -> str:
         cells = ["proven", *(_cell(family, kind, notes) for kind in KINDS)]
         cells.append(f"`{family.gguf.architecture}`" if family.gguf else "no")
         cells.append(_types(family))
-        part = family.module_names.text_type or str(family.config.at and "as its text")
-        cells.append("proven" if name in learnt else f"as {part}" if family.config.at else "not done")
+        part = f"as {family.module_names.text_type or 'its text'}"
+        cells.append("proven" if name in learnt else part if family.config.at else "not done")
         rows.append(f"| {name} | {' | '.join(cells)} |")
     reasons = [f"{number}. {note}" for number, note in enumerate(notes, 1)]
     return "\n".join([*rows, "", "Refused, because", "", *reasons])
@@ -51,10 +51,10 @@ def _cell(family: Family, kind: str, notes: list[str]) -> str:
 
 
 def _types(family: Family) -> str:
-    """Return whether matrices of a GGUF file get types: beside cuts, or alone with all units kept."""
+    """Return whether matrices of a GGUF file get types: with all cuts, or with all but the hidden size."""
     if family.gguf is None:
         return "no"
-    return "alone" if is_rearranged(family) else "proven"
+    return "but hidden" if is_rearranged(family) and family.cut.hidden else "proven"
 
 
 def _numbered(note: str, notes: list[str]) -> str:

@@ -43,6 +43,14 @@ CHANGES: dict[str, dict[str, Any]] = {
     "qwen3_next": DELTA | {"mlp_only_layers": []},
 }
 """What else of a tiny model they have otherwise."""
+LAYERS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys((*OF_QWEN3_5, "qwen3_next", "lfm2_moe", "granitemoehybrid"), (0, 1, 3)),
+    **dict.fromkeys(("gemma4_text", "mimo_v2_flash"), (0, 1, 3)),
+    "lfm2": (0, 1),
+    "jamba": (0, 1, 2, 3),
+    "nemotron_h": (0, 1, 2),
+}
+"""The layers of a child, so that some of each kind are among them; (0, 2) of others."""
 GROUPED: Final = ("n_group", "topk_group")
 
 

@@ -33,7 +33,7 @@ from zerolm.units.pruning import Repaired, apply_in_memory
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from gguf_parents import CHANGES, DELTA, IN_BLOCKS, OF_QWEN3_5, SECTIONED, WRITTEN, parent_of, tiny_changes
+from gguf_parents import CHANGES, DELTA, IN_BLOCKS, LAYERS, SECTIONED, WRITTEN, parent_of, tiny_changes
 
 from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild, WeighedChild
@@ -44,15 +44,6 @@ from zerolm.children.gguf.network import is_read_back, network_in
 from zerolm.children.gguf.tokenizer import opened
 from zerolm.children.gguf.write import expressible, write
 from zerolm.children.verify import outputs
-
-LAYERS: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys((*OF_QWEN3_5, "qwen3_next", "lfm2_moe", "granitemoehybrid"), (0, 1, 3)),
-    **dict.fromkeys(("gemma4_text", "mimo_v2_flash"), (0, 1, 3)),
-    "lfm2": (0, 1),
-    "jamba": (0, 1, 2, 3),
-    "nemotron_h": (0, 1, 2),
-}
-"""The layers of a child, so that some of each kind are among them; (0, 2) of others."""
 
 
 def sent_by(network: PreTrainedModel) -> Callable[[Tensor], Tensor]:

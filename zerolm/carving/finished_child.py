@@ -246,6 +246,6 @@ def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, T
         repaired = Repaired() if cut.keeps_all else session.repaired(cut)
         types = carving.typing.types_of(session, cut, repaired)
         if not session.repairs_types:
-            return repaired, session.typed(cut, repaired, types)
+            return repaired, session.weighed(cut, repaired).typed(types)
     repaired = session.repaired(cut, ridges, types if session.repairs_types else None)
-    return repaired, session.typed(cut, repaired, types)
+    return repaired, session.weighed(cut, repaired).typed(types)

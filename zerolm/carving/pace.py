@@ -11,6 +11,7 @@ import torch
 
 from zerolm.carving.amount import inputs_of, tokens_scored
 from zerolm.carving.bits.estimates import SAMPLED as SAMPLED_ROWS
+from zerolm.carving.bits.file_moments import DECODER_TOKENS
 from zerolm.carving.request import Methods
 from zerolm.networks.blocks import Blocks
 from zerolm.passes.loss_moments import MOMENT_TOKENS
@@ -40,6 +41,8 @@ PASSES: Final = 3.0
 it."""
 BACK_HEAD: Final = 3.0
 """Time of a forward and backward prediction, in units of a forward one."""
+WITH_WEIGHTS: Final = 1.5
+"""Time of a backward pass that yields gradients of weights, in units of one that does not."""
 STEPS: Final = 2.0
 """Time to sample a token, in units of a forward pass of one: few pass at a time."""
 ROUNDED: Final = 5e6
@@ -77,7 +80,8 @@ class CarvingWork:
     """All work of a carving: its parent's sizes, its methods, and whether widths of the stream are tried.
 
     ``plans`` is the number of whole plans that are repaired and measured before the choice; ``types`` the
-    number of quantisation types to choose from. With a large ``vocab`` only some positions are predicted.
+    number of quantisation types to choose from, ``in_file_form`` if they are of a file's own matrices. With a
+    large ``vocab`` only some positions are predicted.
     """
 
     parent: Dimensions
@@ -87,6 +91,7 @@ class CarvingWork:
     is_written: bool
     types: int = 0
     vocab: int = 0
+    in_file_form: bool = False
 
     def seconds(self, pace: Pace, sequences: int) -> dict[str, float]:
         """Return the seconds of each part of the work, with this number of calibration sequences."""
@@ -104,6 +109,8 @@ class CarvingWork:
             parts["sampling a text"] = STEPS * tokens * (there + pace.head)
         if self.narrows or by_gradients or self.types:
             parts["Fisher information"] = min(fitted, MOMENT_TOKENS) * (back + (self.types > 0) * pace.head)
+        if self.in_file_form:
+            parts["gradients of weights"] = min(fitted, DECODER_TOKENS) * WITH_WEIGHTS * back
         if methods.plan == "prices":
             parts["predicting cuts"] = min(held, ESTIMATE_TOKENS) * back
         elif methods.plan == "measured":

@@ -24,7 +24,6 @@ from zerolm.units.stream.narrowing import Basis, Width
 from zerolm.units.stream.weights_basis import weights_basis
 
 if TYPE_CHECKING:
-    from zerolm.carving.bits.file_planner import FileTypePlanner
     from zerolm.carving.bits.planner import TypePlanner
     from zerolm.carving.session import Session
 
@@ -59,26 +58,13 @@ class Carving:
         return FORMATS[str(self.destination.form)]
 
     @cached_property
-    def typing(self) -> TypePlanner | FileTypePlanner | None:
+    def typing(self) -> TypePlanner | None:
         """The planner of quantisation types; None where weights keep their stored types."""
         if not self.has_types or self.recipe is not None:
             return None
-        if self.has_types_alone:
-            from zerolm.carving.bits.file_planner import FileTypePlanner
-
-            return FileTypePlanner(self.checkpoint, self.size, self.session, self.progress)
         from zerolm.carving.bits.planner import TypePlanner
 
         return TypePlanner(self.checkpoint, self.size, self.session, self.costs, self.progress)
-
-    @property
-    def typing_of_cuts(self) -> TypePlanner | None:
-        """The planner of types together with cuts; None where there is none, or only types are planned."""
-        if self.typing is None:
-            return None
-        from zerolm.carving.bits.planner import TypePlanner
-
-        return self.typing if isinstance(self.typing, TypePlanner) else None
 
     @property
     def is_done(self) -> bool:
@@ -89,11 +75,6 @@ class Carving:
     def has_types(self) -> bool:
         """Whether weights get quantisation types."""
         return self.size.weights.are_chosen(str(self.destination.form), self.size.budgets)
-
-    @property
-    def has_types_alone(self) -> bool:
-        """Whether weights get types without cuts, because the file stores matrices differently."""
-        return self.has_types and is_rearranged(self.checkpoint.family)
 
     @cached_property
     def basis(self) -> Basis:
@@ -130,6 +111,7 @@ class Carving:
         """Whether losses determine the width of the stream."""
         size = self.size
         is_free = bool(size.budgets) and size.space is None and size.keep.get("hidden") != 1
+        is_free = is_free and not (self.has_types and is_rearranged(self.checkpoint.family))
         return self.checkpoint.family.cut.hidden and is_free and self.methods.plan in BY_LOSS
 
     def running(self) -> Carving:

@@ -22,7 +22,6 @@ from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
-    from zerolm.carving.bits.file_planner import FileTypePlanner
     from zerolm.carving.bits.planner import TypePlanner
     from zerolm.carving.pace import CarvingWork
     from zerolm.carving.session import Session
@@ -130,6 +129,7 @@ def work_of(carving: Carving, session: Session) -> CarvingWork:
         carving.destination.folder is not None,
         0 if carving.typing is None else len(carving.typing.types),
         carving.checkpoint.layout.vocab,
+        carving.typing is not None and carving.typing.file_form,
     )
 
 
@@ -160,7 +160,7 @@ def planned(carving: Carving) -> PlannedChild:
     return replace(_with_notes(carving, plan, {name: predicted}, by_width, measured), compared=loss)
 
 
-def _with_types(carving: Carving, typing: TypePlanner | FileTypePlanner) -> PlannedChild:
+def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
     """Return the outcome of the best plan of types, together with cuts where cuts are allowed."""
     session = carving.session
     if typing.keeps_all:

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 import zerolm
 from zerolm.architecture import Floats
 from zerolm.carving.amount import inputs_of, tokens_scored
-from zerolm.carving.bits.file_child import TypedFile, WeighedFile
+from zerolm.carving.bits.file_child import FileReadBack, TypedFile, WeighedFile
 from zerolm.carving.bits.file_moments import GradientMoments, file_moments
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild
 from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
@@ -375,11 +375,13 @@ class Session:
 
     @property
     def repairs_types(self) -> bool:
-        """Whether repair corrects rounding errors."""
-        return self.methods.repair == "least-squares"
+        """Whether repair corrects rounding errors: not with experts, which take too long to round again."""
+        return self.methods.repair == "least-squares" and not _experts(self.checkpoint)[0]
 
-    def _reading_back(self, cut: Cut, types: Types, blocks: Blocks, repaired: Repaired) -> ReadBack:
-        return ReadBack(blocks, TypedChild(self.weighed(cut, repaired), types), repaired)
+    def _reading_back(
+        self, cut: Cut, types: Types, blocks: Blocks, repaired: Repaired
+    ) -> ReadBack | FileReadBack:
+        return self.weighed(cut, repaired).typed(types).read_back(blocks, repaired)
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         """Return the losses of whole cuts, repaired on some sequences and measured on others.
@@ -435,27 +437,23 @@ class Session:
     def _whole(self) -> Child:
         return Child(self.checkpoint, Cut.whole(dimensions(self.checkpoint)))
 
-    def weighed_file(self) -> WeighedFile:
-        """Return an uncut file with the moments of its matrices, where there are tokens."""
-        moments = None if self.methods.text is None else self.moments
-        return WeighedFile(self._whole, moments, torch.get_num_threads())
-
-    def typed(self, cut: Cut, repaired: Repaired, types: Types) -> TypedChild | TypedFile:
-        """Return a child with quantisation types, by units or in the form of its file."""
+    def weighed(self, cut: Cut, repaired: Repaired) -> WeighedChild | WeighedFile:
+        """Return a child with the moments of its matrices, or of its file's, where there are tokens."""
+        child, threads, has_tokens = (
+            Child(self.checkpoint, cut, repaired), torch.get_num_threads(), self.methods.text is not None,
+        )  # fmt: skip
         if is_rearranged(self.checkpoint.family):
-            return TypedFile(self.weighed_file(), types)
-        return TypedChild(self.weighed(cut, repaired), types)
-
-    def weighed(self, cut: Cut, repaired: Repaired) -> WeighedChild:
-        """Return a child with the moments of its matrices, where there are tokens."""
-        moments = None if self.methods.text is None else self.matrix_moments
+            return WeighedFile(child, self.moments if has_tokens else None, threads)
+        moments = self.matrix_moments if has_tokens else None
         information = self.fisher if moments is not None and cut.narrowing else None
-        return WeighedChild(
-            Child(self.checkpoint, cut, repaired), moments, information, torch.get_num_threads()
-        )
+        return WeighedChild(child, moments, information, threads)
 
     def typed_final(
-        self, cut: Cut, choose: Callable[[WeighedChild], Types], *, is_repaired: bool = True
+        self,
+        cut: Cut,
+        choose: Callable[[WeighedChild | WeighedFile], Types],
+        *,
+        is_repaired: bool = True,
     ) -> float:
         """Return the loss of a cut as read back, repaired on some sequences and measured on others.
 
@@ -468,7 +466,7 @@ class Session:
         if self.repairs_types and is_repaired:
             reading = partial(self._reading_back, cut, types)
             repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing, reading_back=reading)
-        return self.compared_loss(TypedChild(self.weighed(cut, repaired), types), repaired)
+        return self.compared_loss(self.weighed(cut, repaired).typed(types), repaired)
 
     def _repaired_by(self, fitted: Tokens, cut: Cut) -> Repaired:
         """Return the repair of a cut on few tokens, empty where all units are kept."""

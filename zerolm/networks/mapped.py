@@ -94,6 +94,34 @@ def by_tensor(
             yield stored, whole[slot.expert, start : start + shape[0]]
 
 
+def put_tensors(
+    checkpoint: Checkpoint, values: Mapping[str, Tensor], into: Mapping[str, Tensor], prefix: str = ""
+) -> None:
+    """Put numbers of stored tensors, whole or cut, into the stock model's parameters, in place.
+
+    The inverse of ``by_tensor``. Tensors without values, and values without parameters, are left out.
+    """
+    rows: dict[tuple[str, int], int] = {}
+    for stored, names in parameters(checkpoint, prefix).items():
+        slot, value = checkpoint.layout.slots[stored], values.get(stored)
+        if value is None or not into.keys() >= set(names):
+            continue
+        whole = into[names[0]]
+        if len(names) > 1:
+            axis = slot.parts[0].axis
+            parts = torch.split(value, [into[name].shape[axis] for name in names], axis)
+            for name, part in zip(names, parts, strict=True):
+                into[name].copy_(part)
+        elif whole.shape == value.shape:
+            whole.copy_(value)
+        elif slot.expert is None:
+            whole.copy_(value.transpose(1, 2))
+        else:
+            start = rows.get((names[0], slot.expert), 0)
+            rows[names[0], slot.expert] = start + len(value)
+            whole[slot.expert, start : start + len(value)].copy_(value)
+
+
 def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, tuple[str, ...]]:
     """Return the stock model's names of what each tensor holds: ``prefix`` is before those of the body."""
     layout = checkpoint.layout

@@ -315,9 +315,12 @@ class Loss:
             lambda i, states: finish(self.blocks, i, states, cut, arrays),
         )
 
-    def of_network(self, other: Blocks) -> float:
-        """Return the mean loss of another network on the same batches, layer by layer."""
-        return self._mean(Stream(other).before(self.depth), other.finish)
+    def of_network(self, other: Blocks, module: Callable[[int], nn.Module] | None = None) -> float:
+        """Return the mean loss of another network on the same batches, layer by layer.
+
+        ``module`` returns the module in the place of each layer, by default the network's own.
+        """
+        return self._mean(Stream(other, module).before(self.depth), other.finish)
 
     def of_parts(
         self,

@@ -10,6 +10,7 @@ from typing import Final
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
+from zerolm.families.family import Family
 from zerolm.planning.part_costs import Choices, PartCosts, part_costs
 from zerolm.planning.plan import Planned, plan_per_layer, plan_uniform
 from zerolm.planning.size_request import SHAPES, SizeRequest
@@ -163,6 +164,29 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
     return Choices(units, chosen["layers"], width=width, required_layers=required_layers)
 
 
+def with_each_kind(checkpoint: Checkpoint, choices: Choices, by: Criterion) -> Choices:
+    """Return the choices without those that remove all layers with a state of a hybrid, or all others.
+
+    Readers of hybrids need both. Of each kind the layer is kept whose removal costs most by the criterion.
+    """
+    states = kinds_with_state(checkpoint.family)
+    has_state = [not kinds.isdisjoint(states) for kinds in checkpoint.layout.kinds]
+    if len(set(has_state)) < 2 or by.without(0) is None:
+        return choices
+    required = set(choices.required_layers)
+    for kind in (True, False):
+        layers = [layer for layer, has in enumerate(has_state) if has is kind]
+        if not required & {*layers}:
+            required.add(min(layers, key=lambda layer: by.without(layer) or 0.0))
+    depth = tuple(count for count in choices.depth if count >= len(required))
+    return replace(choices, required_layers=frozenset(required), depth=depth)
+
+
+def kinds_with_state(family: Family) -> frozenset[str]:
+    """Return the kinds of layers of a hybrid that have a recurrent state in the place of keys and values."""
+    return frozenset(kind for each in family.config.memory if each.state != "0" for kind in each.kinds)
+
+
 def _unit_counts(
     unit: LayerUnit, whole: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest
 ) -> list[int]:
@@ -298,6 +322,7 @@ def _plan_at_width(
         if sizes.depth[-1] < parent.depth:
             raise ValueError("layers cannot be ranked by weights alone: give --text FILE, or --text random")
         sizes = replace(sizes, depth=(parent.depth,))
+    sizes = with_each_kind(checkpoint, sizes, criterion)
     costs_by_part = part_costs_of(checkpoint, sizes, costs, request.space)
     budgets = Budgets.of(request.budgets)
     plan = plan_uniform if request.is_uniform else plan_per_layer

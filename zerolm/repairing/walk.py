@@ -152,6 +152,7 @@ class Walk:
         self.kept = {kept.layer: kept for kept in cut.layers}
         self.factor = residual_factor(model)
         self.repaired = Repaired()
+        self._ends = None if reading_back is None else reading_back(self.blocks, self.repaired)
         self.parent = Stream(self.blocks)
         self.child = Stream(self.blocks, self._module, self._embedded)
 
@@ -168,9 +169,9 @@ class Walk:
 
     def _embedded(self, index: int) -> Tensor:
         """Return the input of the child's first layer for a batch, (b, t, k)."""
-        if self.reading_back is None:
+        if self._ends is None:
             return enter(self.cut, self.blocks.embed(index))
-        return self.reading_back(self.blocks, self.repaired).embed(index)
+        return self._ends.embed(index)
 
     def in_order(self, layer: int) -> None:
         """Repair a layer on the outputs of the carved layers before it."""

@@ -62,9 +62,9 @@ class FamiliesSettings(Request):
 class FamilyRow:
     """A family: its ``task``, the kinds of ``cuts`` that it takes, and whether it is written as ``gguf``.
 
-    ``types``: the matrices of a GGUF file may have types of their own; ``types_note`` shows why these are
-    chosen alone and not together with cuts, where that is so. ``experts``: it is an MoE, or may be one, whose
-    experts can be pruned.
+    ``types``: the matrices of a GGUF file may have types of their own; ``types_note`` shows why these need
+    the whole hidden size, where that is so. ``experts``: it is an MoE, or may be one, whose experts can be
+    pruned.
 
     ``counted``: its tensors are described. ``note`` says what of heads, and ``hidden_note`` why the stream
     cannot be narrowed; it is empty where it can.
@@ -86,7 +86,7 @@ def family_row(family: Family) -> FamilyRow:
     """Return the row of a family in the list."""
     from zerolm.checkpoints.gguf.names import rearrangement
 
-    different = rearrangement(family) if family.gguf else ""
+    different = rearrangement(family) if family.gguf and family.cut.hidden else ""
     return FamilyRow(
         family.name,
         family.task,
@@ -97,7 +97,7 @@ def family_row(family: Family) -> FamilyRow:
         family.has_experts,
         family.cut.note,
         "" if family.cut.hidden else family.cut.hidden_note,
-        f"with all units (--keep 1): a GGUF file holds {different}" if different else "",
+        f"with the whole hidden size: a GGUF file holds {different}" if different else "",
     )
 
 
@@ -143,8 +143,8 @@ def _cells(row: FamilyRow) -> Row:
 
 
 def _types(row: FamilyRow) -> str:
-    """Return whether matrices get types: together with cuts, alone with all units kept, or not."""
-    return "alone" if row.types_note else "yes" if row.types else "-"
+    """Return whether matrices get types: with all cuts, with all but the hidden size, or not."""
+    return "but hidden" if row.types_note else "yes" if row.types else "-"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -209,7 +209,7 @@ class FamilyReport(Shown):
             *([("heads that are left", heads)] if "heads" in row.cuts else []),
             *([("note", cut.note)] if "heads" in row.cuts else []),
             ("gguf", f"as {gguf.architecture}" if gguf else "no"),
-            *([("types", f"alone, {row.types_note}" if row.types_note else "yes")] if gguf else []),
+            *([("types", row.types_note or "yes")] if gguf else []),
         ]
 
     def _fields(self) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ import torch
 from first_tokens import with_first
 from tiny import DECODER
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
@@ -24,8 +24,6 @@ from zerolm.units.ridges import Ridges
 
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
-
-from zerolm.carving.bits.typed_child import TypedChild
 
 RIDGE = 1e-6
 
@@ -41,18 +39,36 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     return Session(Checkpoint.open(folder), methods, silent, types=True)
 
 
+@pytest.fixture(scope="module")
+def transposed(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """The same of a tiny gpt2, whose file has its matrices transposed and by part."""
+    folder = tmp_path_factory.mktemp("transposed")
+    torch.manual_seed(0)
+    sizes = {"n_embd": 96, "n_inner": 128, "n_head": 6, "n_layer": 2, "vocab_size": 64, "n_positions": 32}
+    GPT2LMHeadModel(GPT2Config(**sizes, initializer_range=0.3)).save_pretrained(folder)
+    methods = Methods("surgeon", "prices", "random", sequences=256, length=16, repair="least-squares")
+    return Session(Checkpoint.open(folder), methods, silent)
+
+
+@pytest.fixture(params=["session", "transposed"])
+def either(request: pytest.FixtureRequest) -> Session:
+    one: Session = request.getfixturevalue(request.param)
+    return one
+
+
 def cuts(session: Session) -> list[Cut]:
     """The whole parent, and three quarters of the neurons of each layer."""
     whole = dimensions(session.checkpoint)
     return [Cut.whole(whole), Cut.of(whole, range(whole.depth), lambda layer: (whole.kv_heads, 96))]
 
 
-def typed(session: Session, cut: Cut, repaired: Repaired, kind: str) -> TypedChild:
+def typed(session: Session, cut: Cut, repaired: Repaired, kind: str) -> Any:
     weighed = session.weighed(cut, repaired)
-    return TypedChild(weighed, dict.fromkeys(weighed.tensors, kind))
+    return weighed.typed(dict.fromkeys(weighed.places, kind))
 
 
-def test_with_full_width_it_is_plain_repair(session: Session) -> None:
+def test_with_full_width_it_is_plain_repair(either: Session) -> None:
+    session = either
     whole, cut = cuts(session)
     assert not session.repaired(whole).arrays
     plain = session.repaired(cut)
@@ -64,7 +80,8 @@ def test_with_full_width_it_is_plain_repair(session: Session) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_less_is_lost_than_by_repair_that_does_not_know_them(number: int, session: Session) -> None:
+def test_less_is_lost_than_by_repair_that_does_not_know_them(number: int, either: Session) -> None:
+    session = either
     cut = cuts(session)[number]
     plain = session.repaired(cut)
     types = typed(session, cut, plain, "Q4_0").types

@@ -21,11 +21,11 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 import gguf
 from gguf_files import TYPES, quantised, read, written
 
-from zerolm.carving.bits.row_blocks import check_fit, fit_notes, in_blocks, rows_by_axis
+from zerolm.carving.bits.row_blocks import check_rows, fit_notes, in_blocks, rows_by_axis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, QUANTISED, for_rows, types_named
 from zerolm.children.gguf.check import COARSELY, rounding_error
-from zerolm.planning.size_request import SizeRequest, WeightsRequest
+from zerolm.planning.size_request import SizeRequest
 from zerolm.units.kept_units import dimensions
 
 Zerolm = Callable[..., Any]
@@ -91,10 +91,10 @@ def test_a_named_type_that_fits_no_matrix_is_refused_before_any_work(
 
 def test_types_that_fit_are_named_with_the_refusal(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(typed_parent(tmp_path, intermediate_size=172))
-    request = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1}, weights=WeightsRequest("Q4_K"))
+    request = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1})
     able = ", ".join(kind.name for kind in QUANTISED if kind.weights == 32)
     with pytest.raises(ValueError, match=f"Q4_K fits no matrix.*; {able} fit some$"):
-        check_fit(checkpoint, request)
+        check_rows(rows_by_axis(checkpoint, request), "Q4_K")
 
 
 def plan(zerolm: Zerolm, parents: Path, parent: str, *flags: str) -> dict[str, Any]:

@@ -18,7 +18,8 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 from zerolm.architecture import Ints
 from zerolm.carving.bits.estimates import TypeEstimates, as_importances
 from zerolm.carving.bits.kernels import rounded
-from zerolm.carving.bits.plan import Within, plain_bytes, typed_plans
+from zerolm.carving.bits.plain_bytes import plain_bytes
+from zerolm.carving.bits.plan import Within, typed_plans
 from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
 from zerolm.carving.request import Methods
@@ -152,7 +153,7 @@ def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool
             for role, one in roles.items():
                 size = g if unit_of_role(role) is UNITS[0] else f
                 rows = [
-                    (b + int(one.bytes[size, t]), loss + float(one.loss[layer, size, t]))
+                    (b + int(one.bytes[layer, size, t]), loss + float(one.loss[layer, size, t]))
                     for b, loss in rows
                     for t in range(len(one.types))
                     if np.isfinite(one.loss[layer, size, t])
@@ -167,7 +168,7 @@ def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool
         ends = [
             (b + int(s), loss + float(x))
             for b, loss in ends
-            for s, x in zip(one.bytes[0], one.loss[0, 0], strict=True)
+            for s, x in zip(one.bytes[0, 0], one.loss[0, 0], strict=True)
         ]
     best = np.inf
     for first, second in itertools.product(fronts[0], fronts[1]):

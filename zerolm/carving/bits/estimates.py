@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
+from zerolm.carving.bits.options import Options
+from zerolm.carving.bits.plain_bytes import PlainBytes
 from zerolm.carving.bits.row_blocks import (
     WRITTEN,
     as_stored,
@@ -32,6 +34,7 @@ from zerolm.families.family import OUTPUT_ROLES
 from zerolm.io.cache import ArrayCache
 from zerolm.passes.fisher import Fisher
 from zerolm.passes.matrix_moments import EMBEDDING, UNTIED, MatrixMoments, Place, outside_layers
+from zerolm.planning.part_costs import Choices
 from zerolm.progress import Counted, Progress, silent
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Dimensions, dimensions
@@ -141,24 +144,40 @@ class TypeEstimates:
         """Return the types that a tensor of the parent may have with rows of this length."""
         return types_of_rows(self.checkpoint, self.types, name, row)
 
-    def of_layers(self, width: Width | None, role: str, counts: Ints, by: Criterion) -> RoleEstimates:
-        """Return the bytes and losses of a role in all layers, for numbers of units (s,) chosen by ``by``."""
-        parent, hidden = self.parent, self._hidden(width)
-        types, sizes, possible = self._sizes(width, role, counts)
-        at = self.hidden.index(hidden)
-        losses = np.empty((parent.depth, len(counts), len(types)))
-        for layer in range(parent.depth):
-            measured = self._measured[layer, role]
-            kept = _kept(by, layer, unit_of_role(role).name, counts, len(measured.energy))
-            energy, ratio = measured.at_width(width, at)
-            losses[layer] = np.outer(kept @ energy, ratio)
-        return RoleEstimates(types, sizes, np.where(possible, losses, np.inf))
+    def options(
+        self, weighed: Any, place: Place, kinds: Sequence[WeightType] | None = None
+    ) -> tuple[Sequence[WeightType], Options]:
+        """Return the possible types of a matrix of a weighed child, or these ones, with bytes and losses."""
+        if kinds is None:
+            tensor = weighed.tensors[place]
+            kinds = self.of_rows(tensor.source, tensor.shape[1])
+        return kinds, weighed.losses(place, tuple(kinds))
 
-    def fewest(self, width: Width | None, role: str, counts: Ints) -> Smallest:
-        """Return the fewest bytes of a role for numbers of units (s,), and their types."""
+    def in_layers(self, choices: Choices, by: Criterion | None) -> dict[str, RoleEstimates]:
+        """Return the estimates of all roles in layers for the choices of sizes, with units chosen by ``by``.
+
+        Without ``by`` losses are 0 where a type is possible.
+        """
+        return {
+            role: self.of_layers(choices.width, role, np.array(choices.units[place]), by)
+            for place, unit in enumerate(UNITS)
+            for role in self.roles(unit)
+        }
+
+    def of_layers(self, width: Width | None, role: str, counts: Ints, by: Criterion | None) -> RoleEstimates:
+        """Return the estimates of a role in all layers, for numbers of units (s,) chosen by ``by``."""
+        unit, depth = unit_of_role(role), self.parent.depth
         types, sizes, possible = self._sizes(width, role, counts)
-        able = np.where(possible, sizes, np.iinfo(np.int64).max)
-        return Smallest(able.min(1), [types[at].name for at in able.argmin(1)])
+        losses = np.zeros((depth, len(counts), len(types)))
+        for layer in range(depth if by is not None else 0):
+            assert by is not None
+            measured = self.measured[layer, role]
+            kept = kept_units(by, layer, unit.name, counts, len(measured.energy))
+            energy, ratio = measured.at_width(width, self.hidden.index(self._hidden(width)))
+            losses[layer] = np.outer(kept @ energy, ratio)
+        losses = np.where(possible, losses, np.inf)
+        every = np.broadcast_to(sizes, losses.shape)
+        return RoleEstimates(types, every, losses, np.arange(depth), UNITS.index(unit))
 
     def _sizes(
         self, width: Width | None, role: str, counts: Ints
@@ -181,21 +200,28 @@ class TypeEstimates:
         able = [self.of_rows(name, column) for _, column in pairs]
         return sizes.astype(np.int64), np.array([[one in each for one in types] for each in able])
 
-    def outside(self, width: Width | None) -> dict[str, RoleEstimates]:
+    def outside(self, width: Width | None, *, measured: bool = True) -> dict[str, RoleEstimates]:
         """Return the estimates of the embedding and of an untied head, as one layer with one size each.
 
-        A tied embedding has the losses of both.
+        A tied embedding has the losses of both. Unless ``measured`` losses are 0.
         """
         tied = self.checkpoint.layout.tied if width is None else width.tied
-        at, estimates = self.hidden.index(self._hidden(width)), {}
+        estimates = {}
         for role in EMBEDDING if tied else self._ends:
             types, sizes, possible = self._sizes(width, role, np.array([1]))
             losses = np.zeros(len(types))
-            for part in self._ends if tied else (role,):
-                energy, ratio = self._measured[None, part].at_width(width, at)
+            for part in (self._ends if tied else (role,)) if measured else ():
+                at = self.hidden.index(self._hidden(width))
+                energy, ratio = self.measured[None, part].at_width(width, at)
                 losses += energy[0] * ratio
-            estimates[role] = RoleEstimates(types, sizes, np.where(possible, losses, np.inf)[None])
+            estimates[role] = RoleEstimates(
+                types, sizes[None], np.where(possible, losses, np.inf)[None], np.zeros(1, np.int64)
+            )
         return estimates
+
+    def plain(self, choices: Choices) -> PlainBytes:
+        """Return the bytes of tensors without a type for the choices of sizes."""
+        return PlainBytes.of(self.checkpoint, choices)
 
     def _hidden(self, width: Width | None) -> int:
         return self.parent.hidden if width is None else width.hidden
@@ -218,7 +244,8 @@ class TypeEstimates:
         return np.concatenate(places, axis=1).ravel()
 
     @cached_property
-    def _measured(self) -> dict[Place, Weighed]:
+    def measured(self) -> dict[Place, Weighed]:
+        """The energies and ratios of all matrices."""
         depth = self.parent.depth
         places: list[Place] = [
             (layer, role) for layer in range(depth) for unit in UNITS for role in self.roles(unit)
@@ -299,19 +326,22 @@ class TypeEstimates:
 
 @dataclass(frozen=True, eq=False)
 class RoleEstimates:
-    """A role's ``bytes`` (sizes, types), and ``loss`` (layers, sizes, types), infinite where impossible."""
+    """A role's ``bytes`` and ``loss`` (layers, sizes, types), infinite where a type is impossible.
+
+    ``layers`` are those with the role, ascending; ``unit`` is the place of its units in ``UNITS``, None where
+    it is not cut and has one size.
+    """
 
     types: tuple[WeightType, ...]
     bytes: Ints
     loss: Floats
+    layers: Ints
+    unit: int | None = None
 
-
-@dataclass(frozen=True, eq=False)
-class Smallest:
-    """The fewest ``bytes`` of a role for each size (s,), and the ``types`` with these bytes."""
-
-    bytes: Ints
-    types: list[str]
+    def of(self, layer: int, size: int) -> tuple[Ints, Floats]:
+        """Return the bytes and losses (types,) of a layer with the role at a size."""
+        row = int(self.layers.searchsorted(layer))
+        return self.bytes[row, size], self.loss[row, size]
 
 
 def _energies(
@@ -333,8 +363,8 @@ def _energies(
     return total
 
 
-def _kept(by: Criterion, layer: int, kind: str, counts: Ints, whole: int) -> Floats:
-    """Return 1 for each unit that a number of units keeps, (sizes, units)."""
+def kept_units(by: Criterion, layer: int, kind: str, counts: Ints, whole: int) -> Floats:
+    """Return 1 for each unit that a number of units keeps, 0 for others, (sizes, units)."""
     kept = np.ones((len(counts), whole))
     for place, count in enumerate(counts.tolist()):
         if count < whole:

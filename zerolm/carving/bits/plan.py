@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from zerolm.architecture import Bools, Floats, Ints
-from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
+from zerolm.carving.bits.estimates import RoleEstimates
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
+from zerolm.carving.bits.plain_bytes import PlainBytes
 from zerolm.carving.bits.row_blocks import widths_in_file
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.gguf.names import ADDED, held_in_file
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.costs import CostModel
-from zerolm.passes.matrix_moments import EMBEDDING, Place, outside_layers
+from zerolm.passes.matrix_moments import Place
 from zerolm.planning.part_costs import Choices, outer_sum, part_costs
 from zerolm.planning.plan import sizes_of, unit_scores
 from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.sizes import choices
+from zerolm.planning.sizes import choices, with_each_kind
 from zerolm.solvers.problem import UNBOUNDED, Budgets
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, Dimensions, dimensions
@@ -80,21 +79,38 @@ class Losses:
     stream: float
 
 
+class Estimates(Protocol):
+    """Bytes and losses of the matrices of a file by type, for all sizes that a cut allows."""
+
+    @property
+    def checkpoint(self) -> Checkpoint: ...
+
+    def in_layers(self, choices: Choices, by: Criterion | None) -> dict[str, RoleEstimates]:
+        """Return the estimates of all roles in layers; without ``by`` losses are 0 where possible."""
+
+    def outside(self, width: Width | None, *, measured: bool = True) -> dict[str, RoleEstimates]:
+        """Return the estimates of roles outside the layers; unless ``measured`` losses are 0."""
+
+    def plain(self, choices: Choices) -> PlainBytes:
+        """Return the bytes of tensors without a type."""
+
+    def options(
+        self, weighed: Any, place: Place, kinds: Sequence[WeightType] | None = None
+    ) -> tuple[Sequence[WeightType], Options]:
+        """Return the possible types of a matrix of a weighed child, or these, with bytes and losses."""
+
+
 class Backbones:
     """The possible sizes of a child for one width of the stream, with their bytes and losses."""
 
-    def __init__(self, estimates: TypeEstimates, choices: Choices, by: Criterion, budget: int) -> None:
+    def __init__(self, estimates: Estimates, choices: Choices, by: Criterion, budget: int) -> None:
         self.estimates, self.choices, self.by = estimates, choices, by
-        self.losses = _losses(estimates.parent, by, choices)
-        width, parent = choices.width, estimates.parent
-        self.roles = {
-            role: estimates.of_layers(width, role, np.array(counts), by)
-            for unit, counts in zip(UNITS, choices.units, strict=True)
-            for role in estimates.roles(unit)
-        }
-        self.ends = estimates.outside(width)
-        self.plain = PlainBytes.of(estimates.checkpoint, parent, choices)
-        self.budget, self.depth = budget, parent.depth
+        self.parent = dimensions(estimates.checkpoint)
+        self.losses = _losses(self.parent, by, choices)
+        self.roles = estimates.in_layers(choices, by)
+        self.ends = estimates.outside(choices.width)
+        self.plain = estimates.plain(choices)
+        self.budget, self.depth = budget, self.parent.depth
 
     @property
     def may_remove_layers(self) -> bool:
@@ -128,9 +144,10 @@ class Backbones:
 
     @cached_property
     def order(self) -> Ints:
-        """The layers by the loss without them, the largest first, for all sizes."""
-        cut = outer_sum(self.losses.units, leading=1)
-        return np.argsort(cut - self._without_layer, axis=0, kind="stable")
+        """The layers by the loss without them, the largest first, for all sizes; required ones are first."""
+        more = outer_sum(self.losses.units, leading=1) - self._without_layer
+        more[sorted(self.choices.required_layers)] = -np.inf
+        return np.argsort(more, axis=0, kind="stable")
 
     @property
     def _without_layer(self) -> Floats:
@@ -149,12 +166,16 @@ class Backbones:
 
     def _layers(self, multiplier: float) -> Floats:
         """Return the minimum of loss + multiplier x bytes of each layer for all sizes."""
-        parts = [
-            losses + sum(_least(self.roles[role], multiplier) for role in self.estimates.roles(unit))
-            for unit, losses in zip(UNITS, self.losses.units, strict=True)
-        ]
-        parts = [part + multiplier * plain for part, plain in zip(parts, self.plain.units, strict=True)]
-        parts[-1] = parts[-1] + multiplier * self.plain.layer[:, None]
+        pairs = zip(self.losses.units, self.plain.units, strict=True)
+        parts = [losses + multiplier * plain for losses, plain in pairs]
+        rest = multiplier * self.plain.layer
+        for role in self.roles.values():
+            least = _least(role, multiplier)  # (layers, sizes)
+            if role.unit is None:
+                rest[role.layers] += least[:, 0]
+            else:
+                parts[role.unit][role.layers] += least
+        parts[-1] = parts[-1] + rest[:, None]
         return np.asarray(outer_sum(parts, leading=1))
 
     def _ends_at(self, multiplier: float) -> float:
@@ -170,7 +191,7 @@ class Backbones:
         for the layer ``required_layer``.
         """
         layers = [self._layer(layer, at, kept, required_layer) for layer in range(self.depth)]
-        ends = [_table((None, role), one, 0, 0) for role, one in self.ends.items()]
+        ends = [Options((None, role), *one.of(0, 0)) for role, one in self.ends.items()]
         plain = Options("ends", np.array([self.plain.ends]), np.array([self.losses.stream]))
         return All((*layers, *ends, plain))
 
@@ -179,29 +200,35 @@ class Backbones:
     ) -> Tree:
         parts = [self._side(layer, kind, None if at is None else at[kind]) for kind in range(len(UNITS))]
         plain = Options((layer, "plain"), self.plain.layer[layer : layer + 1], np.zeros(1))
-        with_layer, name = All((*parts, plain)), (layer, "kept")
+        with_layer, name = All((*parts, *self._tables(layer, None, 0), plain)), (layer, "kept")
         without_layer = Options(
             (layer, "removed"), np.zeros(1, np.int64), self.losses.without_layer[layer : layer + 1]
         )
         if kept is None:
-            return Either(
-                name,
-                (with_layer, without_layer)
-                if self.may_remove_layers and layer != required_layer
-                else (with_layer,),
-            )
+            is_required = layer == required_layer or layer in self.choices.required_layers
+            may_go = self.may_remove_layers and not is_required
+            return Either(name, (with_layer, without_layer) if may_go else (with_layer,))
         return Either(name, (with_layer,)) if layer in kept else without_layer
 
     def _side(self, layer: int, kind: int, place: int | None) -> Tree:
-        unit, losses, plain = UNITS[kind], self.losses.units[kind], self.plain.units[kind]
-        sizes: list[Tree] = []
-        for at in range(losses.shape[1]) if place is None else (place,):
-            tables = [
-                _table((layer, role), self.roles[role], layer, at) for role in self.estimates.roles(unit)
-            ]
-            cut = Options((layer, unit.name, "cut"), plain[at : at + 1], losses[layer, at : at + 1])
-            sizes.append(All((*tables, cut)))
-        return Either((layer, unit.name), tuple(sizes))
+        """Return the tree of the units of a kind in a layer, of all its sizes or of the one with a place."""
+        name, losses, plain = UNITS[kind].name, self.losses.units[kind][layer], self.plain.units[kind][layer]
+        places = range(len(losses)) if place is None else (place,)
+        if place is None and not (self._tables(layer, kind, 0) or plain.any() or losses.any()):
+            places = (len(losses) - 1,)  # a layer without such units is not cut
+        sizes = (
+            All((*self._tables(layer, kind, at), Options((layer, name, "cut"), plain[[at]], losses[[at]])))
+            for at in places
+        )
+        return Either((layer, name), tuple(sizes))
+
+    def _tables(self, layer: int, kind: int | None, size: int) -> list[Options]:
+        """Return the types of the matrices of a layer with units of a kind, or without units, at a size."""
+        return [
+            Options((layer, role), *one.of(layer, size))
+            for role, one in self.roles.items()
+            if one.unit == kind and layer in one.layers
+        ]
 
     def plan(self, best: Best, at: Places | None, *, is_proven: bool) -> TypedPlan:
         """Return the plan of a choice."""
@@ -212,9 +239,13 @@ class Backbones:
         for layer in kept:
             places = at or tuple(picks[layer, name] for name in NAMES)
             sizes[layer] = tuple(counts[place] for counts, place in zip(choices.units, places, strict=True))
-            types |= {(layer, role): one.types[picks[layer, role]].name for role, one in self.roles.items()}
+            types |= {
+                (layer, role): one.types[picks[layer, role]].name
+                for role, one in self.roles.items()
+                if layer in one.layers
+            }
         types |= {(None, role): one.types[picks[None, role]].name for role, one in self.ends.items()}
-        cut = Cut.of(self.estimates.parent, kept, sizes.__getitem__, self.by.choose)
+        cut = Cut.of(self.parent, kept, sizes.__getitem__, self.by.choose)
         return TypedPlan(cut, choices.width, types, best.bytes, best.loss, is_proven)
 
     def best(
@@ -238,49 +269,6 @@ def _least(role: RoleEstimates, multiplier: float) -> Floats:
     return np.asarray((role.loss + multiplier * role.bytes).min(-1))
 
 
-def _table(name: Place, role: RoleEstimates, layer: int, size: int) -> Options:
-    return Options(name, role.bytes[size], role.loss[layer, size])
-
-
-@dataclass(frozen=True, eq=False)
-class PlainBytes:
-    """The bytes of float32 tensors, which have no type: norms, biases, tensors that are added to embeddings.
-
-    By number of ``units`` of each kind, (n,) each, of the rest of each ``layer`` (layers,), and at the
-    ``ends``.
-    """
-
-    units: list[Ints]
-    layer: Ints
-    ends: int
-
-    @classmethod
-    def of(cls, checkpoint: Checkpoint, parent: Dimensions, choices: Choices) -> PlainBytes:
-        """Return the float32 bytes of a checkpoint for each of the choices."""
-        layout, width = checkpoint.layout, choices.width
-        hidden = layout.hidden if width is None else width.hidden
-        counts = dict(zip(NAMES, choices.units, strict=True))
-        sizes = {kind: np.zeros(len(each), np.int64) for kind, each in counts.items()}
-        totals: dict[int | None, int] = dict.fromkeys((None, *range(parent.depth)), 0)
-        held = held_in_file(checkpoint.family)
-        for layer in totals:
-            for name in layout.layer(layer).values():
-                role, shape = layout.slots[name].role, checkpoint.tensors[name].shape
-                if not held(role) or not layout.slots[name].axes:  # a number is a key of the file
-                    continue
-                label, *more = layout.slots[name].axes
-                parts = list(parent.parts(label))
-                if more:
-                    totals[layer] += 4 * math.prod(shape) if role in ADDED else 0
-                    continue
-                if not parts:
-                    totals[layer] += 4 * (hidden if label == "hidden" else shape[0])
-                for part in parts if layer == 0 else ():
-                    sizes[part.kind] += 4 * part.unit * np.array(counts[part.kind])
-        layers = np.array([totals[layer] for layer in range(parent.depth)])
-        return cls(list(sizes.values()), layers, totals[None])
-
-
 @dataclass(frozen=True, eq=False)
 class Within:
     """The limits on ``bytes`` of weights and on other costs of a plan (``others``), counted by ``costs``."""
@@ -298,21 +286,19 @@ class Within:
         )
 
 
-def typed_plans(
-    estimates: TypeEstimates, by: Criterion, request: SizeRequest, within: Within
-) -> list[TypedPlan]:
+def typed_plans(estimates: Estimates, by: Criterion, request: SizeRequest, within: Within) -> list[TypedPlan]:
     """Return the best plan for each width of the stream that allows one, the best of all first.
 
     Cuts have the losses of ``by``, if that is a table of losses; otherwise 0, and the request must fix the
     sizes. Plans with more than twice the least loss are omitted. Raises ``ValueError``, with the fewest
     bytes, where there is no plan.
     """
-    checkpoint, parent = estimates.checkpoint, estimates.parent
-    sides = []
+    checkpoint, sides = estimates.checkpoint, list[Backbones]()
     for width in widths_in_file(checkpoint, by, request):
         possible = choices(checkpoint, request, width)
         if by.without(0) is None:
-            possible = replace(possible, depth=(parent.depth,))
+            possible = replace(possible, depth=(checkpoint.layout.depth,))
+        possible = with_each_kind(checkpoint, possible, by)
         sides.append(Backbones(estimates, possible, by, within.bytes))
     limited = bool(within.limited)
     if not request.is_uniform:
@@ -402,17 +388,6 @@ def smallest(backbones: Backbones) -> int:
     return min(least_bytes(backbones.tree(at, required_layer=0)) for at in every)
 
 
-def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
-    """Return the bytes of the float32 tensors in a child whose matrices have types."""
-    chosen = Choices.of_cut(cut)
-    plain = PlainBytes.of(checkpoint, cut.parent, chosen)
-    total = plain.ends + int(plain.layer[list(cut.sizes)].sum())
-    for sizes in cut.sizes.values():
-        rows = zip(plain.units, chosen.units, sizes, strict=True)
-        total += sum(int(part[counts.index(count)]) for part, counts, count in rows)
-    return total
-
-
 @dataclass(frozen=True)
 class Fewest:
     """The fewest ``bytes`` that a child's weights can have, with its layers, sizes and ``types``.
@@ -435,32 +410,42 @@ class Fewest:
         )
 
 
-def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: SizeRequest) -> Fewest:
+def fewest_bytes(estimates: Estimates, request: SizeRequest) -> Fewest:
     """Return the fewest bytes of any child that the request allows."""
-    parent, any_loss = dimensions(checkpoint), FirstUnits(-1.0)
-    estimates = TypeEstimates(checkpoint, tuple(types), None, ())
     every = []
-    for width in widths_in_file(checkpoint, any_loss, request):
-        chosen = choices(checkpoint, request, width)
-        plain, sizes, layer, kinds = PlainBytes.of(checkpoint, parent, chosen), list[int](), 0, set[str]()
-        for unit, possible, plain_units in zip(UNITS, chosen.units, plain.units, strict=True):
-            counts = np.array(possible)
-            of_roles = [estimates.fewest(width, role, counts) for role in estimates.roles(unit)]
-            total = plain_units + sum(one.bytes for one in of_roles)
-            at = int(np.argmin(total))
-            sizes.append(int(counts[at]))
-            layer += int(total[at])
-            kinds |= {one.types[at] for one in of_roles}
-        tied = checkpoint.layout.tied if width is None else width.tied
-        outside = EMBEDDING if tied else outside_layers(predicts=checkpoint.family.task == "next")
-        ends = [estimates.fewest(width, role, np.array([1])) for role in outside]
-        kinds |= {one.types[0] for one in ends}
-        depth = chosen.depth[0]
-        norms = int(np.sort(plain.layer)[:depth].sum())
-        whole = depth * layer + norms + sum(int(one.bytes[0]) for one in ends) + plain.ends
-        hidden = parent.hidden if width is None else width.hidden
-        every.append(Fewest(whole, depth, hidden, tuple(sizes), frozenset(kinds)))
+    for width in widths_in_file(estimates.checkpoint, FirstUnits(-1.0), request):
+        chosen = choices(estimates.checkpoint, request, width)
+        chosen = with_each_kind(estimates.checkpoint, chosen, FirstUnits(-1.0))
+        roles, plain = estimates.in_layers(chosen, None), estimates.plain(chosen)
+        units = [each.copy() for each in plain.units]  # (layers, n)
+        layer = plain.layer.copy()
+        for role in roles.values():
+            least = _able(role).min(-1)
+            if role.unit is None:
+                layer[role.layers] += least[:, 0]
+            else:
+                units[role.unit][role.layers] += least
+        at = [int(np.argmin(each.sum(0))) for each in units]
+        layer += sum(each[:, place] for each, place in zip(units, at, strict=True))
+        ends, depth = estimates.outside(width, measured=False), chosen.depth[0]
+        kinds = {
+            role.types[index].name
+            for role in (*roles.values(), *ends.values())
+            for index in _able(role)[:, 0 if role.unit is None else at[role.unit]].argmin(-1)
+        }
+        optional = np.setdiff1d(np.arange(len(layer)), sorted(chosen.required_layers))
+        few = np.sort(layer[optional])[: depth - len(chosen.required_layers)]
+        whole = plain.ends + int(layer.sum() - layer[optional].sum() + few.sum())
+        whole += sum(int(_able(role).min()) for role in ends.values())
+        hidden = estimates.checkpoint.layout.hidden if width is None else width.hidden
+        sizes = tuple(counts[place] for counts, place in zip(chosen.units, at, strict=True))
+        every.append(Fewest(whole, depth, hidden, sizes, frozenset(kinds)))
     return min(every, key=lambda one: one.bytes)
+
+
+def _able(role: RoleEstimates) -> Ints:
+    """Return the bytes (layers, sizes, types) of a role, huge where a type is impossible."""
+    return np.where(np.isfinite(role.loss), role.bytes, np.iinfo(np.int64).max // 4)
 
 
 def described(counts: Iterable[str]) -> str:

@@ -5,28 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 from zerolm.carving.bits.estimates import Directions, TypeEstimates
+from zerolm.carving.bits.file_child import TypedFile, WeighedFile
+from zerolm.carving.bits.file_estimates import FileEstimates
 from zerolm.carving.bits.kernels import chunk
-from zerolm.carving.bits.plan import TypedPlan, Within, described, fewest_bytes, plain_bytes, typed_plans
+from zerolm.carving.bits.options import All, least_loss
+from zerolm.carving.bits.plan import Estimates, TypedPlan, Within, described, fewest_bytes, typed_plans
 from zerolm.carving.bits.row_blocks import (
     MATRICES,
     ROW_MULTIPLE,
-    check_fit,
+    Rows,
+    check_rows,
     fit_notes,
     in_blocks,
     roles_of,
     rows_by_axis,
     widths_in_file,
 )
-from zerolm.carving.bits.single import everywhere, fitting
 from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.weight_types import ALL, WeightType, types_named
+from zerolm.checkpoints.gguf.names import is_rearranged, rearrangement
+from zerolm.checkpoints.weight_types import ALL, types_named
+from zerolm.children.child_tensors import Child
 from zerolm.costs import CostModel
 from zerolm.io.cache import ArrayCache
 from zerolm.planning.plan import finalists
@@ -42,7 +49,6 @@ from zerolm.units.within_layers import UNITS
 
 FINALISTS: Final = 3
 """Largest number of measured plans, not counting that of types alone."""
-WHOLE: Final = SizeRequest.of(dict.fromkeys(SHARES, 1))
 ALONE: Final = "types alone"
 SIZES: Final = 64
 """Approximate number of FFN widths to try."""
@@ -62,12 +68,14 @@ class EqualBytes:
 class Chosen:
     """The plan with the smallest loss as read back, and the losses of it and of others of about equal bytes.
 
-    ``loss`` is measured; None where nothing is measured.
+    ``loss`` is measured; None where nothing is measured. ``is_cut_before``: tokens or experts were pruned
+    first.
     """
 
     plan: TypedPlan
     compared: list[EqualBytes]
     loss: float | None = None
+    is_cut_before: bool = False
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return all ways as plain JSON, including the chosen one."""
@@ -82,7 +90,8 @@ class Chosen:
         if self.plan.is_whole:
             cuts = [each.measured for each in self.compared if " layers" in each.name and each.measured]
             with_cuts = f", the best plan with cuts {min(cuts):.3g}" if cuts else ""
-            return f"prune nothing: quantisation types alone lose {loss:.3g} at these bytes{with_cuts}"
+            nothing = "nothing else" if self.is_cut_before else "nothing"
+            return f"prune {nothing}: quantisation types alone lose {loss:.3g} at these bytes{with_cuts}"
         if alone is None:
             return f"types alone do not reach these bytes; with cuts {loss:.3g} is lost"
         better = ": --keep 1 would be better" if alone < loss else ""
@@ -95,13 +104,33 @@ def row_multiple(ffn: int) -> int:
     return ROW_MULTIPLE << (most.bit_length() - 1)
 
 
-class TypesRequest:
-    """A ``size`` with quantisation types within a ``budget`` of bytes; ``session`` is None without tokens."""
+class TypePlanner:
+    """Plans types together with cuts, and measures the plans; ``session`` is None without tokens.
 
-    checkpoint: Checkpoint
-    size: SizeRequest
-    session: Session | None
-    budget: int
+    Types are of a checkpoint's matrices, or in the ``file_form`` of those of its file, where these differ.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        size: SizeRequest,
+        session: Session | None,
+        costs: CostModel,
+        progress: Progress,
+    ) -> None:
+        step = size.multiple_of or row_multiple(dimensions(checkpoint).ffn)
+        self.checkpoint, self.session, self.costs, self.progress = checkpoint, session, costs, progress
+        self.file_form = is_rearranged(checkpoint.family)
+        self.asked_hidden = size.keep.get("hidden", 1.0)
+        if self.file_form:
+            size = replace(size, shares=replace(size.shares, hidden=1.0))
+        self.rounded_shares, size = in_blocks(checkpoint, size)
+        self.size = size if "ffn" in size.keep else replace(size, multiple_of=step)
+        self.types = types_named(size.weights.types or "all", with_importances=session is not None)
+        self.budget = int(size.budgets["max_weight_bytes"])
+        others = {name: value for name, value in size.budgets.items() if name != "max_weight_bytes"}
+        self.within = Within(self.budget, Budgets.of(others), costs)
+        self._estimates: TypeEstimates | FileEstimates | None = None
 
     @property
     def may_cut(self) -> bool:
@@ -119,42 +148,6 @@ class TypesRequest:
     def names_types(self) -> bool:
         """Whether the request names types."""
         return self.size.weights.types not in (None, ALL)
-
-    def check_imatrix(self) -> None:
-        """Raise ``ValueError`` for an imatrix without tokens."""
-        if self.size.weights.imatrix and self.session is None:
-            raise ValueError("--imatrix needs the inputs of matrices on a text: give --text FILE")
-
-    def too_few(self, least: int, words: str) -> str:
-        """Return the error for bytes that no types keep; ``words`` describe the plan with ``least`` bytes."""
-        bits = self.size.weights.max_bits
-        as_bits = f", --max-bits {_up(bits * least / self.budget)}" if bits and self.budget else ""
-        return (
-            f"no types keep the budgets: --max-weight-bytes {self.budget:,} would have to be at least "
-            f"{least:,}{as_bits} {words}"
-        )
-
-
-class TypePlanner(TypesRequest):
-    """Plans types together with cuts, and measures the plans; ``session`` is None without tokens."""
-
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        size: SizeRequest,
-        session: Session | None,
-        costs: CostModel,
-        progress: Progress,
-    ) -> None:
-        step = size.multiple_of or row_multiple(dimensions(checkpoint).ffn)
-        self.checkpoint, self.session, self.costs, self.progress = checkpoint, session, costs, progress
-        self.rounded_shares, size = in_blocks(checkpoint, size)
-        self.size = size if "ffn" in size.keep else replace(size, multiple_of=step)
-        self.types = types_named(size.weights.types or "all", with_importances=session is not None)
-        self.budget = int(size.budgets["max_weight_bytes"])
-        others = {name: value for name, value in size.budgets.items() if name != "max_weight_bytes"}
-        self.within = Within(self.budget, Budgets.of(others), costs)
-        self._estimates: TypeEstimates | None = None
 
     def predicted(self, by: Criterion) -> list[TypedPlan]:
         """Return the best plans for each width, the best first; ``ValueError`` where there is none."""
@@ -185,7 +178,7 @@ class TypePlanner(TypesRequest):
             EqualBytes(_name(plan), plan.bytes, plan.loss, loss)
             for plan, loss in zip(plans, losses, strict=True)
         ]
-        return Chosen(plans[best], [*rows, *self._single()], losses[best])
+        return Chosen(plans[best], [*rows, *self._single()], losses[best], self.checkpoint.fewer is not None)
 
     def _with_loss_by(self, plan: TypedPlan, by: Criterion, other: Criterion) -> TypedPlan:
         """Return a plan of one table with its loss by another."""
@@ -194,35 +187,55 @@ class TypePlanner(TypesRequest):
         cut = self.narrowed(plan)
         return replace(plan, loss=plan.loss - by.predicted(cut) + other.predicted(cut))
 
-    def estimates(self, by: Criterion) -> TypeEstimates:
+    def estimates(self, by: Criterion) -> TypeEstimates | FileEstimates:
         """Return the losses of types for all widths that ``by`` can compare."""
+        if self.file_form:
+            return self._estimates_of_file()
         hidden = self.checkpoint.layout.hidden
         wanted = {
             width.hidden if width else hidden for width in widths_in_file(self.checkpoint, by, self.size)
         }
         every = tuple(sorted(wanted | {hidden}))
-        if self._estimates is not None and self._estimates.hidden == every:
+        if isinstance(self._estimates, TypeEstimates) and self._estimates.hidden == every:
             return self._estimates
         moments, session = None, self.session
         directions, cache = None, ArrayCache()
         if session is not None:
             moments = session.matrix_moments
             directions = Directions.of(session.basis, session.fisher) if wanted != {hidden} else None
-            names = [kind.name for kind in self.types]
-            cache = session.cache("type prices", names, sorted(wanted))
+            cache = session.cache("type prices", self._names, sorted(wanted))
         self._estimates = TypeEstimates(
-            self.checkpoint,
-            self.types,
-            moments,
-            every,
-            directions,
-            self.progress,
-            cache,
+            self.checkpoint, self.types, moments, every, directions, self.progress, cache
         )
         return self._estimates
 
+    def _estimates_of_file(self) -> FileEstimates:
+        """Return the losses of types for the tensors of a file."""
+        if isinstance(self._estimates, FileEstimates):
+            return self._estimates
+        whole, session = Cut.whole(dimensions(self.checkpoint)), self.session
+        weighed, cache = WeighedFile(Child(self.checkpoint, whole), None), ArrayCache()
+        if session is not None:
+            moments = session.moments
+            weighed = replace(weighed, moments=moments, threads=torch.get_num_threads())
+            cache = session.cache("file types", self._names)
+        self._estimates = FileEstimates(weighed, self.types, self.progress, cache)
+        return self._estimates
+
     @property
-    def _ready(self) -> TypeEstimates:
+    def _names(self) -> list[str]:
+        return [kind.name for kind in self.types]
+
+    @cached_property
+    def _without_losses(self) -> TypeEstimates | FileEstimates:
+        """The bytes of types, without a pass over tokens."""
+        if not self.file_form:
+            return TypeEstimates(self.checkpoint, self.types, None, ())
+        whole = Cut.whole(dimensions(self.checkpoint))
+        return FileEstimates(WeighedFile(Child(self.checkpoint, whole), None), self.types)
+
+    @property
+    def _ready(self) -> Estimates:
         """The losses that plans were made with."""
         assert self._estimates is not None
         return self._estimates
@@ -234,22 +247,48 @@ class TypePlanner(TypesRequest):
         """
         chunk()
         self._check_family()
-        self.check_imatrix()
+        if self.size.weights.imatrix and self.session is None:
+            raise ValueError("--imatrix needs the inputs of matrices on a text: give --text FILE")
         if self.may_cut and not by_loss:
             raise ValueError(
                 "cuts and quantisation types are compared by their loss on a text: give --text FILE, or "
                 "--keep 1 for types alone"
             )
-        check_fit(self.checkpoint, self.size)
-        least = fewest_bytes(self.checkpoint, self.types, self.size)
+        if self.names_types:
+            check_rows(self._rows, str(self.size.weights.types))
+        least = fewest_bytes(self._without_losses, self.size)
         if least.bytes > self.budget:
-            whole = fewest_bytes(self.checkpoint, self.types, WHOLE)
+            whole = fewest_bytes(self._without_losses, self._whole)
             units = f"; with all units {whole.bytes:,}" if self.may_cut else ""
-            raise ValueError(self.too_few(least.bytes, f"({least.words()}){units}"))
+            bits = self.size.weights.max_bits
+            as_bits = f", --max-bits {_up(bits * least.bytes / self.budget)}" if bits and self.budget else ""
+            raise ValueError(
+                f"no types keep the budgets: --max-weight-bytes {self.budget:,} would have to be at least "
+                f"{least.bytes:,}{as_bits} ({least.words()}){units}"
+            )
+
+    @property
+    def _whole(self) -> SizeRequest:
+        return SizeRequest.of(dict.fromkeys(SHARES, 1))
+
+    @cached_property
+    def _rows(self) -> list[Rows]:
+        """The rows of matrices by their length."""
+        without = self._without_losses
+        if isinstance(without, FileEstimates):
+            return without.rows
+        return rows_by_axis(self.checkpoint, self.size)
 
     def _check_family(self) -> None:
         """Raise ``ValueError`` for a family with other matrices than plans support."""
         checkpoint, family = self.checkpoint, self.checkpoint.family
+        if self.file_form:
+            if self.asked_hidden < 1:
+                raise ValueError(
+                    f"types of a {family.name} keep the hidden size, because its gguf file holds "
+                    f"{rearrangement(family)}: drop --keep-hidden, or give --types stored"
+                )
+            return
         parts = {part for role in roles_of(checkpoint, MATRICES) for part in role.split("+")}
         layout = checkpoint.layout
         layers = [layout.layer(layer) for layer in range(layout.depth)]
@@ -266,7 +305,7 @@ class TypePlanner(TypesRequest):
         if self.within.limited:
             return None
         try:
-            return typed_plans(self._ready, FirstUnits(None), WHOLE, self.within)[0]
+            return typed_plans(self._ready, FirstUnits(None), self._whole, self.within)[0]
         except ValueError:
             return None
 
@@ -285,26 +324,30 @@ class TypePlanner(TypesRequest):
         """Return the types of a child to be written."""
         return self.typed(session.weighed(cut, repaired)).types
 
-    def typed(self, weighed: WeighedChild) -> TypedChild:
+    def typed(self, weighed: WeighedChild | WeighedFile) -> TypedChild | TypedFile:
         """Return a child with the types of least loss for its own weights, within the bytes."""
-        plain = plain_bytes(weighed.cut, self.checkpoint)
-        types, _ = weighed.types_within(self.budget - plain, self.candidates)
-        return TypedChild(weighed, types)
-
-    def candidates(self, name: str, row: int) -> tuple[WeightType, ...]:
-        """Return the possible types of a tensor of the parent with rows of this length."""
-        return self._ready.of_rows(name, row)
+        tables = {place: self._ready.options(weighed, place) for place in weighed.places}
+        best = least_loss(
+            All(tuple(options for _, options in tables.values())), self.budget - weighed.plain_bytes
+        )
+        if best is None:
+            raise ValueError(f"no types keep {self.budget:,} bytes")
+        return weighed.typed({place: tables[place][0][row].name for place, row in best.picks.items()})
 
     def fit(self, plan: TypedPlan) -> list[str]:
         """Return notes on types that do not fit matrices of a plan, and on cuts that make some fit."""
-        parent = plan.cut.parent
-        lengths = {"stream": {plan.width.hidden if plan.width else parent.hidden}}
-        for unit, counts in zip(UNITS, zip(*plan.cut.sizes.values(), strict=True), strict=True):
-            lengths[unit.share] = {unit.row(parent, unit.writer) * count for count in counts}
-        notes = fit_notes(
-            rows_by_axis(self.checkpoint, self.size), lengths, self.types, named=self.names_types
-        )
-        return [*self.rounded_shares, *notes]
+        if self.file_form:
+            family = self.checkpoint.family.name
+            lengths = {rows.axis: {rows.whole} for rows in self._rows}
+            is_refitted = self.session is None or self.session.repairs_types
+            rounding = [] if is_refitted else [f"errors of rounding are not refitted in a {family}"]
+        else:
+            parent, rounding = plan.cut.parent, []
+            lengths = {"stream": {plan.width.hidden if plan.width else parent.hidden}}
+            for unit, counts in zip(UNITS, zip(*plan.cut.sizes.values(), strict=True), strict=True):
+                lengths[unit.share] = {unit.row(parent, unit.writer) * count for count in counts}
+        notes = fit_notes(self._rows, lengths, self.types, named=self.names_types)
+        return [*self.rounded_shares, *notes, *rounding]
 
     def _single(self) -> list[EqualBytes]:
         """Return the loss of the best single type with which the whole parent keeps the bytes, if any."""
@@ -312,16 +355,20 @@ class TypePlanner(TypesRequest):
         assert session is not None
         whole = Cut.whole(dimensions(self.checkpoint))
         weighed = session.weighed(whole, Repaired())
-        able = fitting(self.types, weighed, self.budget)
+        ways = {kind: weighed.typed(dict.fromkeys(weighed.places, kind.name)) for kind in self.types
+                if weighed.holds(kind)}  # fmt: skip
+        able = [kind for kind, typed in ways.items() if typed.bytes <= self.budget]
         if not able:
             return []
-        losses = sum(weighed.losses(place, tuple(able)).loss for place in weighed.tensors)
+        losses = np.sum(
+            [self._ready.options(weighed, place, able)[1].loss for place in weighed.places], axis=0
+        )
         best = int(np.argmin(losses))
-        typed = everywhere(able[best], weighed)
+        typed = ways[able[best]]
         name = f"{able[best].name} everywhere"
         self.progress(f"measuring {name}")
         measured = session.typed_final(whole, lambda _: typed.types, is_repaired=False)
-        return [EqualBytes(name, typed.bytes, float(np.asarray(losses)[best]), measured)]
+        return [EqualBytes(name, typed.bytes, float(losses[best]), measured)]
 
 
 def _up(bits: float) -> float:

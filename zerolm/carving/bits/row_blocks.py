@@ -9,7 +9,6 @@ from typing import Final
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import roles_in
 from zerolm.checkpoints.weight_types import (
-    ALL,
     BY_NAME,
     QUANTISED,
     WeightType,
@@ -112,13 +111,6 @@ def rows_by_axis(checkpoint: Checkpoint, request: SizeRequest) -> list[Rows]:
     whole = {"stream": parent.hidden}
     whole |= {unit.share: row_of[unit.share] * unit.count(parent) for unit in UNITS}
     return [Rows(axis, roles[axis], whole[axis], frozenset(possible[axis])) for axis in roles]
-
-
-def check_fit(checkpoint: Checkpoint, request: SizeRequest) -> None:
-    """Raise ``ValueError`` for named types that fit no matrix at any size of a request; it names others."""
-    names = request.weights.types
-    if names is not None and names != ALL:
-        check_rows(rows_by_axis(checkpoint, request), names)
 
 
 def check_rows(axes: Sequence[Rows], names: str) -> None:

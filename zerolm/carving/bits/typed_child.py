@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -23,8 +23,8 @@ from zerolm.carving.bits.estimates import (
     total_gradients,
 )
 from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
-from zerolm.carving.bits.options import All, Options, least_loss
-from zerolm.carving.bits.plan import plain_bytes
+from zerolm.carving.bits.options import Options
+from zerolm.carving.bits.plain_bytes import plain_bytes
 from zerolm.carving.bits.row_blocks import WRITTEN
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised
@@ -186,26 +186,30 @@ class WeighedChild:
             losses.append(loss if self.moments is not None else 0.5 * loss / max(whole, 1e-300))
         return Options(place, np.array(sizes, np.int64), np.array(losses))
 
-    def types_within(
-        self, budget: int, candidates: Callable[[str, int], tuple[WeightType, ...]]
-    ) -> tuple[dict[Place, str], float]:
-        """Return the types of least loss for the child's weights within bytes of matrices, and that loss.
-
-        ``candidates`` returns the types of the parent's tensor with a name and rows of a length. Raises
-        ``ValueError`` where none fit.
-        """
-        types = {place: candidates(tensor.source, tensor.shape[1]) for place, tensor in self.tensors.items()}
-        best = least_loss(All(tuple(self.losses(place, kinds) for place, kinds in types.items())), budget)
-        if best is None:
-            raise ValueError(f"no types keep {budget} bytes")
-        return {place: types[place][row].name for place, row in best.picks.items()}, best.loss
-
     def bytes_of(self, types: Types) -> int:
         """Return the bytes of all matrices with these types."""
         return sum(
             BY_NAME[kind].size(self.tensors[place].shape[1]) * self.tensors[place].shape[0]
             for place, kind in types.items()
         )
+
+    @property
+    def places(self) -> Collection[Place]:
+        """The matrices whose types are chosen."""
+        return self.tensors
+
+    @cached_property
+    def plain_bytes(self) -> int:
+        """The bytes of all tensors that have no chosen type."""
+        return plain_bytes(self.cut, self.child.parent)
+
+    def holds(self, kind: WeightType) -> bool:
+        """Return whether a type fits the rows of all matrices."""
+        return all(kind.holds(tensor.shape[1]) for tensor in self.tensors.values())
+
+    def typed(self, types: Types) -> TypedChild:
+        """Return the child with these types."""
+        return TypedChild(self, types)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,8 +222,7 @@ class TypedChild:
     @property
     def bytes(self) -> int:
         """The bytes of all weights, including norms and biases."""
-        weighed = self.weighed
-        return weighed.bytes_of(self.types) + plain_bytes(weighed.cut, weighed.child.parent)
+        return self.weighed.bytes_of(self.types) + self.weighed.plain_bytes
 
     def encoded(self, place: Place) -> NDArray[Any]:
         """Return the rows of a matrix in its type, (n, bytes of a row) uint8."""
@@ -236,9 +239,13 @@ class TypedChild:
         """Return a matrix as read back, (n, k)."""
         return dequantised(self.encoded(place), BY_NAME[self.types[place]])
 
+    def read_back(self, blocks: Blocks, repaired: Repaired) -> ReadBack:
+        """Return the network as read back, on the batches of some blocks of the parent."""
+        return ReadBack(blocks, self, repaired)
+
     def loss(self, loss: Loss, repaired: Repaired) -> float:
         """Return the loss of the network as read back."""
-        network = ReadBack(loss.blocks, self, repaired)
+        network = self.read_back(loss.blocks, repaired)
         return loss.of_parts(network.cut, network.embed, network.layer, network.finish)
 
     def output(self, blocks: Blocks, repaired: Repaired) -> Tensor:

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
+from zerolm.carving.experts.fewer_experts import expert_layers
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_possible, planned
 from zerolm.carving.request import BY_LOSS, usual_criterion_of_experts
@@ -70,8 +71,6 @@ def of_experts(request: Carving) -> ExpertCarving:
 
 def ready(request: Carving, folder: Path) -> Carving:
     """Return the carving with its kept tokens and its session; ``ValueError`` where no child is possible."""
-    if request.has_types_alone:  # types are chosen for the file's matrices, which are not refitted
-        request = replace(request, methods=replace(request.methods, repair="none"))
     carving = with_fewer_tokens(request, folder).running()
     check_possible(carving)
     return carving
@@ -80,7 +79,7 @@ def ready(request: Carving, folder: Path) -> Carving:
 def why_experts_are_kept(request: Carving) -> str:
     """Return why experts are not compared with other units within the budgets; empty where they are."""
     size, methods = request.size, request.methods
-    if not request.checkpoint.family.has_experts or not request.checkpoint.layout.sizes.get("experts"):
+    if not request.checkpoint.family.has_experts or not expert_layers(request.checkpoint):
         return "there are none"
     is_whole = size.experts.keep == ALL or size.shares.all is not None or not size.budgets
     if is_whole and not size.weighs_experts:

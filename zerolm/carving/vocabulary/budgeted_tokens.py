@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_sizes, losses_by
@@ -19,7 +19,6 @@ from zerolm.text.defaults import NO_FILES
 from zerolm.units.importance.criterion import Criterion
 
 if TYPE_CHECKING:
-    from zerolm.carving.bits.file_planner import FileTypePlanner
     from zerolm.carving.vocabulary.planned_size import BestByTokens
 
 WORTHWHILE: Final = 0.01
@@ -122,8 +121,8 @@ def best_by_tokens(carving: Carving) -> BestByTokens:
         parent = whole()
         announce_weighing(parent, "tokens")
         by = losses_by(parent)[0]
-        if parent.typing_of_cuts is not None:
-            parent.typing_of_cuts.estimates(by)  # for the parent's rows, and reused for all numbers of tokens
+        if parent.typing is not None:
+            _ = parent.typing.estimates(by).measured  # the parent's rows, for all numbers of tokens
         return by
 
     def sized(of: Carving, tokens: int) -> Carving:
@@ -132,11 +131,8 @@ def best_by_tokens(carving: Carving) -> BestByTokens:
 
     def best(tokens: int) -> Rest:
         by, child = table(), sized(whole(), tokens)
-        if child.has_types_alone:
-            size, loss = cast("FileTypePlanner", whole().typing).predicted(tokens)
-            return Rest(child.costs_of()["params"], loss, size)
-        if child.typing_of_cuts is not None:
-            plan = child.typing_of_cuts.predicted(by)[0]
+        if child.typing is not None:
+            plan = child.typing.predicted(by)[0]
             return Rest(child.costs_of(plan.cut)["params"], plan.loss, plan.bytes)
         planned = plans_of(child.checkpoint, by, carving.size, carving.costs)[0]
         return Rest(planned.costs["params"], -planned.score)

@@ -91,7 +91,7 @@ def is_rearranged(family: Family) -> bool:
 def rearrangement(family: Family) -> str:
     """Return the difference of a file from the checkpoint in words; empty where there is none.
 
-    Types are planned together with cuts for matrices as they are stored, so these families have types alone.
+    Types are planned together with a smaller hidden size only for matrices as they are stored.
     """
     axes, body = family.config.axes, family.tensors.body
     fused = [

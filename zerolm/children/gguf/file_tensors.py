@@ -187,15 +187,21 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     Matrices keep their types, or get those of ``typed``. Norms, biases, routers and the tensors that are
     added to token embeddings become float32. Experts that are stored one by one become one tensor.
     """
-    for stack in stacks(child):
+    for stack, piece, dtype in stored_pieces(child):
         kind = None if typed is None else typed.types.get(stack.place)
+        if typed is not None and kind is not None:
+            rows = partial(typed.in_file, FileMatrix(stack, piece))
+            yield GgufTensor(piece.name, kind, piece.shape, rows)
+        else:
+            yield GgufTensor(piece.name, dtype, piece.shape, partial(_values, stack, piece, dtype))
+
+
+def stored_pieces(child: Child) -> Iterator[tuple[StoredStack, Piece, str]]:
+    """Yield the pieces of a child's file with the types that they have where none is chosen."""
+    for stack in stacks(child):
         dtype = stack.first.info.dtype if _keeps_type(stack.first) else "F32"
         for piece in stack.pieces():
-            if typed is not None and kind is not None:
-                rows = partial(typed.in_file, FileMatrix(stack, piece))
-                yield GgufTensor(piece.name, kind, piece.shape, rows)
-            else:
-                yield GgufTensor(piece.name, dtype, piece.shape, partial(_values, stack, piece, dtype))
+            yield stack, piece, dtype
 
 
 def matrices(child: Child) -> Iterator[FileMatrix]:

@@ -42,6 +42,7 @@ from zerolm.children.gguf.tokenizer import add_vocabulary, proven
 from zerolm.families.known import families
 from zerolm.io.full_disk import check_room
 from zerolm.networks.opener import text_config
+from zerolm.planning.sizes import kinds_with_state
 from zerolm.progress import Progress, silent
 from zerolm.units.kept_units import Cut
 
@@ -155,14 +156,10 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
 
 def _check_memories(checkpoint: Checkpoint, cut: Cut) -> None:
     """Raise ``ValueError`` where all layers keep keys, or all a state: readers of a hybrid need both."""
-    states = {
-        kind for memory in checkpoint.family.config.memory if memory.state != "0" for kind in memory.kinds
-    }
-    if not states:
-        return
-    of_states = [not checkpoint.layout.kinds[kept.layer].isdisjoint(states) for kept in cut.layers]
-    if len(set(of_states)) == 1:
-        missing = "attends" if of_states[0] else f"is {' or '.join(sorted(states))}"
+    states = kinds_with_state(checkpoint.family)
+    has_state = {not checkpoint.layout.kinds[kept.layer].isdisjoint(states) for kept in cut.layers}
+    if states and len(has_state) == 1:
+        missing = "attends" if has_state == {True} else f"is {' or '.join(sorted(states))}"
         raise ValueError(f"gguf needs a layer that {missing} in a child of a {checkpoint.family.name}")
 
 

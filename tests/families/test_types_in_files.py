@@ -1,4 +1,4 @@
-"""Types of families whose files hold matrices otherwise than checkpoints, as llama.cpp reads them."""
+"""Types, alone and with cuts, of families whose files hold matrices otherwise, as llama.cpp reads them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import by_tensor
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import body_prefix, places_in
+from zerolm.planning.part_costs import StoredCosts
 from zerolm.planning.size_request import SizeRequest
+from zerolm.progress import silent
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import Repaired
+from zerolm.units.within_layers import NAMES
 
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from gguf_parents import WRITTEN, in_blocks, parent_of
+from gguf_parents import LAYERS, WRITTEN, in_blocks, parent_of
 
 from zerolm.carving.bits.file_child import TypedFile, WeighedFile
-from zerolm.carving.bits.file_planner import FileTypePlanner
+from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.written import written_of
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.gguf.names import is_rearranged
@@ -37,19 +40,36 @@ from zerolm.children.gguf.check import COARSELY, NOISIEST, check
 from zerolm.children.gguf.file_tensors import matrices
 from zerolm.children.gguf.write import write
 
-ALONE: Final = [name for name in WRITTEN if is_rearranged(families()[name])]
+REARRANGED: Final = [name for name in WRITTEN if is_rearranged(families()[name])]
 KEPT: Final = SizeRequest.of({"all": 1}, {"max_weight_bytes": 1 << 22})
 GATED_DELTA: Final = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 """What is rounded in them is divided by lengths that are small in random models."""
 
 
-@pytest.mark.parametrize("kinds", [("F16",), ("Q8_0", "Q4_0", "F16")], ids=["16 bits", "mixed"])
-@pytest.mark.parametrize("name", chosen(ALONE))
+def part_of(checkpoint: Checkpoint) -> Cut:
+    """Return a cut that keeps some layers, the last neurons, and the last KV group where it may."""
+    whole, family = dimensions(checkpoint), checkpoint.family
+    allowed, name, gguf = family.cut, family.name, family.gguf
+    has_fewer_heads = allowed.heads and allowed.indivisible == "kept" and not (gguf and gguf.square)
+    groups = 1 if has_fewer_heads and whole.kv_heads == 2 else whole.kv_heads
+    sizes = groups, whole.ffn // 2 if allowed.ffn else whole.ffn
+    last = {"groups": whole.kv_heads, "ffn": whole.ffn}
+    layers = LAYERS.get(name, (0, 2)) if allowed.layers else range(whole.depth)
+    return Cut.of(whole, layers, lambda _: sizes, lambda _, kind, count: np.arange(last[kind])[-count:])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "cut"),
+    [(("F16",), "whole"), (("Q8_0", "Q4_0", "F16"), "whole"), (("Q8_0", "Q4_0", "F16"), "part")],
+    ids=["16 bits", "mixed", "mixed, cut"],
+)
+@pytest.mark.parametrize("name", chosen(REARRANGED))
 def test_llama_cpp_reads_the_types_that_were_measured(
-    name: str, kinds: tuple[str, ...], tmp_path: Path
+    name: str, kinds: tuple[str, ...], cut: str, tmp_path: Path
 ) -> None:
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
-    child, file = Child(checkpoint, Cut.whole(dimensions(checkpoint))), tmp_path / "child.gguf"
+    kept = Cut.whole(dimensions(checkpoint)) if cut == "whole" else part_of(checkpoint)
+    child, file = Child(checkpoint, kept), tmp_path / "child.gguf"
     weighed = WeighedFile(child, None)
     types = {
         place: kinds[number % len(kinds)] if all(each.columns % 32 == 0 for each in every) else "F16"
@@ -71,7 +91,26 @@ def test_llama_cpp_reads_the_types_that_were_measured(
     exact = 1e-2 if name in GATED_DELTA else 5e-3
     # readers round activations to 8 bits beside quantised weights; tiny outputs show it more than large ones
     assert proof.relative < (exact if kinds == ("F16",) else 2 * COARSELY)
-    FileTypePlanner(checkpoint, KEPT, None, lambda *_: None).check(by_loss=False)
+    TypePlanner(checkpoint, KEPT, None, StoredCosts(), silent).check(by_loss=False)
+
+
+@pytest.mark.parametrize("name", chosen(REARRANGED))
+def test_units_are_where_the_file_has_them(name: str, tmp_path: Path) -> None:
+    """A cut child's file has the rows and columns of the uncut file that its units' numbers name."""
+    checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
+    weighed, met = WeighedFile(Child(checkpoint, part_of(checkpoint)), None), set[int]()
+    for place, every in weighed.matrices.items():
+        for matrix, uncut in zip(every, weighed.whole.matrices[place], strict=True):
+            along, layer = weighed.whole.along(uncut), matrix.stack.first.kept
+            values, whole = (np.stack(list(each.values())) for each in (matrix, uncut))
+            if layer is None or along.unit is None:
+                np.testing.assert_array_equal(values, whole)
+                continue
+            units = layer[NAMES[along.unit]]
+            np.testing.assert_array_equal(values, whole.take(along.kept(units), along.axis))
+            assert along.shaped(len(units)) == values.shape
+            met.add(along.unit)
+    assert met
 
 
 @pytest.mark.parametrize("name", ["qwen3_5_text", "mixtral"])
@@ -97,7 +136,7 @@ def test_a_wrong_order_is_refused_whatever_rounding_explains(name: str, tmp_path
     assert check(file, sent, None).relative < NOISIEST
 
 
-@pytest.mark.parametrize("name", chosen(ALONE))
+@pytest.mark.parametrize("name", chosen(REARRANGED))
 def test_what_a_file_holds_becomes_what_is_stored(name: str, tmp_path: Path) -> None:
     """Every number of a tensor is in one piece of the file, and goes back to its place."""
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))

@@ -1,6 +1,6 @@
 """One plan of all units beside plans of one and of two, at equal bytes: ``python benchmarks/joint.py``.
 
-    python benchmarks/joint.py --model MODELS/pydec --model MODELS/pyenc --model MODELS/moe
+    python benchmarks/joint.py --model MODELS/pydec --model MODELS/pyenc --model MODELS/moe_plain
 
 Writes ``joint.md``. Models are folders that ``benchmarks/train_models.py`` makes, or a real one with a
 folder ``texts`` next to it. Every child is a GGUF file that ``zerolm carve`` writes, in a process of its own.

@@ -28,8 +28,8 @@ CALIBRATED: Final = 4_000_000
 """Characters at most of the text of a mixture of experts."""
 TIMED: Final = 0.25
 """The budget at which every plan begins with an empty cache."""
-SEQUENCES: Final = {"pydec": 32, "pyenc": 512, "moe": 16, "qwen05": 16}
-JUDGED: Final = {"pydec": 32, "pyenc": 512, "moe": 16, "qwen05": 8}
+SEQUENCES: Final = {"pydec": 32, "pyenc": 512, "moe_plain": 16, "qwen05": 16}
+JUDGED: Final = {"pydec": 32, "pyenc": 512, "moe_plain": 16, "qwen05": 8}
 """Stretches of unseen text, or lines of an encoder."""
 
 
@@ -53,11 +53,11 @@ class Model:
             shutil.rmtree(making, ignore_errors=True)
             shutil.copytree(self.folder, making, copy_function=shutil.copyfile)
             making.chmod(0o755)
+            config = json.loads((making / "config.json").read_text("utf-8")) | {"dtype": "bfloat16"}
             for file in making.glob("*.safetensors"):
                 halved = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(file).items()}
                 file.unlink()
                 save_file(halved, file, {"format": "pt"})
-            config = json.loads((making / "config.json").read_text("utf-8")) | {"dtype": "bfloat16"}
             (making / "config.json").write_text(json.dumps(config, indent=1), "utf-8")
             making.rename(place)
         return place

@@ -62,9 +62,10 @@ def carved(model: Model, plan: Plan, share: float) -> dict[str, Any]:
         "from_nothing": is_timed,
     }
     if process.returncode:
-        if process.returncode != 2:
-            raise SystemExit(f"{' '.join(command)} failed: {log.read_text('utf-8')[-2000:]}")
-        return {"refused": _error(log), **seconds}
+        refused = _error(log)
+        if process.returncode != 2 or "budgets" not in refused:
+            raise SystemExit(f"{' '.join(command)} failed: {refused}")
+        return {"refused": refused, **seconds}
     document = json.loads(printed)
     return {
         "folder": str(folder),

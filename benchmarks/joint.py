@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from joint_judging import judged, weight_bytes
-from joint_models import JUDGED, SEQUENCES, SHARES, Model
+from joint_models import Model
 from joint_page import page
 from joint_passes import counted
-from joint_plans import Plan
+from joint_plans import JUDGED, SEQUENCES, SHARES, Plan
 from joint_runs import carved
 from parts import Parts
 from timing import note, one_thread

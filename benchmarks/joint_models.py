@@ -22,15 +22,8 @@ from zerolm.children.gguf.write import write
 from zerolm.networks.opener import is_decoder
 from zerolm.units.kept_units import Cut, dimensions
 
-SHARES: Final = (0.45, 0.25, 0.15)
-"""Budgets as shares of the bytes at 16 bits: about 7, 4 and 2.4 bits a weight."""
 CALIBRATED: Final = 4_000_000
 """Characters at most of the text of a mixture of experts."""
-TIMED: Final = 0.25
-"""The budget at which every plan begins with an empty cache."""
-SEQUENCES: Final = {"pydec": 32, "pyenc": 512, "moe_plain": 16, "qwen05": 16}
-JUDGED: Final = {"pydec": 32, "pyenc": 512, "moe_plain": 16, "qwen05": 8}
-"""Stretches of unseen text, or lines of an encoder."""
 
 
 @dataclass(frozen=True)

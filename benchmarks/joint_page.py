@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
-from joint_models import JUDGED, SEQUENCES, SHARES
-from joint_plans import JOINT, OF_EXPERTS, PLANS, Plan
-from joint_runs import least_of
+from joint_plans import JOINT, JUDGED, OF_EXPERTS, PLANS, SEQUENCES, SHARES, Plan
 from timing import machine, number, table
 
 Rows = Mapping[str, Any]
@@ -23,6 +22,9 @@ MODELS: Final = {
 SURE: Final = 2.0
 """Standard errors that a difference needs to be one."""
 MEASURES: Final = {"bits": "bits a byte", "kl": "1 - cosine"}
+
+LEAST: Final = re.compile(r"(?:at least|least[^.;]*?|smallest[^.;]*?) ([0-9][0-9,]*)")
+"""How errors name the least bytes."""
 
 
 def page(every: Mapping[str, Rows]) -> None:
@@ -52,11 +54,28 @@ def page(every: Mapping[str, Rows]) -> None:
         "Seconds in brackets are of a run that found passes of earlier plans in its cache.\n"
     )
     models = [name for name in MODELS if name in every]
+    missing = not_measured(every)
+    if missing:
+        print(f"Not measured so far: {'; '.join(missing)}. The command goes on with these.\n")
     print("## Joint against the best of the others\n")
     summary({name: every[name] for name in models})
     for name in models:
         sheet(name, every[name])
     passes(every.get("passes", {}))
+
+
+def not_measured(every: Mapping[str, Rows]) -> list[str]:
+    """Return models, their budgets, or single plans that no row is of."""
+    missing = [f"`{name}`" for name in MODELS if name not in every]
+    for name in (name for name in MODELS if name in every):
+        for share in SHARES:
+            lacking = [
+                plan.name for plan in plans_of(every[name]) if f"{share} {plan.name}" not in every[name]
+            ]
+            if lacking:
+                whole = len(lacking) == len(plans_of(every[name]))
+                missing.append(f"`{name}` at {share}x" + ("" if whole else f": {', '.join(lacking)}"))
+    return missing
 
 
 def plans_of(rows: Rows) -> tuple[Plan, ...]:
@@ -102,13 +121,19 @@ def summary(every: Mapping[str, Rows]) -> None:
             row = [f"{name}, {share}x", lost(rows, joint)]
             for units in (1, 2):
                 other = best(rows, share, units)
-                row += [_against(rows, share, other)] if other else ["none reaches it"]
+                row += [_against(rows, share, other) if other else _without(rows, share, units)]
             cells.append(row)
     print(
         "What is lost compared with the parent: bits a byte of decoders, 1 - cosine of the encoder. Of the "
         "others: their loss, and how much more than the joint plan that is.\n"
     )
     table(("model, bytes", "joint", "best single unit", "best pair"), cells)
+
+
+def _without(rows: Rows, share: float, units: int) -> str:
+    """Return why there is no plan with this number of kinds of units."""
+    names = [f"{share} {plan.name}" for plan in plans_of(rows) if plan.units == units]
+    return "none reaches it" if all(name in rows for name in names) else "not measured"
 
 
 def _against(rows: Rows, share: float, other: str) -> str:
@@ -167,6 +192,12 @@ def cells_of(plan: Plan, row: Rows) -> list[str]:
     return [plan.name, f"{row['bytes'] / 1e6:.2f}", kl, bits, seconds, f"{row['gb']:.1f}", given_up(row)]
 
 
+def least_of(refused: str) -> str:
+    """Return the least bytes that an error names, as it writes them; empty where it names none."""
+    found = LEAST.search(refused)
+    return found[1].strip(",") if found else ""
+
+
 def given_up(row: Rows) -> str:
     """Return what units a child lost, and the types that most of its matrices have."""
     parts = [
@@ -184,11 +215,14 @@ def passes(rows: Rows) -> None:
     print("## Passes over the text\n")
     print(
         "`zerolm carve --max-params 0.8x --text TEXT --out child` on 32 sequences of 256 tokens, before "
-        "units were composed (commit 40ab08d2) and today, twice each. A pass is all calibration tokens "
-        "through all layers once: tokens through attention and FFNs are counted, and divided by the tokens "
-        "and the depth. `pydec-twice` has each layer of `pydec` twice: 16 layers, of which only the cost is "
-        "of interest.\n"
+        "units were composed (commit 40ab08d2) and today. A pass is all calibration tokens through all "
+        "layers once: tokens through attention and FFNs are counted, and divided by the tokens and the "
+        "depth. Passes that compare numbers of tokens count too.\n"
     )
+    if any("-twice" in part for part in rows):
+        print(
+            "`pydec-twice` has each layer of `pydec` twice: of its 16 layers only the cost is of interest.\n"
+        )
     cells = []
     for name in dict.fromkeys(part.rpartition(" ")[0] for part in rows):
         runs = [row for part, row in rows.items() if part.rpartition(" ")[0] == name]

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from joint_models import SEQUENCES, TIMED, Model
-from joint_plans import Plan
+from joint_models import Model
+from joint_plans import SEQUENCES, TIMED, Plan
 from timing import note
-
-LEAST: Final = re.compile(r"(?:at least|least[^.;]*?|smallest[^.;]*?) ([0-9][0-9,]*)")
-"""How errors name the least bytes."""
 
 
 def carved(model: Model, plan: Plan, share: float) -> dict[str, Any]:
@@ -77,12 +73,6 @@ def carved(model: Model, plan: Plan, share: float) -> dict[str, Any]:
         "tried": (document["vocabulary"] or {}).get("sizes", []),
         "note": document["note"],
     }
-
-
-def least_of(refused: str) -> str:
-    """Return the least bytes that an error names, as it writes them; empty where it names none."""
-    found = LEAST.search(refused)
-    return found[1].strip(",") if found else ""
 
 
 def _error(log: Path) -> str:

@@ -10,9 +10,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 pytest.importorskip("transformers")
-from joint_page import best, difference, page
+from joint_page import best, difference, least_of, page
 from joint_plans import KINDS, OF_EXPERTS, PLANS
-from joint_runs import least_of
 from parts import Parts
 
 from zerolm.settings.request import settings_of

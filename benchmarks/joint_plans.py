@@ -58,4 +58,4 @@ OF_EXPERTS: Final = (
     Plan("tokens and cuts", 2, (*STORED, "--keep-experts", "all")),
     Plan("cuts and experts", 2, (*STORED, *ALL)),
 )
-"""Of mixtures of experts, whose files take no cuts together with types. Experts are numbers and neurons."""
+"""Of mixtures of experts. Experts are numbers and neurons."""

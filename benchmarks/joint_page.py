@@ -20,9 +20,9 @@ MODELS: Final = {
     "qwen05": "Qwen2.5-Coder-0.5B-Instruct",
 }
 CHANGED: Final = (
-    "The package changed while rows were measured. Rows of `pydec` at 0.25x, and its joint plan at 0.15x, are "
-    "of commit b3efd903. All later rows are of 7ada2a1f, which plans types in another way, so that the joint "
-    "plan at 0.15x and the others there are not of one version."
+    "The package changed while rows were measured. Rows of `pydec` at 0.25x, and its joint plan at 0.15x, "
+    "are of commit b3efd903. All later rows are of 7ada2a1f, which plans types in another way, so that the "
+    "joint plan at 0.15x and the others there are not of one version."
 )
 """What has to be known of the stored rows; to be dropped when all are measured again."""
 SURE: Final = 2.0

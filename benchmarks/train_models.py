@@ -4,7 +4,8 @@
 ``OUT/pydeep``, which only ``--only`` trains, a decoder twice as deep and narrower. They
 see Python's standard library and nothing else, without the modules in ``corpus.UNSEEN``, which judge them.
 ``OUT/moe``, which only ``--only`` trains, is a mixture of sixteen experts, four a token, and a shared one, on
-Python and English (``small_text``); documents of both are held out.
+Python and English (``small_text``); documents of both are held out. ``OUT/moe_plain`` is one that a GGUF
+file can hold.
 With the same Python, packages and threads the seed determines everything but how many steps the time allows.
 """
 
@@ -27,7 +28,7 @@ from training.loop import Curve
 from training.mixture import MixtureSettings, mixture, train_mixture
 from transformers import BertForMaskedLM, LlamaForCausalLM
 
-MODELS: Final = ("pydec", "pyenc", "pydeep", "moe")
+MODELS: Final = ("pydec", "pyenc", "pydeep", "moe", "moe_plain")
 JUDGED: Final = 32_768
 """Tokens of each kind of document that a mixture is judged on."""
 DECODERS: Final = {
@@ -157,8 +158,9 @@ def main() -> int:
             refuse_existing(asked.out / name)
         files = Split(seen_files(), unseen_files())
         for name in names:
-            if name == "moe":
-                moe(asked.out / name, Sides.divided(), MixtureSettings(), **pace)
+            if name.startswith("moe"):
+                settings = MixtureSettings(plain=name == "moe_plain")
+                moe(asked.out / name, Sides.divided(), settings, **pace)
             elif name in DECODERS:
                 decoder(asked.out / name, files, DECODERS[name], **pace)
             else:

@@ -147,6 +147,7 @@ def tables() -> dict[str, str]:
         "real_all_80": real_table("80% of all parameters"),
         "worked": real_table("Qwen2.5-Coder-0.5B-Instruct by `zerolm carve"),
         "real_ranks": real_table("Rank of each criterion"),
+        "joint": real_table("What is lost compared with the parent", "joint"),
     }
 
 
@@ -207,9 +208,9 @@ def by_criteria() -> str:
     return "\n".join(lines)
 
 
-def real_table(first: str) -> str:
-    """Return the table of the real models below the line that begins so."""
-    below = read("real").partition(f"\n{first}")[2].splitlines()[2:]
+def real_table(first: str, name: str = "real") -> str:
+    """Return the table below the line that begins so, of the real models or of another file."""
+    below = read(name).partition(f"\n{first}")[2].splitlines()[2:]
     if not below or not below[0].startswith("|"):
-        raise LookupError(f"benchmarks/real.md has no table below {first!r}")
+        raise LookupError(f"benchmarks/{name}.md has no table below {first!r}")
     return "\n".join(itertools.takewhile(lambda line: line.startswith("|"), below))

@@ -15,7 +15,10 @@ from training.loop import Curve, train
 
 @dataclass(frozen=True)
 class MixtureSettings:
-    """Sizes of the model, of its vocabulary and of a batch (sequences x tokens)."""
+    """Sizes of the model, of its vocabulary and of a batch (sequences x tokens).
+
+    llama.cpp takes ``plain`` ones alone: with gates that do not add up to one, and a head of their own.
+    """
 
     layers: int = 6
     hidden: int = 256
@@ -26,6 +29,7 @@ class MixtureSettings:
     length: int = 256
     batch: int = 8
     rate: float = 1e-3
+    plain: bool = False
 
     def config(self) -> Qwen2MoeConfig:
         """Four experts a token, and a shared one as wide as two."""
@@ -40,11 +44,11 @@ class MixtureSettings:
             shared_expert_intermediate_size=2 * self.ffn,
             num_experts=self.experts,
             num_experts_per_tok=4,
-            norm_topk_prob=True,
+            norm_topk_prob=not self.plain,
             decoder_sparse_step=1,
             router_aux_loss_coef=0.01,
             max_position_embeddings=4 * self.length,
-            tie_word_embeddings=True,
+            tie_word_embeddings=not self.plain,
             bos_token_id=0,
             eos_token_id=0,
             pad_token_id=0,

@@ -65,7 +65,7 @@ def test_a_child_has_the_same_bytes_in_little_memory(
         proof = carve(parent, child, **CHILD, compute=ComputeRequest(memory=memory)).verified
         assert proof is not None
         assert any(on_disk) == (memory == LITTLE)
-        assert proof["by"] == ("blocks" if memory == LITTLE else "outputs")
+        assert proof.by == ("blocks" if memory == LITTLE else "outputs")
         made.append((child / "model.safetensors").read_bytes())
     assert made[0] == made[1]
 

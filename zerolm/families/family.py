@@ -195,6 +195,11 @@ class Configuration:
     kinds: tuple[Kinds, ...] = ()
     memory: tuple[Memory, ...] = ()
 
+    @property
+    def kinds_with_state(self) -> frozenset[str]:
+        """The kinds of layers that have a recurrent state in the place of keys and values."""
+        return frozenset(kind for each in self.memory if each.state != "0" for kind in each.kinds)
+
 
 @dataclass(frozen=True)
 class InFile:

@@ -10,7 +10,6 @@ from typing import Final
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
-from zerolm.families.family import Family
 from zerolm.planning.part_costs import Choices, PartCosts, part_costs
 from zerolm.planning.plan import Planned, plan_per_layer, plan_uniform
 from zerolm.planning.size_request import SHAPES, SizeRequest
@@ -169,7 +168,7 @@ def with_each_kind(checkpoint: Checkpoint, choices: Choices, by: Criterion) -> C
 
     Readers of hybrids need both. Of each kind the layer is kept whose removal costs most by the criterion.
     """
-    states = kinds_with_state(checkpoint.family)
+    states = checkpoint.family.config.kinds_with_state
     has_state = [not kinds.isdisjoint(states) for kinds in checkpoint.layout.kinds]
     if len(set(has_state)) < 2 or by.without(0) is None:
         return choices
@@ -180,11 +179,6 @@ def with_each_kind(checkpoint: Checkpoint, choices: Choices, by: Criterion) -> C
             required.add(min(layers, key=lambda layer: by.without(layer) or 0.0))
     depth = tuple(count for count in choices.depth if count >= len(required))
     return replace(choices, required_layers=frozenset(required), depth=depth)
-
-
-def kinds_with_state(family: Family) -> frozenset[str]:
-    """Return the kinds of layers of a hybrid that have a recurrent state in the place of keys and values."""
-    return frozenset(kind for each in family.config.memory if each.state != "0" for kind in each.kinds)
 
 
 def _unit_counts(

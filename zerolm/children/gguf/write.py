@@ -42,7 +42,6 @@ from zerolm.children.gguf.tokenizer import add_vocabulary, proven
 from zerolm.families.known import families
 from zerolm.io.full_disk import check_room
 from zerolm.networks.opener import text_config
-from zerolm.planning.sizes import kinds_with_state
 from zerolm.progress import Progress, silent
 from zerolm.units.kept_units import Cut
 
@@ -156,7 +155,7 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
 
 def _check_memories(checkpoint: Checkpoint, cut: Cut) -> None:
     """Raise ``ValueError`` where all layers keep keys, or all a state: readers of a hybrid need both."""
-    states = kinds_with_state(checkpoint.family)
+    states = checkpoint.family.config.kinds_with_state
     has_state = {not checkpoint.layout.kinds[kept.layer].isdisjoint(states) for kept in cut.layers}
     if states and len(has_state) == 1:
         missing = "attends" if has_state == {True} else f"is {' or '.join(sorted(states))}"

@@ -106,7 +106,7 @@ def side_by_side(every: Mapping[str, Rows]) -> Iterator[str]:
                 ["method", *(NAMES[name] for name in columns)],
                 [
                     [
-                        TITLES[method],
+                        titled(kind, method),
                         *(
                             shown(column[method], None if kind else every[name]["sizes"]["body"], share)
                             for name, column in columns.items()
@@ -116,6 +116,11 @@ def side_by_side(every: Mapping[str, Rows]) -> Iterator[str]:
                     if any(column[method] for column in columns.values())
                 ],
             )
+
+
+def titled(kind: str, method: str) -> str:
+    """Return the title of a method, which may be another where shares are of all parameters."""
+    return TITLES.get(f"{kind}{method}", TITLES[method])
 
 
 def first_text(rows: Rows, share: float, kind: str = "") -> dict[str, Any]:
@@ -156,7 +161,7 @@ def model_tables(rows: Rows) -> Iterator[str]:
         yield ""
         yield from table(
             ["method", *(f"{share:.0%}" for share in SHARES)],
-            [[TITLES[method], *each] for method, each in present.items()],
+            [[titled(kind, method), *each] for method, each in present.items()],
         )
 
 

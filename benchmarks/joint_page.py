@@ -19,12 +19,6 @@ MODELS: Final = {
     "moe_plain": "a mixture of experts of 26.6 million parameters",
     "qwen05": "Qwen2.5-Coder-0.5B-Instruct",
 }
-CHANGED: Final = (
-    "The package changed while rows were measured. Rows of `pydec` at 0.25x, and its joint plan at 0.15x, "
-    "are of commit b3efd903. All later rows are of 7ada2a1f, which plans types in another way, so that the "
-    "joint plan at 0.15x and the others there are not of one version."
-)
-"""What has to be known of the stored rows; to be dropped when all are measured again."""
 SURE: Final = 2.0
 """Standard errors that a difference needs to be one."""
 MEASURES: Final = {"bits": "bits a byte", "kl": "1 - cosine"}
@@ -59,7 +53,6 @@ def page(every: Mapping[str, Rows]) -> None:
         f"encoder, {SEQUENCES['moe_plain']} sequences for the mixture and {MODELS['qwen05']}). "
         "Seconds in brackets are of a run that found passes of earlier plans in its cache.\n"
     )
-    print(CHANGED + "\n")
     models = [name for name in MODELS if name in every]
     missing = not_measured(every)
     if missing:

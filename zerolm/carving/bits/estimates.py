@@ -147,7 +147,7 @@ class TypeEstimates:
     def options(
         self, weighed: Any, place: Place, kinds: Sequence[WeightType] | None = None
     ) -> tuple[Sequence[WeightType], Options]:
-        """Return the possible types of a matrix of a weighed child, or these ones, with bytes and losses."""
+        """Return the possible types of a child's matrix, or these ``kinds``, with bytes and losses."""
         if kinds is None:
             tensor = weighed.tensors[place]
             kinds = self.of_rows(tensor.source, tensor.shape[1])

@@ -97,7 +97,7 @@ class Estimates(Protocol):
     def options(
         self, weighed: Any, place: Place, kinds: Sequence[WeightType] | None = None
     ) -> tuple[Sequence[WeightType], Options]:
-        """Return the possible types of a matrix of a weighed child, or these, with bytes and losses."""
+        """Return the possible types of a child's matrix, or these ``kinds``, with bytes and losses."""
 
 
 class Backbones:

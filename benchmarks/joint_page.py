@@ -36,9 +36,9 @@ def page(every: Mapping[str, Rows]) -> None:
     )
     print(
         "`zerolm carve MODEL --format gguf --max-weight-bytes B --text TEXT` chooses tokens, quantisation "
-        "types and cuts of all kinds in one plan (`joint`). Of a mixture of experts it chooses experts and "
-        "their neurons instead of cuts. Here the plan is compared with plans of the same bytes in which only "
-        "one kind of unit is free, or two. Parents are stored in 16 bits, as published models are. Budgets "
+        "types and cuts of all kinds in one plan (`joint`), of a mixture also experts and their neurons. "
+        "Here the plan is compared with plans of the same bytes in which only one kind of unit is free, or "
+        "two. Parents are stored in 16 bits, as published models are. Budgets "
         f"are shares of their bytes: {', '.join(f'{share}x' for share in SHARES)}. With the first, types "
         "alone have seven bits a weight and lose next to nothing. The second is the usual four bits. The "
         "third has fewer bits than any type, so that something has to be pruned.\n"

@@ -163,14 +163,17 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
     return Choices(units, chosen["layers"], width=width, required_layers=required_layers)
 
 
-def with_each_kind(checkpoint: Checkpoint, choices: Choices, by: Criterion) -> Choices:
-    """Return the choices without those that remove all layers with a state of a hybrid, or all others.
+def with_ranked_layers(checkpoint: Checkpoint, choices: Choices, by: Criterion) -> Choices:
+    """Return the choices of layers that a criterion can rank: only all layers where it ranks none.
 
-    Readers of hybrids need both. Of each kind the layer is kept whose removal costs most by the criterion.
+    A hybrid keeps a layer with a state and another one, because its readers need both. It is the one of its
+    kind whose removal costs most.
     """
+    if by.without(0) is None:
+        return replace(choices, depth=(checkpoint.layout.depth,))
     states = checkpoint.family.config.kinds_with_state
     has_state = [not kinds.isdisjoint(states) for kinds in checkpoint.layout.kinds]
-    if len(set(has_state)) < 2 or by.without(0) is None:
+    if len(set(has_state)) < 2:
         return choices
     required = set(choices.required_layers)
     for kind in (True, False):
@@ -312,11 +315,9 @@ def _plan_at_width(
 ) -> Planned:
     """Return the best cut for a stream of this width; ``ValueError`` where there is none."""
     parent, sizes = dimensions(checkpoint), choices(checkpoint, request, width)
-    if criterion.without(0) is None:
-        if sizes.depth[-1] < parent.depth:
-            raise ValueError("layers cannot be ranked by weights alone: give --text FILE, or --text random")
-        sizes = replace(sizes, depth=(parent.depth,))
-    sizes = with_each_kind(checkpoint, sizes, criterion)
+    if criterion.without(0) is None and sizes.depth[-1] < parent.depth:
+        raise ValueError("layers cannot be ranked by weights alone: give --text FILE, or --text random")
+    sizes = with_ranked_layers(checkpoint, sizes, criterion)
     costs_by_part = part_costs_of(checkpoint, sizes, costs, request.space)
     budgets = Budgets.of(request.budgets)
     plan = plan_uniform if request.is_uniform else plan_per_layer

@@ -68,12 +68,11 @@ def typed(session: Session, cut: Cut, repaired: Repaired, kind: str) -> Any:
 
 
 def test_with_full_width_it_is_plain_repair(either: Session) -> None:
-    session = either
-    whole, cut = cuts(session)
-    assert not session.repaired(whole).arrays
-    plain = session.repaired(cut)
-    types = typed(session, cut, plain, "F32").types
-    knowing = session.repaired(cut, None, types)
+    whole, cut = cuts(either)
+    assert not either.repaired(whole).arrays
+    plain = either.repaired(cut)
+    types = typed(either, cut, plain, "F32").types
+    knowing = either.repaired(cut, None, types)
     assert plain.arrays.keys() == knowing.arrays.keys()
     for place, values in plain.arrays.items():
         np.testing.assert_allclose(knowing.arrays[place], values, atol=1e-5)
@@ -81,13 +80,12 @@ def test_with_full_width_it_is_plain_repair(either: Session) -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_less_is_lost_than_by_repair_that_does_not_know_them(number: int, either: Session) -> None:
-    session = either
-    cut = cuts(session)[number]
-    plain = session.repaired(cut)
-    types = typed(session, cut, plain, "Q4_0").types
-    knowing = session.repaired(cut, None, types)
+    cut = cuts(either)[number]
+    plain = either.repaired(cut)
+    types = typed(either, cut, plain, "Q4_0").types
+    knowing = either.repaired(cut, None, types)
     losses = [
-        session.typed_loss(typed(session, cut, repaired, "Q4_0"), repaired) for repaired in (plain, knowing)
+        either.typed_loss(typed(either, cut, repaired, "Q4_0"), repaired) for repaired in (plain, knowing)
     ]
     # random weights and tokens: what is refitted beside rounding hardly carries over to others
     assert losses[1] < (0.98 if number == 0 else 1.02) * losses[0]

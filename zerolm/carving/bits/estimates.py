@@ -23,13 +23,13 @@ from zerolm.carving.bits.options import Options
 from zerolm.carving.bits.plain_bytes import PlainBytes
 from zerolm.carving.bits.row_blocks import (
     WRITTEN,
-    as_stored,
     first_part,
     roles_of,
+    types_of_any_rows,
     types_of_rows,
 )
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, WeightType, from_largest
+from zerolm.checkpoints.weight_types import WeightType
 from zerolm.families.family import OUTPUT_ROLES
 from zerolm.io.cache import ArrayCache
 from zerolm.passes.fisher import Fisher
@@ -137,8 +137,7 @@ class TypeEstimates:
 
     def candidates(self, name: str) -> tuple[WeightType, ...]:
         """Return the types that a tensor of the parent may have for some length of its rows."""
-        smaller = {BY_NAME[IN_SMALLER_BLOCKS.get(kind.name, kind.name)] for kind in self.types}
-        return from_largest({*self.types, *smaller, *as_stored(self.checkpoint, name)})
+        return types_of_any_rows(self.checkpoint, self.types, name)
 
     def of_rows(self, name: str, row: int) -> tuple[WeightType, ...]:
         """Return the types that a tensor of the parent may have with rows of this length."""
@@ -404,6 +403,24 @@ def _ratio(values: Values, inputs: Floats, gradients: Floats, kind: WeightType) 
     whole = float(gradients @ (np.square(some, dtype=np.float64) @ importances))
     errors = rounded(some, kind, as_importances(importances)) - some
     return float(gradients @ (np.square(errors, dtype=np.float64) @ importances)) / max(whole, 1e-300)
+
+
+def loss_of_rows(squares: Floats, taken: Ints, moments: MatrixMoments) -> float:
+    """Return the loss of a matrix from the squared errors (n, k) of the rows ``taken`` (n,).
+
+    Columns that are left out at the end of the rows count in proportion to their inputs.
+    """
+    columns = squares.shape[1]
+    weights, inputs = moments.gradients[taken], moments.inputs[:columns]
+    share = float(weights.sum() / moments.gradients.sum()) or 1.0
+    if columns < len(moments.inputs):
+        share *= float(inputs.sum() / moments.inputs.sum()) or 1.0
+    return 0.5 * moments.factor * float(weights @ (squares @ inputs)) / share
+
+
+def importances_of(parts: Sequence[MatrixMoments]) -> Values:
+    """Return the weights (k,) of squared errors by column of a matrix with these moments."""
+    return as_importances(np.asarray(sum(part.gradients.sum() * part.factor * part.inputs for part in parts)))
 
 
 def as_importances(moments: Floats) -> Values:

@@ -6,7 +6,7 @@ checkpoint have one type. The stream is the parent's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Final
@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from zerolm.architecture import Floats
-from zerolm.carving.bits.estimates import as_importances, rows_of_weights, spread_rows
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.bits.estimates import importances_of, loss_of_rows, rows_of_weights, spread_rows
 from zerolm.carving.bits.file_moments import LAYER_EMBEDDING, GradientMoments
 from zerolm.carving.bits.file_units import COLUMNS, MATRICES, ROWS, UnitsAlong, units_along
 from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
@@ -90,15 +90,17 @@ class WeighedFile:
         return {one.name: other for pair in pairs for one, other in zip(*pair, strict=True)}
 
     @cached_property
-    def _along(self) -> dict[str, UnitsAlong]:
-        """The units along the uncut matrices met so far, by their names."""
+    def _along(self) -> dict[tuple[object, ...], UnitsAlong]:
+        """The units along the uncut matrices so far; those of a role and shape are alike in all layers."""
         return {}
 
     def along(self, matrix: FileMatrix) -> UnitsAlong:
         """Return the units along a matrix of an uncut file."""
-        if matrix.name not in self._along:
-            self._along[matrix.name] = units_along(matrix.stack, matrix.piece, self.cut.parent)
-        return self._along[matrix.name]
+        first = matrix.stack.first
+        key = first.role, first.info.shape, matrix.name.split(".", 2)[-1]  # without the number of the layer
+        if key not in self._along:
+            self._along[key] = units_along(matrix.stack, matrix.piece, self.cut.parent)
+        return self._along[key]
 
     def is_as_stored(self, place: Place) -> bool:
         """Return whether the tensors of a place have all numbers of the parent's."""
@@ -135,10 +137,7 @@ class WeighedFile:
         """Return the weights of the squared errors by column of one matrix, (k,); None without tokens."""
         if self.moments is None:
             return None
-        parts = self.parts(matrix, number)
-        return as_importances(
-            np.asarray(sum(part.gradients.sum() * part.factor * part.inputs for part in parts))
-        )
+        return importances_of(self.parts(matrix, number))
 
     def by_column(self) -> Iterator[tuple[str, Values]]:
         """Yield the importances of each tensor by its name, (m, k)."""
@@ -149,9 +148,12 @@ class WeighedFile:
 
     def losses(self, place: Place, types: tuple[WeightType, ...]) -> Options:
         """Return the bytes and the loss of the stored tensors of a place by type."""
-        sizes = [sum(size_of(matrix, kind) for matrix in self.matrices[place]) for kind in types]
-        losses = self.losses_by_matrix(place, types).sum(0)
-        return Options(place, np.array(sizes, np.int64), losses)
+        return Options(place, self.sizes(place, types), self.losses_by_matrix(place, types).sum(0))
+
+    def sizes(self, place: Place, types: Sequence[WeightType]) -> Ints:
+        """Return the bytes of the stored tensors of a place by type, (t,)."""
+        every = self.matrices[place]
+        return np.array([sum(size_of(matrix, kind) for matrix in every) for kind in types], np.int64)
 
     def losses_by_matrix(self, place: Place, types: tuple[WeightType, ...]) -> Floats:
         """Return the loss of each matrix of a place by type, (m, t)."""
@@ -177,11 +179,7 @@ class WeighedFile:
             some = np.ascontiguousarray(values[taken, :columns])
             weighing = None if importances is None else importances[:columns]
             errors = np.square(rounded(some, kind, weighing, self.threads) - some, dtype=np.float64)
-            for part in parts:
-                weights = part.gradients[taken]
-                share = float(weights.sum() / part.gradients.sum()) or 1.0
-                share *= float(part.inputs[:columns].sum() / part.inputs.sum()) or 1.0
-                losses[place] += 0.5 * part.factor * float(weights @ (errors @ part.inputs[:columns])) / share
+            losses[place] = sum(loss_of_rows(errors, taken, part) for part in parts)
         return losses
 
     def energies(self, place: Place) -> tuple[Floats, Floats]:

@@ -17,12 +17,12 @@ import numpy as np
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.estimates import RoleEstimates, kept_units
 from zerolm.carving.bits.file_child import WeighedFile
-from zerolm.carving.bits.file_units import units_along
+from zerolm.carving.bits.file_units import UnitsAlong, units_along
 from zerolm.carving.bits.options import Options
 from zerolm.carving.bits.plain_bytes import PlainBytes
-from zerolm.carving.bits.row_blocks import Rows, as_stored, types_of_rows
+from zerolm.carving.bits.row_blocks import Rows, types_of_any_rows, types_of_rows
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, WeightType, from_largest
+from zerolm.checkpoints.weight_types import BY_NAME, WeightType, from_largest
 from zerolm.children.gguf.file_tensors import FileMatrix, stored_pieces
 from zerolm.io.cache import ArrayCache
 from zerolm.passes.matrix_moments import Place
@@ -85,12 +85,11 @@ class FileEstimates:
         assert width is None
         estimates = {}
         for place in (each for each in self.weighed.matrices if each[0] is None):
-            sizes, possible = self._bytes(place, np.zeros(1, np.int64), self.candidates(place))
+            kinds = self.candidates(place)
+            sizes, possible = self._bytes(place, np.zeros(1, np.int64), kinds)
             loss = self.measured[place].loss.sum(0) if measured else 0.0
             losses = np.where(possible, loss, np.inf)[None]
-            estimates[place[1]] = RoleEstimates(
-                self.candidates(place), sizes[None], losses, np.zeros(1, np.int64)
-            )
+            estimates[place[1]] = RoleEstimates(kinds, sizes[None], losses, np.zeros(1, np.int64))
         return estimates
 
     def plain(self, choices: Choices) -> PlainBytes:
@@ -116,9 +115,7 @@ class FileEstimates:
 
     def candidates(self, place: Place) -> tuple[WeightType, ...]:
         """Return the types that a place may have for some length of its rows, the largest first."""
-        smaller = {BY_NAME[IN_SMALLER_BLOCKS.get(kind.name, kind.name)] for kind in self.types}
-        stored = (as_stored(self.checkpoint, matrix.stack.first.source) for matrix in self._of(place))
-        return from_largest({*self.types, *smaller, *next(stored)})
+        return types_of_any_rows(self.checkpoint, self.types, self._of(place)[0].stack.first.source)
 
     def able(self, weighed: WeighedFile, place: Place) -> tuple[WeightType, ...]:
         """Return the types that a place of a child may have: those that fit all of its pieces."""
@@ -136,9 +133,9 @@ class FileEstimates:
         kinds = kinds or self.able(weighed, place)
         if not weighed.is_as_stored(place):
             return kinds, weighed.losses(place, tuple(kinds))
-        sizes, _ = self._bytes(place, np.full(1, self._whole(place)), kinds)
         at = [self.candidates(place).index(kind) for kind in kinds]
-        return kinds, Options(place, sizes[0], self.measured[place].loss.sum(0)[at])
+        losses = self.measured[place].loss.sum(0)[at]
+        return kinds, Options(place, weighed.sizes(place, kinds), losses)
 
     @cached_property
     def measured(self) -> dict[Place, PlaceLosses]:
@@ -177,7 +174,7 @@ class FileEstimates:
     ) -> RoleEstimates:
         """Return the estimates of a role in the layers that have it."""
         places: list[Place] = [(layer, role) for layer in layers]
-        unit = self._unit(places[0])
+        unit = self._along(places[0]).unit
         counts = np.zeros(1, np.int64) if unit is None else np.array(choices.units[unit])
         kinds = from_largest({kind for place in places for kind in self.candidates(place)})
         sizes, losses = (np.zeros((len(places), len(counts), len(kinds)), kind) for kind in (np.int64, float))
@@ -191,11 +188,10 @@ class FileEstimates:
     def _losses(self, place: Place, counts: Ints, kinds: Sequence[WeightType], by: Criterion) -> Floats:
         """Return the losses (s, t) of a place for numbers of units chosen by ``by``."""
         layer, _ = place
-        unit, whole = self._unit(place), self._whole(place)
+        along, kept = self._along(place), np.ones((len(counts), 0))
         assert layer is not None
-        kept = np.ones((len(counts), 0))
-        if unit is not None:
-            kept = kept_units(by, layer, UNITS[unit].name, counts, whole)
+        if along.unit is not None:
+            kept = kept_units(by, layer, UNITS[along.unit].name, counts, along.whole)
         losses, able = self.measured[place].of_kept(kept), self.candidates(place)
         every = np.full((len(counts), len(kinds)), np.inf)
         for column, kind in enumerate(kinds):
@@ -223,13 +219,9 @@ class FileEstimates:
     def _names(self) -> frozenset[str]:
         return frozenset(matrix.name for every in self.weighed.matrices.values() for matrix in every)
 
-    def _unit(self, place: Place) -> int | None:
-        """Return the place in ``UNITS`` of the units of a role; ``ValueError`` where pieces differ."""
-        units = {self.weighed.along(matrix).unit for matrix in self._of(place)}
-        if len(units) > 1:
+    def _along(self, place: Place) -> UnitsAlong:
+        """Return the units along the first piece of a place; ``ValueError`` where others have other units."""
+        first, *others = map(self.weighed.along, self._of(place))
+        if any(other.unit != first.unit for other in others):
             raise ValueError(f"{place[1]!r} has pieces with and without units, whose types are not planned")
-        return next(iter(units))
-
-    def _whole(self, place: Place) -> int:
-        """Return the number of units along a place in the parent, 0 without units."""
-        return self.weighed.along(self._of(place)[0]).whole
+        return first

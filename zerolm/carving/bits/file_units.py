@@ -50,11 +50,7 @@ def units_along(stack: StoredStack, piece: Piece, parent: Dimensions) -> UnitsAl
     Raises ``ValueError`` for a tensor with units of several kinds.
     """
     first = stack.first
-    m, n, k = (
-        (1,) * max(0, 3 - len(piece.shape)) + piece.shape[-3:]
-        if len(piece.shape) > 1
-        else (1, piece.shape[0], 1)
-    )
+    m, n, k = (1, *piece.shape)[-3:] if len(piece.shape) > 1 else (1, *piece.shape, 1)
     labels = first.slot.axes if first.kept is not None else ()
     axes = {axis: list(parent.parts(label)) for axis, label in enumerate(labels)}
     cut = {axis: parts for axis, parts in axes.items() if parts}

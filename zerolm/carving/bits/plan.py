@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -22,7 +22,7 @@ from zerolm.planning.part_costs import Choices, outer_sum, part_costs
 from zerolm.planning.plan import sizes_of, unit_scores
 from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.sizes import choices, with_each_kind
+from zerolm.planning.sizes import choices, with_ranked_layers
 from zerolm.solvers.problem import UNBOUNDED, Budgets
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, Dimensions, dimensions
@@ -295,10 +295,7 @@ def typed_plans(estimates: Estimates, by: Criterion, request: SizeRequest, withi
     """
     checkpoint, sides = estimates.checkpoint, list[Backbones]()
     for width in widths_in_file(checkpoint, by, request):
-        possible = choices(checkpoint, request, width)
-        if by.without(0) is None:
-            possible = replace(possible, depth=(checkpoint.layout.depth,))
-        possible = with_each_kind(checkpoint, possible, by)
+        possible = with_ranked_layers(checkpoint, choices(checkpoint, request, width), by)
         sides.append(Backbones(estimates, possible, by, within.bytes))
     limited = bool(within.limited)
     if not request.is_uniform:
@@ -415,7 +412,7 @@ def fewest_bytes(estimates: Estimates, request: SizeRequest) -> Fewest:
     every = []
     for width in widths_in_file(estimates.checkpoint, FirstUnits(-1.0), request):
         chosen = choices(estimates.checkpoint, request, width)
-        chosen = with_each_kind(estimates.checkpoint, chosen, FirstUnits(-1.0))
+        chosen = with_ranked_layers(estimates.checkpoint, chosen, FirstUnits(-1.0))
         roles, plain = estimates.in_layers(chosen, None), estimates.plain(chosen)
         units = [each.copy() for each in plain.units]  # (layers, n)
         layer = plain.layer.copy()

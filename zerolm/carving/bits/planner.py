@@ -200,14 +200,14 @@ class TypePlanner:
         """Return the losses of types for the tensors of a file."""
         if isinstance(self._estimates, FileEstimates):
             return self._estimates
-        whole, session = Cut.whole(dimensions(self.checkpoint)), self.session
-        weighed, cache = WeighedFile(Child(self.checkpoint, whole), None), ArrayCache()
+        estimates, session = self._without_losses, self.session
+        assert isinstance(estimates, FileEstimates)
         if session is not None:
-            moments = session.moments
-            weighed = replace(weighed, moments=moments, threads=torch.get_num_threads())
+            weighed = replace(estimates.weighed, moments=session.moments, threads=torch.get_num_threads())
             cache = session.cache("file types", self._names)
-        self._estimates = FileEstimates(weighed, self.types, self.progress, cache)
-        return self._estimates
+            estimates = replace(estimates, weighed=weighed, cache=cache)
+        self._estimates = estimates
+        return estimates
 
     @property
     def _names(self) -> list[str]:
@@ -219,7 +219,7 @@ class TypePlanner:
         if not self.file_form:
             return TypeEstimates(self.checkpoint, self.types, None, ())
         whole = Cut.whole(dimensions(self.checkpoint))
-        return FileEstimates(WeighedFile(Child(self.checkpoint, whole), None), self.types)
+        return FileEstimates(WeighedFile(Child(self.checkpoint, whole), None), self.types, self.progress)
 
     @property
     def _ready(self) -> Estimates:

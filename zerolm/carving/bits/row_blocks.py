@@ -10,6 +10,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import roles_in
 from zerolm.checkpoints.weight_types import (
     BY_NAME,
+    IN_SMALLER_BLOCKS,
     QUANTISED,
     WeightType,
     for_rows,
@@ -55,6 +56,14 @@ def types_of_rows(
     if _is_quantised(checkpoint, name):
         return from_largest(able or stored)
     return from_largest({*able, *stored})
+
+
+def types_of_any_rows(
+    checkpoint: Checkpoint, types: Sequence[WeightType], name: str
+) -> tuple[WeightType, ...]:
+    """Return the types that a tensor may have for some length of its rows, the largest first."""
+    smaller = {BY_NAME[IN_SMALLER_BLOCKS.get(kind.name, kind.name)] for kind in types}
+    return from_largest({*types, *smaller, *as_stored(checkpoint, name)})
 
 
 def as_stored(checkpoint: Checkpoint, name: str) -> set[WeightType]:

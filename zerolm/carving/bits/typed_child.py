@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from zerolm.architecture import Floats
 from zerolm.carving.bits.estimates import (
-    as_importances,
+    importances_of,
+    loss_of_rows,
     rows_of_weights,
     shares_along,
     spread_rows,
@@ -152,10 +153,7 @@ class WeighedChild:
         """Return the weights of the squared errors by column of a matrix, (k,); None without tokens."""
         if self.moments is None:
             return None
-        parts = self.parts(place)
-        return as_importances(
-            np.asarray(sum(part.gradients.sum() * part.factor * part.inputs for part in parts))
-        )
+        return importances_of(self.parts(place))
 
     def by_column(self) -> Iterator[tuple[str, Values]]:
         """Yield the importances of each matrix by its name in a file, (1, k)."""
@@ -178,11 +176,7 @@ class WeighedChild:
                 losses.append(np.inf)
                 continue
             squares = np.square(rounded(some, kind, importances, self.threads) - some, dtype=np.float64)
-            loss = 0.0
-            for part in parts:
-                weights = part.gradients[taken]
-                share = float(weights.sum() / part.gradients.sum()) or 1.0
-                loss += 0.5 * part.factor * float(weights @ (squares @ part.inputs)) / share
+            loss = sum(loss_of_rows(squares, taken, part) for part in parts)
             losses.append(loss if self.moments is not None else 0.5 * loss / max(whole, 1e-300))
         return Options(place, np.array(sizes, np.int64), np.array(losses))
 
@@ -250,7 +244,7 @@ class TypedChild:
 
     def output(self, blocks: Blocks, repaired: Repaired) -> Tensor:
         """Return the output of the network as read back for the first batch."""
-        return ReadBack(blocks, self, repaired)(0)
+        return self.read_back(blocks, repaired)(0)
 
 
 class ReadBack:

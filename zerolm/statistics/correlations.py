@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.statistics.ranks import correlation, finite_pair, quantiles, tie_ranks, tie_sizes
+from zerolm.statistics.ranks import average_ranks, correlation, finite_pair, quantiles, tie_ranks, tie_sizes
 
 CELLS: Final = 1 << 22
 """Pairs compared at once: what fits the memory of any machine, and nearly its cache."""
@@ -120,9 +120,7 @@ def _rho(x: Ints, y: Ints) -> Floats:
 
 def _centred(ranks: Ints) -> Floats:
     """Return average ranks (m, n) minus their mean: half-integers, so sums of products are exact."""
-    sizes = tie_sizes(ranks)
-    average = np.cumsum(sizes, axis=1) - (sizes - 1) / 2.0
-    return np.asarray(np.take_along_axis(average, ranks, 1) - (ranks.shape[1] + 1) / 2.0)
+    return average_ranks(ranks) - (ranks.shape[1] + 1) / 2.0
 
 
 def _dense(ranks: Ints) -> Ints:

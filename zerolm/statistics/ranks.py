@@ -33,6 +33,13 @@ def tie_sizes(ranks: Ints) -> Ints:
     return np.bincount((ranks + n * np.arange(m)[:, None]).ravel(), minlength=m * n).reshape(m, n)
 
 
+def average_ranks(ranks: Ints) -> Floats:
+    """Return ranks (m, n) from 1, lowest first, tied ones their average, of dense ranks (m, n)."""
+    sizes = tie_sizes(ranks)
+    average = np.cumsum(sizes, axis=1) - (sizes - 1) / 2.0
+    return np.asarray(np.take_along_axis(average, ranks, 1))
+
+
 def finite_pair(score: Floats, result: Floats, *others: Floats | Ints) -> None:
     """Raise ``ValueError`` unless all are finite and of one shape (n,)."""
     shapes = [np.shape(values) for values in (score, result, *others)]

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.lab.supernets.diversity import diversity
+from zerolm.lab.supernets.growth import diversity
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 100))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from zerolm.lab.supernets.fusion import cka, merged_heads, removed
+from zerolm.lab.supernets.heads import cka, merged_heads, removed
 
 SEEDS = st.integers(0, 10**6)
 EITHER = pytest.mark.parametrize("unbiased", [False, True])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -29,63 +30,138 @@ from zerolm.text.tokens import Tokens
 from zerolm.units.kept_units import Cut
 from zerolm.units.pruning import dimensions_of
 
-TEXT_BATCH: Final = 4
-LINES_BATCH: Final = 32
 Results = dict[str, float]
 
 
-class Judge(Protocol):
-    """Evaluates networks cut from the model of ``blocks``."""
-
-    @property
-    def blocks(self) -> Blocks: ...
-
-    def results(self, networks: Sequence[SubNetwork]) -> list[Results]:
-        """Return the results of each network."""
-
-
 @dataclass(frozen=True, eq=False)
-class JudgedText:
-    """Tokens of a text, and the number of predicted ``bytes`` (0 for an encoder, which does not predict)."""
+class Judged(ABC):
+    """What networks cut from a parent are evaluated on: ``tokens``, a batch at a time."""
 
     tokens: Tokens
-    bytes: int
+    batch: ClassVar[int] = 32
 
     def digest(self) -> str:
-        """Return an identifier of these tokens."""
-        return f"{self.tokens.digest()} {self.bytes}"
+        """Return an identifier of all that is evaluated."""
+        return f"{self.tokens.digest()} 0"
 
-    def judge(self, checkpoint: Checkpoint, compute: Compute) -> Judge:
-        """Return the judge of these tokens, with its network open."""
-        model = computed(mapped_model(checkpoint), compute)
-        if self.bytes:
-            return PredictionJudge(Blocks(model, self.tokens.batches(TEXT_BATCH)), self.bytes)
-        blocks = Blocks(model, self.tokens.batches(LINES_BATCH))
-        return EmbeddingJudge(blocks, TokenPooling.of(checkpoint))
+    def opened(self, checkpoint: Checkpoint, compute: Compute) -> Blocks:
+        """Return the parent, open, with these tokens."""
+        return Blocks(computed(mapped_model(checkpoint), compute), self.tokens.batches(self.batch))
+
+    @abstractmethod
+    def results(self, blocks: Blocks, networks: Sequence[SubNetwork]) -> list[Results]:
+        """Return the results of networks cut from the model of ``blocks``."""
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedClasses:
+class JudgedText(Judged):
+    """A text of which a decoder predicts a number of ``bytes``.
+
+    Results are perplexity, bits per byte and KL(parent || network) of next-token predictions.
+    """
+
+    bytes: int
+    batch = 4
+
+    def digest(self) -> str:
+        return f"{self.tokens.digest()} {self.bytes}"
+
+    def results(self, blocks: Blocks, networks: Sequence[SubNetwork]) -> list[Results]:
+        states = last_states(blocks, [whole_of(blocks), *networks])
+        sums, count = np.zeros((1 + len(networks), 2)), 0
+        for index in range(len(blocks.batches)):
+            more, tokens = _sums(blocks, index, [each[index] for each in states])
+            sums, count = sums + more, count + tokens
+        return [
+            {
+                metrics.PERPLEXITY: perplexity(surprise / count),
+                metrics.BITS: surprise / math.log(2.0) / self.bytes,
+                metrics.KL: max(0.0, divergence / count),
+            }
+            for surprise, divergence in sums[1:].tolist()
+        ]
+
+
+def whole_of(blocks: Blocks) -> SubNetwork:
+    """Return the parent as a network cut from it."""
+    return SubNetwork(Cut.whole(dimensions_of(blocks.model)))
+
+
+def _sums(blocks: Blocks, index: int, states: Sequence[Tensor]) -> tuple[Floats, int]:
+    """Return nats of surprise and of divergence of a batch for each of the states, the parent's first.
+
+    The parent's predictions are computed once for all, a few at a time.
+    """
+    ids = blocks.batches[index]["input_ids"]
+    size, last = tokens_at_once(blocks, len(ids)), ids.shape[1] - 1
+    sums = np.zeros((len(states), 2))
+    for start in range(0, last, size):
+        end = min(start + size, last)
+        following = ids[:, start + 1 : end + 1]
+        theirs = blocks.finish(index, states[0][:, start:end]).logits
+        for row, each in enumerate(states):
+            ours = theirs if row == 0 else blocks.finish(index, each[:, start:end]).logits
+            nats = surprises(ours, following), kl(theirs, ours)
+            sums[row] += [float(each.double().sum()) for each in nats]
+    return sums, len(ids) * last
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedLines(Judged):
+    """Lines whose embeddings are compared with the parent's: 1 - cosine, where cosine compares them."""
+
+    pooling: TokenPooling
+
+    def results(self, blocks: Blocks, networks: Sequence[SubNetwork]) -> list[Results]:
+        def embeddings(states: HiddenStates) -> Tensor:
+            sent = (blocks.finish(i, each).last_hidden_state for i, each in enumerate(states))
+            return torch.cat([self.pooling(x, blocks.tokens(i)) for i, x in enumerate(sent)])
+
+        theirs, *ours = map(embeddings, last_states(blocks, [whole_of(blocks), *networks]))
+        apart = (self.pooling.distances(each, theirs).double().mean() for each in ours)
+        return [{metrics.DISTANCE: max(0.0, float(distance))} for distance in apart]
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedClasses(Judged):
     """Classified texts in tokens: each text once, ``tokens`` (n, t) in order of their length.
 
     ``clean`` are the rows of the clean table and ``attacked`` those of the attacked one, if any; ``places``
-    maps a text to its row in the tokens.
+    maps a text to its row in the tokens. Results are the accuracy on clean texts, and accuracy, success and
+    drop under attack.
     """
 
-    tokens: Tokens
     places: Mapping[str, int]
     clean: ClassifiedTexts | None
     attacked: AttackedTexts | None
 
     def digest(self) -> str:
-        """Return an identifier of these tokens and rows."""
         rows = [vars(each) for each in (self.clean, self.attacked) if each is not None]
         return f"{self.tokens.digest()} {hashlib.sha256(repr(rows).encode()).hexdigest()}"
 
-    def judge(self, checkpoint: Checkpoint, compute: Compute) -> Judge:
-        """Return the judge of these texts; ``ValueError`` where the parent is not a classifier."""
-        model = put_on(classifier(checkpoint), compute)
-        return ClassJudge(Blocks(model, self.tokens.batches(LINES_BATCH)), self)
+    def opened(self, checkpoint: Checkpoint, compute: Compute) -> Blocks:
+        """Return the parent with its head, open; ``ValueError`` where it is not a classifier."""
+        return Blocks(put_on(classifier(checkpoint), compute), self.tokens.batches(self.batch))
+
+    def results(self, blocks: Blocks, networks: Sequence[SubNetwork]) -> list[Results]:
+        def classes(states: HiddenStates) -> list[int]:
+            sent = (blocks.finish(index, each).logits for index, each in enumerate(states))
+            return [int(one) for logits in sent for one in logits.argmax(-1).tolist()]
+
+        return [self._of(classes(each)) for each in last_states(blocks, networks)]
+
+    def _of(self, classes: Sequence[int]) -> Results:
+        def of(texts: Sequence[str]) -> list[int]:
+            return [classes[self.places[text]] for text in texts]
+
+        clean, attacked = self.clean, self.attacked
+        results = {}
+        if clean is not None:
+            results[metrics.ACCURACY] = metrics.share_right(of(clean.texts), clean.labels)
+        if attacked is not None:
+            rows = (of(attacked.texts), of(attacked.perturbed), attacked.labels, attacked.attacked)
+            results |= metrics.under_attack(*rows)
+        return results
 
 
 def classifier(checkpoint: Checkpoint) -> PreTrainedModel:
@@ -103,95 +179,6 @@ def classifier(checkpoint: Checkpoint) -> PreTrainedModel:
 
 
 @dataclass(frozen=True, eq=False)
-class PredictionJudge:
-    """Perplexity, bits per byte and KL(parent || network) of next-token predictions."""
-
-    blocks: Blocks
-    bytes: int
-
-    def results(self, networks: Sequence[SubNetwork]) -> list[Results]:
-        whole = SubNetwork(Cut.whole(dimensions_of(self.blocks.model)))
-        states = last_states(self.blocks, [whole, *networks])
-        sums, count = np.zeros((1 + len(networks), 2)), 0
-        for index in range(len(self.blocks.batches)):
-            more, tokens = self._sums(index, [each[index] for each in states])
-            sums, count = sums + more, count + tokens
-        return [self._of(surprise, apart, count) for surprise, apart in sums[1:].tolist()]
-
-    def _of(self, surprise: float, divergence: float, count: int) -> Results:
-        return {
-            metrics.PERPLEXITY: perplexity(surprise / count),
-            metrics.BITS: surprise / math.log(2.0) / self.bytes,
-            metrics.KL: max(0.0, divergence / count),
-        }
-
-    def _sums(self, index: int, states: Sequence[Tensor]) -> tuple[Floats, int]:
-        """Return nats of surprise and of divergence of a batch for each of the states, the parent's first.
-
-        The parent's predictions are computed once for all, a few at a time.
-        """
-        ids = self.blocks.batches[index]["input_ids"]
-        size, last = tokens_at_once(self.blocks, len(ids)), ids.shape[1] - 1
-        sums = np.zeros((len(states), 2))
-        for start in range(0, last, size):
-            end = min(start + size, last)
-            following = ids[:, start + 1 : end + 1]
-            theirs = self.blocks.finish(index, states[0][:, start:end]).logits
-            for row, each in enumerate(states):
-                ours = theirs if row == 0 else self.blocks.finish(index, each[:, start:end]).logits
-                nats = surprises(ours, following), kl(theirs, ours)
-                sums[row] += [float(each.double().sum()) for each in nats]
-        return sums, len(ids) * last
-
-
-@dataclass(frozen=True, eq=False)
-class EmbeddingJudge:
-    """The distance of embeddings from the parent's: 1 - cosine, where they are compared by cosine."""
-
-    blocks: Blocks
-    pooling: TokenPooling
-
-    def results(self, networks: Sequence[SubNetwork]) -> list[Results]:
-        whole = SubNetwork(Cut.whole(dimensions_of(self.blocks.model)))
-        theirs, *ours = (self._embeddings(each) for each in last_states(self.blocks, [whole, *networks]))
-        apart = (self.pooling.distances(each, theirs).double().mean() for each in ours)
-        return [{metrics.DISTANCE: max(0.0, float(distance))} for distance in apart]
-
-    def _embeddings(self, states: HiddenStates) -> Tensor:
-        sent = (self.blocks.finish(i, each).last_hidden_state for i, each in enumerate(states))
-        return torch.cat([self.pooling(x, self.blocks.tokens(i)) for i, x in enumerate(sent)])
-
-
-@dataclass(frozen=True, eq=False)
-class ClassJudge:
-    """Accuracy on clean texts, and accuracy, success and drop under attack."""
-
-    blocks: Blocks
-    texts: JudgedClasses
-
-    def results(self, networks: Sequence[SubNetwork]) -> list[Results]:
-        return [self._of(self._classes(each)) for each in last_states(self.blocks, networks)]
-
-    def _classes(self, states: HiddenStates) -> list[int]:
-        """Return the class of each text."""
-        sent = (self.blocks.finish(index, each).logits for index, each in enumerate(states))
-        return [int(one) for logits in sent for one in logits.argmax(-1).tolist()]
-
-    def _of(self, classes: Sequence[int]) -> Results:
-        def of(texts: Sequence[str]) -> list[int]:
-            return [classes[self.texts.places[text]] for text in texts]
-
-        clean, attacked = self.texts.clean, self.texts.attacked
-        results = {}
-        if clean is not None:
-            results[metrics.ACCURACY] = metrics.share_right(of(clean.texts), clean.labels)
-        if attacked is not None:
-            rows = (of(attacked.texts), of(attacked.perturbed), attacked.labels, attacked.attacked)
-            results |= metrics.under_attack(*rows)
-        return results
-
-
-@dataclass(frozen=True, eq=False)
 class Judging:
     """Evaluates networks cut from a parent on all of ``judged``, repaired by a ``rule`` on ``tokens``.
 
@@ -199,7 +186,7 @@ class Judging:
     """
 
     parent: str
-    judged: Sequence[Any]
+    judged: Sequence[Judged]
     compute: Compute
     rule: str = "none"
     tokens: Tokens | None = None
@@ -209,10 +196,10 @@ class Judging:
         return {name: self.__dict__[name] for name in fields}
 
     @cached_property
-    def judges(self) -> list[Judge]:
-        """The judges, with their networks open."""
+    def blocks(self) -> list[Blocks]:
+        """The parent, open, for each of ``judged``."""
         checkpoint = Checkpoint.open(self.parent)
-        return [one.judge(checkpoint, self.compute) for one in self.judged]
+        return [one.opened(checkpoint, self.compute) for one in self.judged]
 
     @cached_property
     def repairing(self) -> PreTrainedModel:
@@ -229,12 +216,13 @@ class Judging:
     @property
     def _at_a_time(self) -> int:
         """The number of networks that pass each layer together: memory has their states twice."""
-        state = max(sum(judge.blocks.state_bytes) for judge in self.judges)
+        state = max(sum(blocks.state_bytes) for blocks in self.blocks)
         return max(1, self.compute.limit // (2 * state) - 1)
 
     def _together(self, cuts: Sequence[Cut]) -> list[Results]:
         networks = [SubNetwork(cut, self._repaired(cut)) for cut in cuts]
-        parts = [judge.results(networks) for judge in self.judges]
+        pairs = zip(self.judged, self.blocks, strict=True)
+        parts = [judged.results(blocks, networks) for judged, blocks in pairs]
         return [
             {name: value for part in row for name, value in part.items()} for row in zip(*parts, strict=True)
         ]

@@ -9,18 +9,17 @@ from torch import Tensor
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.lab.subnets.classified import read_attacked, read_classified
-from zerolm.lab.subnets.judging import JudgedClasses, JudgedText
+from zerolm.lab.subnets.judging import Judged, JudgedClasses, JudgedLines, JudgedText
 from zerolm.lab.subnets.request import JudgingRequest
 from zerolm.networks.opener import is_decoder, stock_config, stock_tokenizer
+from zerolm.networks.pooling import TokenPooling
 from zerolm.text.calibration import sentence_tokens, tokens_of
 from zerolm.text.tokens import Tokens
 
 
-def judged_by(
-    checkpoint: Checkpoint, request: JudgingRequest
-) -> tuple[list[JudgedText | JudgedClasses], dict[str, str]]:
+def judged_by(checkpoint: Checkpoint, request: JudgingRequest) -> tuple[list[Judged], dict[str, str]]:
     """Return the evaluation data for sub-networks of a parent, and the SHA-256 of each file by name."""
-    judged: list[JudgedText | JudgedClasses] = []
+    judged: list[Judged] = []
     files: dict[str, str] = {}
     if request.data is not None or request.attacked is not None:
         judged.append(_classes(checkpoint, request, files))
@@ -30,10 +29,12 @@ def judged_by(
     return judged, files
 
 
-def judged_text(checkpoint: Checkpoint, text: str, sequences: int, length: int) -> JudgedText:
+def judged_text(checkpoint: Checkpoint, text: str, sequences: int, length: int) -> Judged:
     """Return a text tokenized for a parent."""
     tokens = tokens_of(checkpoint, text, sequences=sequences, length=length)
-    return JudgedText(tokens, _bytes(checkpoint, tokens) if is_decoder(checkpoint) else 0)
+    if is_decoder(checkpoint):
+        return JudgedText(tokens, _bytes(checkpoint, tokens))
+    return JudgedLines(tokens, TokenPooling.of(checkpoint))
 
 
 def _bytes(checkpoint: Checkpoint, tokens: Tokens) -> int:

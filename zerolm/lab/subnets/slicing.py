@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +20,9 @@ from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
-from zerolm.io.files import cache_folder, parse_json
+from zerolm.io.files import cache_folder
 from zerolm.io.folders import locked
+from zerolm.lab.kept_rows import KeptRows
 from zerolm.lab.subnets.draws import Sizes, drawn_sizes
 from zerolm.lab.subnets.judging import Judging, Results
 from zerolm.lab.subnets.reading import judged_by
@@ -107,7 +106,7 @@ def slice_parent(
     rule = cutting.repair
     tokens = None if session is None or rule == "none" else session.tokens
     work = Judging(str(parent), judged, computing, rule, tokens)
-    check_cut(work.judges[0].blocks, cuts)
+    check_cut(work.blocks[0], cuts)
     circumstances = [
         ROWS_VERSION, zerolm.__version__, torch.__version__, transformers.__version__, weights,
         sorted(checkpoint.config.items(), key=str), rule,
@@ -183,39 +182,6 @@ def digest_of(cut: Cut) -> str:
     """Return an identifier of a cut of a parent."""
     units = [part.tobytes() for layer in cut.layers for part in layer.kept.values()]
     return hashlib.sha256(repr(units).encode()).hexdigest()[:32]
-
-
-class KeptRows:
-    """Results of cuts by their digests, in a file with one line each; an incomplete last line is ignored."""
-
-    def __init__(self, file: Path) -> None:
-        self.file, self.results = file, dict[str, Results]()
-        text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
-        for line in text.splitlines():
-            row = _row(line)
-            if row is not None:
-                self.results[row[0]] = row[1]
-        if text and not text.endswith("\n"):
-            with file.open("a", encoding="utf-8") as more:
-                more.write("\n")
-
-    def add(self, rows: Mapping[str, Results]) -> None:
-        """Append results, flushed to disk on return."""
-        self.results.update(rows)
-        with self.file.open("a", encoding="utf-8") as file:
-            for digest, results in rows.items():
-                file.write(json.dumps({"cut": digest, "results": results}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _row(line: str) -> tuple[str, Results] | None:
-    """Return the content of a line; None where it is damaged."""
-    try:
-        row = parse_json(line)
-        return str(row["cut"]), {str(name): float(value) for name, value in row["results"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
 
 
 def _judged(

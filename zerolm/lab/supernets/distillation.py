@@ -6,7 +6,7 @@ ELM, arXiv 2510.27037: of the embeddings, of every attention and of every layer,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.lab.supernets.model import ElasticPreTrainedModel
+from zerolm.lab.zero_cost.passes.taps import looking
 from zerolm.networks.modules.layer import part
+from zerolm.networks.network import Tap
 from zerolm.networks.roles import layer_list, layer_of, places_of
 from zerolm.training.losses import dist, forward_kl, relative_mse, standardised
 from zerolm.training.teacher import half_precision
@@ -98,22 +100,17 @@ class FeatureTeacher:
         self.layers = compared(depth, len(self.outputs))
         model.train(False).requires_grad_(False)
 
+    @torch.no_grad()
     def signals(self, ids: Tensor, numbers: Tensor) -> dict[str, Any]:
         """Return the signals for sequences (b, t), of which no token is padding."""
-        features, outputs = self.run({"input_ids": ids})
-        return {"theirs": features} | ({"logits": outputs.logits} if self.predictions else {})
-
-    @torch.no_grad()
-    def run(self, inputs: Mapping[str, Tensor]) -> tuple[Features, Any]:
-        """Return the features and all outputs of the model for its inputs."""
-        device = inputs["input_ids"].device
-        if self.model.device != device:
-            self.model.to(device)  # type: ignore[arg-type]
-        with half_precision(device, self.bfloat16), watched(self.outputs) as attention:
-            outputs: Any = self.model(**inputs, output_hidden_states=True)
+        if self.model.device != ids.device:
+            self.model.to(ids.device)  # type: ignore[arg-type]
+        with half_precision(ids.device, self.bfloat16), watched(self.outputs) as attention:
+            outputs: Any = self.model(input_ids=ids, output_hidden_states=True)
         embedding, *layers = outputs.hidden_states
         at = self.layers
-        return Features(embedding, [attention[i] for i in at], [layers[i] for i in at]), outputs
+        theirs = Features(embedding, [attention[i] for i in at], [layers[i] for i in at])
+        return {"theirs": theirs} | ({"logits": outputs.logits} if self.predictions else {})
 
 
 def attention_outputs(model: PreTrainedModel) -> list[nn.Module]:
@@ -129,7 +126,5 @@ def attention_outputs(model: PreTrainedModel) -> list[nn.Module]:
 def watched(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
     """Within, a list gets what these modules return, in the order in which they do."""
     outputs: list[Tensor] = []
-    with ExitStack() as stack:
-        for module in modules:
-            stack.enter_context(module.register_forward_hook(lambda _, __, output: outputs.append(output)))
+    with looking([Tap(module) for module in modules], lambda _, output: outputs.append(output)):
         yield outputs

@@ -1,15 +1,18 @@
-"""Growth of FFN widths where features are rich: principal components, how many grow, and the budget.
+"""Growth of FFN widths where features are rich: principal components, how many grow, budget, diversity.
 
 After Elastic Language Model (ELM, arXiv 2510.27037) and the code of its training-free sibling W-PCA.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cosine_similarity
 
 from zerolm.architecture import Floats, Ints
 from zerolm.lab.zero_cost.definitions.activations import spread
@@ -68,3 +71,15 @@ def mean_params(params: Ints, ends: int = 0) -> float:
     mean of 1000 drawn paths, by which the authors' code decides, is an estimate of it.
     """
     return ends + int(params.sum()) / int(params.shape[1])
+
+
+def diversity(outputs: Sequence[Tensor]) -> float:
+    """Return the mean cosine similarity of each two blocks' outputs (b, t, d) for the same input.
+
+    The mean over tokens and pairs, from -1 to 1; less is more diverse (ELM, arXiv 2510.27037, figure 6).
+    ``ValueError`` for fewer than two blocks.
+    """
+    if len(outputs) < 2:
+        raise ValueError(f"{len(outputs)} blocks have no diversity; two are the least")
+    pairs = combinations([output.detach().double() for output in outputs], 2)
+    return float(torch.stack([cosine_similarity(a, b, dim=-1).mean() for a, b in pairs]).mean())

@@ -1,4 +1,8 @@
-"""Heads of a path that repeat each other: how alike they are, and the path with fewer of them."""
+"""Heads of a path that repeat each other: how alike they are, and the path with fewer of them.
+
+By centred kernel alignment (CKA), arXiv 1905.00414, unbiased after Song et al., JMLR 13, 2012; fused by
+algorithm 1 of ELM, arXiv 2510.27037.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from torch import Tensor
 from zerolm.architecture import Architecture
 from zerolm.lab.spaces.elastic import Elastic
 from zerolm.lab.supernets.distillation import watched
-from zerolm.lab.supernets.fusion import cka, merged_heads, removed
 from zerolm.networks.modules.layer import Stack, part
 
 HEAD_MODES: Final = {
@@ -19,6 +22,9 @@ HEAD_MODES: Final = {
     "fuse": "the same width in fewer and wider heads (ELM, algorithm 1); equal parameters",
     "remove": "heads that an earlier one resembles are cut out; fewer parameters",
 }
+THRESHOLD: Final = 0.9
+LEAST_SAMPLES: Final = {False: 2, True: 4}
+"""Samples that an estimator needs, the unbiased one more."""
 
 
 @torch.no_grad()
@@ -74,3 +80,67 @@ def without_heads(
             elif module == "o" and kind == "weight":
                 cut[name] = value.reshape(len(value), heads, -1)[:, rest].flatten(1)
     return cut
+
+
+def cka(contexts: Tensor, unbiased: bool = False) -> Tensor:
+    """Return the linear CKA of each two heads, (heads, heads), in float64.
+
+    ``contexts`` (heads, n, d) are what each head says of n samples: of sequences, all tokens of one in a row,
+    or of tokens. The biased estimator is 1 at most, and too high where n is far below d; the unbiased one is
+    about 0 of independent heads. A head that says the same of all samples resembles none, not even itself.
+    """
+    heads, n, _ = contexts.shape
+    if n < LEAST_SAMPLES[unbiased]:
+        raise ValueError(f"CKA of {n} samples cannot be estimated; {LEAST_SAMPLES[unbiased]} are the least")
+    values = contexts.detach().double()
+    centred = values - values.mean(1, keepdim=True)  # changes no centred kernel, and loses no digits
+    scale = centred.abs().amax((1, 2), keepdim=True)
+    still = scale <= 1e-12 * values.abs().amax((1, 2), keepdim=True)
+    centred = centred / scale.masked_fill(still, 1.0) * ~still
+    grams = centred @ centred.mT  # (heads, n, n)
+    grams = _unbiased(grams) if unbiased else _centred(grams)
+    rows = grams.reshape(heads, -1)
+    norms = rows.norm(dim=1)
+    products = norms[:, None] * norms
+    similarity: Tensor = (rows @ rows.T) / products.masked_fill(products == 0, 1.0)
+    return similarity
+
+
+def removed(similarity: Tensor, threshold: float = THRESHOLD) -> tuple[int, ...]:
+    """Return the heads that an earlier one, which stays, resembles more than the threshold, ascending."""
+    gone: set[int] = set()
+    for head, row in enumerate(similarity.tolist()):
+        if head not in gone:
+            gone |= {other for other in range(head + 1, len(row)) if row[other] > threshold}
+    return tuple(sorted(gone))
+
+
+def merged_heads(similarity: Tensor, width: int, threshold: float = THRESHOLD) -> int:
+    """Return the number of heads after fusion in an attention of this width: a divisor of the width.
+
+    The heads that are left divide the width anew (algorithm 1): no weight is cut, each head is wider.
+    """
+    heads = len(similarity) - len(removed(similarity, threshold))
+    while width % heads:
+        heads -= 1
+    return heads
+
+
+def _centred(grams: Tensor) -> Tensor:
+    """Return H G H of kernels (heads, n, n), H the centring matrix."""
+    return (
+        grams - grams.mean(1, keepdim=True) - grams.mean(2, keepdim=True) + grams.mean((1, 2), keepdim=True)
+    )
+
+
+def _unbiased(grams: Tensor) -> Tensor:
+    """Return kernels centred so that their inner products are n (n - 3) times the unbiased HSIC.
+
+    (Szekely and Rizzo, 2014: the diagonal counts nowhere.)
+    """
+    n = grams.shape[1]
+    off = ~torch.eye(n, dtype=torch.bool, device=grams.device)
+    hollow = grams * off
+    rows = hollow.sum(2, keepdim=True) / (n - 2)
+    every = hollow.sum((1, 2), keepdim=True) / ((n - 1) * (n - 2))
+    return (hollow - rows - rows.mT + every) * off

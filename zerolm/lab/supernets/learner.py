@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from zerolm.architecture import Architecture
 from zerolm.lab.supernets.distillation import OF_PREDICTIONS, FeatureDistillation, Features, Kind, watched
-from zerolm.lab.supernets.diversity import diversity
-from zerolm.lab.supernets.growth import grown, growths, mean_params, pca_count
+from zerolm.lab.supernets.growth import diversity, grown, growths, mean_params, pca_count
 from zerolm.lab.supernets.supernet import Path, Supernet, drawn_path, features_of
 from zerolm.networks.modules.layer import Stack, part
 from zerolm.training.losses import labelled
@@ -73,7 +72,7 @@ class Aim:
         theirs: Features | None,
         logits: Tensor | None,
     ) -> dict[str, Tensor]:
-        """Return each loss by name."""
+        """Return each loss by name; ``theirs`` and ``logits`` are the signals of the teacher."""
         features, predicted = ours
         losses = {"cross-entropy": labelled(predicted, labels)} if self.text else {}
         if self.distillation is not None and compare is not None:
@@ -81,8 +80,8 @@ class Aim:
             losses |= compare(features, theirs, blocks)
             if self.predictions:
                 assert logits is not None
-                loss = OF_PREDICTIONS[self.distillation]
-                losses["predictions"] = self.predictions * loss(predicted, logits, 1.0)
+                loss = OF_PREDICTIONS[self.distillation](predicted, logits, 1.0)
+                losses["predictions"] = self.predictions * loss
         return losses
 
 
@@ -97,11 +96,7 @@ class PathLearner(nn.Module):
         self.network, self.aim, self.compare = network, aim, compare
 
     def forward(
-        self,
-        input_ids: Tensor,
-        labels: Tensor,
-        theirs: Features | None = None,
-        logits: Tensor | None = None,
+        self, input_ids: Tensor, labels: Tensor, theirs: Features | None = None, logits: Tensor | None = None
     ) -> dict[str, Tensor]:
         """Return each loss of sequences (b, t)."""
         layers: list[Any] = list(self.network.layers)
@@ -146,22 +141,14 @@ class SupernetLearner(nn.Module):
         self.register_buffer("diversity_over", zero((growth.epochs, shape[0]), dtype=torch.float64))
 
     def forward(
-        self,
-        input_ids: Tensor,
-        labels: Tensor,
-        theirs: Features | None = None,
-        logits: Tensor | None = None,
+        self, input_ids: Tensor, labels: Tensor, theirs: Features | None = None, logits: Tensor | None = None
     ) -> dict[str, Tensor]:
         """Return each loss of sequences (b, t) on the path of this step."""
         number = int(self.number)
         path = drawn_path(self.supernet.shape, self.seed, number // self.accumulate)
-        if (
-            self.training
-            and number
-            and number % self.epoch == 0
-            and number // self.epoch < self.growth.epochs
-        ):
-            self.end_epoch(number // self.epoch - 1, input_ids, path)
+        epoch, step = divmod(number, self.epoch)
+        if self.training and step == 0 and 0 < epoch < self.growth.epochs:
+            self.end_epoch(epoch - 1, input_ids, path)
         measured = self.training and (number // self.accumulate) % self.growth.every == 0
         with self._counting(path) if measured else nullcontext():
             ours = self.supernet.features(input_ids, path)

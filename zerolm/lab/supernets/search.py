@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.costs import COSTS, LATENCY, CostModel, TimedCosts
+from zerolm.lab.kept_rows import KeptRows
 from zerolm.lab.supernets.distillation import watched
 from zerolm.lab.supernets.folder import read_supernet
 from zerolm.lab.supernets.growth import pca_count
@@ -141,57 +141,33 @@ def loss_score(
 ) -> WholeScore:
     """Return minus the loss of a path on what is labelled, in nats a token, with the supernet's weights.
 
-    ``ValueError`` where a loss is not finite.
+    Each is measured once, and kept in the folder ``store``. ``ValueError`` where a loss is not finite.
     """
-    losses = _Losses(supernet, inputs, labels, store)
+    if store is not None:
+        store.mkdir(parents=True, exist_ok=True)
+        store /= f"{_digest(supernet, inputs, labels)}.jsonl"  # of these weights and this text
+    losses = KeptRows(store)
+
+    def loss_of(path: Path) -> float:
+        name = " ".join(map(str, path))
+        if name not in losses.results:
+            loss = path_loss(supernet, path, inputs, labels)
+            if not math.isfinite(loss):
+                raise ValueError(f"the loss of a path is {loss}: the training of the supernet has diverged")
+            losses.add({name: loss})
+        return float(losses.results[name])
 
     def many(architectures: Sequence[Architecture]) -> Floats:
         values = []
         for number, architecture in enumerate(architectures):
             progress("measuring paths", number, len(architectures))
-            values.append(-losses.of(supernet.path_of(architecture)))
+            values.append(-loss_of(supernet.path_of(architecture)))
         return np.array(values)
 
     source = "single-path supernets, arXiv 1904.00420; ELM, arXiv 2510.27037"
     return WholeScore(
         SUPERNET_LOSS, lambda one: float(many([one])[0]), source, many=many, sees_choices=True, measured=True
     )
-
-
-class _Losses:
-    """Losses of paths, each measured once; a file of ``store`` keeps those of these weights and this text."""
-
-    def __init__(self, supernet: Supernet, inputs: Tensor, labels: Tensor, store: File | None) -> None:
-        self.supernet, self.inputs, self.labels = supernet, inputs, labels
-        self.file: File | None = None
-        self.losses: dict[tuple[int, ...], float] = {}
-        if store is not None:
-            store.mkdir(parents=True, exist_ok=True)
-            self.file = store / f"{_digest(supernet, inputs, labels)}.jsonl"
-            self.losses = _kept(self.file)
-
-    def of(self, path: Path) -> float:
-        """Return the loss of a path."""
-        key = tuple(path)
-        if key not in self.losses:
-            loss = path_loss(self.supernet, path, self.inputs, self.labels)
-            if not math.isfinite(loss):
-                raise ValueError(f"the loss of a path is {loss}: the training of the supernet has diverged")
-            self.losses[key] = loss
-            if self.file is not None:
-                with self.file.open("a", encoding="utf-8") as lines:
-                    lines.write(json.dumps({"path": key, "loss": loss}) + "\n")
-        return self.losses[key]
-
-
-def _kept(file: File) -> dict[tuple[int, ...], float]:
-    """Return the losses that a search left; a line that was being written does not count."""
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        file.write_text(whole, encoding="utf-8")
-    rows = [json.loads(line) for line in whole.splitlines()]
-    return {tuple(row["path"]): float(row["loss"]) for row in rows}
 
 
 def path_loss(supernet: Supernet, path: Path, inputs: Tensor, labels: Tensor) -> float:

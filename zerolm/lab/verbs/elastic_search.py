@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from zerolm.lab.verbs.elastic_shared import supernet
 from zerolm.progress import Progress, silent
-from zerolm.settings import REQUIRED
-from zerolm.settings.request import Request, argument, part, setting
+from zerolm.settings.request import Request, part, setting
 from zerolm.text.defaults import text_field
 from zerolm.verbs.report import run_of
+from zerolm.verbs.search_report import SearchReport
 from zerolm.verbs.shared import Conditions, budgets, field_read, limits, needing_torch
-
-if TYPE_CHECKING:
-    from zerolm.lab.verbs.elastic_search_report import SupernetSearchReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +32,7 @@ class SupernetSearchSettings(Request):
             "a limit for this machine",
         ),
     )
-    supernet: str = argument("path", REQUIRED, "folder of a trained supernet", metavar="SUPERNET")
+    supernet: str = supernet()
     budgets: Any = part(budgets(("max", "min"), latency=True), group="Budgets")
     conditions: Conditions = part(Conditions, group="Conditions of the costs")
     score: str = setting(
@@ -67,7 +65,6 @@ class SupernetSearchSettings(Request):
         ):
             from zerolm.io.files import cache_folder
             from zerolm.lab.supernets.search import ElasticSearch, search_supernet
-            from zerolm.lab.verbs.elastic_search_report import SupernetSearchReport
             from zerolm.solvers.evolution import Evolution
 
             sizes = Evolution(self.population, self.generations)
@@ -81,3 +78,10 @@ class SupernetSearchSettings(Request):
                 progress=progress,
             )
         return SupernetSearchReport(**vars(result), run=run_of(self))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SupernetSearchReport(SearchReport):
+    """The best paths of a supernet within the budgets, and how far that is proven."""
+
+    command: ClassVar[str] = "lab elastic search"

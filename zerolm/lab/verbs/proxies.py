@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from zerolm.lab.zero_cost.selection import Selection
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.compute import RunningRequest
@@ -13,14 +14,13 @@ from zerolm.settings.kinds import absolute
 from zerolm.settings.request import Request, argument, part, setting, values_of
 from zerolm.text.defaults import text_field
 from zerolm.verbs.report import run_of
-from zerolm.verbs.shared import backend, data, field_read, metric, needing_torch
+from zerolm.verbs.shared import backend, field_read, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.lab.verbs.proxies_report import ProxiesReport
     from zerolm.lab.zero_cost.request import ProxyRequest
 
 PASSES = ("mode", "upstream", "batch", "length", "seed")
-NETWORKS = ("count", "max_params", "limit", "view", "metric", "data")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,23 +64,7 @@ class ProxiesSettings(Request):
         "upstream gradient: of the task loss (default) or ones",
         choices=("task", "ones"),
     )
-    count: int | None = setting(
-        "integer",
-        None,
-        "networks to sample from a space; default 20",
-        low=1,
-        high=1 << 20,
-        group="Which networks",
-    )
-    max_params: int | None = setting(
-        "integer", None, "maximum parameters of sampled networks", low=0, metavar="AMOUNT"
-    )
-    limit: int | None = setting(
-        "integer", None, "maximum architectures of a benchmark, evenly spread", low=2, high=1 << 40
-    )
-    view: str | None = setting("text", None, "reading of flexibert: declared, published or trained")
-    metric: str | None = metric()
-    data: str | None = data()
+    networks: Selection = part(Selection, group="Which networks")
     text: str = setting(
         "path",
         "random",
@@ -95,7 +79,7 @@ class ProxiesSettings(Request):
     seed: int = setting("integer", 0, "seed of weights, masks and samples", low=0, high=2**63 - 1)
     running: RunningRequest = part(RunningRequest, group="How they run", device="cpu")
     jobs: int = setting("integer", 1, "networks computed in parallel", low=1, high=1024)
-    backend: str = backend()
+    backend: Any = backend()
     store: str | None = setting("path", None, "SQLite file for results; default: one in the cache")
 
     def run(self, progress: Progress = silent) -> ProxiesReport:
@@ -108,14 +92,14 @@ class ProxiesSettings(Request):
         return ProxiesReport(**vars(ranked), run=run_of(self, **self._repeatable()))
 
     def _request(self) -> ProxyRequest:
-        from zerolm.lab.zero_cost.request import ProxyRequest, Selection
+        from zerolm.lab.zero_cost.request import ProxyRequest
 
         return ProxyRequest(
             names=self.proxies,
             text=self.text,
             settings={name: getattr(self, name) for name in PASSES}
             | {"parts": self.micro_batches, **values_of(self.running)},
-            networks=Selection(**{name: getattr(self, name) for name in NETWORKS}),
+            networks=self.networks,
             jobs=self.jobs,
             backend=self.backend,
             store=None if self.store is None else Path(self.store),
@@ -130,6 +114,6 @@ class ProxiesSettings(Request):
         if self.target in space_names():
             return {"store": store, "target": self.target}
         if Path(self.target).is_dir() or is_file_name(self.target):
-            folders = self.data and same_folders(self.data)
+            folders = self.networks.data and same_folders(self.networks.data)
             return {"store": store, "target": absolute(self.target), "data": folders}
-        return {"store": store, "target": self.target, "data": same_folders(self.data)}
+        return {"store": store, "target": self.target, "data": same_folders(self.networks.data)}

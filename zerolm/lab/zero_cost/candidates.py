@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zerolm.architecture import Architecture
-from zerolm.lab.zero_cost.result import MeasuredNetwork
 from zerolm.networks.build import build
 from zerolm.networks.network import Network
 from zerolm.networks.opener import load_network
@@ -39,11 +38,6 @@ class Candidate:
                 with file.open("rb") as opened:
                     content.update(hashlib.file_digest(opened, "sha256").digest())
         return cls(str(folder), f"folder:{content.hexdigest()}", folder=folder)
-
-    @property
-    def measured(self) -> MeasuredNetwork:
-        """Return it as results name it."""
-        return MeasuredNetwork(self.name, None if self.architecture is None else self.architecture.choices)
 
     def network(self, seed: int) -> Network:
         """The network, its weights sampled under the seed unless the folder holds them."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.statistics import TOLERANCE, tie_ranks
-from zerolm.statistics.ranks import tie_sizes
+from zerolm.statistics.ranks import average_ranks
 
 BINS = 10
 """L-SWAG compares layers of networks of different depth by tenths of the depth."""
@@ -22,27 +22,14 @@ def rank_product(terms: Floats) -> Floats:
     proxy puts first. Rank 1 is the worst and ties share their average, so one proxy that finds a candidate
     very bad costs more than the others can win. ``ValueError`` names a term with values that do not rank.
     """
-    ranks = _average_ranks(terms)
-    return np.asarray(np.sum(np.log(ranks / ranks.shape[1]), axis=0))
-
-
-def mean_rank(terms: Floats) -> Floats:
-    """The mean over k proxies of the ranks, 1 (worst) to m, of m candidates, (m,); as ``rank_product``."""
-    return np.asarray(np.mean(_average_ranks(terms), axis=0))
-
-
-def _average_ranks(terms: Floats) -> Floats:
-    """Ranks (k, m) from 1, lowest first, tied ones their average."""
     if terms.ndim != 2 or not terms.size:
         raise ValueError(f"terms of shape {terms.shape} do not rank: (proxies, candidates) are needed")
     odd = np.count_nonzero(~np.isfinite(terms), axis=1)
     if odd.any():
         term = int(np.argmax(odd > 0))
         raise ValueError(f"{odd[term]} of the {terms.shape[1]} values of term {term} are not finite numbers")
-    ranks = tie_ranks(terms)
-    sizes = tie_sizes(ranks)
-    average = np.cumsum(sizes, axis=1) - (sizes - 1) / 2.0
-    return np.asarray(np.take_along_axis(average, ranks, 1))
+    ranks = average_ranks(tie_ranks(terms))
+    return np.asarray(np.sum(np.log(ranks / ranks.shape[1]), axis=0))
 
 
 def select_layers(log_sigma: Sequence[Floats], bins: int = BINS, threshold: float = 0.5) -> tuple[int, int]:

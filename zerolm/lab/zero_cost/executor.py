@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from zerolm.lab.zero_cost.store import Evaluation, Key, Store
 from zerolm.networks.workers import Backend, check_workers, finished
@@ -18,16 +17,6 @@ Item = TypeVar("Item")
 Work = Callable[[Item, tuple[Key, ...]], Sequence[Evaluation]]
 """Evaluates an item, given those of its keys that the store lacks."""
 COMPUTING: Final = "computing proxies of networks"
-
-
-@dataclass(frozen=True)
-class _Evaluating(Generic[Item]):
-    """Work on an item and the keys that the store lacks of it; it can be pickled for another process."""
-
-    work: Work[Item]
-
-    def __call__(self, task: tuple[Item, tuple[Key, ...]]) -> Sequence[Evaluation]:
-        return self.work(*task)
 
 
 def run(
@@ -64,7 +53,7 @@ def run(
     logger.info("%d of %d networks are in the store", done, len(everything))
     progress(COMPUTING, done, len(everything))
     evaluated = finished(
-        tasks, _Evaluating(work), name=lambda task: name(task[0]), jobs=jobs, backend=backend
+        tasks, lambda task: work(*task), name=lambda task: name(task[0]), jobs=jobs, backend=backend
     )
     with closing(evaluated) as results:
         for _, evaluations in results:

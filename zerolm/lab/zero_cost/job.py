@@ -12,13 +12,13 @@ import numpy as np
 import torch
 import transformers
 
+from zerolm.architecture import Floats
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.compute import Outcome, compute
 from zerolm.lab.zero_cost.definitions import find_proxy
 from zerolm.lab.zero_cost.executor import run
 from zerolm.lab.zero_cost.memory import check_memory
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy
-from zerolm.lab.zero_cost.result import Measured as Measured
 from zerolm.lab.zero_cost.settings import USUAL_SETTINGS, Settings
 from zerolm.lab.zero_cost.store import Evaluation, Key, Store
 from zerolm.networks.compute import computed
@@ -67,6 +67,24 @@ class Work:
         return compute(network, proxies, batch, settings.protocol(network.task))
 
 
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The scores of n candidates on tokens of ``source``.
+
+    ``columns`` are scores (n,), higher expected to be better; those of proxies that combine their parts
+    depend on all the candidates. ``values`` are what each proxy computed of each candidate, empty where it
+    could not. ``seconds`` are means a network of a column, as if its proxy ran alone. ``left_out`` says why
+    a proxy has no column.
+    """
+
+    source: str
+    candidates: Sequence[Candidate]
+    columns: dict[str, Floats]
+    values: dict[str, list[tuple[float, ...]]]
+    seconds: dict[str, float]
+    left_out: dict[str, str]
+
+
 def evaluate(
     candidates: Sequence[Candidate],
     names: Sequence[str],
@@ -104,7 +122,7 @@ def evaluate(
         progress=progress,
     )
     table = [[evaluations[key] for key in keys(candidate)] for candidate in candidates]
-    measured = Measured(source.name, [each.measured for each in candidates], {}, {}, {}, {})
+    measured = Measured(source.name, candidates, {}, {}, {}, {})
     for proxy, column in zip(proxies, zip(*table, strict=True), strict=True):
         _add(measured, proxy, column)
     return measured

@@ -6,19 +6,20 @@ The choice needs trained results, so what it wins may only be judged on architec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.lab.zero_cost.combine import mean_rank, rank_product
-from zerolm.statistics import TOLERANCE, spearman, tie_ranks
+from zerolm.lab.zero_cost.combine import rank_product
+from zerolm.lab.zero_cost.result import LibraChoice
+from zerolm.statistics import TOLERANCE, agreement, defined, spearman, tie_ranks
 from zerolm.statistics.ranks import quantiles
 
-Merge = Literal["rank_product", "mean_rank"]
-MERGES: Final[dict[str, Callable[[Floats], Floats]]] = {"rank_product": rank_product, "mean_rank": mean_rank}
+FEWEST: Final = 20
+"""Labels below which halves of them say nothing."""
 
 
 @dataclass(frozen=True)
@@ -101,21 +102,34 @@ def choose(
     return Libra(first, second, third, rho, gain, bias, result_bias)
 
 
-def combined(libra: Libra, proxies: Mapping[str, Floats], merge: Merge = "rank_product") -> Floats:
+def combined(libra: Libra, proxies: Mapping[str, Floats]) -> Floats:
     """The chosen ``proxies`` of m candidates as one score (m,), higher is better.
 
-    The paper does not say how they are merged: ``rank_product`` is AZ-NAS's sum of log ranks, ``mean_rank``
-    the mean rank. Both rank within the candidates given, so scores of different pools do not compare.
-    ``ValueError`` where a proxy is missing, or its values do not pair or are not finite.
+    The paper does not say how they are merged; here it is by AZ-NAS's sum of log ranks, within the
+    candidates given, so scores of different pools do not compare. ``ValueError`` where a proxy is missing, or
+    its values do not pair or are not finite.
     """
-    if merge not in MERGES:
-        raise ValueError(f"merge {merge!r} is not known; there are {', '.join(MERGES)}")
     missing = [name for name in libra.names if name not in proxies]
     if missing:
         raise ValueError(f"the chosen proxy {missing[0]} was not measured; there are {', '.join(proxies)}")
     chosen = [(name, proxies[name]) for name in libra.names]
     _check(chosen, np.shape(chosen[0][1]))
-    return MERGES[merge](np.array([values for _, values in chosen]))
+    return rank_product(np.array([values for _, values in chosen]))
+
+
+def judge(columns: Mapping[str, Floats], result: Floats, params: Floats, seed: int = 0) -> LibraChoice | None:
+    """None with too few labels, or proxies that vary. ``columns``, ``result``, ``params`` are (n,)."""
+    if len(result) < FEWEST:
+        return None
+    chosen, held = calibration_split(len(result), seed=seed)
+    varying = {name: values for name, values in columns.items() if np.ptp(values[chosen]) > 0}
+    if len(varying) < 2 or np.ptp(result[chosen]) == 0:
+        return None
+    libra = choose({name: values[chosen] for name, values in varying.items()}, result[chosen], params[chosen])
+    score = combined(libra, {name: values[held] for name, values in columns.items()})
+    reached, by_params = agreement(score, result[held]), agreement(params[held], result[held])
+    values = map(defined, (reached.tau, reached.rho, by_params.tau))
+    return LibraChoice(list(libra.names), len(chosen), len(held), *values)
 
 
 def information_gain(outcome: Ints, first: Ints, other: Ints) -> float:

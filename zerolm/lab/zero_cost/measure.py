@@ -23,12 +23,13 @@ from zerolm.groundtruth.reader import (
     views,
 )
 from zerolm.lab.zero_cost.candidates import Candidate
-from zerolm.lab.zero_cost.job import evaluate
-from zerolm.lab.zero_cost.request import MAX_VOCABULARY, USUAL_REQUEST, ProxyRequest, Selection
-from zerolm.lab.zero_cost.result import Measured, ProxyTable, RankedProxies
+from zerolm.lab.zero_cost.job import Measured, evaluate
+from zerolm.lab.zero_cost.libra import judge
+from zerolm.lab.zero_cost.request import MAX_VOCABULARY, USUAL_REQUEST, ProxyRequest
+from zerolm.lab.zero_cost.result import ProxyTable, RankedProxies
+from zerolm.lab.zero_cost.selection import USUAL_COUNT, Selection
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.lab.zero_cost.store import Store
-from zerolm.lab.zero_cost.verdict import judge
 from zerolm.networks.opener import one_line
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
@@ -43,7 +44,6 @@ from zerolm.text.encoding import chat_renderer
 __all__ = ["ProxyRequest", "Selection", "measure", "measuring"]
 
 USUAL_VIEW: Final = "declared"
-USUAL_COUNT: Final = 20
 
 
 def _table(title: str, settings: Settings, measured: Measured, params: Floats | None) -> ProxyTable:
@@ -53,7 +53,7 @@ def _table(title: str, settings: Settings, measured: Measured, params: Floats | 
         measured.source,
         settings,
         [candidate.name for candidate in measured.candidates],
-        [candidate.choices for candidate in measured.candidates],
+        [candidate.architecture and candidate.architecture.choices for candidate in measured.candidates],
         None if params is None else params.tolist(),
         {name: column.tolist() for name, column in measured.columns.items()},
         {name: [_plain(row) for row in rows] for name, rows in measured.values.items()},
@@ -89,7 +89,7 @@ class _Job:
                 self.settings,
                 store=store,
                 jobs=request.jobs,
-                backend=request.workers,
+                backend=request.backend,
                 progress=self.progress,
             )
 

@@ -5,50 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final
 
 from zerolm.lab.zero_cost.definitions import find_proxy, proxy_names
+from zerolm.lab.zero_cost.selection import Selection
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.networks.workers import Backend, check_workers
-from zerolm.settings.messages import called
 from zerolm.text.batches import TokenSource, random_source, text_source
 from zerolm.text.documents import read_text
 
-Target = Literal["space", "benchmark", "model"]
-BELONGS: Final[Mapping[str, tuple[Target, ...]]] = {
-    "count": ("space",),
-    "max_params": ("space",),
-    "view": ("space", "benchmark"),
-    "limit": ("benchmark",),
-    "metric": ("benchmark",),
-    "data": ("benchmark",),
-}
-"""The targets that each choice of networks belongs to."""
 MAX_VOCABULARY: Final = 8192
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which networks of a target are computed.
-
-    ``count`` networks are sampled from a space, 20 by default, of at most ``max_params`` parameters;
-    ``limit``, ``metric`` and ``data`` select from a benchmark, and ``view`` how FlexiBERT is read.
-    """
-
-    count: int | None = None
-    max_params: int | None = None
-    limit: int | None = None
-    view: str | None = None
-    metric: str | None = None
-    data: str | None = None
-
-    def check_for(self, kind: Target) -> None:
-        """``ValueError`` for what would say nothing about such a target."""
-        for name, kinds in BELONGS.items():
-            if getattr(self, name) is not None and kind not in kinds:
-                raise ValueError(
-                    f"{called(name)} is of a {' or a '.join(kinds)}; this is a {kind}: leave it out"
-                )
 
 
 @dataclass(frozen=True)
@@ -61,9 +27,9 @@ class ProxyRequest:
     names: Sequence[str] | None = None
     text: str = "random"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    networks: Selection = Selection()
+    networks: Selection = field(default_factory=Selection)
     jobs: int = 1
-    backend: str = "loky"
+    backend: Backend = "loky"
     store: Path | None = None
 
     def checked(self) -> tuple[list[str], Settings]:
@@ -74,8 +40,6 @@ class ProxyRequest:
         for name in chosen:
             find_proxy(name)
         check_workers(self.jobs, self.backend)
-        if self.networks.count is not None and self.networks.count < 1:
-            raise ValueError(f"{called('count')} {self.networks.count}: at least 1 is needed")
         return chosen, Settings(**self.settings).named
 
     def source(self, vocabulary: int = MAX_VOCABULARY) -> TokenSource:
@@ -86,10 +50,6 @@ class ProxyRequest:
         if not Path(self.text).exists():
             raise ValueError(f"the text {self.text!r} does not exist; give a file, or random")
         return text_source(read_text(Path(self.text)), most)
-
-    @property
-    def workers(self) -> Backend:
-        return cast(Backend, self.backend)
 
 
 USUAL_REQUEST: Final = ProxyRequest()

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from zerolm.lab.zero_cost.passes import Protocol
-from zerolm.lab.zero_cost.passes.protocol import MODES, UPSTREAMS
 from zerolm.lab.zero_cost.result import ProxyPasses, Upstream
 from zerolm.networks.compute import Compute, compute
 from zerolm.settings.compute import RunningRequest
-from zerolm.settings.messages import called
 from zerolm.text.batches import TokenSource
 
 MOST_TOKENS: Final = 1 << 24
@@ -24,10 +22,6 @@ class Settings(ProxyPasses):
     """How proxies are computed, checked."""
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"mode {self.mode!r} is not known; there are {', '.join(MODES)}")
-        if self.upstream is not None and self.upstream not in UPSTREAMS:
-            raise ValueError(f"upstream {self.upstream!r} is not known; there are {', '.join(UPSTREAMS)}")
         if self.batch < 1 or self.length < 1:
             raise ValueError(f"a batch of {self.batch} x {self.length} tokens is empty")
         if self.batch * self.length > MOST_TOKENS:
@@ -40,8 +34,6 @@ class Settings(ProxyPasses):
             raise ValueError(
                 f"{self.parts} equal micro-batches of {self.batch} are not possible; {nearest} are"
             )
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"{called('seed')} {self.seed} is not possible; 0 to 2^63 - 1 are")
         if self.compute.sums != self.compute.device:
             raise ValueError(f"proxies need float64, which {self.compute.device} lacks: give --device cpu")
 

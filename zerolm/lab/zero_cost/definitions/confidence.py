@@ -27,7 +27,7 @@ def entries(passes: Passes) -> list[Linear]:
 )
 def head_confidence(passes: Passes) -> float:
     """Sum over the matrices that lead into attention of the mean largest output over tokens."""
-    return total(passes.activations.peaks[linear] for linear in decoder_or(passes, entries))
+    return total(passes.activations.outputs[linear][0] for linear in decoder_or(passes, entries))
 
 
 def largest(p: Tensor) -> tuple[float, float]:
@@ -55,5 +55,5 @@ def lpzero_bert(passes: Passes) -> float:
     """
     first: dict[int, float] = {}
     for linear in entries(passes):
-        first.setdefault(linear.layer, passes.activations.squares[linear])
+        first.setdefault(linear.layer, passes.activations.outputs[linear][1])
     return total(first.values()) / len(first)

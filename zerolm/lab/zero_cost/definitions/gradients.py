@@ -8,6 +8,7 @@ import torch
 
 from zerolm.lab.zero_cost.definitions.matrix_terms import added, attention, decoder_or, ffn, total
 from zerolm.lab.zero_cost.passes import Passes
+from zerolm.lab.zero_cost.passes.shared import nuclear
 from zerolm.lab.zero_cost.registry import proxy
 from zerolm.networks.network import Linear
 
@@ -61,7 +62,7 @@ def synaptic_saliency(passes: Passes) -> float:
 def synaptic_diversity(passes: Passes) -> float:
     """Sum over attention of ||W||_* ||G||_*, nuclear norms."""
     chosen = decoder_or(passes, attention)
-    return total(passes.nuclear_weight(linear) * passes.nuclear_gradient(linear) for linear in chosen)
+    return total(nuclear(passes.weight(linear)) * nuclear(passes.gradient(linear)) for linear in chosen)
 
 
 @proxy(

@@ -27,9 +27,9 @@ def zico(passes: Passes) -> float:
     _enough_parts(passes)
     terms = []
     for moments in passes.loss.moments.values():
-        deviation = moments.variance.double().sqrt()
+        deviation = moments.signed.variance.double().sqrt()
         varies = deviation > 0
-        terms.append(float((moments.magnitude.double()[varies] / deviation[varies]).sum()))
+        terms.append(float((moments.absolute.mean.double()[varies] / deviation[varies]).sum()))
     return total(math.log(term) for term in terms if term > 0)
 
 
@@ -59,7 +59,7 @@ def l_swag(passes: Passes) -> Sequence[float]:
     depth = passes.linears[-1].layer + 1
     deviations: list[list[Tensor]] = [[] for _ in range(depth)]
     for linear, moments in passes.loss.moments.items():
-        sd = moments.variance_abs.double().sqrt()
+        sd = moments.absolute.variance.double().sqrt()
         deviations[linear.layer].append(sd[sd > 0])
     layers = [torch.cat(of_layer) for of_layer in deviations]
     if any(not len(deviation) for deviation in layers):

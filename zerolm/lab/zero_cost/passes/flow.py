@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from zerolm.lab.zero_cost.passes.protocol import Protocol
-from zerolm.lab.zero_cost.passes.taps import as_it_was, entering, last_seen
+from zerolm.lab.zero_cost.passes.record import Protocol
+from zerolm.lab.zero_cost.passes.taps import as_it_was, by_matrix, entering, gradients_of, last_seen
 from zerolm.networks.batch import Batch
 from zerolm.networks.hooks import stand_ins
 from zerolm.networks.network import Linear, Network
@@ -50,17 +50,12 @@ def run_flow(network: Network, batch: Batch, protocol: Protocol) -> Flow:
         logits = functional_call(module, state, (inputs,), tie_weights=False)
         hidden = protocol.faithful and network.task == "masked"
         total = final[0].sum() if hidden else logits.sum()
-        grads = torch.autograd.grad(total, leaves, allow_unused=True)
+        gradients = gradients_of(total, leaves)
     if not torch.isfinite(total):
         raise ValueError(f"the flow of absolute weights is {total.item()}: it left the range of float64")
-    by_parameter = {
-        id(weight): (leaf.detach(), torch.zeros_like(leaf) if grad is None else grad)
-        for weight, leaf, grad in zip(network.weights, leaves, grads, strict=True)
-    }
-    return {
-        linear: (linear.matrix(weight), linear.matrix(gradient))
-        for linear, (weight, gradient) in ((x, by_parameter[id(x.parameter)]) for x in network.linears)
-    }
+    weights = by_matrix(network, [leaf.detach() for leaf in leaves])
+    pairs = zip(weights, by_matrix(network, gradients), strict=True)
+    return {linear: (weight, gradient) for (linear, weight), (_, gradient) in pairs}
 
 
 def _slots(module: nn.Module, kind: Literal["_parameters", "_buffers"]) -> Iterator[tuple[str, Tensor]]:

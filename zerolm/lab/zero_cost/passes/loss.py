@@ -12,11 +12,18 @@ import torch
 from torch import Tensor
 
 from zerolm.lab.zero_cost.passes.clock import Clock
-from zerolm.lab.zero_cost.passes.look import Need
-from zerolm.lab.zero_cost.passes.protocol import Protocol
-from zerolm.lab.zero_cost.passes.record import LossPass, Moments
+from zerolm.lab.zero_cost.passes.record import LossPass, Moments, Need, Protocol
 from zerolm.lab.zero_cost.passes.reductions import Reductions
-from zerolm.lab.zero_cost.passes.taps import SmoothSilu, as_it_was, entering, last_seen, logits_of, widened
+from zerolm.lab.zero_cost.passes.taps import (
+    SmoothSilu,
+    as_it_was,
+    by_matrix,
+    entering,
+    gradients_of,
+    last_seen,
+    logits_of,
+    widened,
+)
 from zerolm.networks.batch import Batch, loss
 from zerolm.networks.network import Network
 
@@ -34,8 +41,8 @@ def run_loss(
     ``ValueError`` where the loss is not finite, or where the gradient of ones is nothing but rounding.
     """
     backward = any(need in needs for need in BACKWARD)
-    parts, reductions = batch.micro(protocol.parts), Reductions(network, protocol.parts, clock)
-    results, entry = LossPass(samples=len(batch)), list[Tensor]()
+    parts, results, entry = batch.micro(protocol.parts), LossPass(samples=len(batch)), list[Tensor]()
+    reductions = Reductions(network, protocol.parts, clock, results.activations)
     derivatives = _Derivatives(network, protocol, needs, clock, results)
     losses: list[Tensor] = []
 
@@ -70,7 +77,7 @@ def run_loss(
     if not all(bool(torch.isfinite(gradient).all()) for gradient in results.gradients.values()):
         raise ValueError("the gradient of the loss is not finite, though the loss is")
     results.value = float(torch.stack(losses).mean(dtype=torch.float64))
-    reductions.finish(results.activations)
+    reductions.finish()
     return results
 
 
@@ -97,25 +104,19 @@ class _Derivatives:
 
     def of_loss(self, value: Tensor, entry: Tensor) -> list[Tensor]:
         """Return the gradients of a micro-batch's loss as the parameters lie."""
-        weights, curved = self.network.weights, "curvature" in self.needs
         with self.clock.on("backward"):
-            grads = torch.autograd.grad(value, [*weights, entry], create_graph=curved, allow_unused=True)
-        if "loss_jacobian" in self.needs and grads[-1] is not None:
-            self.results.loss_jacobian.append(grads[-1].detach().flatten(1))
-        return [
-            torch.zeros_like(weight) if grad is None else grad
-            for weight, grad in zip(weights, grads, strict=False)
-        ]
+            curved = "curvature" in self.needs
+            *gradients, at_entry = gradients_of(value, [*self.network.weights, entry], create_graph=curved)
+        if "loss_jacobian" in self.needs:
+            self.results.loss_jacobian.append(at_entry.detach().flatten(1))
+        return gradients
 
     def take(self, gradients: list[Tensor], count: int) -> None:
         """Take in the gradients of micro-batch ``count``, from 1; faithful moments accumulate them."""
-        weights = self.network.weights
         if "curvature" in self.needs:
             with self.clock.on("curvature"):
                 self._curve(gradients)
-        by_parameter = {id(w): grad.detach() for w, grad in zip(weights, gradients, strict=True)}
-        for linear in self.network.linears:
-            gradient = linear.matrix(by_parameter[id(linear.parameter)])
+        for linear, gradient in by_matrix(self.network, [whole.detach() for whole in gradients]):
             with self.clock.on("gradients"):
                 mean = self.results.gradients.setdefault(linear, torch.zeros_like(gradient))
                 mean += (gradient - mean) / count
@@ -129,15 +130,9 @@ class _Derivatives:
         weights = self.network.weights
         pairs = zip(gradients, weights, strict=True)
         along = torch.stack([(gradient * weight.detach()).sum() for gradient, weight in pairs]).sum()
-        products = torch.autograd.grad(along, weights, allow_unused=True)
-        by_parameter = {id(w): product for w, product in zip(weights, products, strict=True)}
-        for linear in self.network.linears:
-            product = by_parameter[id(linear.parameter)]
-            total = self.results.curvature.setdefault(
-                linear, torch.zeros_like(linear.matrix(linear.parameter.detach()))
-            )
-            if product is not None:
-                total += linear.matrix(product) / self.protocol.parts
+        for linear, product in by_matrix(self.network, gradients_of(along, weights)):
+            total = self.results.curvature.setdefault(linear, torch.zeros_like(product))
+            total += product / self.protocol.parts
 
 
 def _refuse_rounding(network: Network, part: Batch) -> None:
@@ -145,11 +140,10 @@ def _refuse_rounding(network: Network, part: Batch) -> None:
     with ExitStack() as stack:
         final = last_seen(stack, network.final)
         logits_of(network, part)
-    hidden, weights = final[0], network.weights
-    sizes = []
+    hidden, sizes = final[0], []
     for upstream in (torch.ones_like(hidden), torch.randn_like(hidden)):
-        grads = torch.autograd.grad(hidden, weights, upstream, retain_graph=True, allow_unused=True)
-        sizes.append(math.sqrt(math.fsum(float(g.double().square().sum()) for g in grads if g is not None)))
+        grads = gradients_of(hidden, network.weights, grad_outputs=upstream, retain_graph=True)
+        sizes.append(math.sqrt(math.fsum(float(g.double().square().sum()) for g in grads)))
     if sizes[0] < SMALL * sizes[1]:
         raise ValueError(
             f"gradient of ones through the final norm is zero but for rounding ({sizes[0]:.1e}, "

@@ -1,79 +1,106 @@
-"""The results of a pass of the loss."""
+"""How passes are run, what they are asked for, and the results of a pass of the loss."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-import torch
 from torch import Tensor
 
-from zerolm.lab.zero_cost.passes.look import Look
-from zerolm.networks.network import Linear
+from zerolm.lab.zero_cost.result import Mode, Upstream
+from zerolm.networks.network import Linear, Network, Tap
 
 WORD: Final = 64
 """Samples whose bits fill one int64."""
 
 
-@dataclass
-class Moments:
-    """Over the gradients g (outputs, inputs) of k micro-batches: mean of |g|, variances of g and of |g|.
+@dataclass(frozen=True)
+class Protocol:
+    """``sane`` is what the papers mean, in evaluation mode; ``faithful`` what released code computes.
 
-    Population variances, by Welford's recurrence.
+    ``upstream`` is what gradients come from: the loss of the task, or the sum of the final hidden states
+    (``ones``), which is constant behind a layer norm. The batch is passed in ``parts`` micro-batches.
+    ``seed`` draws dropout masks (faithful mode trains), Gaussian inputs and random directions.
     """
 
-    count: int = 0
-    mean: Tensor | None = None
-    mean_abs: Tensor | None = None
-    squares: Tensor | None = None
-    squares_abs: Tensor | None = None
+    mode: Mode = "sane"
+    upstream: Upstream = "task"
+    parts: int = 8
+    seed: int = 0
 
-    def add(self, g: Tensor) -> None:
+    @property
+    def faithful(self) -> bool:
+        return self.mode == "faithful"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A need of the forward pass that is declared next to its proxy: numbers of tensors on their way.
+
+    ``reduce(tensor)`` gives numbers of each tensor at ``taps(network)``, such as hidden states (b, t, d);
+    ``passes.looked(look)`` has their means over micro-batches, tap by tap. Two of one ``name`` are the same.
+    """
+
+    name: str
+    taps: Callable[[Network], Sequence[Tap]] = field(compare=False)
+    reduce: Callable[[Tensor], Sequence[float]] = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Need = str | Look
+"""A name of ``NEEDS``, or what a proxy looks at itself."""
+
+
+@dataclass
+class Spread:
+    """The mean and the population variance of tensors that come one by one, by Welford's recurrence."""
+
+    count: int = 0
+    mean: Any = 0.0
+    squares: Any = 0.0
+
+    def add(self, x: Tensor) -> None:
         self.count += 1
-        self.mean, self.squares = _welford(g, self.mean, self.squares, self.count)
-        self.mean_abs, self.squares_abs = _welford(g.abs(), self.mean_abs, self.squares_abs, self.count)
+        step = x - self.mean
+        self.mean += step / self.count
+        self.squares += step * (x - self.mean)
 
     @property
     def variance(self) -> Tensor:
-        assert self.squares is not None
-        return self.squares / self.count
-
-    @property
-    def variance_abs(self) -> Tensor:
-        assert self.squares_abs is not None
-        return self.squares_abs / self.count
-
-    @property
-    def magnitude(self) -> Tensor:
-        assert self.mean_abs is not None
-        return self.mean_abs
+        variance: Tensor = self.squares / self.count
+        return variance
 
 
-def _welford(x: Tensor, mean: Tensor | None, squares: Tensor | None, count: int) -> tuple[Tensor, Tensor]:
-    if mean is None or squares is None:
-        return x.clone(), torch.zeros_like(x)
-    step = x - mean
-    mean += step / count
-    squares += step * (x - mean)
-    return mean, squares
+@dataclass
+class Moments:
+    """Over the gradients g (outputs, inputs) of micro-batches: those of g, and of |g|."""
+
+    signed: Spread = field(default_factory=Spread)
+    absolute: Spread = field(default_factory=Spread)
+
+    def add(self, g: Tensor) -> None:
+        self.signed.add(g)
+        self.absolute.add(g.abs())
 
 
 @dataclass
 class Activations:
     """Reductions of what comes by in a forward pass, and of its gradients; only those that were asked for.
 
-    By matrix: ``peaks``, mean over samples and outputs of the largest output over tokens; ``squares``, the
-    mean square of the outputs; ``fisher``, (by token, by sample): half the mean of (output x its gradient)^2,
-    added over outputs, where a sample's tokens are added before squaring in the second. By activated matrix:
-    ``codes``, words (ceil(n / 64), t f) whose bit s is whether sample s activates the unit; ``distances``
-    (n,), for each sample the agreements of all pairs of tokens. By first FFN matrix: ``covariances`` (d, d)
-    of inputs, float64, summed over ``rows``. ``looks``: the numbers of each that a proxy declares, by tap.
+    By matrix: ``outputs``, (mean over samples and outputs of the largest output over tokens, mean square);
+    ``fisher``, (by token, by sample): half the mean of (output x its gradient)^2, added over outputs, where a
+    sample's tokens are added before squaring in the second. By activated matrix: ``codes``, words
+    (ceil(n / 64), t f) whose bit s is whether sample s activates the unit; ``distances`` (n,), for each
+    sample the agreements of all pairs of tokens. By first FFN matrix: ``covariances`` (d, d) of inputs,
+    float64, summed over ``rows``. ``looks``: the numbers of each that a proxy declares, by tap.
     """
 
-    peaks: dict[Linear, float] = field(default_factory=dict)
-    squares: dict[Linear, float] = field(default_factory=dict)
-    fisher: dict[Linear, tuple[float, float]] = field(default_factory=dict)
+    outputs: dict[Linear, tuple[float, ...]] = field(default_factory=dict)
+    fisher: dict[Linear, tuple[float, ...]] = field(default_factory=dict)
     codes: dict[Linear, Tensor] = field(default_factory=dict)
     distances: dict[Linear, Tensor] = field(default_factory=dict)
     covariances: dict[Linear, Tensor] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -11,10 +11,8 @@ from torch import Tensor
 
 from zerolm.lab.zero_cost.passes.clock import Clock
 from zerolm.lab.zero_cost.passes.flow import Flow, run_flow
-from zerolm.lab.zero_cost.passes.look import Look, Need
 from zerolm.lab.zero_cost.passes.loss import BACKWARD, FORWARD, run_loss
-from zerolm.lab.zero_cost.passes.protocol import Protocol
-from zerolm.lab.zero_cost.passes.record import Activations, LossPass
+from zerolm.lab.zero_cost.passes.record import Activations, Look, LossPass, Need, Protocol
 from zerolm.lab.zero_cost.passes.transfer import Transfer, run_transfer
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Linear, Network
@@ -66,7 +64,6 @@ class Passes:
         self.batch, self.protocol = batch.to(network.device), protocol
         self.needs = frozenset(needs)
         self._clock = Clock(network.device)
-        self._nuclear: dict[tuple[str, Linear], float] = {}
 
     def run(self) -> None:
         """Run the passes that are needed now, rather than when they are first asked for."""
@@ -123,19 +120,6 @@ class Passes:
     def curvature(self, linear: Linear) -> Tensor:
         """Return the Hessian of the loss by all matrices times these, H W, in the place of this one."""
         return self.loss.curvature[linear]
-
-    def nuclear_weight(self, linear: Linear) -> float:
-        """Return the sum of the singular values of the weights."""
-        return self._once("weight", linear, lambda: self.weight(linear))
-
-    def nuclear_gradient(self, linear: Linear) -> float:
-        """Return the same of the gradient."""
-        return self._once("gradient", linear, lambda: self.gradient(linear))
-
-    def _once(self, kind: str, linear: Linear, matrix: Callable[[], Tensor]) -> float:
-        if (kind, linear) not in self._nuclear:
-            self._nuclear[kind, linear] = nuclear(matrix())
-        return self._nuclear[kind, linear]
 
 
 def singular_values(matrix: Tensor) -> Tensor:

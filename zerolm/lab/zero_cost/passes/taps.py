@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 from torch.overrides import TorchFunctionMode
 
-from zerolm.lab.zero_cost.passes.protocol import Protocol
+from zerolm.lab.zero_cost.passes.record import Protocol
 from zerolm.networks.batch import Batch
 from zerolm.networks.compute import compute_of
-from zerolm.networks.network import Network, Tap
+from zerolm.networks.network import Linear, Network, Tap
 
 See = Callable[[int, Tensor], None]
 
@@ -88,6 +88,20 @@ def logits_of(network: Network, batch: Batch) -> Tensor:
     with compute_of(network.module).running():
         logits: Tensor = network.module(batch.inputs, batch.classes)
     return widened(logits)
+
+
+def gradients_of(value: Tensor, tensors: Sequence[Tensor], **how: Any) -> list[Tensor]:
+    """Return the gradients of a value by tensors, zeros by one that it does not depend on."""
+    gradients = torch.autograd.grad(value, tensors, allow_unused=True, **how)
+    pairs = zip(tensors, gradients, strict=True)
+    return [torch.zeros_like(tensor) if gradient is None else gradient for tensor, gradient in pairs]
+
+
+def by_matrix(network: Network, values: Sequence[Tensor]) -> Iterator[tuple[Linear, Tensor]]:
+    """Yield each matrix with its part, (outputs, inputs), of values that lie as the ``weights`` do."""
+    by_parameter = {id(weight): value for weight, value in zip(network.weights, values, strict=True)}
+    for linear in network.linears:
+        yield linear, linear.matrix(by_parameter[id(linear.parameter)])
 
 
 def widened(values: Tensor) -> Tensor:

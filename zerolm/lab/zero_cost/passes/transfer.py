@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from zerolm.lab.zero_cost.passes.protocol import Protocol
+from zerolm.lab.zero_cost.passes.record import Protocol
 from zerolm.lab.zero_cost.passes.taps import as_it_was, entering, logits_of, looking, widened
 from zerolm.networks.batch import Batch
 from zerolm.networks.hooks import Enough

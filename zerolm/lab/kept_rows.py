@@ -1,0 +1,43 @@
+"""Results of a long run, kept one by one, so that a killed one goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from zerolm.io.files import parse_json
+
+
+class KeptRows:
+    """Results by name, in a file with one line each; a line that is damaged, or incomplete, is ignored.
+
+    Without a ``file`` they are kept in memory alone.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self.file, self.results = file, dict[str, Any]()
+        if file is None or not file.is_file():
+            return
+        text = file.read_text("utf-8", errors="replace")
+        for line in text.splitlines():
+            with suppress(ValueError, KeyError, TypeError, RecursionError):
+                row = parse_json(line)
+                self.results[str(row["name"])] = row["result"]
+        if not text.endswith("\n"):
+            with file.open("a", encoding="utf-8") as more:
+                more.write("\n")
+
+    def add(self, results: Mapping[str, Any]) -> None:
+        """Append results, flushed to disk on return."""
+        self.results.update(results)
+        if self.file is None:
+            return
+        with self.file.open("a", encoding="utf-8") as file:
+            for name, result in results.items():
+                file.write(json.dumps({"name": name, "result": result}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())

@@ -12,7 +12,7 @@ import zerolm
 
 if TYPE_CHECKING:
     from zerolm.lab.verbs.elastic_export import PathReport
-    from zerolm.lab.verbs.elastic_search import SupernetSearchReport
+    from zerolm.lab.verbs.elastic_search_report import SupernetSearchReport
     from zerolm.lab.verbs.elastic_train import SupernetReport
 
 SHAPE: dict[str, Any] = {name: value for name, value in SIZES.items() if name != "vocab"}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matrix_capacity import zerolm_of_weights
 from scipy import stats
 
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
@@ -150,23 +149,6 @@ def test_draws_have_the_closed_form_as_their_mean(init: str) -> None:
         closed = make_score("zerolm", alpha=alpha, init=init).of_many(batch)
         np.testing.assert_allclose(draws[:, which].mean(axis=0), closed, rtol=2e-3)
     assert np.array_equal(drawn_parts(batch, init, 3)[0], draws[3][0])
-
-
-def test_a_drawn_network_scores_as_its_weights_do() -> None:
-    """S of one matrix by ``matrix_capacity`` has the mean that the draws have."""
-    rng, network = np.random.default_rng(1), gpt2(n_layer=1, d_inner=[64], n_head=[2])
-    deviations = [0.02 / 2**0.5 if m.scaled else 0.02 for m in network.layers[0].matrices]
-    found = []
-    for _ in range(60):
-        weights = [
-            rng.normal(0.0, s, (m.rows, m.cols))
-            for s, m in zip(deviations, network.layers[0].matrices, strict=True)
-        ]
-        found.append(zerolm_of_weights(weights[:2], weights[2:], 0.3))
-    attention, ffn = np.array(
-        [drawn_parts(ScoreBatch.of([network]), "scaled", seed) for seed in range(400)]
-    ).T[0]
-    assert np.mean(found) == pytest.approx(np.mean(0.3 * attention + 0.7 * ffn), rel=3e-3)
 
 
 # On published results

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from portion import portion
 from small_supernets import NAMES, WORDS, space_of, supernet_of
 
-from zerolm.lab.supernets.heads import cka
-from zerolm.lab.supernets.heads import head_similarity, with_fewer_heads, without_heads
+from zerolm.lab.supernets.heads import cka, head_similarity, with_fewer_heads, without_heads
 from zerolm.networks.build import build
 from zerolm.networks.modules.layer import Stack
 from zerolm.scores import make_score

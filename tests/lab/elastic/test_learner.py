@@ -27,35 +27,6 @@ def learner_of(
     return SupernetLearner(Supernet(space_of(name)), Aim(), growth, steps, seed=3, accumulate=accumulate)
 
 
-class Killed(Exception):
-    """Raised in the place of a signal."""
-
-
-@pytest.mark.parametrize("step", [1, 7, 13])
-def test_killed_at_any_step_a_run_ends_with_the_same_weights_and_widths(step: int, tmp_path: Path) -> None:
-    growth = Growth(epochs=3, average=1, every=2)
-    whole = learner_of(growth)
-    train(whole, Drawn(), run_of(STEPS), TrainingRun(tmp_path / "whole"))
-    killed = learner_of(growth)
-    forward = killed.forward
-
-    def until(*given: Any, **named: Any) -> Any:
-        if int(killed.number) == step:
-            raise Killed
-        return forward(*given, **named)
-
-    killed.forward = until  # type: ignore[method-assign]
-    with pytest.raises(Killed):
-        train(killed, Drawn(), run_of(STEPS), TrainingRun(tmp_path / "other"))
-    resumed = learner_of(growth)
-    train(resumed, Drawn(), run_of(STEPS), TrainingRun(tmp_path / "other"))
-    state = resumed.state_dict()
-    for name, value in whole.state_dict().items():
-        assert torch.allclose(value.double(), state[name].double(), rtol=0, atol=1e-6), name
-    assert int(whole.number) == STEPS
-    assert whole.history() == resumed.history()
-
-
 def test_widths_grow_by_the_scores_that_are_kept(tmp_path: Path) -> None:
     growth = Growth(epochs=3, average=1, every=1)
     learner = learner_of(growth)

@@ -30,7 +30,6 @@ from zerolm.lab.supernets.supernet import Supernet
 from zerolm.lab.supernets.text import ElasticText
 from zerolm.lab.supernets.train import SupernetRequest, train_supernet
 from zerolm.networks.build import build
-from zerolm.scores import make_score
 from zerolm.solvers import Infeasible, search
 from zerolm.solvers.evolution import Evolution
 from zerolm.text.predictions import predicted
@@ -150,20 +149,6 @@ def test_components_are_counted_behind_drawn_paths(supernet: Supernet) -> None:
     one = pca_counts(twin, inputs, draws=1)
     assert (one == np.round(one)).all()
     assert supernet.training
-
-
-@pytest.mark.parametrize("score", ["v_pca", "w_pca", "geo", "params"])
-def test_scores_without_training_are_proven(supernet: Supernet, score: str) -> None:
-    inputs, labels = text()
-    limit = int(supernet.params().mean(1).sum()) + 1500
-    asked = ElasticSearch(score, {"max_params": limit})
-    result = search_paths(supernet, inputs, labels, asked)
-    assert result.certificate.optimal
-    assert result.best[0].costs["params"] <= limit
-    assert len(supernet.path_of(result.best[0].architecture)) == 3
-    if score in ("geo", "params"):
-        values = [make_score(score).of(choice.architecture) for choice in result.best]
-        assert values == pytest.approx([choice.score for choice in result.best])
 
 
 def test_a_killed_search_measures_no_path_twice(

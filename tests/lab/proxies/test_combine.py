@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import combinations_with_replacement, pairwise
-from random import Random
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from zerolm.architecture import Floats
-from zerolm.lab.zero_cost.combine import layers_in, lswag, mean_rank, occurrences, rank_product, select_layers
+from zerolm.lab.zero_cost.combine import layers_in, lswag, occurrences, rank_product, select_layers
 
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=9)
 TERMS = hnp.arrays(np.float64, SHAPES, elements=st.integers(-4, 4).map(float))
@@ -27,45 +26,14 @@ NETWORKS = st.lists(st.lists(WHOLE, min_size=1, max_size=14), min_size=1, max_si
 def test_merged_ranks_are_those_of_scipy(terms: Floats) -> None:
     ranks = stats.rankdata(terms, axis=1)
     assert rank_product(terms) == pytest.approx(np.log(ranks / terms.shape[1]).sum(axis=0), abs=1e-12)
-    assert mean_rank(terms) == pytest.approx(ranks.mean(axis=0), abs=1e-12)
-
-
-@given(TERMS, st.randoms(use_true_random=False))
-def test_candidates_and_scales_do_not_matter(terms: Floats, random: Random) -> None:
-    order = list(range(terms.shape[1]))
-    random.shuffle(order)
-    for merge in (rank_product, mean_rank):
-        assert np.array_equal(merge(np.exp(terms)), merge(terms))
-        assert np.array_equal(merge(terms[:, order]), merge(terms)[order])
-        assert merge(terms[::-1]) == pytest.approx(merge(terms), abs=1e-12)
-
-
-@given(TERMS)
-def test_a_better_term_never_costs(terms: Floats) -> None:
-    for merge in (rank_product, mean_rank):
-        found = merge(terms)
-        for a in range(terms.shape[1]):
-            better = np.all(terms >= terms[:, a : a + 1], axis=0)
-            assert np.all(found[better] >= found[a] - 1e-12)
-
-
-def test_one_bad_rank_costs_the_product_more_than_the_mean() -> None:
-    terms = np.array([[0.0, 3.0, 1.0, 2.0], [3.0, 2.0, 1.0, 0.0], [3.0, 0.0, 2.0, 1.0]])
-    uneven, even = np.array([1, 4, 4]), np.array([4, 3, 1])
-    assert rank_product(terms)[:2] == pytest.approx([math.log(r.prod() / 64) for r in (uneven, even)])
-    assert mean_rank(terms)[:2] == pytest.approx([3.0, 8.0 / 3.0])
-    spread = np.array([[1.0, 3.0, 2.0, 4.0, 5.0], [5.0, 3.0, 4.0, 1.0, 2.0]])
-    assert mean_rank(spread)[0] == mean_rank(spread)[1]
-    assert rank_product(spread)[0] < rank_product(spread)[1]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_value_that_does_not_rank_is_refused_by_the_number_of_its_term(value: float) -> None:
     terms = np.zeros((3, 4))
     terms[1, 2] = value
-    for merge in (rank_product, mean_rank):
-        with pytest.raises(ValueError, match="1 of the 4 values of term 1 are not finite"):
-            merge(terms)
+    with pytest.raises(ValueError, match="1 of the 4 values of term 1 are not finite"):
+        rank_product(terms)
 
 
 @pytest.mark.parametrize("shape", [(4,), (0, 4), (3, 0), (2, 3, 4)])
@@ -101,23 +69,6 @@ def test_layers_are_selected_as_by_a_walk_over_the_bins(
 ) -> None:
     log_sigma = [np.array(layers) for layers in networks]
     assert select_layers(log_sigma, threshold=threshold) == selected(networks, threshold)
-
-
-@given(NETWORKS)
-def test_the_unit_of_the_gradients_and_the_order_of_networks_do_not_matter(
-    networks: list[list[float]],
-) -> None:
-    log_sigma = [np.array(layers) for layers in networks]
-    found = select_layers(log_sigma, threshold=0.53)
-    assert select_layers([4.0 * layers + 8.0 for layers in log_sigma][::-1], threshold=0.53) == found
-
-
-@given(st.integers(0, 9), st.integers(1, 4), st.lists(st.integers(10, 30), min_size=1, max_size=4))
-def test_a_spike_is_found(first: int, width: int, depths: list[int]) -> None:
-    last = min(first + width, 10) - 1
-    inside = [np.arange(depth) * 10 // depth for depth in depths]
-    spike = [np.where((first <= bins) & (bins <= last), -3.0, -5.0) for bins in inside]
-    assert select_layers(spike) == (first, last)
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=4), st.floats(-9, 9))

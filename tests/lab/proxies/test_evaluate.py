@@ -18,11 +18,11 @@ from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.compute import compute
 from zerolm.lab.zero_cost.job import LIBRARIES, evaluate
+from zerolm.lab.zero_cost.libra import judge
 from zerolm.lab.zero_cost.memory import bytes_needed
 from zerolm.lab.zero_cost.passes import NEEDS
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.lab.zero_cost.store import Store
-from zerolm.lab.zero_cost.libra import judge
 from zerolm.networks.build import build
 from zerolm.spaces import make_space
 from zerolm.text.batches import random_source

@@ -57,10 +57,10 @@ def test_gradients_are_those_of_the_whole_batch(name: str, parts: int) -> None:
     each = [by_weights(network, part) for part in batch.micro(parts)]
     for linear, moments in found.moments.items():
         stacked = torch.stack([grads[linear] for grads in each])
-        close(moments.magnitude, stacked.abs().mean(0))
+        close(moments.absolute.mean, stacked.abs().mean(0))
         if parts > 1:
-            close(moments.variance, stacked.var(0, correction=0))
-            close(moments.variance_abs, stacked.abs().var(0, correction=0))
+            close(moments.signed.variance, stacked.var(0, correction=0))
+            close(moments.absolute.variance, stacked.abs().var(0, correction=0))
 
 
 @given(
@@ -72,14 +72,14 @@ def test_variances_are_never_negative_and_zero_without_variation(values: list[fl
     for value in x:
         moments.add(value)
         still.add(x[0])
-    assert moments.variance >= 0
-    assert moments.variance_abs >= 0
-    assert still.variance == 0
-    assert still.variance_abs == 0
-    assert still.magnitude == x[0].abs()
+    assert moments.signed.variance >= 0
+    assert moments.absolute.variance >= 0
+    assert still.signed.variance == 0
+    assert still.absolute.variance == 0
+    assert still.absolute.mean == x[0].abs()
     expected = x.double().var(correction=0).item()
     rounding = 1e-6 * x.abs().max().item() ** 2 + torch.finfo(x.dtype).tiny
-    assert moments.variance.item() == pytest.approx(expected, rel=1e-3, abs=rounding)
+    assert moments.signed.variance.item() == pytest.approx(expected, rel=1e-3, abs=rounding)
 
 
 @pytest.mark.parametrize("parts", [1, 4])

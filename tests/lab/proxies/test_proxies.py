@@ -364,19 +364,6 @@ def everything(network: Network, batch: Batch, protocol: Protocol, names: Sequen
     return {name: one.value for name, one in compute(network, chosen, batch, protocol).items()}
 
 
-@pytest.mark.parametrize("mode", ["sane", "faithful"])
-@pytest.mark.parametrize("family", ["flexibert", "llama", "stock gpt2"])
-def test_a_proxy_alone_is_the_same_bit_for_bit(family: str, mode: Any) -> None:
-    """As together with all others, and in another run on another network of the same weights."""
-    network, protocol = made(family), Protocol(mode, parts=2)
-    batch = batch_for(network, 8)
-    together = everything(network, batch, protocol)
-    torch.manual_seed(17)
-    assert everything(made(family), batch, protocol) == together
-    for name in proxy_names():
-        assert everything(network, batch, protocol, [name])[name] == together[name], name
-
-
 def test_the_seed_draws_what_is_random() -> None:
     network = made("llama")
     batch = batch_for(network)
@@ -385,27 +372,6 @@ def test_the_seed_draws_what_is_random() -> None:
     network = made("gpt2-uniform")
     one, other = (everything(network, batch, Protocol("faithful", parts=2, seed=seed)) for seed in (0, 1))
     assert one["snip"] != other["snip"], "dropout"
-
-
-@pytest.mark.parametrize("family", ["flexibert", "llama", "bert", "stock gpt2"])
-def test_the_order_of_samples_does_not_matter(family: str) -> None:
-    """Of whole micro-batches, and of samples within them; of all where no parts are compared."""
-    network, protocol = made(family, wide=True, random=0.1), Protocol(parts=PARTS)
-    batch = batch_for(network, 16 * PARTS)
-    expected = everything(network, batch, protocol)
-    generator = torch.Generator().manual_seed(3)
-    blocks = torch.arange(len(batch)).view(PARTS, -1)
-    mixed = torch.stack([block[torch.randperm(16, generator=generator)] for block in blocks])
-    everywhere = torch.randperm(len(batch), generator=generator)
-    orders = {"parts": blocks[[2, 0, 3, 1]], "samples": mixed, "everywhere": everywhere}
-    for kind, order in orders.items():
-        index = order.flatten()
-        moved = Batch(batch.inputs[index], batch.labels[index], batch.classes, "moved")
-        found = everything(network, moved, protocol)
-        for name, value in expected.items():
-            if kind != "everywhere" or name not in ("zico", "l_swag"):
-                assert found[name] == pytest.approx(value, rel=1e-5), (kind, name)
-        assert kind != "everywhere" or found["zico"] != expected["zico"]
 
 
 @pytest.mark.parametrize("family", MADE)

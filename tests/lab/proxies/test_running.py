@@ -184,18 +184,6 @@ def test_an_error_that_is_no_wrong_input_keeps_its_traceback(jobs: int) -> None:
     assert re.search(r"line \d+, in work\n", caught.value.__notes__[0])
 
 
-def test_an_interrupted_run_keeps_what_is_finished() -> None:
-    def interrupted(number: int, lacking: Asked) -> list[Evaluation]:
-        if number == 4:
-            raise KeyboardInterrupt
-        return [evaluation(each) for each in lacking]
-
-    with Store() as store:
-        with pytest.raises(KeyboardInterrupt):
-            run(range(9), interrupted, store, keys)
-        assert store.get(each for number in range(9) for each in keys(number)) == table(range(4))
-
-
 def test_a_worker_that_is_killed_is_named_as_the_cause(tmp_path: Path) -> None:
     path = tmp_path / "s"
 
@@ -210,15 +198,6 @@ def test_a_worker_that_is_killed_is_named_as_the_cause(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="one of 2 worker processes was killed"):
             run(range(4), dying, store, keys, jobs=2)
         assert store.get(e for i in range(4) for e in keys(i)) == table(range(3))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "complaint"),
-    [({"jobs": 0}, "at least 1"), ({"jobs": -1}, "-1"), ({"backend": "dask"}, "'dask'.*loky, ray")],
-)
-def test_wrong_settings_are_refused(wrong: dict[str, Any], complaint: str) -> None:
-    with Store() as store, pytest.raises(ValueError, match=complaint):
-        run([1], never, store, keys, **wrong)
 
 
 def test_ray_that_is_missing_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

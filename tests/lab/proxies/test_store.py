@@ -304,34 +304,3 @@ def test_a_new_file_that_another_holds_is_waited_for(tmp_path: Path) -> None:
         store.put([ONE])
     release.join()
     other.close()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
-def test_processes_that_start_and_write_at_once_lose_nothing(tmp_path: Path) -> None:
-    """Also the first moment, when each of them finds no file and makes one."""
-
-    def of(process: int, number: int) -> Evaluation:
-        return Evaluation(Key("a", str(process), str(number), "1"), (float(number),), 0.0)
-
-    def write(path: Path, process: int, start: float) -> None:
-        while time.time() < start:
-            pass
-        with Store(path) as store:
-            for number in range(4):
-                store.put([of(process, number), of(-1, number)])
-
-    for trial in range(8):
-        path, start, children = tmp_path / str(trial), time.time() + 0.2, []
-        for process in range(5):
-            child = os.fork()
-            if child == 0:
-                try:
-                    write(path, process, start)
-                    os._exit(0)
-                except BaseException:
-                    os._exit(1)
-            children.append(child)
-        assert [os.waitpid(child, 0)[1] for child in children] == [0] * 5
-        expected = [of(process, number) for process in range(-1, 5) for number in range(4)]
-        with Store(path) as store:
-            assert store.get(each.key for each in expected) == {each.key: each for each in expected}

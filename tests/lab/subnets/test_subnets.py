@@ -24,12 +24,13 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
+from zerolm.lab.kept_rows import KeptRows
 from zerolm.lab.subnets import slicing
 from zerolm.lab.subnets.judging import Judging
 from zerolm.lab.subnets.metrics import share_right, under_attack
 from zerolm.lab.subnets.reading import judged_by, judged_text
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
-from zerolm.lab.subnets.slicing import KeptRows, cuts_of, digest_of, slice_parent
+from zerolm.lab.subnets.slicing import cuts_of, digest_of, slice_parent
 from zerolm.networks.compute import Compute
 from zerolm.networks.opener import open_model
 from zerolm.settings.compute import RunningRequest

@@ -18,7 +18,7 @@ import zerolm as package
 from zerolm.lab.verbs.proxies import ProxiesSettings
 from zerolm.lab.verbs.proxies_report import ProxiesReport
 from zerolm.lab.zero_cost import proxy_names
-from zerolm.lab.zero_cost.passes.protocol import MODES, UPSTREAMS
+from zerolm.lab.zero_cost.result import Mode, Upstream
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.networks.workers import Backend
 
@@ -93,8 +93,8 @@ def test_the_list() -> None:
 def test_the_declaration_names_what_the_passes_take() -> None:
     """The declaration is read without torch."""
     settings = {setting.name: setting for setting in ProxiesSettings.settings()}
-    assert settings["mode"].choices == tuple(MODES)
-    assert settings["upstream"].choices == tuple(UPSTREAMS)
+    assert settings["mode"].choices == get_args(Mode)
+    assert settings["upstream"].choices == get_args(Upstream)
     assert settings["backend"].choices == get_args(Backend)
     usual = Settings()
     named = {name: getattr(usual, name) for name in ("mode", "upstream", "batch", "length", "seed", "device")}

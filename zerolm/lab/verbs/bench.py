@@ -10,11 +10,11 @@ from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import setting
 from zerolm.verbs.bench import BenchSettings
-from zerolm.verbs.bench_report import BenchReport
 from zerolm.verbs.report import run_of
 from zerolm.verbs.shared import needing_torch
 
 if TYPE_CHECKING:
+    from zerolm.lab.verbs.bench_report import ProxyBenchReport
     from zerolm.lab.zero_cost.job import Measured
 
 
@@ -43,6 +43,7 @@ class ProxyBenchSettings(BenchSettings):
     def run(self, progress: Progress = silent) -> ProxyBenchReport:
         with needing_torch():
             from zerolm.comparison.results import Comparison
+            from zerolm.lab.verbs.bench_report import ProxyBenchReport
             from zerolm.lab.zero_cost.measure import measuring
             from zerolm.lab.zero_cost.request import ProxyRequest
             from zerolm.verbs.comparison_sheets import tokens_of
@@ -55,10 +56,3 @@ class ProxyBenchSettings(BenchSettings):
         comparison = Comparison(sections, tokens_of(measured[0].source))
         place = None if store is None else str(store.absolute())
         return ProxyBenchReport(comparison, problems, run=run_of(self, **repeatable, store=place))
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class ProxyBenchReport(BenchReport):
-    """How well proxies and scores rank trained architectures, on each benchmark in each view."""
-
-    command: ClassVar[str] = "lab bench"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from zerolm.lab.verbs.elastic_shared import supernet
 from zerolm.progress import Progress, silent
 from zerolm.settings.request import Request, part, setting
 from zerolm.text.defaults import text_field
 from zerolm.verbs.report import run_of
-from zerolm.verbs.search_report import SearchReport
 from zerolm.verbs.shared import Conditions, budgets, field_read, limits, needing_torch
+
+if TYPE_CHECKING:
+    from zerolm.lab.verbs.elastic_search_report import SupernetSearchReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,7 @@ class SupernetSearchSettings(Request):
         ):
             from zerolm.io.files import cache_folder
             from zerolm.lab.supernets.search import ElasticSearch, search_supernet
+            from zerolm.lab.verbs.elastic_search_report import SupernetSearchReport
             from zerolm.solvers.evolution import Evolution
 
             sizes = Evolution(self.population, self.generations)
@@ -78,10 +81,3 @@ class SupernetSearchSettings(Request):
                 progress=progress,
             )
         return SupernetSearchReport(**vars(result), run=run_of(self))
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class SupernetSearchReport(SearchReport):
-    """The best paths of a supernet within the budgets, and how far that is proven."""
-
-    command: ClassVar[str] = "lab elastic search"

@@ -81,9 +81,9 @@ class SearchSpace(ABC):
     def read(self, choices: Mapping[str, Any]) -> Architecture:
         """Return the architecture with these choices (plain JSON); ``ValueError`` if they make no sense."""
 
-    @abstractmethod
     def join(self, backbone: Backbone, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the choices of an architecture from those of its backbone and of each layer."""
+        """Return the choices of an architecture from those of its backbone and, in lists, of each layer."""
+        return backbone.choices | {name: [layer[name] for layer in layers] for name in layers[0]}
 
     @classmethod
     def words(cls, choices: Mapping[str, Any]) -> str:

@@ -104,13 +104,6 @@ class PerLayerDecoder(SearchSpace):
         read = {**choices, "d_inner": list(widths), "n_head": list(heads)}
         return Architecture(self.name, read, layers, ends)
 
-    def join(self, backbone: Backbone, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            **backbone.choices,
-            "d_inner": [layer["d_inner"] for layer in layers],
-            "n_head": [layer["n_head"] for layer in layers],
-        }
-
     def bounds(self, architecture: Architecture) -> Iterator[Bound]:
         hidden = int(architecture.choices["d_model"])
         yield from self.touched("depth", architecture.depth, self.depth)

@@ -44,11 +44,7 @@ def ablate(
     ``metric`` is the file's own unless named; ``draws`` bootstrap resamples. Everything is read and checked
     before anything is scored, as ``bench`` does. Fewer than eight architectures have no intervals.
     """
-    return ablated(subjects(names, data, metric, unusable=unusable), draws, progress)
-
-
-def ablated(ready: Sequence[Subject], draws: int = RESAMPLES, progress: Progress = silent) -> Ablation:
-    """Return the ablation of benchmarks that were read."""
+    ready = subjects(names, data, metric, unusable=unusable)
     sections: list[AblationSection] = []
     of = sum(len(subject.views) for subject in ready)
     for subject in ready:

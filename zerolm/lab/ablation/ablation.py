@@ -62,28 +62,16 @@ class Draws:
     with_closed: tuple[float | None, ...]
 
     @property
-    def mean(self) -> float | None:
-        return _over(fmean, self.taus)
-
-    @property
-    def deviation(self) -> float | None:
-        return _over(stdev, self.taus)
-
-    @property
-    def low(self) -> float | None:
-        return _over(min, self.taus)
-
-    @property
-    def high(self) -> float | None:
-        return _over(max, self.taus)
-
-    @property
-    def agreement(self) -> float | None:
-        return _over(fmean, self.with_closed)
-
-    def to_json(self) -> dict[str, Any]:
-        names = ("mean", "deviation", "low", "high", "agreement")
-        return asdict(self) | {name: getattr(self, name) for name in names}
+    def summary(self) -> dict[str, float | None]:
+        """Return mean, deviation and ends of ``taus``, and the mean of ``with_closed`` as ``agreement``."""
+        measures: dict[str, tuple[Callable[[Any], float], Sequence[float | None]]] = {
+            "mean": (fmean, self.taus),
+            "deviation": (stdev, self.taus),
+            "low": (min, self.taus),
+            "high": (max, self.taus),
+            "agreement": (fmean, self.with_closed),
+        }
+        return {name: None if None in values else of(values) for name, (of, values) in measures.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +131,7 @@ class Ablation:
             "sections": [
                 {
                     **asdict(section),
-                    "draws": [draws.to_json() for draws in section.draws],
+                    "draws": [asdict(draws) | draws.summary for draws in section.draws],
                     "best_alpha": section.best_alpha,
                 }
                 for section in self.sections
@@ -162,8 +150,3 @@ def _transfer(of: AblationSection, on: AblationSection) -> BorrowedAlpha:
     tau, best = (on.curve[GRID.index(alpha)] for alpha in (of.best_alpha, on.best_alpha))
     loss = None if tau is None or best is None else best - tau
     return BorrowedAlpha(of.title, on.title, of.best_alpha, tau, loss, of.benchmark == on.benchmark)
-
-
-def _over(function: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
-    defined = [value for value in values if value is not None]
-    return function(defined) if len(defined) == len(values) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -100,13 +100,6 @@ class AutoFormer(SearchSpace):
         layers = tuple(autoformer_layer(hidden, h, r) for h, r in zip(heads, ratios, strict=True))
         read = {**choices, "mlp_ratio": list(ratios), "num_heads": list(heads)}
         return Architecture(self.name, read, layers, self._ends(hidden))
-
-    def join(self, backbone: Backbone, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            **backbone.choices,
-            "mlp_ratio": [layer["mlp_ratio"] for layer in layers],
-            "num_heads": [layer["num_heads"] for layer in layers],
-        }
 
     def bounds(self, architecture: Architecture) -> Iterator[Bound]:
         choices = architecture.choices

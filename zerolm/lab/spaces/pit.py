@@ -110,9 +110,6 @@ class Pit(SearchSpace):
         ]
         return Architecture(self.name, dict(choices), tuple(layers), self._ends(widths))
 
-    def join(self, backbone: Backbone, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return dict(backbone.choices)
-
     def bounds(self, architecture: Architecture) -> Iterator[Bound]:
         choices = architecture.choices
         yield from self.touched("base_dim", choices["base_dim"], self.base_dim)

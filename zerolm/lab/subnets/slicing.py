@@ -40,7 +40,6 @@ from zerolm.text.defaults import RANDOM
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.within_layers import LayerSizes
 
 ROWS_VERSION: Final = 1
 """Increased whenever the evaluation of sub-networks changes: results of earlier versions are not used."""
@@ -194,7 +193,9 @@ def _judged(
 ) -> float | None:
     """Evaluate the cuts without a row; return the seconds per cut."""
     waiting = {digest: cut for cut in cuts if (digest := digest_of(cut)) not in rows.results}
-    names = sorted(waiting, key=lambda digest: _order(waiting[digest]))  # neighbours share first layers
+    names = sorted(
+        waiting, key=lambda digest: tuple(waiting[digest].sizes.values())
+    )  # neighbours share first layers
     groups = [names[start : start + AT_A_TIME] for start in range(0, len(names), AT_A_TIME)]
     items = [[waiting[name] for name in group] for group in groups]
     done, began = len(cuts) - len(waiting), time.perf_counter()
@@ -206,10 +207,6 @@ def _judged(
             done += len(results)
             progress("judging sub-networks", done, len(cuts))
     return (time.perf_counter() - began) / len(waiting) if waiting else None
-
-
-def _order(cut: Cut) -> tuple[LayerSizes, ...]:
-    return tuple(cut.sizes.values())
 
 
 def _check_cutting(cutting: CutRequest) -> None:

@@ -11,8 +11,8 @@ from typing import ClassVar, Final
 
 from zerolm.lab.testing.network_state import close, same, state, tensors
 from zerolm.lab.testing.small_networks import SETTINGS, shuffled, small_batch, small_networks
+from zerolm.lab.zero_cost import find_proxy
 from zerolm.lab.zero_cost.compute import numbers
-from zerolm.lab.zero_cost.definitions import find_proxy
 from zerolm.lab.zero_cost.passes import NEEDS, Need, Passes
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy
 from zerolm.lab.zero_cost.result import Mode
@@ -159,24 +159,17 @@ def check_proxy(proxy: str | Proxy, networks: Sequence[Network] | None = None) -
 
 
 class ProxyConformance:
-    """For pytest: ``class TestMine(ProxyConformance): proxy = "mine"``, once the proxy is registered."""
+    """For pytest: ``class TestMine(ProxyConformance): proxy = "mine"``, once the proxy is registered.
+
+    It has a test for each of the ``RULES``.
+    """
 
     proxy: ClassVar[str | Proxy]
 
-    def test_leaves_the_network(self) -> None:
-        Checks(self.proxy).leaves_the_network()
 
-    def test_finite(self) -> None:
-        Checks(self.proxy).finite()
+def _test_of(rule: Callable[[Checks], None]) -> Callable[[ProxyConformance], None]:
+    return lambda self: rule(Checks(self.proxy))
 
-    def test_deterministic(self) -> None:
-        Checks(self.proxy).deterministic()
 
-    def test_declares_its_needs(self) -> None:
-        Checks(self.proxy).declares_its_needs()
-
-    def test_only_reads(self) -> None:
-        Checks(self.proxy).only_reads()
-
-    def test_ignores_order(self) -> None:
-        Checks(self.proxy).ignores_order()
+for _rule in RULES:
+    setattr(ProxyConformance, f"test_{_rule.__name__}", _test_of(_rule))

@@ -146,11 +146,11 @@ def _initialised(ablation: Ablation, name: str) -> list[Effect]:
 
 def _seed(ablation: Ablation) -> str:
     apart = [
-        abs(draws.mean - (draws.closed_random_ties or 0.0))
+        abs(mean - (draws.closed_random_ties or 0.0))
         for section in ablation.sections
         for draws in section.draws
         if draws.init == section.draws[0].init and (draws.alpha == 0.5 or draws.saw_labels)
-        if draws.mean is not None
+        if (mean := draws.summary["mean"]) is not None
     ]
     if not apart:
         return "No draws are defined."
@@ -311,9 +311,9 @@ def _draws(section: AblationSection) -> Sheet:
             draws.init,
             f"{draws.alpha:g}{' best' if draws.saw_labels else ''}",
             f"{plain(draws.closed)}/{plain(draws.closed_random_ties)}",
-            *map(plain, (draws.mean, draws.low, draws.high)),
-            plain(draws.deviation, 4),
-            plain(draws.agreement),
+            *(plain(draws.summary[name]) for name in ("mean", "low", "high")),
+            plain(draws.summary["deviation"], 4),
+            plain(draws.summary["agreement"]),
         ]
         for draws in section.draws
     ]

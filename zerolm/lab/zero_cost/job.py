@@ -13,9 +13,9 @@ import torch
 import transformers
 
 from zerolm.architecture import Floats
+from zerolm.lab.zero_cost import find_proxy
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.compute import Outcome, compute
-from zerolm.lab.zero_cost.definitions import find_proxy
 from zerolm.lab.zero_cost.executor import run
 from zerolm.lab.zero_cost.memory import check_memory
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy

@@ -124,11 +124,7 @@ def proxy(
     return register
 
 
-def proxy_names() -> list[str]:
-    """Return every proxy, those of plug-ins too, in the order of registration."""
-    return PROXIES.names()
-
-
-def find_proxy(name: str) -> Proxy:
-    """Return the proxy of this name; ``ValueError`` says which there are."""
-    return PROXIES[name]
+proxy_names: Final = PROXIES.names
+"""Returns every proxy, those of plug-ins too, in the order of registration."""
+find_proxy: Final = PROXIES.__getitem__
+"""Returns the proxy of a name; ``ValueError`` says which there are."""

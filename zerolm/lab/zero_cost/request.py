@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.lab.zero_cost.definitions import find_proxy, proxy_names
+from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.selection import Selection
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.networks.workers import Backend, check_workers

@@ -1,26 +1,7 @@
-"""The proxies of zerolm, by the passes that they read; whoever asks for one by name asks here."""
+"""The proxies of zerolm, by the passes that they read."""
 
-from zerolm.lab.zero_cost.definitions import (
-    activations,
-    confidence,
-    flow,
-    gradients,
-    jacobian,
-    noise,
-    transfer,
-    weights,
-)
-from zerolm.lab.zero_cost.registry import find_proxy, proxy_names
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "activations",
-    "confidence",
-    "find_proxy",
-    "flow",
-    "gradients",
-    "jacobian",
-    "noise",
-    "proxy_names",
-    "transfer",
-    "weights",
-]
+for module in iter_modules(__path__):
+    import_module(f"{__name__}.{module.name}")

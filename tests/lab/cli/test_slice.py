@@ -106,27 +106,9 @@ def wrong(text: str, name: str = "wrong.csv") -> str:
 
 WRONG: dict[str, tuple[Callable[[], tuple[str, ...]], str]] = {
     "nothing that judges": (lambda: asked("llama"), "give --text, --data or --attacked"),
-    "columns missing": (
-        lambda: asked("classes", "--data", wrong("words,label\nx,1\n")),
-        "lacks the column text; it has 'words', 'label'",
-    ),
-    "attacked columns missing": (
-        lambda: asked("classes", "--attacked", "rows.csv"),
-        "lacks the columns original_text, perturbed_text, ground_truth_output, result_type",
-    ),
     "a label beyond the head": (
         lambda: asked("classes", "--data", wrong("text,label\nw1,2\n")),
         "line 2 has label '2'; the head has 2 classes, 0 to 1",
-    ),
-    "attacked rows that were skipped": (
-        lambda: asked("classes", "--attacked", wrong(LOG.replace("Failed", "Skipped"))),
-        "was skipped, yet its perturbed_text is not its original_text",
-    ),
-    "all rows skipped": (
-        lambda: asked(
-            "classes", "--attacked", wrong(LOG.splitlines()[0] + "\nw1,w1,0,Skipped\nw2,w2,1,Skipped\n")
-        ),
-        "all 2 attacked rows of 'wrong.csv' were skipped",
     ),
     "a space that does not fit": (
         lambda: asked("llama", "--space", "lonas-bert", "--text", "text.txt"),
@@ -139,14 +121,6 @@ WRONG: dict[str, tuple[Callable[[], tuple[str, ...]], str]] = {
     "no space": (lambda: asked("llama", "--space", "lonas", "--text", "text.txt"), "space"),
     "an unknown space": (
         lambda: asked("llama", "--space", "heads", "--text", "text.txt"), "space 'heads"
-    ),
-    "a count above the space": (
-        lambda: asked("llama", "--count", "600000", "--text", "text.txt"),
-        "the space has 512,000 sub-networks of this parent, so 600,000 cannot be drawn",
-    ),
-    "budgets that nothing keeps": (
-        lambda: asked("llama", "--count", "5", "--text", "text.txt", "--max-macs", "0.01x"),
-        "have more than",
     ),
     "a criterion without text": (
         lambda: asked("llama", "--criterion", "output_energy", "--text", "text.txt"),

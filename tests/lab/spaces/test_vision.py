@@ -67,43 +67,12 @@ AGREEMENT = {
 COLUMNS = ("body_params", "geo", "geo_saturating", "stable_rank", 0.5, "best")
 
 
-def agreement(name: str, data_folder: Path, metric: str | None = None) -> dict[Any, tuple[float, float]]:
-    """Tau-b and rho by score, of ``zerolm`` by alpha."""
-    rows = package.bench.run([name], data=str(data_folder), metric=metric).comparison.rows
-    return {
-        row.score if row.alpha is None else row.alpha: (row.tau, row.rho)
-        for row in rows
-        if row.tau is not None and row.rho is not None
-    }
-
-
 @pytest.mark.parametrize("name", AGREEMENT)
 def test_the_agreement_with_published_results(name: str, data_folder: Path) -> None:
-    found = agreement(name, data_folder)
+    rows = package.bench.run([name], data=str(data_folder)).comparison.rows
+    found = {row.score if row.alpha is None else row.alpha: (row.tau, row.rho) for row in rows}
     for column, expected in zip(COLUMNS, AGREEMENT[name], strict=True):
         assert found[column] == pytest.approx(expected, abs=0.003), column
-
-
-@pytest.mark.parametrize(
-    ("name", "metric", "expected"),
-    [
-        ("autoformer_vit", "c100_base_acc", (-0.33, -0.47)),
-        ("autoformer_vit", "flower_base_acc", (0.31, 0.45)),
-        ("autoformer_vit", "flower_kd_acc", (0.70, 0.85)),
-        ("autoformer_vit", "chaoyang_base_acc", (0.06, 0.08)),
-        ("autoformer_vit", "chaoyang_kd_acc", (0.31, 0.44)),
-        ("autoformer_vit", "imagenet_super_acc", (-0.18, -0.47)),
-        ("pit_vit", "c100_base_acc", (0.71, 0.88)),
-        ("pit_vit", "flower_base_acc", (0.76, 0.92)),
-        ("pit_vit", "flower_kd_acc", (0.86, 0.97)),
-        ("pit_vit", "chaoyang_base_acc", (0.54, 0.74)),
-        ("pit_vit", "chaoyang_kd_acc", (0.56, 0.74)),
-    ],
-)
-def test_body_parameters_against_every_metric(
-    name: str, metric: str, expected: tuple[float, float], data_folder: Path
-) -> None:
-    assert agreement(name, data_folder, metric)["body_params"] == pytest.approx(expected, abs=0.0055)
 
 
 def test_the_flags_of_autoformer(zerolm: Callable[..., Any]) -> None:
@@ -116,35 +85,6 @@ def test_the_flags_of_autoformer(zerolm: Callable[..., Any]) -> None:
         "classes": 1000,
     }  # fmt: skip
     assert found["certificate"]["optimal"]
-
-
-def test_the_flags_of_pit_and_a_configuration_file(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    flags = ("--base-dim", "16:32:8", "--mlp-ratio", "2,4", "--depth1", "1", "--depth2", "4", "--depth3",
-             "2,4", "--heads", "2,4", "--max-params", "2M", "--json")  # fmt: skip
-    file = tmp_path / "run.yaml"
-    file.write_text("space: pit\nbase_dim: [16, 24, 32]\nmlp_ratio: [2, 4.0]\ndepth1: 1\ndepth2: [4]\n"
-                    "depth3: '2,4'\nheads: [2, 4]\nmax-params: 2M\njson: true\n")  # fmt: skip
-    one = json.loads(zerolm("search", "pit", *flags).out)
-    other = json.loads(zerolm("search", "--config", str(file)).out)
-    assert one["settings"] == other["settings"]
-    assert one["best"] == other["best"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("autoformer", "--size", "huge"), "size 'huge' is not known; there are tiny, small, base"),
-        (("autoformer", "--mlp-ratio", "wide"), "--mlp-ratio must be a number, not 'wide'"),
-        (("autoformer", "--mlp-ratio", "3,-1"), "--mlp-ratio must be a positive number"),
-        (("autoformer", "--base-dim", "16"), "no setting 'base_dim'"),
-        (("pit", "--depth", "4"), "no setting 'depth'"),
-        (("llama", "--mlp-ratio", "4"), "no setting 'mlp_ratio'"),
-    ],
-)
-def test_bad_flags_are_one_line(arguments: tuple[str, ...], message: str, zerolm: Callable[..., Any]) -> None:
-    ran = zerolm("search", *arguments)
-    assert (ran.status, ran.err.count("\n"), ran.out) == (2, 1, "")
-    assert message in ran.err
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,12 @@ TABLE: Final = """CREATE TABLE IF NOT EXISTS measurements (
     architecture TEXT NOT NULL, proxy TEXT NOT NULL, settings TEXT NOT NULL, version TEXT NOT NULL,
     value BLOB NOT NULL, seconds REAL NOT NULL, note TEXT NOT NULL, checksum BLOB NOT NULL,
     PRIMARY KEY (architecture, proxy, settings, version)) WITHOUT ROWID"""
-WHERE: Final = "WHERE architecture = ? AND proxy = ? AND settings = ? AND version = ?"
-LOOK_UP: Final = f"SELECT value, seconds, note, checksum FROM measurements {WHERE}"
-REMOVE: Final = f"DELETE FROM measurements {WHERE}"
+LOOK_UP: Final = (
+    "SELECT value, seconds, note, checksum FROM measurements"
+    " WHERE architecture = ? AND proxy = ? AND settings = ? AND version = ?"
+)
 HEADER: Final = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
-ADD: Final = "INSERT INTO measurements VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+PUT: Final = "INSERT OR REPLACE INTO measurements VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class StoreWarning(UserWarning):
@@ -128,9 +129,8 @@ class Store:
             for evaluation in evaluations:
                 columns = evaluation.key.columns
                 row = self._database.execute(LOOK_UP, columns).fetchone()
-                if row is not None and _read(evaluation.key, row) is None:
-                    self._database.execute(REMOVE, columns)
-                self._database.execute(ADD, (*columns, *evaluation.content))
+                if row is None or _read(evaluation.key, row) is None:
+                    self._database.execute(PUT, (*columns, *evaluation.content))
 
     def _opened(self) -> sqlite3.Connection:
         if self._path is None:

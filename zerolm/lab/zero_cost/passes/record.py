@@ -88,6 +88,22 @@ class Moments:
 
 
 @dataclass
+class RowSums:
+    """The number of rows (n, d), their sum (d,) and that of their squares (d, d), in float64."""
+
+    count: int = 0
+    total: Any = 0.0
+    second: Any = 0.0
+
+    def add(self, states: Tensor) -> None:
+        """Add the rows of states (..., d)."""
+        rows = states.detach().flatten(0, -2).double()
+        self.count += len(rows)
+        self.total = self.total + rows.sum(0)
+        self.second = self.second + rows.T @ rows
+
+
+@dataclass
 class Activations:
     """Reductions of what comes by in a forward pass, and of its gradients; only those that were asked for.
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from zerolm.lab.zero_cost.passes.clock import Clock
-from zerolm.lab.zero_cost.passes.record import WORD, Activations, Look, Need
+from zerolm.lab.zero_cost.passes.record import WORD, Activations, Look, Need, RowSums
 from zerolm.lab.zero_cost.passes.taps import looking, widened
 from zerolm.networks.network import Linear, Network, Tap
 
@@ -43,7 +43,7 @@ class Reductions:
         self.activations, self.is_backward = activations, False
         self.numbers: dict[Need, dict[Any, list[Sequence[float]]]] = defaultdict(lambda: defaultdict(list))
         self.distances: dict[Linear, list[Tensor]] = defaultdict(list)
-        self.sums: dict[Linear, tuple[Tensor, Tensor, int]] = {}
+        self.inputs: dict[Linear, RowSums] = defaultdict(RowSums)
 
     @contextmanager
     def backward(self) -> Iterator[None]:
@@ -74,9 +74,7 @@ class Reductions:
         self.distances[linear].append(pairs.sum(1))
 
     def see_input(self, linear: Linear, x: Tensor) -> None:
-        rows = x.detach().flatten(0, 1).double()  # (b t, d)
-        mean, second, count = self.sums.get(linear, (0.0, 0.0, 0))
-        self.sums[linear] = (mean + rows.sum(0), second + rows.T @ rows, count + len(rows))
+        self.inputs[linear].add(x)
 
     def see(self, look: Look, index: int, values: Tensor) -> None:
         with self.clock.on(look.name), torch.no_grad():
@@ -138,10 +136,10 @@ class Reductions:
             else:
                 setattr(self.activations, need, means)
         self.activations.distances = {x: torch.cat(values) for x, values in self.distances.items()}
-        for linear, (total, second, count) in self.sums.items():
-            self.activations.rows[linear] = count
-            covariance = (second - torch.outer(total, total) / count) / (count - 1)
-            self.activations.covariances[linear] = covariance
+        for linear, rows in self.inputs.items():
+            self.activations.rows[linear] = rows.count
+            scatter = rows.second - torch.outer(rows.total, rows.total) / rows.count
+            self.activations.covariances[linear] = scatter / (rows.count - 1)
 
 
 def _means(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:

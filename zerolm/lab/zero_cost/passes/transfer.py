@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from zerolm.lab.zero_cost.passes.record import Protocol
+from zerolm.lab.zero_cost.passes.record import Protocol, RowSums
 from zerolm.lab.zero_cost.passes.taps import as_it_was, entering, logits_of, looking, widened
 from zerolm.networks.batch import Batch
 from zerolm.networks.hooks import Enough
@@ -39,12 +39,10 @@ def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer
     where hidden states are not finite.
     """
     count = len(network.stream)
-    means: list[Tensor | float] = [0.0] * count
-    seconds: list[Tensor | float] = [0.0] * count
+    sums = [RowSums() for _ in range(count)]
     products: list[Tensor | float] = [0.0] * (count - 1)
     same = [True] * (count - 1)
     states: dict[int, Tensor] = {}
-    rows = [0] * count
     with ExitStack() as stack:
         stack.enter_context(as_it_was(network, protocol))
         macs = _macs(network, batch)
@@ -53,13 +51,10 @@ def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer
         for part in batch.micro(protocol.parts):
             logits_of(network, part)
             features = [states[index] for index in range(count)]
-            for index, feature in enumerate(features):
-                flat = feature.detach().flatten(0, -2).double()  # (b t, d)
-                if not torch.isfinite(flat).all():
+            for feature, rows in zip(features, sums, strict=True):
+                if not torch.isfinite(feature).all():
                     raise ValueError("the hidden states are not finite: are the weights?")
-                rows[index] += len(flat)
-                means[index] = means[index] + flat.sum(0)
-                seconds[index] = seconds[index] + flat.T @ flat
+                rows.add(feature)
             for index in range(count - 1, 0, -1):
                 above, below = features[index], features[index - 1]
                 v = torch.randint(0, 2, above.shape, device=above.device).to(above) * 2 - 1
@@ -71,12 +66,11 @@ def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer
                     products[index - 1] = products[index - 1] + u.T @ v
             states.clear()
             del features
-    entropies = [_entropy(s, m, n) for s, m, n in zip(seconds, means, rows, strict=True)]
     gains = [
-        None if equal or isinstance(product, float) else float(torch.linalg.matrix_norm(product / n, 2))
-        for equal, product, n in zip(same, products, rows[1:], strict=True)
+        None if equal or isinstance(product, float) else float(torch.linalg.matrix_norm(product / n.count, 2))
+        for equal, product, n in zip(same, products, sums[1:], strict=True)
     ]
-    return Transfer(tuple(entropies), tuple(gains), macs)
+    return Transfer(tuple(map(_entropy, sums)), tuple(gains), macs)
 
 
 def _macs(network: Network, batch: Batch) -> float:
@@ -95,10 +89,9 @@ def _gaussian(hidden: Tensor) -> Tensor:
     return torch.randn_like(hidden).requires_grad_()
 
 
-def _entropy(second: Tensor | float, mean: Tensor | float, rows: int) -> float:
-    """Return -sum p ln p over the normalised eigenvalues of a covariance."""
-    assert isinstance(second, Tensor)
-    assert isinstance(mean, Tensor)
-    values = torch.linalg.eigvalsh(second / rows - torch.outer(mean, mean) / rows**2).clamp_min(0)
+def _entropy(rows: RowSums) -> float:
+    """Return -sum p ln p over the normalised eigenvalues of the covariance of rows."""
+    covariance = rows.second / rows.count - torch.outer(rows.total, rows.total) / rows.count**2
+    values = torch.linalg.eigvalsh(covariance).clamp_min(0)
     p = values / values.sum()
     return float(-(p * torch.log(p + 1e-8)).sum())

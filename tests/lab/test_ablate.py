@@ -233,15 +233,16 @@ def test_ten_seeds(found: Ablation, data_folder: Path) -> None:
     assert (draws.init, draws.alpha, len(draws.taus)) == ("scaled residual", 0.5, DRAWN_SEEDS)
     attention, ffn = drawn_parts(batch, "scaled", 7)
     assert draws.taus[7] == kendall((0.5 * attention + 0.5 * ffn)[None], result)[0]
-    assert draws.low <= draws.mean <= draws.high
-    assert draws.deviation == pytest.approx(np.std(draws.taus, ddof=1))
+    summary = draws.summary
+    assert summary["low"] <= summary["mean"] <= summary["high"]
+    assert summary["deviation"] == pytest.approx(np.std(draws.taus, ddof=1))
     for each in found.sections:
         for own in each.draws:
             if own.init == "orthogonal":
-                assert own.deviation < 1e-12
+                assert own.summary["deviation"] < 1e-12
             elif own.closed is not None and own.closed > 0.3:
                 # A draw breaks the ties of the closed form by chance.
-                assert own.mean == pytest.approx(own.closed_random_ties, abs=0.02)
+                assert own.summary["mean"] == pytest.approx(own.closed_random_ties, abs=0.02)
 
 
 def test_borrowed_alphas(found: Ablation, data_folder: Path) -> None:

@@ -103,11 +103,6 @@ def test_only_the_matrices_of_the_path_learn(kind: Kind) -> None:
     assert learnt == {"layers", "attention.bert", "attention.mobile"}
 
 
-def test_a_kind_that_is_not_known_is_refused() -> None:
-    with pytest.raises(ValueError, match="'other' is not known; relational and classical are"):
-        FeatureDistillation("other", (1, 1), {})  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("depth", "teacher", "pairs"),
     [(12, 12, list(range(12))), (6, 12, [1, 3, 5, 7, 9, 11]), (3, 2, [0, 0, 1]), (4, 6, [1, 2, 3, 5])],

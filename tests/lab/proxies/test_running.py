@@ -1,18 +1,25 @@
-"""What the store lacks is computed once, here or in workers, and an error costs nothing that is finished."""
+"""What the store lacks is computed once, here or in workers, and nothing that is finished is lost.
+
+Neither by an error, nor where the process is killed: started again it gives the same table.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+import signal
+import sqlite3
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 import torch
+from forked import in_another_process
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -222,10 +229,173 @@ def test_progress(total: int, stored: set[int]) -> None:
     told: list[tuple[int, int]] = []
     reused = sorted(number for number in stored if number < total)
 
-    def work(number: int, lacking: Asked) -> list[Evaluation]:
-        return [evaluation(each) for each in lacking]
-
     with Store() as store:
         store.put([evaluation(each) for number in reused for each in keys(number)])
-        run(range(total), work, store, keys, progress=lambda text, done, of: told.append((done, of)))
+        run(range(total), computing, store, keys, progress=lambda text, done, of: told.append((done, of)))
     assert told == [(done, total) for done in range(len(reused), total + 1)]
+
+
+FORKED = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+ITEMS = range(5)
+KEYS = 2
+"""Keys of an item."""
+STEPS = KEYS + 2
+"""Moments of an item at which a process may be killed: before it, before each insertion, and after all."""
+
+
+def computing(number: int, lacking: Asked) -> list[Evaluation]:
+    return [evaluation(each) for each in lacking]
+
+
+def rows(path: Path) -> list[tuple[Any, ...]]:
+    """All that a store holds, bit for bit, read without it."""
+    database = sqlite3.connect(path)
+    try:
+        return database.execute("SELECT * FROM measurements ORDER BY 1, 2, 3, 4").fetchall()
+    finally:
+        database.close()
+
+
+def uninterrupted(path: Path) -> list[tuple[Any, ...]]:
+    with Store(path) as store:
+        run(ITEMS, computing, store, keys)
+    return rows(path)
+
+
+class Steps(list[Evaluation]):
+    """What an item gave; each look at an evaluation is a step at which the process may be killed."""
+
+    def __init__(self, evaluations: list[Evaluation], step: Callable[[], None]) -> None:
+        super().__init__(evaluations)
+        self.step = step
+
+    def __iter__(self) -> Iterator[Evaluation]:
+        for each in super().__iter__():
+            self.step()
+            yield each
+        self.step()
+
+
+def dying(moment: int, log: Path) -> Work[int]:
+    """Work that is killed at a step of this number: before and after an item, and between its insertions."""
+    steps = iter(range(10**6))
+
+    def step() -> None:
+        if next(steps) == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def work(number: int, lacking: Asked) -> list[Evaluation]:
+        with log.open("a") as file:
+            file.write(f"{number}\n")
+        step()
+        return Steps(computing(number, lacking), step)
+
+    return work
+
+
+@FORKED
+def test_a_run_goes_on_where_it_was_killed(tmp_path: Path) -> None:
+    """Killed at every step in turn, in transactions too, each time with what the earlier runs have kept."""
+    path, log = tmp_path / "s", tmp_path / "log"
+    whole = uninterrupted(tmp_path / "whole")
+    assert len(whole) == len(ITEMS) * KEYS
+
+    def once(moment: int) -> None:
+        with Store(path) as store:
+            run(ITEMS, dying(moment, log), store, keys)
+
+    kills, kept = 0, 0
+    for moment in range(STEPS * len(ITEMS)):
+        if not in_another_process(lambda at=moment: once(at)):  # type: ignore[misc]
+            break
+        kills += 1
+        found = rows(path)
+        assert len(found) % KEYS == 0  # an item is there or it is not
+        assert len(found) == kept + moment // STEPS * KEYS  # those finished before it was killed
+        assert set(map(str, found)) <= set(map(str, whole))
+        kept = len(found)
+    assert kills > 5
+    assert rows(path) == whole
+    begun = log.read_text().split()
+    assert len(begun) == len(ITEMS) + kills  # one item in the making at each kill
+
+
+@FORKED
+def test_killed_while_the_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = uninterrupted(tmp_path / "whole")
+    connect = sqlite3.connect
+
+    def once(moment: int, path: Path) -> None:
+        steps = iter(range(10**6))
+
+        def step(*_: object) -> int:
+            if next(steps) == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return 0
+
+        def slow(*arguments: Any, **settings: Any) -> sqlite3.Connection:
+            database: sqlite3.Connection = connect(*arguments, **settings)
+            database.set_progress_handler(step, 1)  # at every instruction of SQLite's machine
+            return database
+
+        monkeypatch.setattr(sqlite3, "connect", slow)
+        Store(path).close()
+
+    kills = 0
+    for moment in range(0, 1000, 5):
+        path = tmp_path / str(moment)
+        if not in_another_process(lambda at=moment, to=path: once(at, to)):  # type: ignore[misc]
+            break
+        kills += 1
+        assert uninterrupted(path) == whole
+    assert kills > 3
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from zerolm.lab.zero_cost.executor import run
+from zerolm.lab.zero_cost.store import Store
+sys.path[:0] = [sys.argv[1], sys.argv[1] + "/../.."]
+from test_running import ITEMS, computing, keys
+
+def work(number, lacking):
+    while number > 2 and not Path(sys.argv[2] + ".go").exists():
+        time.sleep(0.01)
+    return computing(number, lacking)
+
+with Store(Path(sys.argv[2])) as store:
+    run(ITEMS, work, store, keys, jobs=2)
+"""
+
+
+@FORKED
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_with_workers_that_is_stopped_goes_on(number: signal.Signals, tmp_path: Path) -> None:
+    """Three items are done and the workers are busy with two when the process is stopped."""
+    path = tmp_path / "s"
+    whole = uninterrupted(tmp_path / "whole")
+    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), str(path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 180
+        done = 3 * KEYS
+        while not path.exists() or not held(path) >= done:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(process.pid, number) if number == signal.SIGKILL else os.killpg(process.pid, number)
+        process.wait(timeout=300)
+        assert rows(path) == whole[:done]
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # workers outlive their parent by minutes
+        assert process.stderr is not None
+        process.stderr.close()
+    assert uninterrupted(path) == whole
+
+
+def held(path: Path) -> int:
+    try:
+        return len(rows(path))
+    except sqlite3.OperationalError:  # the table is still to come
+        return 0

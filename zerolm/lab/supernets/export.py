@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.lab.spaces.elastic import Elastic
 from zerolm.lab.supernets.card import card
 from zerolm.lab.supernets.folder import read_supernet
-from zerolm.lab.supernets.heads import HEAD_MODES, head_similarity, with_fewer_heads, without_heads
+from zerolm.lab.supernets.heads import head_similarity, with_fewer_heads, without_heads
 from zerolm.lab.supernets.learner import Aim, PathLearner
 from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.lab.supernets.result import Exported as Exported
@@ -30,7 +30,6 @@ from zerolm.lab.supernets.text import supernet_text
 from zerolm.networks.modules.layer import Stack
 from zerolm.networks.opener import quiet
 from zerolm.progress import Progress, silent
-from zerolm.settings import nearest
 from zerolm.training.losses import HELD_BATCH
 from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
@@ -39,7 +38,6 @@ from zerolm.training.watch import TrainingRun
 
 PATH_FORMAT: Final = "zerolm-path"
 PATH_FILE: Final = "path.json"
-STARTS: Final = ("supernet", "scratch")
 LOGITS_TOLERANCE: Final = 1e-5
 """How far logits of what was written may be from those of the network, over the largest."""
 
@@ -48,13 +46,14 @@ LOGITS_TOLERANCE: Final = 1e-5
 class ExportRequest:
     """A path by its ``choices``, with the weights that it ``starts`` from, and fewer ``heads`` where asked.
 
-    Heads are compared by sequences, ``unbiased`` by tokens. With ``training`` it is trained further on the
+    Heads that repeat others are fused into fewer and wider ones of the same width (ELM, algorithm 1), or
+    removed. They are compared by sequences, ``unbiased`` by tokens. With ``training`` it is trained further on the
     ``text``, None for that of the supernet, by a ``teacher`` or without.
     """
 
     choices: Mapping[str, Any]
-    starts: str = "supernet"
-    heads: str = "keep"
+    starts: Literal["supernet", "scratch"] = "supernet"
+    heads: Literal["keep", "fuse", "remove"] = "keep"
     unbiased: bool = False
     training: TrainingRequest | None = None
     text: str | None = None
@@ -64,10 +63,6 @@ class ExportRequest:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        choices = ("starts", self.starts, STARTS), ("heads", self.heads, tuple(HEAD_MODES))
-        for name, value, possible in choices:
-            if value not in possible:
-                raise ValueError(f"{name} {value!r} is not known{nearest(value, possible)}")
         self.aim.check_teacher(self.teacher)
         if self.training is None and (self.starts == "scratch" or self.teacher is not None):
             raise ValueError("weights from scratch, or a teacher, are of no use without training")

@@ -17,11 +17,6 @@ from zerolm.lab.spaces.elastic import Elastic
 from zerolm.lab.supernets.distillation import watched
 from zerolm.networks.modules.layer import Stack, part
 
-HEAD_MODES: Final = {
-    "keep": "as many heads as they are",
-    "fuse": "the same width in fewer and wider heads (ELM, algorithm 1); equal parameters",
-    "remove": "heads that an earlier one resembles are cut out; fewer parameters",
-}
 THRESHOLD: Final = 0.9
 LEAST_SAMPLES: Final = {False: 2, True: 4}
 """Samples that an estimator needs, the unbiased one more."""

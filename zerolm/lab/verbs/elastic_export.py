@@ -52,7 +52,7 @@ class ExportPathSettings(Request):
         metavar="FILE",
     )
     scratch: bool = setting("flag", False, "start from random weights instead of the supernet's")
-    heads: str = setting(
+    heads: Any = setting(
         "text",
         "keep",
         "similar heads: keep, fuse (into fewer, wider ones), or remove",

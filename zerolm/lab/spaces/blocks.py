@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from zerolm.architecture import Architecture, Ints, Layer, Matrix
-from zerolm.lab.spaces.elastic import SHARED, check_name, check_names
-from zerolm.settings import Setting
+from zerolm.lab.spaces.elastic import SHARED
+from zerolm.settings import Setting, nearest, shown
 from zerolm.spaces.base import space
 from zerolm.spaces.candidates import Candidates, Column, ColumnCandidates
 from zerolm.spaces.choices import by_layer, each_layer, field, integer
@@ -55,7 +55,11 @@ class LlamaBlocks(Llama):
     narrow_per_hidden: tuple[float, float]
 
     def check(self) -> None:
-        check_names("shares", self.shares, tuple(SHARES))
+        for name in self.shares:
+            if name not in SHARES:
+                raise ValueError(f"shares has {shown(name)}, which is not known{nearest(name, SHARES)}")
+        if not self.shares or len(set(self.shares)) < len(self.shares):
+            raise ValueError(f"shares must list one or more of {', '.join(SHARES)}, each once")
         if 1 not in self.heads_per_kv and all(map(of_queries, self.shares)):
             raise ValueError(
                 f"queries are shared ({', '.join(self.shares)}) only where every head is a KV head; "
@@ -232,8 +236,9 @@ def _storing(projection: str) -> list[str]:
 
 
 def _share(name: str, value: Any) -> str:
-    check_name(name, value, tuple(SHARES))
-    return str(value)
+    if not isinstance(value, str) or value not in SHARES:
+        raise ValueError(f"{name} {shown(value)} is not known{nearest(str(value), SHARES)}")
+    return value
 
 
 def _width(name: str, value: Any) -> int:

@@ -69,7 +69,13 @@ class Elastic(SearchSpace):
     def check(self) -> None:
         integer("step x steps", self.largest)
         for setting, possible in (("blocks", self.block_kinds), ("shares", tuple(SHARED))):
-            check_names(setting, getattr(self, setting), possible)
+            names = getattr(self, setting)
+            for name in names:
+                if name not in possible:
+                    others = nearest(name, possible)
+                    raise ValueError(f"{setting} has {shown(name)}, which is not known{others}")
+            if not names or len(set(names)) < len(names):
+                raise ValueError(f"{setting} must list one or more of {', '.join(possible)}, each once")
         if self.widths is not None:
             if len(self.widths) != self.depth * len(self.kinds):
                 raise ValueError(
@@ -154,8 +160,9 @@ class Elastic(SearchSpace):
             raise ValueError(f"a layer must be an object, not {shown(choice)}")
         no_others(choice, ("block", "share", "ffn", "heads", "head_size"))
         block, share = field(choice, "block"), field(choice, "share")
-        check_name("block", block, self.block_kinds)
-        check_name("share", share, tuple(SHARED))
+        for name, value, possible in (("block", block, self.block_kinds), ("share", share, tuple(SHARED))):
+            if value not in possible:
+                raise ValueError(f"{name} {shown(value)} is not known{nearest(str(value), possible)}")
         ffn, heads = integer("ffn", field(choice, "ffn")), integer("heads", choice.get("heads", self.heads))
         if block == "mobile" and self.hidden % NARROW:
             raise ValueError(f"hidden {self.hidden} is not divisible by {NARROW}, as MobileBERT blocks need")
@@ -208,21 +215,6 @@ class ElasticCausal(Elastic):
     def ends(self) -> Ends:
         """Return tokens and positions with their norm, the last norm, and the narrow way to the tied head."""
         return self._ends((0, 0), self.hidden)
-
-
-def check_names(setting: str, names: Sequence[str], possible: Sequence[str]) -> None:
-    """Raise ``ValueError`` unless a setting lists possible names, each once."""
-    for name in names:
-        if name not in possible:
-            raise ValueError(f"{setting} has {shown(name)}, which is not known{nearest(name, possible)}")
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"{setting} must list one or more of {', '.join(possible)}, each once")
-
-
-def check_name(name: str, value: Any, possible: Sequence[str]) -> None:
-    """Raise ``ValueError`` unless the value of a choice is a possible name."""
-    if value not in possible:
-        raise ValueError(f"{name} {shown(value)} is not known{nearest(str(value), possible)}")
 
 
 def _word(layer: Mapping[str, Any]) -> str:

@@ -47,8 +47,8 @@ class ExportRequest:
     """A path by its ``choices``, with the weights that it ``starts`` from, and fewer ``heads`` where asked.
 
     Heads that repeat others are fused into fewer and wider ones of the same width (ELM, algorithm 1), or
-    removed. They are compared by sequences, ``unbiased`` by tokens. With ``training`` it is trained further on the
-    ``text``, None for that of the supernet, by a ``teacher`` or without.
+    removed. They are compared by sequences, ``unbiased`` by tokens. With ``training`` it is trained further
+    on the ``text``, None for that of the supernet, by a ``teacher`` or without.
     """
 
     choices: Mapping[str, Any]

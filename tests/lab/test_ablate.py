@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
-from zerolm.calibration.alpha import GRID
 from zerolm.comparison.bench import bench
 from zerolm.groundtruth.reader import chosen, locate, quality, read, views
 from zerolm.lab.ablation.ablate import DRAWN_SEEDS, ablate
@@ -272,16 +271,6 @@ def test_conclusions_and_their_table_carry_the_numbers(found: Ablation) -> None:
     counts = [str(sum(effect.direction == way for effect in dropped)) for way in (-1, 1)]
     row = shown_sheet(found).rows[0]
     assert list(row[:5]) == ["one matrix dropped", "zerolm 0.5", *counts, str(len(dropped))]
-
-
-def test_json_is_plain_and_whole(found: Ablation) -> None:
-    told = json.loads(json.dumps(AblationReport(found).to_json(), allow_nan=False))
-    assert told["grid"] == list(GRID)
-    assert len(told["sections"]) == 9
-    assert len(told["transfer"]) == 81
-    for each in told["sections"]:
-        assert set(each) >= {"benchmark", "view", "metric", "n", "matrices", "initialisations", "draws"}
-        assert len(each["curve"]) == len(GRID)
 
 
 def test_the_page_shows_every_table(found: Ablation) -> None:

@@ -88,15 +88,3 @@ def test_the_heuristic_on_published_benchmarks(name: str, view: str | None, data
     assert bool(found.warnings) == (name != "flexibert_glue")
     guarded = agreement(make_score("zerolm", alpha=found.alpha).of_many(batch), result)
     assert guarded.tau >= literal.tau - 0.001
-
-
-def test_body_parameters_would_collapse_on_gpt2(data_folder: Path) -> None:
-    """Why P is the total: with the body's parameters the sign flips and the ranking is lost."""
-    read_as, result = benchmark(data_folder, "gpt2_wt103")
-    batch = ScoreBatch.of(read_as.architectures)
-    attention, ffn = parts(batch)
-    count = make_score("body_params").of_many(batch)
-    ap, fp, af = tau(attention, count), tau(ffn, count), tau(attention, ffn)
-    alpha = abs(max(ap, fp) * (1 - af / min(ap, fp))) - ((1 - fp) * (1 - ap) + af)
-    assert alpha == pytest.approx(-0.51, abs=0.005)
-    assert agreement(alpha * attention + (1 - alpha) * ffn, result).rho == pytest.approx(0.30, abs=0.005)

@@ -120,7 +120,7 @@ def _rho(x: Ints, y: Ints) -> Floats:
 
 def _centred(ranks: Ints) -> Floats:
     """Return average ranks (m, n) minus their mean: half-integers, so sums of products are exact."""
-    return average_ranks(ranks) - (ranks.shape[1] + 1) / 2.0
+    return np.asarray(average_ranks(ranks) - (ranks.shape[1] + 1) / 2.0)
 
 
 def _dense(ranks: Ints) -> Ints:

@@ -12,7 +12,6 @@ import pytest
 from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
 
-from zerolm import registry as plugins
 from zerolm.lab.zero_cost import job as evaluate
 from zerolm.lab.zero_cost import proxy_names, registry
 from zerolm.lab.zero_cost.candidates import Candidate
@@ -239,56 +238,6 @@ def test_what_bench_leaves_out_is_said(zerolm: Zerolm, monkeypatch: pytest.Monke
     assert ran.status == 0
     assert "never" not in {row["score"] for row in json.loads(ran.out)["rows"]}
     assert ran.err == "zerolm: mine: never is left out: never (3 of 3 networks)\n"
-
-
-class Point:
-    """An entry point, as ``importlib.metadata`` gives them."""
-
-    name = "mine"
-
-    def __init__(self, load: Callable[[], object]) -> None:
-        self.load = load
-
-
-def offer(monkeypatch: pytest.MonkeyPatch, load: Callable[[], object]) -> None:
-    """Offer a proxy as a plug-in, among those that are installed."""
-    installed = plugins.entry_points
-    monkeypatch.setattr(
-        plugins,
-        "entry_points",
-        lambda group: [Point(load)] if group == "zerolm.proxies" else installed(group=group),
-    )
-
-
-def test_a_plug_in(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry.PROXIES, "_entries", dict(registry.PROXIES._entries))
-    monkeypatch.setattr(registry.PROXIES, "_is_loaded", False)
-
-    def load() -> None:
-        if "layers" not in proxy_names():
-            registry.proxy("layers", source="a test")(lambda passes: float(len(passes.network.layers)))
-
-    offer(monkeypatch, load)
-    llamas(Path("mine.csv"), 3)
-    found = told(zerolm, "lab", "proxies", "mine.csv", *FEW, "--proxies", "layers")
-    assert found["proxies"] == {"layers": [1.0, 2.0, 3.0]}
-    assert "layers" in {row["name"] for row in told(zerolm, "lab", "proxies", "ls")["proxies"]}
-
-
-def test_a_broken_plug_in_costs_a_warning(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load() -> None:
-        registry.proxy("half", source="a test")(lambda passes: 1.0)
-        raise RuntimeError("broken\nin two")
-
-    offer(monkeypatch, load)
-    monkeypatch.setattr(registry.PROXIES, "_entries", dict(registry.PROXIES._entries))
-    monkeypatch.setattr(registry.PROXIES, "_is_loaded", False)
-    ran = zerolm("lab", "proxies", "ls", "--json")
-    assert ran.status == 0
-    assert "plug-in 'mine' of zerolm.proxies is left out: broken in two" in ran.err
-    names = [row["name"] for row in json.loads(ran.out)["proxies"]]
-    assert "snip" in names
-    assert "half" not in names
 
 
 def test_random_tokens_are_said_beside_the_scores(zerolm: Zerolm, tmp_path: Path) -> None:

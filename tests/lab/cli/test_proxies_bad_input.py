@@ -51,46 +51,53 @@ def refused(zerolm: Zerolm, *arguments: str, words: str) -> None:
     assert rows() == before
 
 
-BENCHMARK = ("mine.csv", *FEW, "--store", "s")
+BENCHMARK = ("lab", "proxies", "mine.csv", *FEW, "--store", "s")
+SPACE = ("lab", "proxies", "flexibert", *FEW, "--store", "s", "--count", "1")
+BENCH = ("lab", "bench", "mine.csv", "--out", "out")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("command", "arguments", "words"),
     [
-        (["--proxies", "snpi"], "proxy 'snpi' is not known; did you mean 'snip'?"),
-        (["--proxies", " , "], "no proxy is named; there are"),
-        (["--batch", "16M"], "too large"),
-        (["--micro-batches", "3"], "3 equal micro-batches of 16 are not possible; 2 are"),
-        (["--micro-batches", "99"], "99 equal micro-batches of 16 are not possible; 16 are"),
-        (["--mode", "insane"], "mode 'insane' is not known; did you mean 'sane'? there are sane, faithful"),
-        (["--jobs", "2", "--backend", "ray"], "jobs 2 are for loky"),
-        (["--view", "trained"], "view 'trained' is not one of mine.csv's; there are none"),
-        (["--count", "3"], "count is of a space; this is a benchmark: leave it out"),
-        (["--metric", "bleu"], "has no metric 'bleu'; it has loss"),
-        (["--text", "missing.txt"], "missing.txt"),
-        (["--text", "short.txt"], "a vocabulary of 64 is too small; 257 is the least"),
-        (["--text", "other.db"], "257"),
-        (["--text", "."], "is not a regular file"),
+        (BENCHMARK, "--proxies snpi", "proxy 'snpi' is not known; did you mean 'snip'?"),
+        (BENCHMARK, "--proxies ,", "no proxy is named; there are"),
+        (BENCHMARK, "--batch 16M", "too large"),
+        (BENCHMARK, "--micro-batches 3", "3 equal micro-batches of 16 are not possible; 2 are"),
+        (BENCHMARK, "--micro-batches 99", "99 equal micro-batches of 16 are not possible; 16 are"),
+        (
+            BENCHMARK,
+            "--mode insane",
+            "mode 'insane' is not known; did you mean 'sane'? there are sane",
+        ),
+        (BENCHMARK, "--jobs 2 --backend ray", "jobs 2 are for loky"),
+        (BENCHMARK, "--view trained", "view 'trained' is not one of mine.csv's; there are none"),
+        (BENCHMARK, "--count 3", "count is of a space; this is a benchmark: leave it out"),
+        (BENCHMARK, "--metric bleu", "has no metric 'bleu'; it has loss"),
+        (BENCHMARK, "--text missing.txt", "missing.txt"),
+        (BENCHMARK, "--text short.txt", "a vocabulary of 64 is too small; 257 is the least"),
+        (BENCHMARK, "--text other.db", "257"),
+        (BENCHMARK, "--text .", "is not a regular file"),
+        (BENCHMARK[:3], "--store other.db", "name another with --store"),
+        (BENCHMARK[:3], "--store .", "name another with --store"),
+        (SPACE, "--limit 5", "limit is of a benchmark; this is a space: leave it out"),
+        (SPACE, "--metric ppl", "metric is of a benchmark; this is a space"),
+        (SPACE, "--data .", "data is of a benchmark; this is a space"),
+        (SPACE, "--view odd", "view 'odd' is not known; there are declared, published, trained"),
+        (SPACE, "--length 513 --proxies snip", "network 0: 513 tokens are given; this network has"),
+        (SPACE, "--text short.txt --proxies snip", "network 0: the text has"),
+        (BENCH, "", "lab bench needs --proxies"),
+        (BENCH, "--proxies snpi", "did you mean 'snip'?"),
+        (BENCH, "--proxies ,", "no proxy is named"),
+        (BENCH, "--proxies snip --text missing.txt", "missing.txt"),
+        (BENCH, "--proxies snip --store other.db", "name another with --store"),
+        (("lab", "proxies", "flexbert", *FEW), "--count 2", "flexibert"),
+        (("lab", "proxies", " "), "", "TARGET names no file"),
     ],
 )
-def test_of_a_benchmark(zerolm: Zerolm, arguments: list[str], words: str) -> None:
-    refused(zerolm, "lab", "proxies", *BENCHMARK, *arguments, words=words)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--limit", "5"], "limit is of a benchmark; this is a space: leave it out"),
-        (["--metric", "ppl"], "metric is of a benchmark; this is a space"),
-        (["--data", "."], "data is of a benchmark; this is a space"),
-        (["--view", "odd"], "view 'odd' is not known; there are declared, published, trained"),
-        (["--length", "513", "--proxies", "snip"], "network 0: 513 tokens are given; this network has"),
-        (["--text", "short.txt", "--proxies", "snip"], "network 0: the text has"),
-    ],
-)
-def test_of_a_space(zerolm: Zerolm, arguments: list[str], words: str) -> None:
-    few = [*FEW, "--count", "1"]
-    refused(zerolm, "lab", "proxies", "flexibert", "--store", "s", *few, *arguments, words=words)
+def test_wrong_settings(zerolm: Zerolm, command: tuple[str, ...], arguments: str, words: str) -> None:
+    refused(zerolm, *command, *arguments.split(), words=words)
+    assert not Path("out").exists()
+    assert Path("other.db").read_text() == "no database at all"
 
 
 @pytest.mark.parametrize("name", ["count", "limit", "view", "metric", "data"])
@@ -148,7 +155,7 @@ def test_too_large_a_network(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) ->
     sizes = {"depth": 64, "hidden": 16384, "head_size": 128, "heads": 128, "kv_heads": 128, "ffn": 65536}
     with Path("mine.csv").open("a", newline="") as file:
         csv.writer(file).writerow(["llama", json.dumps(sizes), json.dumps({"vocab": 64}), 1.0])
-    few = ("lab", "proxies", *BENCHMARK, "--proxies", "snip")
+    few = (*BENCHMARK, "--proxies", "snip")
     ran = zerolm(*few)
     assert (ran.status, len(ran.err.splitlines())) == (2, 1)
     assert "mine line 5: the passes take about" in ran.err
@@ -159,17 +166,9 @@ def test_too_large_a_network(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) ->
     refused(zerolm, *few, "--seed", "1", words="0.0 GB are free: take a smaller network")
 
 
-def test_a_store_that_is_none(zerolm: Zerolm) -> None:
-    for name in ("other.db", "."):
-        refused(
-            zerolm, "lab", "proxies", "mine.csv", *FEW, "--store", name, words="name another with --store"
-        )
-    assert Path("other.db").read_text() == "no database at all"
-
-
 def test_no_gpu(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    refused(zerolm, "lab", "proxies", *BENCHMARK, "--device", "cuda", words="there is no device 'cuda' here")
+    refused(zerolm, *BENCHMARK, "--device", "cuda", words="there is no device 'cuda' here")
 
 
 def test_without_torch() -> None:
@@ -195,24 +194,3 @@ def test_without_something_else_of_the_extra() -> None:
         with pytest.raises(ModuleNotFoundError) as caught, needing_torch():
             raise error
         assert str(caught.value) == words
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "lab bench needs --proxies"),
-        (["--proxies", "snpi"], "did you mean 'snip'?"),
-        (["--proxies", ""], "no proxy is named"),
-        (["--proxies", "snip", "--text", "missing.txt"], "missing.txt"),
-        (["--proxies", "snip", "--store", "other.db"], "name another with --store"),
-    ],
-)
-def test_of_lab_bench(zerolm: Zerolm, arguments: list[str], words: str) -> None:
-    refused(zerolm, "lab", "bench", "mine.csv", "--out", "out", *arguments, words=words)
-    assert not Path("out").exists()
-
-
-def test_a_misspelt_space_is_named_before_its_options(zerolm: Zerolm) -> None:
-    refused(zerolm, "lab", "proxies", "flexbert", *FEW, "--count", "2", words="flexibert")
-    refused(zerolm, "lab", "proxies", " ", *FEW, words="TARGET names no file")
-    refused(zerolm, "lab", "proxies", "mine.csv", *FEW, "--count", "2", words="count is of a space")

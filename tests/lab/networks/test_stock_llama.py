@@ -59,18 +59,6 @@ def test_the_stock_model_has_the_logits_and_the_promised_parameters(
     assert model.config.model_type == ("llama" if hidden % 6 == 0 else "mistral")
 
 
-def test_a_checkpoint_of_it_opens_without_zerolm(tmp_path: Path) -> None:
-    space = LlamaBlocks(vocab=40, positions=20)
-    architecture, network = drawn(
-        space, depth=2, hidden=24, heads=6, head_size=4, share="qkv", kv_heads=6, ffn=9, ffn_stack=2
-    )
-    stock_llama(space, architecture, network.module).save_pretrained(tmp_path)
-    opened = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
-    ids = torch.arange(10)[None]
-    with torch.no_grad():
-        assert torch.allclose(network.module(ids), opened(input_ids=ids).logits, atol=1e-5)
-
-
 @pytest.mark.parametrize(("ffn", "ffn_stack"), [(9, 2), (0, 0)])
 def test_its_checkpoint_is_told_and_cut_like_any_other(tmp_path: Path, ffn: int, ffn_stack: int) -> None:
     """Some of its layers have no attention, or no FFN, but zeros."""

@@ -103,11 +103,6 @@ def test_layers_of_bins_are_an_interval_and_the_nearest_there_is(a: int, b: int,
     assert found == [layer for layer in range(depth) if away[layer] == min(away)]
 
 
-@given(st.integers(10, 40))
-def test_every_layer_is_in_one_bin(depth: int) -> None:
-    assert [layer for bin_ in range(10) for layer in layers_in((bin_, bin_), depth)] == list(range(depth))
-
-
 @given(CODES)
 def test_occurrences_are_those_of_sets(codes: list[list[int]]) -> None:
     depth = len(codes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import permutations, product
 
@@ -117,26 +117,6 @@ def test_the_reasons_are_those_of_the_choice(problem: Problem) -> None:
     if found.third is not None:
         nearest = min(abs(bias - found.result_bias) for bias in found.bias.values())
         assert abs(found.bias[found.third] - found.result_bias) == pytest.approx(nearest)
-
-
-@given(problems(), st.sampled_from([np.exp, lambda x: x**3 + 7.0, lambda x: 5.0 * x - 2.0]))
-def test_only_the_order_of_values_matters(problem: Problem, grow: Callable[[Floats], Floats]) -> None:
-    proxies, result, params = problem
-    grown = {name: np.asarray(grow(values / 8.0)) for name, values in proxies.items()}
-    found = choose(proxies, result, params, within=0.4)
-    assert choose(grown, np.exp(result / 8.0), np.log(params), within=0.4) == found
-    assert np.array_equal(combined(found, grown), combined(found, proxies))
-
-
-@given(problems(most=4))
-def test_a_copy_of_the_first_gains_nothing_and_is_second(problem: Problem) -> None:
-    proxies, result, params = problem
-    found = choose(proxies, result, params, bins=4)
-    with_copy = {**proxies, "copy": 2.0 * proxies[found.first] + 1.0}
-    again = choose(with_copy, result, params, bins=4)
-    assert again.first == found.first
-    assert again.gain["copy"] == 0.0
-    assert again.second == next(name for name, gain in again.gain.items() if gain < 1e-9)
 
 
 @given(BINNED)

@@ -105,32 +105,6 @@ def test_curvature_is_the_difference_of_gradients(name: str, parts: int) -> None
         assert (product - difference).abs().max() <= 1e-5 * largest
 
 
-@given(
-    widths=st.lists(st.integers(1, 5), min_size=2, max_size=5),
-    seed=st.integers(0, 99),
-    tokens=st.integers(1, 3),
-)
-def test_flow_of_a_chain(widths: list[int], seed: int, tokens: int) -> None:
-    """Vectors from both ends; what flows through each layer is the same (arXiv 2006.05467)."""
-    network = chain(*widths, seed=seed)
-    flow = Passes(network, batch_for(network, 2, tokens), Protocol(parts=1), ["flow"]).flow
-    head = network.module.get_submodule("head").get_parameter("weight").detach().abs().double()
-    forward = torch.ones(widths[0], dtype=torch.float64)
-    weights = [linear.parameter.detach().abs().double() for linear in network.linears]
-    total = None
-    for number, linear in enumerate(network.linears):
-        backward = head.sum(0)
-        for later in reversed(weights[number + 1 :]):
-            backward = backward @ later
-        w, g = flow[linear]
-        assert torch.equal(w, weights[number])
-        close(g, tokens * torch.outer(backward, forward))
-        here = float((w * g).sum())
-        total = here if total is None else total
-        assert here == pytest.approx(total, rel=1e-12)
-        forward = weights[number] @ forward
-
-
 class Scale(nn.Module):
     """What a norm becomes in the flow, written again: no mean, no offset, a constant divisor."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -81,17 +82,17 @@ WRONG_LOG = {
 }
 
 
-@pytest.mark.parametrize("text", WRONG)
-def test_a_wrong_table_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        *((read_classified, text, message) for text, message in WRONG.items()),
+        *((read_attacked, text, message) for text, message in WRONG_LOG.items()),
+    ],
+)
+def test_a_wrong_table_is_refused_in_one_line(
+    read: Callable[..., object], text: str, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "rows.csv").write_text(text)
-    with pytest.raises(ValueError, match=WRONG[text]) as refused:
-        read_classified(tmp_path / "rows.csv", CLASSES)
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("text", WRONG_LOG)
-def test_a_wrong_log_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text(text)
-    with pytest.raises(ValueError, match=WRONG_LOG[text]) as refused:
-        read_attacked(tmp_path / "log.csv", CLASSES)
+    with pytest.raises(ValueError, match=message) as refused:
+        read(tmp_path / "rows.csv", CLASSES)
     assert "\n" not in str(refused.value)

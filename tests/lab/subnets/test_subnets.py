@@ -35,7 +35,6 @@ from zerolm.networks.compute import Compute
 from zerolm.networks.opener import open_model
 from zerolm.settings.compute import RunningRequest
 from zerolm.units.importance.criterion import FirstUnits
-from zerolm.units.kept_units import dimensions
 from zerolm.units.pruning import apply_in_memory
 
 ON_CPU = RunningRequest("cpu")
@@ -131,20 +130,6 @@ def test_a_sub_network_is_the_child_of_its_sizes(
     assert theirs.kl > 0.01
     assert ours["perplexity"] == pytest.approx(theirs.perplexity, rel=1e-5)
     assert ours["kl"] == pytest.approx(theirs.kl, rel=1e-5)
-
-
-def test_repair_gives_another_network_than_none(parent: Path) -> None:
-    checkpoint = Checkpoint.open(parent)
-    session = Session(
-        checkpoint,
-        Methods("prefix", text=str(parent.parent / "seen.txt"), sequences=96, length=16),
-        lambda *_: None,
-    )
-    cuts = cuts_of(checkpoint, FirstUnits(None), [((1, 20),) * 3, ((2, 30),) * 3])
-    for plain, solved in zip(
-        results(parent, cuts), results(parent, cuts, "least-squares", session.tokens), strict=True
-    ):
-        assert solved["kl"] < plain["kl"]
 
 
 def test_bits_a_byte_are_perplexity_by_bytes(parent: Path) -> None:
@@ -288,10 +273,3 @@ def test_a_parent_that_is_not_cut_as_its_document_says_is_refused(
     text = JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)
     with pytest.raises(ValueError, match="does not compute what the whole one does without the others"):
         slice_parent(parent, DrawRequest("heads-ffn", 3), CutRequest(), text, running=ON_CPU)
-
-
-def test_dimensions_are_those_of_the_layers(encoder: Path) -> None:
-    """Heads of a BERT go in memory, though no stock class lacks them."""
-    checkpoint = Checkpoint.open(encoder)
-    _, choices = slicing.space_of(checkpoint, "heads-ffn")
-    assert choices.units[0] == tuple(range(1, dimensions(checkpoint).kv_heads + 1))

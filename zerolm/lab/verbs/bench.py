@@ -44,8 +44,7 @@ class ProxyBenchSettings(BenchSettings):
         with needing_torch():
             from zerolm.comparison.results import Comparison
             from zerolm.lab.verbs.bench_report import ProxyBenchReport
-            from zerolm.lab.zero_cost.measure import measuring
-            from zerolm.lab.zero_cost.request import ProxyRequest
+            from zerolm.lab.zero_cost.measure import ProxyRequest, measuring
             from zerolm.verbs.comparison_sheets import tokens_of
         measured: list[Measured] = []
         store = None if self.store is None else Path(self.store)

@@ -18,7 +18,7 @@ from zerolm.verbs.shared import backend, field_read, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.lab.verbs.proxies_report import ProxiesReport
-    from zerolm.lab.zero_cost.request import ProxyRequest
+    from zerolm.lab.zero_cost.measure import ProxyRequest
 
 PASSES = ("mode", "upstream", "batch", "length", "seed")
 
@@ -92,7 +92,7 @@ class ProxiesSettings(Request):
         return ProxiesReport(**vars(ranked), run=run_of(self, **self._repeatable()))
 
     def _request(self) -> ProxyRequest:
-        from zerolm.lab.zero_cost.request import ProxyRequest
+        from zerolm.lab.zero_cost.measure import ProxyRequest
 
         return ProxyRequest(
             names=self.proxies,

@@ -1,13 +1,13 @@
-"""Proxies of a space, a benchmark or a model, as they are asked for by name."""
+"""Proxies of a space, a benchmark or a model, asked for by name and checked before they are computed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
@@ -22,28 +22,84 @@ from zerolm.groundtruth.reader import (
     read,
     views,
 )
+from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.job import Measured, evaluate
 from zerolm.lab.zero_cost.libra import judge
-from zerolm.lab.zero_cost.request import MAX_VOCABULARY, USUAL_REQUEST, ProxyRequest
 from zerolm.lab.zero_cost.result import ProxyTable, RankedProxies
 from zerolm.lab.zero_cost.selection import USUAL_COUNT, Selection
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.lab.zero_cost.store import Store
 from zerolm.networks.opener import one_line
+from zerolm.networks.workers import Backend, check_workers
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
 from zerolm.settings.messages import called
 from zerolm.solvers.drawing import drawn
 from zerolm.spaces import make_space, space_names
-from zerolm.text.batches import TokenSource, stock_source
+from zerolm.text.batches import TokenSource, random_source, stock_source, text_source
 from zerolm.text.defaults import TOKENIZER_FILES
 from zerolm.text.documents import read_text
 from zerolm.text.encoding import chat_renderer
 
-__all__ = ["ProxyRequest", "Selection", "measure", "measuring"]
-
 USUAL_VIEW: Final = "declared"
+MAX_VOCABULARY: Final = 8192
+
+
+@dataclass(frozen=True)
+class ProxyRequest:
+    """The proxies that are asked for, ``names`` None meaning every one, and how they are computed.
+
+    ``text`` is a file or ``random``; ``settings`` are those of ``Settings``.
+    """
+
+    names: Sequence[str] | None = None
+    text: str = "random"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    networks: Selection = field(default_factory=Selection)
+    jobs: int = 1
+    backend: Backend = "loky"
+    store: Path | None = None
+
+    @cached_property
+    def checked(self) -> tuple[list[str], Settings]:
+        """Return the proxies and settings; ``ValueError`` says what is wrong with them."""
+        chosen = proxy_names() if self.names is None else list(dict.fromkeys(self.names))
+        if not chosen:
+            raise ValueError(f"no proxy is named; there are {', '.join(proxy_names())}")
+        for name in chosen:
+            find_proxy(name)
+        check_workers(self.jobs, self.backend)
+        return chosen, Settings(**self.settings).named
+
+    @property
+    def passes(self) -> Settings:
+        """Return how proxies are computed."""
+        return self.checked[1]
+
+    def measured(self, candidates: Sequence[Candidate], source: TokenSource, progress: Progress) -> Measured:
+        """Return the proxies of candidates on tokens of a source; values go to the store as they come."""
+        names, settings = self.checked
+        with Store(self.store or Store.default_path()) as store:
+            return evaluate(
+                candidates,
+                names,
+                source,
+                settings,
+                store=store,
+                jobs=self.jobs,
+                backend=self.backend,
+                progress=progress,
+            )
+
+    def source(self, vocabulary: int = MAX_VOCABULARY) -> TokenSource:
+        """Return the source of batches, with at most ``vocabulary`` and at most 8192 ids."""
+        most = min(vocabulary, MAX_VOCABULARY)
+        if self.text == "random":
+            return random_source(most, int(self.settings.get("seed", 0)))
+        if not Path(self.text).exists():
+            raise ValueError(f"the text {self.text!r} does not exist; give a file, or random")
+        return text_source(read_text(Path(self.text)), most)
 
 
 def _table(title: str, settings: Settings, measured: Measured, params: Floats | None) -> ProxyTable:
@@ -53,7 +109,7 @@ def _table(title: str, settings: Settings, measured: Measured, params: Floats | 
         measured.source,
         settings,
         [candidate.name for candidate in measured.candidates],
-        [candidate.architecture and candidate.architecture.choices for candidate in measured.candidates],
+        [None if one.architecture is None else one.architecture.choices for one in measured.candidates],
         None if params is None else params.tolist(),
         {name: column.tolist() for name, column in measured.columns.items()},
         {name: [_plain(row) for row in rows] for name, rows in measured.values.items()},
@@ -66,37 +122,7 @@ def _plain(row: Sequence[float]) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in row]
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """A request that has been checked, and where it says how far it is."""
-
-    request: ProxyRequest
-    names: Sequence[str]
-    settings: Settings
-    progress: Progress
-
-    @classmethod
-    def of(cls, request: ProxyRequest, progress: Progress) -> _Job:
-        return cls(request, *request.checked(), progress)
-
-    def measure(self, candidates: Sequence[Candidate], source: TokenSource) -> Measured:
-        request = self.request
-        with closing(Store(request.store or Store.default_path())) as store:
-            return evaluate(
-                candidates,
-                self.names,
-                source,
-                self.settings,
-                store=store,
-                jobs=request.jobs,
-                backend=request.backend,
-                progress=self.progress,
-            )
-
-
-def measure(
-    target: str, request: ProxyRequest = USUAL_REQUEST, *, progress: Progress = silent
-) -> RankedProxies:
+def measure(target: str, request: ProxyRequest, *, progress: Progress = silent) -> RankedProxies:
     """Compute proxies of networks sampled from a space, of a benchmark's architectures, or of a model.
 
     ``target`` is the name of a space or benchmark, a benchmark file, or a folder with ``config.json``.
@@ -104,32 +130,30 @@ def measure(
     """
     if not target.strip():
         raise ValueError("no space, benchmark or folder is named")
-    job = _Job.of(request, progress)
+    _ = request.checked
     if target in space_names():
-        return _space(target, job)
+        return _space(target, request, progress)
     if Path(target).is_dir():
-        return _model(Path(target), job)
-    return _benchmark(target, job)
+        return _model(Path(target), request, progress)
+    return _benchmark(target, request, progress)
 
 
-def _space(name: str, job: _Job) -> RankedProxies:
-    request = job.request
+def _space(name: str, request: ProxyRequest, progress: Progress) -> RankedProxies:
     request.networks.check_for("space")
     space = make_space(name, **({} if request.networks.view is None else {"view": request.networks.view}))
     most = request.networks.max_params
     budgets = {} if most is None else {"max_params": most}
-    networks = drawn(space, request.networks.count or USUAL_COUNT, job.settings.seed, budgets=budgets)
+    networks = drawn(space, request.networks.count or USUAL_COUNT, request.passes.seed, budgets=budgets)
     candidates = [Candidate.of(network, f"network {i}") for i, network in enumerate(networks)]
-    measured = job.measure(candidates, request.source())
-    title = f"{name}: {len(networks)} networks, {job.settings.mode} mode"
-    return RankedProxies(_table(title, job.settings, measured, make_score("params").of_many(networks)))
+    measured = request.measured(candidates, request.source(), progress)
+    title = f"{name}: {len(networks)} networks, {request.passes.mode} mode"
+    return RankedProxies(_table(title, request.passes, measured, make_score("params").of_many(networks)))
 
 
-def _model(folder: Path, job: _Job) -> RankedProxies:
+def _model(folder: Path, request: ProxyRequest, progress: Progress) -> RankedProxies:
     """A model reads its own tokens where it has a tokenizer."""
     from transformers import AutoTokenizer  # at the top it would say much on stderr where torch is missing
 
-    request = job.request
     request.networks.check_for("model")
     vocabulary = read_object(folder, "config.json").get("vocab_size")
     if request.text != "random" and any((folder / name).is_file() for name in TOKENIZER_FILES):
@@ -139,12 +163,12 @@ def _model(folder: Path, job: _Job) -> RankedProxies:
         source = stock_source(tokenizer, text)
     else:
         source = request.source(vocabulary if type(vocabulary) is int else MAX_VOCABULARY)
-    measured = job.measure([Candidate.opened(folder)], source)
-    return RankedProxies(_table(f"{folder}: {job.settings.mode} mode", job.settings, measured, None))
+    measured = request.measured([Candidate.opened(folder)], source, progress)
+    return RankedProxies(_table(f"{folder}: {request.passes.mode} mode", request.passes, measured, None))
 
 
-def _benchmark(target: str, job: _Job) -> RankedProxies:
-    request, settings = job.request, job.settings
+def _benchmark(target: str, request: ProxyRequest, progress: Progress) -> RankedProxies:
+    settings = request.passes
     view = _view(target, request)
     request.networks.check_for("benchmark")
     results: list[Measured] = []
@@ -152,10 +176,10 @@ def _benchmark(target: str, job: _Job) -> RankedProxies:
         [target],
         data=request.networks.data,
         metric=request.networks.metric,
-        more=_more(job, results),
+        more=measuring(request, results, progress),
         limit=request.networks.limit,
         view=view,
-        progress=job.progress,
+        progress=progress,
     )
     (section,), (measured,) = comparison.sections, results
     title = f"{section.title}: {section.metric}, {len(section.result)} architectures, {settings.mode} mode"
@@ -165,21 +189,18 @@ def _benchmark(target: str, job: _Job) -> RankedProxies:
 
 def measuring(request: ProxyRequest, results: list[Measured], progress: Progress = silent) -> More:
     """For ``bench``: the proxies of a benchmark's architectures; what is measured is added to ``results``."""
-    return _more(_Job.of(request, progress), results)
-
-
-def _more(job: _Job, results: list[Measured]) -> More:
+    _ = request.checked  # before anything is read
     sources: dict[int, TokenSource] = {}
 
     def more(truth: GroundTruth, view: View) -> Mapping[str, Floats]:
         vocabulary = int(view.settings.get("vocab", MAX_VOCABULARY))
         if vocabulary not in sources:
-            sources[vocabulary] = job.request.source(vocabulary)
+            sources[vocabulary] = request.source(vocabulary)
         candidates = [
             Candidate.of(architecture, f"{truth.name} {entry.id}")
             for architecture, entry in zip(view.architectures, truth.architectures, strict=True)
         ]
-        results.append(job.measure(candidates, sources[vocabulary]))
+        results.append(request.measured(candidates, sources[vocabulary], progress))
         return results[-1].columns
 
     return more

@@ -32,13 +32,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the networks that are computed in this process, as they come."""
     names: list[str] = []
-    call = evaluate.Work.__call__
+    call = evaluate.ProxyWork.__call__
 
-    def counting(self: evaluate.Work, candidate: Candidate, keys: Any) -> Any:
+    def counting(self: evaluate.ProxyWork, candidate: Candidate, keys: Any) -> Any:
         names.append(candidate.name)
         return call(self, candidate, keys)
 
-    monkeypatch.setattr(evaluate.Work, "__call__", counting)
+    monkeypatch.setattr(evaluate.ProxyWork, "__call__", counting)
     return names
 
 

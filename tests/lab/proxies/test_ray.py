@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from zerolm.lab.zero_cost.executor import Work, run
+from zerolm.lab.zero_cost.job import Work, run
 from zerolm.lab.zero_cost.store import Evaluation, Key, Store
 
 ray = pytest.importorskip("ray", reason="ray is not installed")

@@ -23,7 +23,7 @@ from forked import in_another_process
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.lab.zero_cost.executor import Work, run
+from zerolm.lab.zero_cost.job import Work, run
 from zerolm.lab.zero_cost.store import Evaluation, Key, Store
 
 Asked = tuple[Key, ...]
@@ -354,7 +354,7 @@ def test_killed_while_the_file_is_made(tmp_path: Path, monkeypatch: pytest.Monke
 SCRIPT = """
 import sys, time
 from pathlib import Path
-from zerolm.lab.zero_cost.executor import run
+from zerolm.lab.zero_cost.job import run
 from zerolm.lab.zero_cost.store import Store
 sys.path[:0] = [sys.argv[1], sys.argv[1] + "/../.."]
 from test_running import ITEMS, computing, keys

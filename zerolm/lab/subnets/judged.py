@@ -10,7 +10,6 @@ import torch
 import transformers
 
 import zerolm
-from zerolm.architecture import Floats
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.groundtruth.truth import check
@@ -91,17 +90,18 @@ def slices_of(
     truth = check(benchmark)
     costs = {cost: make_score(cost).of_many(networks) for cost in ("body_params", "macs")}
     scores = {rival: make_score(rival).of_many(networks) for rival in RIVALS}
-    signs = {metric: 1.0 if truth.is_higher_better(metric) else -1.0 for metric in metrics}
-    taus = {
-        metric: {
-            rival: agreement(values, _column(entries, metric) * sign).tau for rival, values in scores.items()
-        }
-        for metric, sign in signs.items()
+    columns = {
+        metric: np.array([entry["results"][metric] for entry in entries])
+        * (1.0 if truth.is_higher_better(metric) else -1.0)
+        for metric in metrics
     }
     return Slices(
         benchmark,
         sliced.parent,
-        {metric: {rival: defined(tau) for rival, tau in row.items()} for metric, row in taus.items()},
+        {
+            metric: {rival: defined(agreement(values, column).tau) for rival, values in scores.items()}
+            for metric, column in columns.items()
+        },
         sliced.seconds,
         left_out,
         [
@@ -114,7 +114,3 @@ def slices_of(
             for place, (entry, network) in enumerate(zip(entries, networks, strict=True))
         ],
     )
-
-
-def _column(entries: list[dict[str, Any]], metric: str) -> Floats:
-    return np.array([entry["results"][metric] for entry in entries])

@@ -1,12 +1,17 @@
-"""Proxies of many candidates: computed together, stored as they come, made into columns of scores."""
+"""Proxies of many candidates: computed here, in workers or on a cluster, stored, made into columns of scores.
+
+What is stored is not computed again.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import torch
@@ -16,15 +21,16 @@ from zerolm.architecture import Floats
 from zerolm.lab.zero_cost import find_proxy
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.compute import Outcome, compute
-from zerolm.lab.zero_cost.executor import run
 from zerolm.lab.zero_cost.memory import check_memory
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy
 from zerolm.lab.zero_cost.settings import USUAL_SETTINGS, Settings
 from zerolm.lab.zero_cost.store import Evaluation, Key, Store
 from zerolm.networks.compute import computed
-from zerolm.networks.workers import Backend
+from zerolm.networks.workers import Backend, finished
 from zerolm.progress import Progress, silent
 from zerolm.text.batches import TokenSource
+
+logger = logging.getLogger(__name__)
 
 PASSES_VERSION: Final = 2
 """Counts changes of passes and networks: what an earlier version stored is not used."""
@@ -32,8 +38,14 @@ LIBRARIES: Final = f"torch {torch.__version__}, transformers {transformers.__ver
 """Another version may round otherwise, or build another network."""
 
 
+Item = TypeVar("Item")
+Work = Callable[[Item, tuple[Key, ...]], Sequence[Evaluation]]
+"""Evaluates an item, given those of its keys that the store lacks."""
+COMPUTING: Final = "computing proxies of networks"
+
+
 @dataclass(frozen=True, eq=False)
-class Work:
+class ProxyWork:
     """The proxies of a candidate, computed; it can be pickled for another process, as can the proxies."""
 
     proxies: Sequence[Proxy]
@@ -113,7 +125,7 @@ def evaluate(
     workers = min(jobs if backend == "loky" else os.cpu_count() or 1, len(candidates))
     evaluations = run(
         candidates,
-        Work(proxies, source, settings, workers),
+        ProxyWork(proxies, source, settings, workers),
         store,
         keys,
         name=lambda candidate: candidate.name,
@@ -126,6 +138,49 @@ def evaluate(
     for proxy, column in zip(proxies, zip(*table, strict=True), strict=True):
         _add(measured, proxy, column)
     return measured
+
+
+def run(
+    items: Iterable[Item],
+    work: Work[Item],
+    store: Store,
+    keys: Callable[[Item], Iterable[Key]],
+    *,
+    name: Callable[[Item], str] = str,
+    jobs: int = 1,
+    backend: Backend = "loky",
+    progress: Progress = silent,
+) -> dict[Key, Evaluation]:
+    """The evaluations of all keys of all items, of which ``work`` computes those that the store lacks.
+
+    ``loky`` works in ``jobs`` processes of this machine (one: in this process), ``ray`` on every CPU of a
+    cluster; ``work`` and the items must be picklable then. Only this process writes to the store, each item
+    when it is finished (Ray: each round of one item per CPU), so that a run that is killed loses nothing
+    but the items in the making. Every item is computed with one thread: no number of jobs changes its bits.
+
+    The first error of an item ends the run once the items in the making are finished and stored. It names
+    the item; a ``ValueError`` stays one, another becomes a ``RuntimeError`` with its traceback as a note.
+    """
+    everything = [(item, tuple(keys(item))) for item in items]
+    stored = set(store.get(key for _, wanted in everything for key in wanted))
+    tasks: list[tuple[Item, tuple[Key, ...]]] = []
+    for item, wanted in everything:
+        lacking = tuple(key for key in dict.fromkeys(wanted) if key not in stored)
+        stored.update(lacking)  # of two items with one key, the first computes it
+        if lacking:
+            tasks.append((item, lacking))
+    done = len(everything) - len(tasks)
+    logger.info("%d of %d networks are in the store", done, len(everything))
+    progress(COMPUTING, done, len(everything))
+    evaluated = finished(
+        tasks, lambda task: work(*task), name=lambda task: name(task[0]), jobs=jobs, backend=backend
+    )
+    with closing(evaluated) as results:
+        for _, evaluations in results:
+            store.put(evaluations)
+            done += 1
+            progress(COMPUTING, done, len(everything))
+    return store.get(key for _, wanted in everything for key in wanted)
 
 
 def _add(measured: Measured, proxy: Proxy, evaluations: Sequence[Evaluation]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-import numpy as np
 import torch
 import transformers
 
 import zerolm
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
+from zerolm.groundtruth.reader import quality
 from zerolm.groundtruth.truth import check
 from zerolm.lab.subnets.metrics import HIGHER_IS_BETTER
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
@@ -90,17 +90,12 @@ def slices_of(
     truth = check(benchmark)
     costs = {cost: make_score(cost).of_many(networks) for cost in ("body_params", "macs")}
     scores = {rival: make_score(rival).of_many(networks) for rival in RIVALS}
-    columns = {
-        metric: np.array([entry["results"][metric] for entry in entries])
-        * (1.0 if truth.is_higher_better(metric) else -1.0)
-        for metric in metrics
-    }
     return Slices(
         benchmark,
         sliced.parent,
         {
-            metric: {rival: defined(agreement(values, column).tau) for rival, values in scores.items()}
-            for metric, column in columns.items()
+            metric: {rival: defined(agreement(values, result).tau) for rival, values in scores.items()}
+            for metric, result in ((metric, quality(truth, metric)) for metric in metrics)
         },
         sliced.seconds,
         left_out,

@@ -25,7 +25,7 @@ from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, Elasti
 from zerolm.lab.supernets.result import Exported as Exported
 from zerolm.lab.supernets.result import PathLayer, Row
 from zerolm.lab.supernets.supernet import Supernet, drawn_network
-from zerolm.lab.supernets.teacher import distillation_for, teacher_in
+from zerolm.lab.supernets.teacher import teaching
 from zerolm.lab.supernets.text import supernet_text
 from zerolm.networks.modules.layer import Stack
 from zerolm.networks.opener import quiet
@@ -138,12 +138,8 @@ class _Export:
 
     def learn(self, run: TrainingRequest, work: Path) -> None:
         """Train the network further by the losses that are asked for; a killed run goes on in ``work``."""
-        request, space = self.request, self.space
-        teacher, compare = None, None
-        if request.teacher is not None:
-            depth = self.architecture.depth
-            teacher = teacher_in(Path(request.teacher), self.text, depth, request.aim, run)
-            compare = distillation_for(space, teacher, request.aim, run.seed)
+        request, depth = self.request, self.architecture.depth
+        teacher, compare = teaching(request.teacher, self.text, self.space, depth, request.aim, run)
         set_dropout(self.network, request.dropout)
         learner = PathLearner(self.architecture, self.network, request.aim, compare)
 

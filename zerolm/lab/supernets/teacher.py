@@ -46,11 +46,14 @@ def teacher_in(
     return FeatureTeacher(model, depth, predictions=aim.predictions > 0, bfloat16=request.execution.bfloat16)
 
 
-def distillation_for(space: Elastic, teacher: FeatureTeacher, aim: Aim, seed: int) -> FeatureDistillation:
-    """Return the comparison of features of a space's blocks with a teacher's, drawn under the seed."""
-    assert aim.distillation is not None
+def teaching(
+    folder: str | None, text: ElasticText, space: Elastic, depth: int, aim: Aim, request: TrainingRequest
+) -> tuple[FeatureTeacher | None, FeatureDistillation | None]:
+    """Return the teacher in a folder, and the comparison of its features with those of a space's blocks."""
+    if folder is None or aim.distillation is None:
+        return None, None
+    teacher = teacher_in(Path(folder), text, depth, aim, request)
     widths = {block: space.hidden // NARROW if block == "mobile" else space.hidden for block in space.blocks}
-    with seeded(seed):
-        return FeatureDistillation(
-            aim.distillation, (space.hidden, int(teacher.model.config.hidden_size)), widths
-        )
+    hidden = (space.hidden, int(teacher.model.config.hidden_size))
+    with seeded(request.seed):
+        return teacher, FeatureDistillation(aim.distillation, hidden, widths)

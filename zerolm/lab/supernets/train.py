@@ -15,7 +15,7 @@ from zerolm.lab.supernets.learner import Aim, Growth, SupernetLearner
 from zerolm.lab.supernets.result import GrowthEpoch, TrainingFacts
 from zerolm.lab.supernets.result import TrainedSupernet as TrainedSupernet
 from zerolm.lab.supernets.supernet import Supernet, drawn_path
-from zerolm.lab.supernets.teacher import distillation_for, teacher_in
+from zerolm.lab.supernets.teacher import teaching
 from zerolm.lab.supernets.text import SUPERNET_VOCABULARY, ElasticText
 from zerolm.progress import Progress, silent
 from zerolm.spaces import SPACES, make_space
@@ -78,10 +78,7 @@ def train_supernet(
     space = _space(request, text)
     supernet = Supernet(space, run.seed)
     set_dropout(supernet, request.dropout)
-    teacher = None
-    if request.teacher is not None:
-        teacher = teacher_in(Path(request.teacher), text, space.depth, request.aim, run)
-    compare = None if teacher is None else distillation_for(space, teacher, request.aim, run.seed)
+    teacher, compare = teaching(request.teacher, text, space, space.depth, request.aim, run)
     learner = SupernetLearner(
         supernet,
         request.aim,

@@ -12,7 +12,6 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 import zerolm
-from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
 from zerolm.io.files import write_json
 from zerolm.io.folders import check_new, new_folder, work_folder
@@ -120,21 +119,21 @@ class _Export:
     def _start(self, supernet: Supernet) -> Stack:
         """Return the network before any training; heads are compared as the supernet has them."""
         request, whole = self.request, self.architecture
-        path = supernet.path_of(whole) if request.starts == "supernet" or request.heads != "keep" else []
         state: dict[str, Tensor] = {}
-        if path:
-            state = supernet.path_state(path)
-            network = _network(whole, state)
         self.similarity: list[Tensor] = []
+        if request.starts == "supernet" or request.heads != "keep":
+            state = supernet.path_state(supernet.path_of(whole))
         if request.heads != "keep":
-            by_tokens = request.unbiased
+            network, by_tokens = drawn_network(whole, request.seed), request.unbiased
+            network.load_state_dict(state)
             alike = head_similarity(network, self.text.held_out[0], tokens=by_tokens, unbiased=by_tokens)
             self.similarity = alike
             self.architecture = with_fewer_heads(self.space, whole, alike, request.heads)
             state = without_heads(state, whole, alike) if request.heads == "remove" else state
-        if request.starts == "scratch":
-            return _network(self.architecture, None, request.seed)
-        return _network(self.architecture, state)
+        network = drawn_network(self.architecture, request.seed)
+        if request.starts == "supernet":
+            network.load_state_dict(state)
+        return network
 
     def learn(self, run: TrainingRequest, work: Path) -> None:
         """Train the network further by the losses that are asked for; a killed run goes on in ``work``."""
@@ -207,11 +206,3 @@ class _Export:
 def named(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights of a network by their names in the models of transformers."""
     return {name if name.startswith("head.") else f"network.{name}": value for name, value in state.items()}
-
-
-def _network(architecture: Architecture, state: Mapping[str, Tensor] | None, seed: int = 0) -> Stack:
-    """Return the network of an architecture in evaluation mode, with weights or new ones."""
-    module = drawn_network(architecture, seed)
-    if state is not None:
-        module.load_state_dict(dict(state))
-    return module

@@ -173,7 +173,9 @@ class SupernetLearner(nn.Module):
         growth, space, ends = self.growth, self.supernet.space, self.supernet.ends_params
         scores = self.sums / self.counts.clamp_min(1)  # (layers, kinds), 0 where nothing was counted
         self.scores_over[epoch] = scores
-        self.diversity_over[epoch] = torch.tensor(self._diversity(input_ids, path))
+        behind = self.supernet.behind(input_ids, path)
+        alike = [diversity(outputs) if len(outputs) > 1 else 1.0 for outputs in behind]
+        self.diversity_over[epoch] = torch.tensor(alike)
         self.sums.zero_()
         self.counts.zero_()
         if epoch + 1 == growth.epochs:
@@ -185,22 +187,6 @@ class SupernetLearner(nn.Module):
             wider = grown(old, ranks, space.step, space.largest, count)
             self.supernet.widths.copy_(torch.from_numpy(wider))
         self.widths_over[epoch + 1 :] = self.supernet.widths
-
-    def _diversity(self, input_ids: Tensor, path: Path) -> list[float]:
-        """Return how alike the blocks of each layer are behind the blocks of a path."""
-        mode = self.supernet.training
-        self.supernet.train(False)
-        hidden, alike = self.supernet.stack.embeddings(input_ids), []
-        widths = self.supernet.widths.tolist()
-        for layer, chosen in enumerate(path):
-            outputs = [
-                self.supernet.active(layer, kind, width)(hidden, None)
-                for kind, width in enumerate(widths[layer])
-            ]
-            alike.append(diversity(outputs) if len(outputs) > 1 else 1.0)
-            hidden = outputs[chosen]
-        self.supernet.train(mode)
-        return alike
 
     def history(self) -> list[dict[str, Any]]:
         """Return of every epoch widths, mean scores (0: never drawn), diversity, mean parameters of paths."""

@@ -184,20 +184,14 @@ def pca_counts(
     supernet: Supernet, ids: Tensor, *, draws: int = DRAWS, seed: int = 0, progress: Progress = silent
 ) -> Floats:
     """Return the principal components of every block's FFN, (layers, kinds): the mean behind drawn paths."""
-    was_training, widths = supernet.training, supernet.widths.tolist()
-    supernet.train(False)
     counts = np.zeros((draws, *supernet.shape))
     for draw in range(draws):
         progress("counting principal components", draw, draws)
-        hidden = supernet.stack.embeddings(ids.to(supernet.widths.device))
-        for layer, chosen in enumerate(drawn_path(supernet.shape, seed, draw)):
-            outputs = []
-            for kind, (block, _) in enumerate(supernet.space.kinds):
-                with watched([activated(supernet.layer(layer, kind))]) as features:
-                    outputs.append(supernet.active(layer, kind, widths[layer][kind])(hidden, None))
-                counts[draw, layer, kind] = pca_count(features[0].flatten(0, 1), ETA[block])
-            hidden = outputs[chosen]
-    supernet.train(was_training)
+        with watched([activated(block) for block in supernet.stack.layers]) as features:
+            for layer, _ in enumerate(supernet.behind(ids, drawn_path(supernet.shape, seed, draw))):
+                for kind, (block, _) in enumerate(supernet.space.kinds):
+                    counts[draw, layer, kind] = pca_count(features[kind].flatten(0, 1), ETA[block])
+                features.clear()
     mean: Floats = counts.mean(0)
     return mean
 

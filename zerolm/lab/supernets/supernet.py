@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -66,6 +66,17 @@ class Supernet(nn.Module):
             return block
         prefix = narrowed(block, width)
         return lambda hidden, padding: functional_call(block, prefix, (hidden, padding))
+
+    def behind(self, ids: Tensor, path: Path) -> Iterator[list[Tensor]]:
+        """Yield the outputs of every block of each layer behind the blocks of a path, in evaluation mode."""
+        was_training, widths = self.training, self.widths.tolist()
+        self.train(False)
+        hidden = self.stack.embeddings(ids.to(self.widths.device))
+        for layer, chosen in enumerate(path):
+            outputs = [self.active(layer, *place)(hidden, None) for place in enumerate(widths[layer])]
+            yield outputs
+            hidden = outputs[chosen]
+        self.train(was_training)
 
     def features(self, ids: Tensor, path: Path) -> tuple[Features, Tensor]:
         """Return the features that are compared with a teacher's, and the logits (b, t, v)."""

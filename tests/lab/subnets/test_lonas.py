@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,11 +144,6 @@ def test_sub_networks_are_drawn_of_the_space_within_macs(
         assert 0.75 * whole <= costs_of(parent, COST, cut, name)["macs"] <= 0.8 * whole
 
 
-def test_the_heuristic_takes_the_middle(llama: Checkpoint) -> None:
-    space = SIZE_SPACES["lonas-llama-7b"]
-    assert set(space.heuristic(space.choices(llama))) == {(32, 8256)}
-
-
 def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
     tiny = Checkpoint.open(saved(tmp_path / "tiny", "llama"))
     with pytest.raises(ValueError, match=r"32 layers, attention 4096, FFN 11008; the parent has 3 layers"):
@@ -156,19 +152,11 @@ def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
         ValueError, match=r"space 'lonas' is not known; .*there are heads-ffn, lonas-bert, lonas-llama"
     ):
         SIZE_SPACES["lonas"]
+    wish = partial(SizeRequest.of, budgets={"max_macs": 1}, space="lonas-llama-7b")
     with pytest.raises(ValueError, match="without budgets"):
-        heuristic_of(
-            llama,
-            Prefix(),
-            SizeRequest.of(budgets={"max_macs": 1}, space="lonas-llama-7b", shape="per-layer"),
-        )
+        heuristic_of(llama, Prefix(), wish(shape="per-layer"))
     with pytest.raises(ValueError, match="--space fixes the sizes"):
-        plan_of(
-            llama,
-            Prefix(),
-            SizeRequest.of(budgets={"max_macs": 1}, space="lonas-llama-7b", shape="uniform"),
-            COST,
-        )
+        plan_of(llama, Prefix(), wish(shape="uniform"), COST)
 
 
 def test_the_command_writes_the_heuristic_subnet(bert: Checkpoint, zerolm: Callable[..., Any]) -> None:

@@ -17,7 +17,6 @@ from tiny import saved
 import zerolm as package
 from zerolm.lab.verbs.proxies import ProxiesSettings
 from zerolm.lab.verbs.proxies_report import ProxiesReport
-from zerolm.lab.zero_cost import proxy_names
 from zerolm.lab.zero_cost.result import Mode, Upstream
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.networks.workers import Backend
@@ -77,17 +76,6 @@ for verb in (lambda: zerolm.lab.proxies("mine.csv"), zerolm.lab.proxies.ls):
     assert all(line.endswith("pip install 'zerolm[torch]'") for line in lines), lines
     for file in Path("out").iterdir():
         assert Path("again", file.name).read_bytes() == file.read_bytes(), file.name
-
-
-def test_the_list() -> None:
-    listing = package.lab.proxies.ls()
-    assert [row["name"] for row in listing.rows()] == proxy_names()
-    assert len(repr(listing).splitlines()) <= 15
-    (sheet,) = listing.sheets()
-    assert [row[0] for row in sheet.rows] == proxy_names()
-    assert "synflow" in listing._repr_html_()
-    pytest.importorskip("pandas")
-    assert list(listing.to_pandas()["name"]) == proxy_names()
 
 
 def test_the_declaration_names_what_the_passes_take() -> None:

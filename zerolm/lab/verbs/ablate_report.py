@@ -128,7 +128,7 @@ def _effects_shown(section: AblationSection) -> list[int]:
 
 
 def _initialisation(ablation: Ablation) -> str:
-    effects = [each for name in (EVEN, BEST) for each in _initialised(ablation, name)]
+    effects = [each for name in (EVEN, BEST) for each in _changes(ablation, "initialisations", name)]
     moved = sum(each.direction != 0 for each in effects)
     if not moved:
         return "No dependence on the initialisation is shown."
@@ -138,10 +138,10 @@ def _initialisation(ablation: Ablation) -> str:
     )
 
 
-def _initialised(ablation: Ablation, name: str) -> list[Effect]:
-    """Return the effects of other initialisations than the space's own."""
-    effects = (each for section in ablation.sections for each in column(section.initialisations, name))
-    return [each for each in effects if each.change is not None]
+def _changes(ablation: Ablation, of: str, name: str, *variants: str) -> list[Effect]:
+    """Return the changes of one score: ``of`` matrices, by variants that begin so, or initialisations."""
+    effects = (each for section in ablation.sections for each in column(getattr(section, of), name))
+    return [each for each in effects if each.variant.startswith(variants or "") and each.change is not None]
 
 
 def _seed(ablation: Ablation) -> str:
@@ -177,23 +177,19 @@ def _transfer(ablation: Ablation) -> str:
 
 def shown_sheet(ablation: Ablation) -> Sheet:
     """Return in how many cases a change of the score is shown to lower and to raise tau."""
-
-    def matrices(name: str, *variants: str) -> list[Effect]:
-        effects = (each for section in ablation.sections for each in column(section.matrices, name))
-        return [each for each in effects if each.variant.startswith(variants) and each.change is not None]
-
-    changes = [
-        ("one matrix dropped", EVEN, matrices(EVEN, WITHOUT)),
-        ("one matrix dropped", BEST, matrices(BEST, WITHOUT)),
-        ("q, k, v split or fused", EVEN, matrices(EVEN, SPLIT, FUSED)),
-        ("attention alone", EVEN, matrices(EVEN, ATTENTION)),
-        ("FFN alone", EVEN, matrices(EVEN, FFN)),
-        ("with embeddings", EVEN, matrices(EVEN, EMBEDDED)),
-        ("another initialisation", EVEN, _initialised(ablation, EVEN)),
-        ("another initialisation", BEST, _initialised(ablation, BEST)),
+    lines = [
+        ("one matrix dropped", "matrices", EVEN, WITHOUT),
+        ("one matrix dropped", "matrices", BEST, WITHOUT),
+        ("q, k, v split or fused", "matrices", EVEN, SPLIT, FUSED),
+        ("attention alone", "matrices", EVEN, ATTENTION),
+        ("FFN alone", "matrices", EVEN, FFN),
+        ("with embeddings", "matrices", EVEN, EMBEDDED),
+        ("another initialisation", "initialisations", EVEN),
+        ("another initialisation", "initialisations", BEST),
     ]
     rows: list[Row] = []
-    for change, name, effects in changes:
+    for change, of, name, *variants in lines:
+        effects = _changes(ablation, of, name, *variants)
         directions = [each.direction for each in effects]
         moves = [each.change for each in effects if each.change is not None]
         ends = (signed(min(moves)), signed(max(moves))) if moves else ("-", "-")
@@ -326,16 +322,15 @@ def column(effects: Sequence[Effect], name: str) -> list[Effect]:
     return [each for each in effects if each.column == name]
 
 
-def plain(value: float | None, digits: int = 3) -> str:
-    """Return .720; - where it is not defined."""
+def plain(value: float | None, digits: int = 3, sign: str = "") -> str:
+    """Return .720, or +.720 with a ``sign``; - where it is not defined."""
     if value is None:
         return "-"
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("0.", ".", 1)
+    return f"{round(value, digits) + 0.0:{sign}.{digits}f}".replace("0.", ".", 1)
 
 
 def signed(value: float | None) -> str:
-    """Return +.012."""
-    return "-" if value is None else f"{round(value, 3) + 0.0:+.3f}".replace("0.", ".", 1)
+    return plain(value, sign="+")
 
 
 def moved(effect: Effect) -> str:

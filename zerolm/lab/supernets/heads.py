@@ -110,12 +110,12 @@ def removed(similarity: Tensor, threshold: float = THRESHOLD) -> tuple[int, ...]
     return tuple(sorted(gone))
 
 
-def merged_heads(similarity: Tensor, width: int, threshold: float = THRESHOLD) -> int:
+def merged_heads(similarity: Tensor, width: int) -> int:
     """Return the number of heads after fusion in an attention of this width: a divisor of the width.
 
     The heads that are left divide the width anew (algorithm 1): no weight is cut, each head is wider.
     """
-    heads = len(similarity) - len(removed(similarity, threshold))
+    heads = len(similarity) - len(removed(similarity))
     while width % heads:
         heads -= 1
     return heads

@@ -52,7 +52,6 @@ class ElasticSearch:
     sizes: Evolution = USUAL_SIZES
     seed: int = 0
     top: int = 10
-    options: Mapping[str, Any] | None = None
 
     @property
     def timed(self) -> bool:
@@ -116,7 +115,6 @@ def search_paths(
         score,
         budgets=dict(question.budgets or {}),
         costs=costs,
-        options=dict(question.options or {}) if isinstance(score, str) else None,
         top=question.top,
         method="evolution" if evolves else question.method,
         seed=question.seed,

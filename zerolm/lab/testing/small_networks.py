@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Final
@@ -26,20 +25,20 @@ def small_networks() -> tuple[Network, ...]:
     """A llama, and a FlexiBERT of different operations; a few thousand weights each."""
     sizes = {"depth": 2, "hidden": 16, "head_size": 8, "heads": 2, "kv_heads": 1, "ffn": 24}
     llama = make_space("llama", vocab=WORDS).read(sizes)
-    return build(llama), build(_encoder(["SA WMA", "LT DFT", "DSC 5"]))
+    return build(llama), build(_encoder())
 
 
-def _encoder(operations: Sequence[str]) -> Architecture:
+def _encoder() -> Architecture:
     """A FlexiBERT of 16 wide layers; of few words, for its own 30 thousand would take most of the time."""
     layers = [
         {
             "operation_type": kind,
-            "operation_parameter": int(parameter) if kind == "DSC" else parameter,
+            "operation_parameter": parameter,
             "num_operation_heads": 2,
             "feed_forward_dimension": 24,
-            "num_feed_forward": 1 + index % 2,
+            "num_feed_forward": stacks,
         }
-        for index, (kind, parameter) in enumerate(operation.split() for operation in operations)
+        for kind, parameter, stacks in (("SA", "WMA", 1), ("LT", "DFT", 2), ("DSC", 5, 1))
     ]
     encoder = make_space("flexibert").read({"hidden_size": 16, "encoder_layers": layers})
     words, *others = encoder.ends.embedding_matrices

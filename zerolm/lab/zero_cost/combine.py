@@ -32,11 +32,11 @@ def rank_product(terms: Floats) -> Floats:
     return np.asarray(np.sum(np.log(ranks / ranks.shape[1]), axis=0))
 
 
-def select_layers(log_sigma: Sequence[Floats], bins: int = BINS, threshold: float = 0.5) -> tuple[int, int]:
+def select_layers(log_sigma: Sequence[Floats], threshold: float = 0.5) -> tuple[int, int]:
     """The first and the last bin of depth that L-SWAG looks at (arXiv 2505.07300, eq. 6), without labels.
 
     ``log_sigma`` holds, of each network of a sample of the space, the mean log standard deviation of the
-    gradients in its layers, (L,). Layer l, counted from 0, is in bin floor(bins l / L); a bin's value is
+    gradients in its layers, (L,). Layer l, counted from 0, is in bin floor(10 l / L); a bin's value is
     the mean over all layers of all networks in it. The paper takes the bins where that has its spike by
     eye; here it is the longest run of bins with a z-score above ``threshold`` that holds the highest bin.
     A bin without layers (all networks are shallow) does not end a run. Where no bin stands out it is all.
@@ -45,32 +45,32 @@ def select_layers(log_sigma: Sequence[Floats], bins: int = BINS, threshold: floa
     values = np.concatenate([np.zeros(0), *log_sigma])
     if not len(values) or not np.isfinite(values).all():
         raise ValueError("the layers to look at cannot be selected: a finite log sigma of each is needed")
-    place = np.concatenate([_bins(len(layers), bins) for layers in log_sigma])
+    place = np.concatenate([_bins(len(layers)) for layers in log_sigma])
     occupied, inverse, size = np.unique(place, return_inverse=True, return_counts=True)
     means = np.bincount(inverse, values) / size
     spread, close = np.std(means), TOLERANCE * np.max(np.abs(means))
     high = means - np.mean(means) > threshold * spread
     if spread <= close or not high.any():
-        return 0, bins - 1
+        return 0, BINS - 1
     runs = [[i for i, _ in run] for above, run in groupby(enumerate(high), key=lambda item: item[1]) if above]
     peaks = [(occupied[run[0]], occupied[run[-1]]) for run in runs if max(means[run]) >= max(means) - close]
     first, last = max(peaks, key=lambda peak: peak[1] - peak[0])
     return int(first), int(last)
 
 
-def layers_in(selected: tuple[int, int], depth: int, bins: int = BINS) -> list[int]:
+def layers_in(selected: tuple[int, int], depth: int) -> list[int]:
     """The layers of a network of ``depth`` in the bins from the first to the last, both included.
 
     Where there is none, those whose bins are nearest: at least one, and always without a gap.
     """
-    place = _bins(depth, bins)
+    place = _bins(depth)
     away = np.maximum(np.maximum(selected[0] - place, place - selected[1]), 0)
     return [int(layer) for layer in np.flatnonzero(away == np.min(away))]
 
 
-def _bins(depth: int, bins: int) -> Ints:
+def _bins(depth: int) -> Ints:
     """The bin of each layer, (depth,); in integers, so that no layer on an edge falls below it."""
-    return np.arange(depth, dtype=np.int64) * bins // depth
+    return np.arange(depth, dtype=np.int64) * BINS // depth
 
 
 def occurrences(codes: Sequence[Ints]) -> Ints:

@@ -85,14 +85,11 @@ def _attacked(
     outcome = row["result_type"]
     if outcome not in OUTCOMES:
         raise ValueError(f"{place} has result_type {shown(outcome)}; {', '.join(OUTCOMES)} can be")
-    before, after = (_unmarked(_text(place, row, name)) for name in ATTACKED[:2])
+    texts = (MARKED.sub(r"\1", _text(place, row, name)) for name in ATTACKED[:2])
+    before, after = (text.replace(LINE_END, "\n") for text in texts)
     if outcome == SKIPPED and before != after:
         raise ValueError(f"{place} was skipped, yet its perturbed_text is not its original_text")
     return before, after, _label(place, row, "ground_truth_output", classes), outcome != SKIPPED
-
-
-def _unmarked(text: str) -> str:
-    return MARKED.sub(r"\1", text).replace(LINE_END, "\n")
 
 
 def _text(place: str, row: Mapping[str, str | None], column: str) -> str:

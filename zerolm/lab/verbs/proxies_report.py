@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from zerolm.comparison.document import from_document
-from zerolm.comparison.results import Comparison, ScoreRow, Section
+from zerolm.comparison.results import Comparison, Section
 from zerolm.comparison.standings import label_free, row_of
 from zerolm.io.plain import as_plain, checked
 from zerolm.lab.zero_cost.result import LibraChoice, ProxyPasses, ProxyTable, RankedProxies
@@ -119,8 +119,9 @@ class ProxiesReport(RankedProxies, Report):
         beating = [row.label for row in free if row.verdict == "better"]
         tau = "is not defined" if base is None or base.tau is None else f"reaches {show_number(base.tau)}"
         names = f": {', '.join(beating[:DRAWN])}" if beating else ""
+        best = f"{free[0].label} ranks best, tau-b {show_number(free[0].tau)}." if free else ""
         return (
-            _best(free),
+            best or "None of them is defined.",
             f"Counting body parameters {tau}; {len(beating)} of {len(free)} proxies are shown to be "
             f"better{names}.",
             f"Which proxy is best shows only with the labels. {LIMITS}",
@@ -219,9 +220,3 @@ class ProxiesReport(RankedProxies, Report):
         """Write the tables of a benchmark as CSV."""
         if self.section is not None:
             write_tables(Comparison([self.section]), folder)
-
-
-def _best(rows: Sequence[ScoreRow]) -> str:
-    if not rows:
-        return "None of them is defined."
-    return f"{rows[0].label} ranks best, tau-b {show_number(rows[0].tau)}."

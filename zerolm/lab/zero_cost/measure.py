@@ -112,14 +112,13 @@ def _table(title: str, settings: Settings, measured: Measured, params: Floats | 
         [None if one.architecture is None else one.architecture.choices for one in measured.candidates],
         None if params is None else params.tolist(),
         {name: column.tolist() for name, column in measured.columns.items()},
-        {name: [_plain(row) for row in rows] for name, rows in measured.values.items()},
+        {
+            name: [[value if math.isfinite(value) else None for value in row] for row in rows]
+            for name, rows in measured.values.items()
+        },
         measured.seconds,
         measured.left_out,
     )
-
-
-def _plain(row: Sequence[float]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in row]
 
 
 def measure(target: str, request: ProxyRequest, *, progress: Progress = silent) -> RankedProxies:

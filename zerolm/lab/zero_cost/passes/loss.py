@@ -63,7 +63,8 @@ def run_loss(
         for part in parts:
             with clock.on("forward"):
                 logits = logits_of(network, part)
-                value = _objective(protocol, logits, part, final[0])
+                of_task = protocol.upstream == "task"
+                value = loss(logits, part) if of_task else protocol.parts * widened(final[0]).sum()
             if not torch.isfinite(value):
                 raise ValueError(f"the loss is {value.item()}, not finite: no gradient says anything then")
             losses.append(value.detach())
@@ -79,11 +80,6 @@ def run_loss(
     results.value = float(torch.stack(losses).mean(dtype=torch.float64))
     reductions.finish()
     return results
-
-
-def _objective(protocol: Protocol, logits: Tensor, part: Batch, final: Tensor) -> Tensor:
-    """Return the objective of a micro-batch; its mean over all of them is that of the batch."""
-    return loss(logits, part) if protocol.upstream == "task" else protocol.parts * widened(final).sum()
 
 
 @dataclass(frozen=True, eq=False)

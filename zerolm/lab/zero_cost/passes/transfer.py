@@ -46,7 +46,7 @@ def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer
     with ExitStack() as stack:
         stack.enter_context(as_it_was(network, protocol))
         macs = _macs(network, batch)
-        stack.enter_context(entering(network, _gaussian))
+        stack.enter_context(entering(network, lambda x: torch.randn_like(x).requires_grad_()))
         stack.enter_context(looking(network.stream, states.__setitem__))
         for part in batch.micro(protocol.parts):
             logits_of(network, part)
@@ -83,10 +83,6 @@ def _macs(network: Network, batch: Batch) -> float:
     with torch.no_grad(), counter, suppress(Enough), looking([network.final], stop):
         network.module(batch.inputs[:1], batch.classes)
     return counter.get_total_flops() / 2
-
-
-def _gaussian(hidden: Tensor) -> Tensor:
-    return torch.randn_like(hidden).requires_grad_()
 
 
 def _entropy(rows: RowSums) -> float:

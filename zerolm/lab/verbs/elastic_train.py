@@ -100,7 +100,10 @@ class TrainSupernetSettings(Request):
     force: bool = setting("flag", False, "replace the output folder and an unfinished run in it")
 
     def run(self, progress: Progress = silent) -> SupernetReport:
-        settings = self._of_space()
+        from zerolm.spaces import SPACES
+
+        declared = by_name(SPACES[self.space].declared)
+        settings = options_of(declared, self.further, f"space {self.space!r}")
         with needing_torch("supernets are trained", "train"), field_read(self.text_field, self.text):
             from zerolm.lab.supernets.train import train_supernet
 
@@ -111,12 +114,6 @@ class TrainSupernetSettings(Request):
                 self._request(settings), Path(self.out), force=self.force, finish=finish, progress=progress
             )
         return self._report(trained, settings)
-
-    def _of_space(self) -> dict[str, Any]:
-        from zerolm.spaces import SPACES
-
-        declared = by_name(SPACES[self.space].declared)
-        return options_of(declared, self.further, f"space {self.space!r}")
 
     def _request(self, settings: dict[str, Any]) -> SupernetRequest:
         """Return the request of the training; its paths are absolute, so a run resumes from anywhere."""

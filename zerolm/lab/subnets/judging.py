@@ -35,7 +35,7 @@ Results = dict[str, float]
 
 @dataclass(frozen=True, eq=False)
 class Judged(ABC):
-    """What networks cut from a parent are evaluated on: ``tokens``, a batch at a time."""
+    """The ``tokens`` that networks cut from a parent are evaluated on, a ``batch`` at a time."""
 
     tokens: Tokens
     batch: ClassVar[int] = 32

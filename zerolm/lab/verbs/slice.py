@@ -141,13 +141,13 @@ class SlicesReport(Slices, Report):
         return f"{min(values):.4g} to {max(values):.4g} (parent {self.parent[metric]:.4g}){agree}"
 
     def heading(self) -> Heading:
-        source, (first, *others) = self.benchmark["source"], self.metrics
+        source, (title, *ranges) = self.benchmark["source"], self.lines()
         took = "" if self.seconds is None else f" One took {self.seconds:.2g} s."
         return Heading(
-            self.title,
+            title,
             f"Cut in memory out of one trained model, repair {source['repair']}; nothing was trained.{took}",
-            f"{first}: {self._range(first)}.",
-            " ".join(f"{name}: {self._range(name)}." for name in others),
+            f"{ranges[0]}.",
+            " ".join(f"{one}." for one in ranges[1:]),
             "They measure one parent after cuts, not what networks of these shapes learn.",
         )
 

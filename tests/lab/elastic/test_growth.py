@@ -1,4 +1,4 @@
-"""Growth: principal components of known ranks, K, order and limits, and the mean of paths."""
+"""Growth: principal components of known ranks, K, order and limits, the mean of paths; diversity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from zerolm.lab.supernets.growth import grown, growths, mean_params, pca_count
+from zerolm.lab.supernets.growth import diversity, grown, growths, mean_params, pca_count
 
 SEEDS = st.integers(0, 10**6)
 
@@ -98,3 +98,21 @@ def test_the_mean_is_that_of_every_path(rows: list[list[int]]) -> None:
     params = np.array(rows)
     paths = [sum(path) for path in product(*rows)]
     assert mean_params(params, 7) == pytest.approx(7 + float(np.mean(paths)), rel=1e-12)
+
+
+@given(st.integers(0, 10**6), st.floats(0.01, 100))
+def test_equals_are_1_opposites_less_and_scale_does_not_count(seed: int, scale: float) -> None:
+    output = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(seed))
+    assert diversity([output, output * scale]) == pytest.approx(1)
+    assert diversity([output, -output]) == pytest.approx(-1)
+    assert diversity([output, output, -output]) == pytest.approx(-1 / 3)
+
+
+def test_orthogonal_outputs_are_0() -> None:
+    first, second = torch.eye(2)[:, None, None]
+    assert diversity([first, second]) == 0
+
+
+def test_one_block_has_none() -> None:
+    with pytest.raises(ValueError, match="two are the least"):
+        diversity([torch.ones(1, 1, 1)])

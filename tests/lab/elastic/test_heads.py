@@ -1,15 +1,24 @@
-"""Fewer heads: fusion keeps width and weights, removal cuts only the heads that are gone."""
+"""CKA by its identities; fewer heads: fusion keeps width and weights, removal cuts only heads that are gone."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from portion import portion
 from small_supernets import NAMES, WORDS, space_of, supernet_of
+from torch import Tensor
 
-from zerolm.lab.supernets.heads import cka, head_similarity, with_fewer_heads, without_heads
+from zerolm.lab.supernets.heads import (
+    cka,
+    head_similarity,
+    merged_heads,
+    removed,
+    with_fewer_heads,
+    without_heads,
+)
 from zerolm.networks.build import build
 from zerolm.networks.modules.layer import Stack
 from zerolm.scores import make_score
@@ -17,13 +26,13 @@ from zerolm.scores import make_score
 IDS = torch.randint(WORDS, (5, 9), generator=torch.Generator().manual_seed(1))
 
 
-def network_of(name: str) -> tuple[Stack, object]:
+def network_of(name: str) -> Stack:
     net = supernet_of(name, heads=4)
     path = [0, net.shape[1] - 1]
     module = build(net.architecture(path)).module
     assert isinstance(module, Stack)
     module.load_state_dict(net.path_state(path))
-    return module, net.architecture(path)
+    return module
 
 
 def alike(heads: int, pairs: list[tuple[int, int]]) -> torch.Tensor:
@@ -35,7 +44,7 @@ def alike(heads: int, pairs: list[tuple[int, int]]) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_similarities_are_those_of_the_contexts(name: str) -> None:
-    network, _ = network_of(name)
+    network = network_of(name)
     contexts: list[torch.Tensor] = []
     for layer in network.layers:
         step = getattr(layer.attention, "inner", layer.attention)
@@ -85,3 +94,104 @@ def test_removed_heads_are_those_without_a_say() -> None:
         mute.load_state_dict(state)
         assert torch.allclose(small(IDS), mute(IDS), atol=1e-5)
         assert make_score("params").of(fewer) < make_score("params").of(whole)
+
+
+SEEDS = st.integers(0, 10**6)
+EITHER = pytest.mark.parametrize("unbiased", [False, True])
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@EITHER
+@given(seed=SEEDS, n=st.integers(4, 20), d=st.integers(2, 12), scale=st.floats(1e-3, 1e3))
+def test_a_head_resembles_itself_turned_scaled_and_shifted(
+    unbiased: bool, seed: int, n: int, d: int, scale: float
+) -> None:
+    head = normal(seed, n, d)
+    turned, _ = torch.linalg.qr(normal(seed + 1, d, d))
+    other = normal(seed + 2, n, d)
+    similarity = cka(torch.stack([head, head @ turned * scale + 5.0, other]), unbiased)
+    torch.testing.assert_close(similarity, similarity.mT)
+    torch.testing.assert_close(similarity.diagonal(), torch.ones(3, dtype=torch.float64))
+    assert float(similarity[0, 1]) == pytest.approx(1.0, abs=1e-9)
+    assert float(similarity[0, 2]) == pytest.approx(float(similarity[1, 2]), abs=1e-9)
+    assert float(similarity[0, 2]) <= 1 + 1e-9
+
+
+@given(SEEDS, st.integers(2, 15), st.integers(1, 8))
+def test_the_biased_estimator_is_that_of_features(seed: int, n: int, d: int) -> None:
+    """Kornblith et al., equation 4: the Frobenius norms of the covariances."""
+    a, b = normal(seed, n, d), normal(seed + 1, n, d)
+    x, y = ((part - part.mean(0)).numpy() for part in (a, b))
+    norm = np.linalg.norm
+    twin = norm(y.T @ x) ** 2 / (norm(x.T @ x) * norm(y.T @ y))
+    assert float(cka(torch.stack([a, b]))[0, 1]) == pytest.approx(twin, rel=1e-9)
+
+
+@given(SEEDS, st.integers(4, 15))
+def test_the_unbiased_estimator_is_that_of_song(seed: int, n: int) -> None:
+    """Song et al., equation 5, term by term."""
+
+    def hsic(k: Tensor, other: Tensor) -> float:
+        k, other = (part - part.diag().diag() for part in (k, other))
+        middle = k.sum() * other.sum() / ((n - 1) * (n - 2))
+        terms = (k @ other).trace() + middle - 2 / (n - 2) * (k @ other).sum()
+        return float(terms / (n * (n - 3)))
+
+    heads = normal(seed, 2, n, 5)
+    a, b = heads @ heads.mT
+    twin = hsic(a, b) / np.sqrt(hsic(a, a) * hsic(b, b))
+    assert float(cka(heads, True)[0, 1]) == pytest.approx(twin, rel=1e-6, abs=1e-9)
+
+
+def test_a_head_that_says_nothing_resembles_none() -> None:
+    heads = torch.stack([normal(0, 6, 3), torch.full((6, 3), 0.1, dtype=torch.float64)])
+    for unbiased in (False, True):
+        assert cka(heads, unbiased)[1].abs().max() == 0
+
+
+@EITHER
+def test_few_samples_are_refused(unbiased: bool) -> None:
+    least = 4 if unbiased else 2
+    with pytest.raises(ValueError, match=f"{least} are the least"):
+        cka(normal(0, 3, least - 1, 5), unbiased)
+
+
+SIMILARITIES = st.integers(1, 12).flatmap(
+    lambda heads: st.lists(st.floats(0, 1), min_size=heads**2, max_size=heads**2)
+)
+
+
+@given(SIMILARITIES, st.floats(0.1, 0.95))
+def test_what_is_removed_resembles_one_that_stays(values: list[float], threshold: float) -> None:
+    heads = int(len(values) ** 0.5)
+    similarity = torch.tensor(values).reshape(heads, heads)
+    gone = removed(similarity, threshold)
+    stay = [head for head in range(heads) if head not in gone]
+    assert len(set(gone)) == len(gone)
+    assert 0 in stay
+    for head in range(heads):
+        alike = [other for other in stay if other < head and float(similarity[other, head]) > threshold]
+        assert bool(alike) == (head in gone)
+
+
+@pytest.mark.parametrize(
+    ("alike", "width", "heads"),
+    [
+        (0, 528, 12),
+        (1, 528, 11),
+        (2, 528, 8),
+        (4, 528, 8),
+        (5, 528, 6),
+        (2, 132, 6),
+        (1, 132, 11),
+        (11, 132, 1),
+    ],
+)
+def test_heads_that_are_left_divide_the_width(alike: int, width: int, heads: int) -> None:
+    """Twelve heads, of which the last ``alike`` repeat the first."""
+    similarity = torch.eye(12)
+    similarity[0, 12 - alike :] = 1.0
+    assert merged_heads(similarity, width) == heads

@@ -1,4 +1,4 @@
-"""Each rule of the conformance suite catches the proxy that breaks it, and only that rule."""
+"""Each rule of the conformance suite catches the proxy that breaks it; every proxy of zerolm keeps all of them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from zerolm.lab.testing.proxies import (
     check_proxy,
 )
 from zerolm.lab.testing.small_networks import small_networks
+from zerolm.lab.zero_cost import proxy_names
 from zerolm.lab.zero_cost.passes import Passes
 from zerolm.lab.zero_cost.registry import Finish, LeftOut, Proxy, Value
 from zerolm.networks.network import Network
@@ -248,3 +249,14 @@ def test_the_class_runs_every_rule() -> None:
     with pytest.raises(AssertionError, match="finite"):
         Broken().test_finite()  # type: ignore[attr-defined]
     Broken().test_only_reads()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", proxy_names())
+def test_built_in(name: str) -> None:
+    check_proxy(name)
+
+
+class TestAsAPlugInWould(ProxyConformance):
+    """The suite as the author of a plug-in takes it."""
+
+    proxy = "naswot"

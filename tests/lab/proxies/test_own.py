@@ -1,4 +1,4 @@
-"""Proxies of one's own: where they run, which stored values are theirs, and what goes wrong in them."""
+"""Proxies of one's own: where they run, which stored values are theirs, what goes wrong, and their seconds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import torch
 from networks_small import batch_for, made
 
 from zerolm.lab.testing import check_proxy
-from zerolm.lab.zero_cost import find_proxy, proxy
+from zerolm.lab.zero_cost import find_proxy, proxy, proxy_names
 from zerolm.lab.zero_cost.compute import compute, costs, numbers
-from zerolm.lab.zero_cost.passes import Look, Passes, Protocol
+from zerolm.lab.zero_cost.passes import COSTS, NEEDS, Look, Passes, Protocol
+from zerolm.lab.zero_cost.passes.clock import Clock
 from zerolm.lab.zero_cost.registry import PROXIES, Proxy
 
 SCRIPT = """
@@ -159,3 +160,41 @@ def test_a_look_has_a_name_of_its_own_and_an_edited_one_another_revision() -> No
 
 def numbers_of(passes: Passes) -> float:
     return 0.0
+
+
+def test_a_clock_counts_what_is_inside_of_another_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, ticks = Clock(torch.device("cpu")), iter((0.0, 1.0, 4.0, 5.0, 7.0, 10.0))
+    monkeypatch.setattr(clock, "_now", lambda: next(ticks))
+    with clock.on("forward"):
+        with clock.on("codes"):
+            pass
+        with clock.on("outputs"):
+            pass
+    assert clock.seconds == {"codes": 3.0, "outputs": 2.0, "forward": 5.0}
+
+
+def test_a_forward_pass_is_charged_no_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pass and every sum has its own price, of which each proxy pays what it would alone."""
+    prices = {
+        "backward": 1e9,
+        "curvature": 1e8,
+        "jacobian": 1e7,
+        "flow": 1e6,
+        "transfer": 1e5,
+        "forward": 1e4,
+    }
+    monkeypatch.setattr(Passes, "seconds", property(lambda _: prices))
+    network = made("llama")
+    outcomes = compute(
+        network, [find_proxy(name) for name in proxy_names()], batch_for(network), Protocol(parts=2)
+    )
+    for name, outcome in outcomes.items():
+        kinds = set(find_proxy(name).passes)
+        backward = bool(kinds & {"backward", "curvature"})
+        assert (outcome.seconds >= 1e9) == backward, name
+        assert (outcome.seconds % 1e9 >= 1e8) == ("curvature" in kinds), name
+        assert (outcome.seconds % 1e8 >= 1e7) == ("jacobian" in kinds), name
+        assert (outcome.seconds < 1e3) == (not kinds), name
+    assert costs(find_proxy("naswot")) == {"forward", "codes"}
+    assert costs(find_proxy("grasp")) == {"forward", "backward", "gradients", "curvature"}
+    assert set(COSTS) == set(NEEDS)

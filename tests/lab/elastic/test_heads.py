@@ -1,4 +1,4 @@
-"""CKA by its identities; fewer heads: fusion keeps width and weights, removal cuts only heads that are gone."""
+"""CKA by its identities; fusion keeps width and weights of heads, removal cuts only those that are gone."""
 
 from __future__ import annotations
 

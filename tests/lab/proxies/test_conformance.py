@@ -1,4 +1,4 @@
-"""Each rule of the conformance suite catches the proxy that breaks it; every proxy of zerolm keeps all of them."""
+"""Each rule of the conformance suite catches the proxy that breaks it; proxies of zerolm keep them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proxies of one's own: where they run, which stored values are theirs, what goes wrong, and their seconds."""
+"""Proxies of one's own: where they run, which stored values are theirs, what goes wrong; seconds."""
 
 from __future__ import annotations
 

@@ -68,10 +68,9 @@ class JudgedText(Judged):
 
     def results(self, blocks: Blocks, networks: Sequence[SubNetwork]) -> list[Results]:
         states = last_states(blocks, [whole_of(blocks), *networks])
-        sums, count = np.zeros((1 + len(networks), 2)), 0
-        for index in range(len(blocks.batches)):
-            more, tokens = _sums(blocks, index, [each[index] for each in states])
-            sums, count = sums + more, count + tokens
+        count = sum(batch["input_ids"][:, 1:].numel() for batch in blocks.batches)
+        by_batch = enumerate(zip(*states, strict=True))
+        sums = np.sum([_sums(blocks, index, each) for index, each in by_batch], axis=0)
         return [
             {
                 metrics.PERPLEXITY: perplexity(surprise / count),
@@ -87,7 +86,7 @@ def whole_of(blocks: Blocks) -> SubNetwork:
     return SubNetwork(Cut.whole(dimensions_of(blocks.model)))
 
 
-def _sums(blocks: Blocks, index: int, states: Sequence[Tensor]) -> tuple[Floats, int]:
+def _sums(blocks: Blocks, index: int, states: Sequence[Tensor]) -> Floats:
     """Return nats of surprise and of divergence of a batch for each of the states, the parent's first.
 
     The parent's predictions are computed once for all, a few at a time.
@@ -103,7 +102,7 @@ def _sums(blocks: Blocks, index: int, states: Sequence[Tensor]) -> tuple[Floats,
             ours = theirs if row == 0 else blocks.finish(index, each[:, start:end]).logits
             nats = surprises(ours, following), kl(theirs, ours)
             sums[row] += [float(each.double().sum()) for each in nats]
-    return sums, len(ids) * last
+    return sums
 
 
 @dataclass(frozen=True, eq=False)

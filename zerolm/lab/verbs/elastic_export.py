@@ -156,11 +156,8 @@ class PathReport(Exported, Report):
         return f"Loss on text held out, in nats: {parts}."
 
     def _heads(self) -> str:
-        if self.heads == "keep":
-            return "Its heads are those of the supernet."
         counts = ", ".join(str(layer.heads) for layer in self.layers)
-        word = "fused into wider ones" if self.heads == "fuse" else "cut out"
-        return f"Heads that repeat others were {word}: {counts} are left in the layers."
+        return f"Heads of its layers, with --heads {self.heads}: {counts}."
 
     def heading(self) -> Heading:
         return Heading(

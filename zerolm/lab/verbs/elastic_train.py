@@ -168,10 +168,7 @@ class SupernetReport(TrainedSupernet, Report):
         if not self.points:
             return "The run was too short to be measured on the way."
         first, last = self.points[0][1], self.points[-1][1]
-        if len(self.points) == 1:
-            return f"The loss on text held out is {last:.4f} nats."
-        word = "fell" if last < first else "rose"
-        return f"The loss on text held out {word} from {first:.4f} to {last:.4f} nats."
+        return f"The loss on text held out went from {first:.4f} to {last:.4f} nats."
 
     def _growth(self) -> str:
         first, last = self.history[0], self.history[-1]

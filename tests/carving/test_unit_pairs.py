@@ -201,7 +201,7 @@ def test_types_and_all_kinds_that_they_are_weighed_against(parents: Path, tmp_pa
 
 
 def test_types_and_all_kinds_of_a_mixture(parents: Path, tmp_path: Path) -> None:
-    checked(parents, tmp_path, "gguf", list(UNITS), types="Q4_0", max_weight_bytes="0.07x")
+    checked(parents, tmp_path, "gguf", list(UNITS), types="Q4_0", max_weight_bytes="0.05x")
 
 
 def test_a_text_and_budgets_weigh_experts_against_all_else(parents: Path, tmp_path: Path) -> None:

@@ -59,12 +59,16 @@ def part_of(checkpoint: Checkpoint) -> Cut:
 
 
 def narrowing_of(checkpoint: Checkpoint) -> Narrowing:
-    """Return the maps to half of the stream, in directions that are drawn."""
+    """Return the maps to fewer blocks of the stream, in directions that are drawn."""
     hidden = checkpoint.layout.hidden
     vectors, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(hidden, hidden)))
     gain = stored_gain(checkpoint, "final_norm", None).astype(np.float64)
     basis = Basis("drawn", vectors, np.full(hidden, 1 / hidden), np.eye(hidden), gain)
-    return basis.narrowing(Width(hidden // 2, tied=checkpoint.layout.tied))
+    blocks = hidden - 32
+    width = (
+        hidden // 2 if blocks % checkpoint.layout.heads else blocks
+    )  # some stock classes divide it by heads
+    return basis.narrowing(Width(width, tied=checkpoint.layout.tied))
 
 
 @pytest.mark.parametrize(
@@ -84,8 +88,9 @@ def test_llama_cpp_reads_the_types_that_were_measured(
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
     kept = Cut.whole(dimensions(checkpoint)) if cut == "whole" else part_of(checkpoint)
     if cut == "narrower":
-        if not checkpoint.family.cut.hidden:
-            pytest.skip("its stream cannot be narrowed")
+        gguf = checkpoint.family.gguf
+        if not checkpoint.family.cut.hidden or gguf is None or gguf.square:
+            pytest.skip("its stream cannot be narrowed, or not alone")
         kept = replace(kept, narrowing=narrowing_of(checkpoint))
     child, file = Child(checkpoint, kept), tmp_path / "child.gguf"
     weighed = WeighedChild(child)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 
 from gguf_parents import in_blocks  # noqa: E402
 
+from zerolm.carving.bits.directions import Directions  # noqa: E402
 from zerolm.carving.bits.estimates import PlainBytes, TypeEstimates  # noqa: E402
 from zerolm.carving.bits.file_moments import file_moments, input_factor  # noqa: E402
 from zerolm.carving.bits.weighed_child import WeighedChild  # noqa: E402
@@ -30,10 +32,13 @@ from zerolm.networks.blocks import Blocks  # noqa: E402
 from zerolm.networks.mapped import by_tensor  # noqa: E402
 from zerolm.networks.opener import open_model  # noqa: E402
 from zerolm.networks.roles import body_prefix  # noqa: E402
+from zerolm.passes.loss_moments import loss_moments  # noqa: E402
 from zerolm.planning.part_costs import Choices  # noqa: E402
 from zerolm.text.calibration import tokens_of  # noqa: E402
 from zerolm.units.importance.criterion import FirstUnits  # noqa: E402
 from zerolm.units.kept_units import Cut, dimensions  # noqa: E402
+from zerolm.units.stream.loss_basis import loss_basis  # noqa: E402
+from zerolm.units.stream.narrowing import Width  # noqa: E402
 
 QUICK: dict[str, Any] = {"form": "gguf", "sequences": 8, "length": 16}
 INPUTS_OF_LAYERS = "gemma4_text with inputs of layers"
@@ -226,6 +231,45 @@ def test_estimates_are_those_of_the_cut_child(name: str, text: str, tmp_path: Pa
             np.testing.assert_array_equal(size[np.isfinite(loss)], child.sizes((layer, role), kinds))
             close = 1e-6 if child.is_as_stored((layer, role)) else 0.5
             np.testing.assert_allclose(loss[np.isfinite(loss)], measured, rtol=close, atol=1e-12)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("name", ["llama", "mixtral"])
+def test_estimates_of_a_narrower_stream_are_those_of_the_child(
+    name: str, tied: bool, text: str, tmp_path: Path
+) -> None:
+    """Bytes to the byte; losses within a factor of 1.6 of rounding the child's own numbers."""
+    checkpoint = Checkpoint.open(parent_in(tmp_path / "parent", name, tie_word_embeddings=tied))
+    model, hidden = open_model(checkpoint), checkpoint.layout.hidden
+    tokens = tokens_of(checkpoint, text, sequences=4, length=16)
+    fisher = loss_moments(model, tokens, with_stream=True).fisher
+    basis, child = loss_basis(model, fisher), Child(checkpoint, Cut.whole(dimensions(checkpoint)))
+    weighed = WeighedChild(child, file_moments(model, child, tokens), fisher)
+    estimates = TypeEstimates(
+        weighed,
+        (BY_NAME["Q8_0"], BY_NAME["Q4_0"]),
+        (hidden - 32, hidden),
+        Directions.of(basis.vectors, fisher),
+    )
+    for width in {Width(hidden - 32, tied), Width(hidden - 32, False)}:
+        choices = replace(Choices.of_cut(weighed.cut), width=width)
+        cut = replace(weighed.cut, narrowing=basis.narrowing(width))
+        narrower = WeighedChild(Child(checkpoint, cut), weighed.moments, fisher)
+        assert bytes_of(estimates.plain(choices), cut, choices) == narrower.plain_bytes
+        roles = estimates.in_layers(choices, FirstUnits(None))
+        ends = estimates.outside(width)
+        assert {(None, role) for role in ends} == {place for place in narrower.matrices if place[0] is None}
+        for layer, role in narrower.matrices:
+            one = ends[role] if layer is None else roles[role]
+            size, loss = one.of(layer or 0, 0)
+            kinds = [kind for kind, able in zip(one.types, np.isfinite(loss), strict=True) if able]
+            np.testing.assert_array_equal(size[np.isfinite(loss)], narrower.sizes((layer, role), kinds))
+            measured = narrower.losses((layer, role), kinds).sum((0, 1))
+            if width.tied and layer is None:  # divided by gains that are drawn, some of them near 0
+                continue
+            close = (measured > 0) & (measured > 1e-3 * measured.max())
+            ratios = loss[np.isfinite(loss)][close] / measured[close]
+            assert ((ratios > 1 / 1.6) & (ratios < 1.6)).all(), (layer, role, ratios)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

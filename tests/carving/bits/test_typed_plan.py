@@ -26,6 +26,7 @@ from zerolm.carving.bits.typed_child import TypedChild
 from zerolm.carving.bits.weighed_child import WeighedChild
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
+from zerolm.carving.vocabulary.fewer_tokens import shaped
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.children.child_tensors import Child
@@ -229,6 +230,22 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
         repair="least-squares",
     )
     return Session(Checkpoint.open(parent), methods, silent, types=True)
+
+
+def test_fewer_tokens_leave_their_bytes_to_the_rest(session: Session) -> None:
+    """Plans of a smaller vocabulary count its rows, with the losses that the parent's rows have."""
+    whole = sum(4 * one.count for one in session.checkpoint.tensors.values())
+    size = SizeRequest.of({"all": 1}, budgets={"max_weight_bytes": int(0.15 * whole)})
+    parents = [session.checkpoint, shaped(session.checkpoint, session.checkpoint.layout.vocab // 2)]
+    planners = [TypePlanner(each, size, session, StoredCosts(), silent) for each in parents]
+    _ = planners[0].estimates(FirstUnits(None)).measured
+    by = FirstUnits(None)
+    all_tokens, half = (planner.estimates(by).outside(None) for planner in planners)
+    for role, one in all_tokens.items():
+        np.testing.assert_array_equal(one.bytes, 2 * half[role].bytes)
+        np.testing.assert_array_equal(one.loss, half[role].loss)
+    plans = [planner.predicted(by)[0] for planner in planners]
+    assert plans[1].loss < plans[0].loss
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2])

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import torch
 
 from zerolm.carving.bits.directions import Directions
 from zerolm.carving.bits.estimates import TypeEstimates
@@ -37,7 +38,7 @@ from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import Repaired
 
 FINALISTS: Final = 3
-"""Largest number of measured plans, not counting that of types alone."""
+"""Largest number of measured plans, not counting one of another width and that of types alone."""
 ALONE: Final = "types alone"
 SIZES: Final = 64
 """Approximate number of FFN widths to try."""
@@ -129,9 +130,10 @@ class TypePlanner:
         """
         ranked = [self.predicted(by) for by in tables]
         owner = {id(plan): by for by, plans in zip(tables, ranked, strict=True) for plan in plans}
-        plans = [
-            self._with_loss_by(plan, owner[id(plan)], tables[0]) for plan in finalists(ranked, FINALISTS)
-        ]
+        near = finalists(ranked, FINALISTS)
+        if len({plan.width for plan in near}) == 1:  # predictions of different widths are less comparable
+            near += [plan for plan in ranked[0] if plan.width != near[0].width][:1]
+        plans = [self._with_loss_by(plan, owner[id(plan)], tables[0]) for plan in near]
         if self.session is None:
             return Chosen(plans[0], [])
         allowed = len(plans)
@@ -168,7 +170,7 @@ class TypePlanner:
             is_narrower = wanted != {hidden}
             directions = Directions.of(session.basis.vectors, session.fisher) if is_narrower else None
             cache = session.cache("types", [kind.name for kind in self.types], sorted(wanted))
-            weighed = session.weighed(self._without_losses.weighed.cut, Repaired())
+            weighed = replace(estimates.weighed, moments=session.moments, threads=torch.get_num_threads())
             estimates = replace(estimates, weighed=weighed, directions=directions, cache=cache)
         self._estimates = estimates
         return estimates

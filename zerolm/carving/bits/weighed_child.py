@@ -181,15 +181,15 @@ class WeighedChild:
         taken = measured_rows(matrix.count, matrix.rows, matrix.columns)
         parts, importances = self.parts(matrix, number), self.importances(matrix, number)
         losses = np.zeros((len(parts), len(types)))
-        felt = [(use, part) for use, part in enumerate(parts) if part.gradients.sum() > 0.0]
-        for place, kind in enumerate(types if felt else ()):
+        used = [(use, part) for use, part in enumerate(parts) if part.gradients.sum() > 0.0]
+        for place, kind in enumerate(types if used else ()):
             columns = matrix.columns // kind.weights * kind.weights  # all, where the type fits
             if not columns:
                 continue
             some = np.ascontiguousarray(values[taken, :columns])
             weighing = None if importances is None else importances[:columns]
             errors = np.square(rounded(some, kind, weighing, self.threads) - some, dtype=np.float64)
-            for use, part in felt:
+            for use, part in used:
                 losses[use, place] = loss_of_rows(errors, taken, part)
         return losses
 

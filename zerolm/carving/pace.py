@@ -163,8 +163,12 @@ class CarvingWork:
     def _rounding(self) -> float:
         """Return the seconds to round some rows of every matrix to every type."""
         parent = self.parent
-        each = [columns * rows_measured(columns) for columns in (*[parent.hidden] * 6, parent.ffn)]
-        sampled = parent.depth * sum(each)
+        queries, keys = parent.heads * parent.head_size, parent.kv_heads * parent.head_size
+        of_stream = [queries, keys, keys, parent.ffn, parent.ffn]
+        shapes = [(rows, parent.hidden) for rows in of_stream] + [
+            (parent.hidden, k) for k in (queries, parent.ffn)
+        ]
+        sampled = parent.depth * sum(k * min(rows, rows_measured(k)) for rows, k in shapes)
         return (1 + self.narrows) * self.types * sampled / ROUNDED
 
     def _repair(self, pace: Pace, tokens: int, solved: float) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.planned_child import PlannedChild
-from zerolm.carving.recipe import document, versions_of, with_kept
+from zerolm.carving.recipe import WEIGHTS, document, versions_of, with_kept
 from zerolm.carving.result import Carved, TypedWeights, UnitRow, rows_of, stream, widths
 from zerolm.carving.vocabulary.budgeted_tokens import tokens_note
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
@@ -164,7 +164,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
             losses["as_read_back"] = session.typed_loss(typed, repaired)
     versions = versions_of("torch", "transformers") | session.compute.to_json()
     whole = carving.checkpoint.whole
-    parent = origin_of(whole.root), fingerprint(whole, progress=carving.progress)
+    parent = origin_of(whole.root), {WEIGHTS: fingerprint(whole, progress=carving.progress)}
     calibration = carving.recipe.document["calibration"] if carving.recipe else session.calibration
     recipe = document(replace(carved, losses=losses), *parent, calibration, repaired.ridges, versions)
     if carving.parent.experts is not None:

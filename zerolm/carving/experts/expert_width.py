@@ -58,12 +58,11 @@ class ExpertWidth:
         possible = [count for count, fault in faults.items() if not fault]
         return cls(whole, step, (*possible, whole))
 
-    def checked(self, neurons: Mapping[int, Ints]) -> Mapping[int, Ints]:
-        """Return the neurons (e, n) by layer of a recipe; ``ValueError`` where they do not fit the parent."""
+    def check(self, neurons: Mapping[int, Ints]) -> None:
+        """Raise ``ValueError`` for neurons (e, n) by layer of a recipe that do not fit the parent."""
         sizes = {rows.shape[1] for rows in neurons.values()}
         if len(sizes) != 1 or not sizes <= {*self.possible}:
             raise ValueError("the recipe keeps other numbers of neurons than experts of its parent can have")
-        return neurons
 
     def size(self, text: str) -> tuple[int, str]:
         """Return the number of neurons for ``512``, ``0.75`` or ``0.75x``, and a note on rounding.

@@ -12,16 +12,11 @@ from zerolm.statistics import TOLERANCE
 
 @dataclass(frozen=True)
 class ExpertPlan:
-    """The kept experts of a layer and neurons of each, with the predicted losses of the removed ones."""
+    """The kept experts of a layer and neurons of each, with the predicted loss of all removed ones."""
 
     experts: int
     neurons: int
-    by_experts: float
-    by_neurons: float
-
-    @property
-    def loss(self) -> float:
-        return self.by_experts + self.by_neurons
+    loss: float
 
 
 @dataclass(frozen=True)
@@ -47,23 +42,20 @@ class CornerCosts:
 
     def __call__(self, experts: int, neurons: int) -> dict[str, int]:
         """Return the costs by name."""
-
-        def with_experts(count: int, name: str) -> int:
-            first, last = (self.corners[count, width][name] for width in self.neurons)
-            return _between(neurons, self.neurons, first, last)
-
-        least, most = self.experts
-        names = next(iter(self.corners.values()))
-        return {
-            name: _between(experts, self.experts, with_experts(least, name), with_experts(most, name))
-            for name in names
-        }
+        least, most = (
+            _between(neurons, self.neurons, *(self.corners[count, width] for width in self.neurons))
+            for count in self.experts
+        )
+        return _between(experts, self.experts, least, most)
 
 
-def _between(place: int, ends: tuple[int, int], first: int, last: int) -> int:
-    """Return the value at a place of a line through integers at its ends, where the value is an integer."""
+def _between(
+    place: int, ends: tuple[int, int], first: Mapping[str, int], last: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the costs at a place of lines through those at its ends, where all are integers."""
     start, stop = ends
-    return first if start == stop else first + (last - first) * (place - start) // (stop - start)
+    steps = max(1, stop - start)
+    return {name: at + (last[name] - at) * (place - start) // steps for name, at in first.items()}
 
 
 def least_lost(
@@ -87,7 +79,7 @@ def least_lost(
         alone = by_experts(count)
         if best is not None and alone >= best.loss:
             break
-        plan = ExpertPlan(count, neurons, alone, by_neurons(count, neurons))
+        plan = ExpertPlan(count, neurons, alone + by_neurons(count, neurons))
         if best is None or plan.loss < best.loss * (1 - TOLERANCE):
             best = plan
     if best is None or not np.isfinite(best.loss):

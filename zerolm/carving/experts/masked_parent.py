@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from zerolm.architecture import Ints
 from zerolm.carving.experts.fewer_experts import DOWN, ROUTER, FewerExperts, Matrices
 from zerolm.checkpoints import Checkpoint
-from zerolm.children.verify import Verified, distance_of, outputs, within_rounding
+from zerolm.children.verify import Verified, distance_of, output_of, outputs, within_rounding
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.stream import Stream
@@ -108,38 +108,23 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts) -> Verified:
     The masked parent has the child's refitted down projections. Raises ``ValueError`` where the two differ by
     more than rounding.
     """
-    parent = fewer.parent
-    ids = page_tokens(parent)
-    child_blocks, parent_blocks = (
-        Blocks(mapped_model(opened), [{"input_ids": ids}]) for opened in (child, parent)
-    )
-    hidden, wanted = child_blocks.embed(0), parent_blocks.embed(0)
-    for layer in range(parent.layout.depth):
-        hidden = child_blocks.call(0, layer, hidden)
-        child_blocks.let_go()
-        module = parent_blocks.layer(layer).module
-        if layer in fewer.by_layer:
-            with as_child(module, fewer, layer):
-                wanted = parent_blocks.call(0, layer, wanted, module)
-        else:
-            wanted = parent_blocks.call(0, layer, wanted, module)
-        del module
-        parent_blocks.let_go()
-    return within_rounding(
-        distance_of(*(outputs(b.finish(0, h)) for b, h in ((child_blocks, hidden), (parent_blocks, wanted))))
-    )
+    parent, ids = fewer.parent, page_tokens(fewer.parent)
+    stream = Stream(Blocks(mapped_model(parent), [{"input_ids": ids}]))
+    for layer in fewer.by_layer:
+        send_on(stream, fewer, layer)
+    (hidden,) = stream.before(parent.layout.depth)
+    wanted = outputs(stream.blocks.finish(0, hidden))
+    stream.blocks.let_go()
+    return within_rounding(distance_of(output_of(child, ids), wanted))
 
 
 @contextmanager
 def as_child(module: nn.Module, fewer: FewerExperts, layer: int) -> Iterator[None]:
     """Make a layer of the parent compute as the child's, with masked, changed and narrower experts."""
-    matrices = fewer.changed.get(layer, {})
     with ExitStack() as stack:
-        if matrices:
-            stack.enter_context(replaced(experts_module(fewer.parent, module, layer), matrices))
-        if fewer.neurons:
+        if fewer.neurons or fewer.changed.get(layer):
             experts = experts_module(fewer.parent, module, layer)
-            stack.enter_context(replaced(experts, silent(experts, fewer, layer)))
+            stack.enter_context(replaced(experts, child_matrices(experts, fewer, layer)))
         stack.enter_context(masked(module, fewer, layer))
         yield
 
@@ -166,16 +151,17 @@ def replaced(experts: nn.Module, matrices: Matrices) -> Iterator[None]:
         setattr(experts, DOWN_NAME, before)
 
 
-def silent(experts: nn.Module, fewer: FewerExperts, layer: int) -> Matrices:
-    """Return the down projections of the kept experts with zeros for the removed neurons."""
-    whole, silenced = experts.get_parameter(DOWN_NAME).detach(), Matrices()
-    axis = 0 if getattr(experts, "is_transposed", False) else 1
+def child_matrices(experts: nn.Module, fewer: FewerExperts, layer: int) -> Matrices:
+    """Return the down projections of the child: the changed ones, with zeros for the removed neurons."""
+    whole, matrices = experts.get_parameter(DOWN_NAME).detach(), dict(fewer.changed.get(layer, {}))
+    if not fewer.neurons:
+        return matrices
     for expert, kept in zip(fewer.by_layer[layer].tolist(), fewer.neurons[layer], strict=True):
-        down = whole[expert].float().cpu().numpy()
-        silenced[expert] = np.zeros_like(down)
-        rows = (slice(None), kept) if axis else kept
-        silenced[expert][rows] = down[rows]
-    return silenced
+        down = matrices[expert] if expert in matrices else whole[expert].float().cpu().numpy()
+        rows = kept if getattr(experts, "is_transposed", False) else (slice(None), kept)
+        matrices[expert] = np.zeros_like(down)
+        matrices[expert][rows] = down[rows]
+    return matrices
 
 
 def experts_module(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:

@@ -15,6 +15,7 @@ import zerolm
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.experts.fewer_experts import FewerExperts
+from zerolm.carving.experts.result import ChildExperts
 from zerolm.carving.recipe_fields import MAX_NAME, ExpertsAndNeurons, RecipeFields, ascending
 from zerolm.carving.request import Methods
 from zerolm.carving.result import Carved
@@ -157,6 +158,7 @@ def document(
     calibration: Mapping[str, Any] | None,
     ridges: Mapping[Place, Ridges],
     versions: Mapping[str, str],
+    repair_of_experts: str = "none",
 ) -> dict[str, Any]:
     """Return the recipe of a child as plain JSON, without the files that are written with it.
 
@@ -184,7 +186,22 @@ def document(
         "stream": as_plain(carved.stream),
         **({"types": as_plain(carved.types)} if carved.types else {}),
         "layers": to_layers(carved.kept) if carved.kept else [],
+        **(_experts(carved.experts, repair_of_experts) if carved.experts else {}),
     }
+
+
+def _experts(experts: ChildExperts, repair: str) -> dict[str, Any]:
+    """Return the fields of ``OF_EXPERTS``: kept experts and neurons, and the gaps of choices by domains."""
+    rows = [
+        {
+            "layer": row.layer,
+            "kept": row.kept,
+            **({} if row.neurons is None else {"neurons": row.neurons.kept}),
+            **({} if row.gap is None else {"gap": row.gap}),
+        }
+        for row in experts.layers
+    ]
+    return {"criterion_of_experts": experts.criterion, "repair_of_experts": repair, "experts": rows}
 
 
 @contextmanager

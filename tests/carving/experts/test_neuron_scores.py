@@ -6,6 +6,7 @@ import json
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,13 +21,16 @@ from zerolm.carving.experts.expert_choice import best_of_rows
 from zerolm.carving.experts.expert_count import TRIED, tried_of
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
+from zerolm.carving.experts.joint_plan import between_corners, least_lost
 from zerolm.carving.experts.neuron_scores import by_weights, losses
+from zerolm.carving.experts.stock_mixture import StockMixture
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.opener import mapped_model
 from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import costs_of
+from zerolm.progress import silent
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
@@ -161,19 +165,15 @@ def test_the_joint_plan_loses_least_of_all_pairs(data: st.DataObject) -> None:
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "deepseek_v3", "nemotron_h", "gemma4_text"])
 def test_costs_between_corners_are_those_of_the_child(kind: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(mixture(tmp_path / "parent", kind))
-    layers, whole = expert_layers(checkpoint), checkpoint.layout.sizes["expert_ffn"]
-
-    def costs(count: int, width: int) -> dict[str, int]:
-        kept = {layer: np.arange(count) for layer in layers}
-        neurons = {layer: np.tile(np.arange(width), (count, 1)) for layer in layers}
-        return costs_of(FewerExperts(checkpoint, kept, neurons=neurons).shaped(), StoredCosts())
-
-    counts, widths = range(2, 9, 2), range(8, whole + 1, 8)
-    between = CornerCosts.of(counts, widths, costs)
-    assert len(between.corners) == 4
+    costs = StockMixture(checkpoint, SizeRequest(), StoredCosts(), silent).costs
+    counts, widths = range(2, 9, 2), range(8, checkpoint.layout.sizes["expert_ffn"] + 1, 8)
+    counted = Mock(wraps=costs)
+    between = between_corners(counts, widths, counted)
+    assert counted.call_count == 4
     for count, width in product(counts, widths):
         assert between(count, width) == costs(count, width)
-    assert CornerCosts.of([4], [16], costs)(4, 16) == costs(4, 16)
+    assert counted.call_count == 4
+    assert between_corners([4], [16], costs)(4, 16) == costs(4, 16)
 
 
 @pytest.mark.parametrize("kind", ["mixtral", "deepseek_v3"])
@@ -228,7 +228,11 @@ def test_both_are_planned_as_by_trying_all(
 
 @pytest.mark.parametrize(
     "sizes",
-    [{"keep_experts": "6", "keep_expert_ffn": "auto"}, {"keep_experts": "auto", "keep_expert_ffn": "32"}],
+    [
+        {"keep_experts": "6", "keep_expert_ffn": "auto"},
+        {"keep_experts": "auto", "keep_expert_ffn": "32"},
+        {"keep_experts": "auto"},
+    ],
 )
 def test_with_one_number_the_other_is_the_most_within_the_budget(
     sizes: dict[str, str], tmp_path: Path
@@ -237,8 +241,9 @@ def test_with_one_number_the_other_is_the_most_within_the_budget(
     checkpoint = Checkpoint.open(folder)
     carved = carve(folder, **sizes, criterion="aimer", budgets={"max_params": "0.6x"})
     assert carved.experts is not None
-    count, width = carved.experts.child, carved.experts.ffn.child
-    assert str(count if sizes["keep_experts"] != "auto" else width) in sizes.values()
+    count, ffn, named = carved.experts.child, carved.experts.ffn, {"keep_expert_ffn": "40"} | sizes
+    width = ffn.child if ffn else 40
+    assert {str(count), str(width)} & {*named.values()}
 
     def params(count: int, width: int) -> int:
         layers = expert_layers(checkpoint)
@@ -247,7 +252,7 @@ def test_with_one_number_the_other_is_the_most_within_the_budget(
         return sum(tensor.bytes // 4 for tensor in FewerExperts(checkpoint, kept, neurons=neurons).outgoing())
 
     limit = 0.6 * carved.costs["parent"]["params"]
-    more = params(count, width + 8) if sizes["keep_experts"] == "6" else params(count + 1, width)
+    more = params(count, width + 8) if named["keep_expert_ffn"] == "auto" else params(count + 1, width)
     assert carved.costs["child"]["params"] == params(count, width) <= limit < more
     with pytest.raises(ValueError, match="max_params 10 would have to be at least"):
         carve(folder, **sizes, criterion="aimer", budgets={"max_params": 10})

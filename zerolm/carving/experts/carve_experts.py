@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -95,7 +95,7 @@ class ExpertCarving:
             verified = self._verified(smaller, fewer)
         experts = KeptExperts(
             selection.described(error_shares),
-            partial(selection.recorded, repair=self.repair),
+            self.repair,
             self._units(kept),
             self._note(),
             verified,

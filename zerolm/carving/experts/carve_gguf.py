@@ -15,7 +15,14 @@ from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
 from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.carving.parent_and_request import ANYWHERE, within_budgets
-from zerolm.carving.recipe import HEADER, RecipeOfExperts, document, fields_of, reading, versions_of
+from zerolm.carving.recipe import (
+    HEADER,
+    RecipeOfExperts,
+    document,
+    fields_of,
+    reading,
+    versions_of,
+)
 from zerolm.carving.request import Destination, Methods
 from zerolm.carving.result import Carved, LayerSize
 from zerolm.carving.write_child import describe
@@ -126,7 +133,6 @@ class GgufExpertCarving:
             calibration = self.selection.session.calibration
         origin, versions = Origin(mixture.file.name), versions_of()
         recipe = document(carved, origin, {HEADER: mixture.header.digest}, calibration, {}, versions)
-        recipe = self.selection.recorded(recipe, carved.repair)
         with new_folder(out, self.destination.force) as folder:
             folder.mkdir(parents=True, exist_ok=True)
             file = folder / f"{stem_of(mixture.file)}-carved.gguf"

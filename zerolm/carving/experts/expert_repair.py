@@ -97,11 +97,8 @@ class _Walk:
         self.parent.before(layer), self.child.before(layer)
         module = self.blocks.layer(layer).module
         experts: Any = experts_of(self.fewer.parent, module, layer)
-        return self._swept(layer, experts, self._use(layer, module, experts))
-
-    def _swept(self, layer: int, experts: Any, use: _Use) -> tuple[Matrices, float]:
-        """Return the new down projections of a layer from its inputs and errors, expert after expert."""
-        before, matrices = use.error(), Matrices()
+        use, matrices = self._use(layer, module, experts), Matrices()
+        before = use.error()
         for _ in range(SWEEPS):
             for expert in self.fewer.by_layer[layer].tolist():
                 parents = experts.down_proj[expert].detach().float()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
 from zerolm.carving.experts.expert_width import ExpertWidth, to_hex
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS
 from zerolm.carving.experts.gguf_mixture import GgufMixture
-from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
+from zerolm.carving.experts.joint_plan import CostsOf, between_corners, least_lost
 from zerolm.carving.experts.neuron_scores import losses
 from zerolm.carving.experts.result import ChildExperts, ChildWidth, ExpertRow, NeuronRow
 from zerolm.carving.experts.stock_mixture import StockMixture
@@ -148,10 +147,10 @@ class ExpertSelection:
         return self._counts[0], least
 
     @cached_property
-    def _corners(self) -> CornerCosts:
+    def _corners(self) -> CostsOf:
         """The costs of all possible numbers of experts and neurons."""
         assert self.width is not None
-        return CornerCosts.of(self._counts, self.width.possible, self.mixture.costs)
+        return between_corners(self._counts, self.width.possible, self.mixture.costs)
 
     @cached_property
     def plan(self) -> tuple[int, int | None]:
@@ -160,9 +159,8 @@ class ExpertSelection:
         number = None if experts.keep == AUTO else counts[0]
         if width is None or experts.ffn != AUTO:
             neurons = None if width is None else width.size(str(experts.ffn))[0]
-            return number or most_within(
-                limits, counts, partial(self.mixture.costs, neurons=neurons)
-            ), neurons
+            number = number or most_within(limits, counts, partial(self.mixture.costs, neurons=neurons))
+            return number, neurons
         if number is not None:
             units = f"neurons of each of {number} experts a layer"
             return number, most_within(limits, width.possible, partial(self._corners, number), units)
@@ -281,20 +279,6 @@ class ExpertSelection:
         ffn = ChildWidth(whole, width) if self.neurons or self.width else None
         counts = routing.experts, len(rows[0].kept), routing.active, routing.groups
         return ChildExperts(self.methods.criterion, *counts, ffn, rows)
-
-    def recorded(self, recipe: Mapping[str, Any], repair: str) -> dict[str, Any]:
-        """Return a recipe with these experts and neurons, and gaps of choices by domains."""
-        by = {"criterion_of_experts": self.methods.criterion, "repair_of_experts": repair}
-        rows = [
-            {
-                "layer": layer,
-                "kept": each.kept.tolist(),
-                **({"neurons": self.in_hex[layer]} if self.neurons else {}),
-                **({} if each.gap is None else {"gap": each.gap}),
-            }
-            for layer, each in self.chosen.items()
-        ]
-        return {**recipe, **by, "experts": rows}
 
     def _neuron_loss(self, layer: int) -> float | None:
         """Return the predicted loss of the removed neurons of kept experts; None without tokens."""

@@ -9,6 +9,9 @@ import numpy as np
 
 from zerolm.statistics import TOLERANCE
 
+CostsOf = Callable[[int, int], Mapping[str, int]]
+"""Costs by name of a child with these numbers of experts in a layer, and of neurons of each."""
+
 
 @dataclass(frozen=True)
 class ExpertPlan:
@@ -19,34 +22,22 @@ class ExpertPlan:
     loss: float
 
 
-@dataclass(frozen=True)
-class CornerCosts:
-    """The costs of children by numbers of experts and of neurons, interpolated between the extreme ones.
+def between_corners(counts: Sequence[int], widths: Sequence[int], costs: CostsOf) -> CostsOf:
+    """Return the costs of children by numbers of experts and of neurons from those of the extreme numbers.
 
-    ``corners`` are by (experts, neurons). All costs are linear in each number: tensors of an expert have a
-    row or a column for each neuron, routers a row for each expert, and a token uses the same number of
-    experts as before.
+    ``counts`` and ``widths`` ascend. All costs are linear in each number: tensors of an expert have a row or
+    a column for each neuron, routers a row for each expert, and a token uses as many experts as before.
     """
+    ends, sides = (counts[0], counts[-1]), (widths[0], widths[-1])
+    corners = {(count, width): costs(count, width) for count in {*ends} for width in {*sides}}
 
-    experts: tuple[int, int]
-    neurons: tuple[int, int]
-    corners: Mapping[tuple[int, int], Mapping[str, int]]
-
-    @classmethod
-    def of(
-        cls, counts: Sequence[int], widths: Sequence[int], costs: Callable[[int, int], Mapping[str, int]]
-    ) -> CornerCosts:
-        """Return the costs within these numbers, ascending, from four computed ones."""
-        experts, neurons = (counts[0], counts[-1]), (widths[0], widths[-1])
-        return cls(experts, neurons, {(e, n): costs(e, n) for e in set(experts) for n in set(neurons)})
-
-    def __call__(self, experts: int, neurons: int) -> dict[str, int]:
-        """Return the costs by name."""
+    def costs_at(experts: int, neurons: int) -> Mapping[str, int]:
         least, most = (
-            _between(neurons, self.neurons, *(self.corners[count, width] for width in self.neurons))
-            for count in self.experts
+            _between(neurons, sides, *(corners[count, width] for width in sides)) for count in ends
         )
-        return _between(experts, self.experts, least, most)
+        return _between(experts, ends, least, most)
+
+    return costs_at
 
 
 def _between(

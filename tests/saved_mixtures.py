@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +62,8 @@ def kept_in(child: Path) -> dict[int, np.ndarray[Any, Any]]:
 def logits_of_stock(folder: Path, ids: torch.Tensor, kept: dict[int, Any] | None = None) -> torch.Tensor:
     """Return what the stock class sends; with ``kept`` its routers cannot choose other experts."""
     model: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
-    with ExitStack() as stack:
-        if kept is not None:
-            fewer = FewerExperts(Checkpoint.open(folder), kept)
-            for layer in kept:
-                stack.enter_context(masked(layer_list(model)[layer], fewer, layer))
+    modules = {layer: layer_list(model)[layer] for layer in kept or {}}
+    with masked(modules, FewerExperts(Checkpoint.open(folder), kept or {})):
         return model(input_ids=ids, use_cache=False).logits
 
 

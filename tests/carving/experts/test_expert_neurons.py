@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +66,7 @@ def test_a_child_sends_what_the_silenced_parent_sends(kind: str, tmp_path: Path)
         AutoModelForCausalLM.from_pretrained(tmp_path / name).eval() for name in ("child", "parent")
     )
     ids = torch.arange(1, 25)[None]
-    with ExitStack() as stack:
-        for layer in kept:
-            stack.enter_context(masked(layer_list(parent)[layer], fewer, layer))
+    with masked({layer: layer_list(parent)[layer] for layer in kept}, fewer):
         without = parent(input_ids=ids, use_cache=False).logits
         for layer, experts in kept.items():
             weights = dict(layer_list(parent)[layer].named_parameters())

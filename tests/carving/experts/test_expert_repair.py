@@ -91,7 +91,7 @@ def test_what_is_left_is_that_of_the_stock_models_on_held_out_sequences(tmp_path
     layer, held, streams = model.model.layers[0], ids[4::5], list[torch.Tensor]()
     layer.register_forward_hook(lambda module, inputs, out: streams.append(out.double()))
     model(input_ids=held, use_cache=False)
-    with masked(layer, fewer, 0):
+    with masked({0: layer}, fewer):
         model(input_ids=held, use_cache=False)
         for expert, matrix in matrices[0].items():
             layer.mlp.experts.down_proj[expert] = torch.from_numpy(matrix)

@@ -35,7 +35,7 @@ ROUTERS = {
 
 
 def tokens() -> Tokens:
-    return Tokens(torch.randint(64, (6, 12), generator=torch.Generator().manual_seed(0)), seed=0)
+    return Tokens(torch.randint(64, (12, 12), generator=torch.Generator().manual_seed(0)), seed=0)
 
 
 @pytest.mark.parametrize("kind", ROUTERS)
@@ -46,7 +46,7 @@ def test_sums_are_those_of_hooks_on_the_stock_model(
     monkeypatch.setattr("zerolm.carving.experts.expert_neurons.AT_ONCE", 200)
     folder, text = mixture(tmp_path / "parent", kind), tokens()
     checkpoint = Checkpoint.open(folder)
-    use = expert_use(checkpoint, mapped_model(checkpoint), text, batch=4, neurons=True)
+    use = expert_use(checkpoint, mapped_model(checkpoint), text, neurons=True)
     twin = sums_by_hooks(folder, text.ids)
     assert use.keys() == twin.keys()
     for layer, sums in use.items():

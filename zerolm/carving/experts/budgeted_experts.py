@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
+from zerolm.carving.experts.expert_count import Costs, counts_of, largest_within, limits_of
+from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import expert_layers
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_possible, planned
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 NO_TEXT: Final = "no text is given"
 SHARES: Final = (0.75, 0.5, 0.25)
 """The tried shares of experts, and of the neurons of each, besides the largest number within the budgets."""
-Costs = Mapping[str, int]
 
 
 def with_fewer_experts(request: Carving, folder: Path) -> Carving:
@@ -136,9 +137,6 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
     Each way starts with the largest number, and ends where nothing else has to be cut. A given number is
     that of all trials. If both are ``auto``, fewer neurons and fewer experts are also tried together.
     """
-    from zerolm.carving.experts.expert_count import counts_of, limits_of
-    from zerolm.carving.experts.expert_width import ExpertWidth
-
     size, numbers, mixture = request.size, request.size.experts, of_experts(request).mixture
     whole, limits, width, neurons = _whole(numbers), limits_of(size), None, None
     try:
@@ -172,8 +170,6 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
 
 def _tried(possible: Sequence[int], limits: Costs, costs: Callable[[int], Costs]) -> list[int]:
     """Return the numbers to try of those ``possible`` (ascending), the largest first, without the whole."""
-    from zerolm.carving.experts.expert_count import largest_within
-
     whole = possible[-1]
     nearest = {min(possible, key=lambda count: abs(count - share * whole)) for share in SHARES}
     alone = largest_within(limits, possible, costs)

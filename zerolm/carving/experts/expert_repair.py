@@ -52,7 +52,6 @@ def repaired_experts(
     model: PreTrainedModel,
     tokens: Tokens,
     *,
-    batch: int = 8,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     progress: Progress = silent,
 ) -> tuple[dict[int, Matrices], dict[int, float]]:
@@ -61,7 +60,7 @@ def repaired_experts(
     The share is that of held-out sequences. The ``cache`` has the results of an interrupted run. Raises
     ``ValueError`` for experts with unknown activations.
     """
-    walk, layers = _Walk(fewer, model, tokens, batch), list(fewer.by_layer)
+    walk, layers = _Walk(fewer, model, tokens), list(fewer.by_layer)
     changed, error_shares = dict[int, Matrices](), dict[int, float]()
     for layer in layers:
         progress("repairing the kept experts", layer, fewer.parent.layout.depth)
@@ -80,9 +79,9 @@ def repaired_experts(
 class _Walk:
     """The parent and the masked parent, layer after layer: two hidden states of all tokens, and one layer."""
 
-    def __init__(self, fewer: FewerExperts, model: PreTrainedModel, tokens: Tokens, batch: int) -> None:
+    def __init__(self, fewer: FewerExperts, model: PreTrainedModel, tokens: Tokens) -> None:
         self.fewer, self.factor = fewer, residual_factor(model)
-        self.blocks = Blocks(model, tokens.batches(batch))
+        self.blocks = Blocks(model, tokens.batches())
         self.parent, self.child = Stream(self.blocks), Stream(self.blocks)
         sizes = [len(each["input_ids"]) for each in self.blocks.batches]
         self.firsts = np.cumsum([0, *sizes])[:-1].tolist()

@@ -60,7 +60,6 @@ def expert_use(
     model: PreTrainedModel,
     tokens: Tokens,
     *,
-    batch: int = 8,
     neurons: bool = False,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     progress: Progress = silent,
@@ -79,7 +78,7 @@ def expert_use(
         use[layer] = row
     if len(use) == len(layers):
         return use
-    stream = Stream(Blocks(model, tokens.batches(batch)))
+    stream = Stream(Blocks(model, tokens.batches()))
     _resume(stream, cache, layers[len(use)])
     for layer in layers[len(use) :]:
         progress("running tokens through the experts", layer, checkpoint.layout.depth)

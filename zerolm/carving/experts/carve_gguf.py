@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ from zerolm.carving.recipe import (
 from zerolm.carving.request import Destination, Methods
 from zerolm.carving.result import Carved, LayerSize
 from zerolm.carving.write_child import describe
+from zerolm.checkpoints.gguf.configuration import SIZES
 from zerolm.checkpoints.gguf.parts import stem_of
 from zerolm.checkpoints.gguf.same_tokens import has_llama_cpp, opened_by_llama_cpp
 from zerolm.checkpoints.identity import check_unchanged
@@ -44,10 +45,6 @@ from zerolm.settings.compute import ComputeRequest
 
 FORMAT: Final = "gguf"
 COPIED: Final = "experts of a gguf file are copied as they are, and none is repaired"
-SIZES: Final = {
-    "depth": "block_count", "hidden": "embedding_length", "heads": "attention.head_count",
-    "kv_heads": "attention.head_count_kv", "head_size": "attention.key_length", "ffn": "feed_forward_length",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +96,9 @@ class GgufExpertCarving:
 
     def _outcome(self, fewer: FewerGgufExperts) -> Carved:
         mixture, selection, header = self.mixture, self.selection, self.mixture.header
-        depth = header.metadata.get(f"{header.architecture}.block_count")
-        layers = depth if type(depth) is int and 0 < depth <= 4096 else mixture.layers[-1] + 1
-        sizes = {name: list(header.of_layers(key) or [0] * layers) for name, key in SIZES.items()}
+        layers = len(header.of_layers(SIZES["depth"]) or range(mixture.layers[-1] + 1))
+        names = (part.name for part in fields(CoreSizes))
+        sizes = {name: header.of_layers(SIZES[name]) or (0,) * layers for name in names}
         widths = zip(sizes["heads"], sizes["kv_heads"], sizes["ffn"], strict=True)
         kinds = {BLOCKS[kind] for kind in header.types.values()}
         counts = {"parent": mixture.routing.experts, "child": fewer.count}

@@ -124,8 +124,9 @@ def _projections(experts: nn.Module, fewer: FewerExperts, layer: int) -> Tensor:
     for expert, matrix in fewer.changed.get(layer, {}).items():
         whole[expert] = torch.from_numpy(matrix).to(whole)
     columns = whole if getattr(experts, "is_transposed", False) else whole.mT  # (e, m, d)
-    for expert in fewer.by_layer[layer].tolist() if fewer.neurons else ():
-        columns[expert, np.setdiff1d(np.arange(columns.shape[1]), fewer.neurons_of(layer, expert))] = 0.0
+    if fewer.neurons:
+        for expert, kept in zip(fewer.by_layer[layer].tolist(), fewer.neurons[layer], strict=True):
+            columns[expert, np.setdiff1d(np.arange(columns.shape[1]), kept)] = 0.0
     return whole
 
 

@@ -155,7 +155,7 @@ def _proven(carving: Carving) -> Carving:
 
 
 def _opened(parent: str | Path, destination: Destination, *, packed: bool) -> Checkpoint:
-    """Return the parent; on request also a ``packed`` one. ``ValueError`` where it cannot be written."""
+    """Return the parent, on request also a ``packed`` one; ``ValueError`` where no child can be written."""
     checkpoint, place = Checkpoint.open(parent, packed=packed), destination.folder
     if place is None:
         return checkpoint

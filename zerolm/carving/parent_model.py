@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 class KeptExperts:
     """The kept experts of a parent, ``described`` for a report and a recipe, and their ``repair``.
 
-    ``units`` list experts, and neurons of them, ``before`` and ``after``,
-    and the removed parameters. ``proof`` compares the parent with the one whose routers mask the removed
-    experts, None where nothing is written. ``optimal``: the criterion prefers no other choice; None where
-    that is unknown.
+    ``units`` list experts, and neurons of them, ``before`` and ``after``, and the removed parameters.
+    ``proof`` compares the parent with the one whose routers mask the removed experts, None where nothing is
+    written. ``optimal``: the criterion prefers no other choice; None where that is unknown.
     """
 
     described: ChildExperts

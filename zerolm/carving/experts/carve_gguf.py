@@ -15,14 +15,7 @@ from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
 from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.carving.parent_and_request import ANYWHERE, within_budgets
-from zerolm.carving.recipe import (
-    HEADER,
-    RecipeOfExperts,
-    document,
-    fields_of,
-    reading,
-    versions_of,
-)
+from zerolm.carving.recipe import HEADER, RecipeOfExperts, document, fields_of, reading, versions_of
 from zerolm.carving.request import Destination, Methods
 from zerolm.carving.result import Carved, LayerSize
 from zerolm.carving.write_child import describe

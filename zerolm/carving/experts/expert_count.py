@@ -109,11 +109,10 @@ def most_within(
 
 def check_experts(experts: Mapping[int, Ints], layers: list[int], routing: Routing) -> None:
     """Raise ``ValueError`` for experts of a recipe that do not fit the parent's ``layers``."""
-    sizes = {len(kept) for kept in experts.values()}
     groups = routing.groups
     by_group = {
         tuple(np.bincount(kept * groups // routing.experts, minlength=groups)) for kept in experts.values()
     }
-    if sorted(experts) != layers or len(sizes) != 1 or any(len(set(row)) > 1 for row in by_group):
+    if sorted(experts) != layers or len({count for row in by_group for count in row}) != 1:
         raise ValueError("the recipe keeps other numbers of experts than its parent's layers can have")
-    routing.size(str(sizes.pop()))
+    routing.size(str(sum(by_group.pop())))

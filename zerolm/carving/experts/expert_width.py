@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from zerolm.planning.sizes import EXPERTS_MULTIPLE
 from zerolm.settings.shares import KeptUnits
 
 KEPT: Final = KeptUnits("--keep-expert-ffn", "neurons", "0.75")
-HEX: Final = "0123456789abcdef"
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,13 @@ def to_hex(kept: Ints, whole: int) -> str:
     return np.packbits(mask).tobytes().hex()
 
 
-def from_hex(text: Any, whole: int) -> Ints:
+def from_hex(text: str, whole: int) -> Ints:
     """Return the neurons, ascending, that ``to_hex`` wrote; ``ValueError`` for other text."""
     digits = 2 * -(-whole // 8)
-    sound = isinstance(text, str) and len(text) == digits and not set(text) - set(HEX)
-    bits = np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8)) if sound else np.zeros(0, np.uint8)
+    sound = re.fullmatch(f"[0-9a-f]{{{digits}}}", text) is not None
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(text if sound else ""), np.uint8))
     if not bits.any() or bits[whole:].any():
-        raise ValueError(f"its neurons are {str(text)[:40]!r}, not bits of {whole} as {digits} digits")
+        raise ValueError(f"its neurons are {text[:40]!r}, not bits of {whole} as {digits} digits")
     return np.flatnonzero(bits)
 
 

@@ -27,7 +27,8 @@ from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.job import Measured, evaluate
 from zerolm.lab.zero_cost.libra import judge
 from zerolm.lab.zero_cost.result import ProxyTable, RankedProxies
-from zerolm.lab.zero_cost.selection import USUAL_COUNT, Selection
+from zerolm.lab.zero_cost.selection import USUAL_COUNT
+from zerolm.lab.zero_cost.selection import Selection as Selection
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.lab.zero_cost.store import Store
 from zerolm.networks.opener import one_line

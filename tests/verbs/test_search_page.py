@@ -19,7 +19,7 @@ from zerolm.show.records import quoted
 from zerolm.show.sheet import TERMINAL
 from zerolm.show.terminal import result_lines
 from zerolm.solvers import search
-from zerolm.solvers.result import Reference
+from zerolm.solvers.choice import Reference
 from zerolm.spaces import make_space
 from zerolm.verbs.report import Run
 from zerolm.verbs.search_charts import FRONT_POINTS, candidacies, choices_text, rebuilding

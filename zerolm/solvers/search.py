@@ -11,22 +11,14 @@ from zerolm.scores import Score, make_score
 from zerolm.settings import nearest, shown
 from zerolm.solvers.baselines import baselines
 from zerolm.solvers.bounds import tested_bounds
+from zerolm.solvers.choice import Baseline, Choice
 from zerolm.solvers.engine import Count
 from zerolm.solvers.evolution import USUAL_SIZES, Evolution
 from zerolm.solvers.infeasible import Infeasible
 from zerolm.solvers.instance import Instance, Setup
 from zerolm.solvers.methods import METHOD_NAMES
 from zerolm.solvers.problem import Budgets, at_least, near
-from zerolm.solvers.result import (
-    Baseline,
-    BoundsTest,
-    Certificate,
-    Choice,
-    ParetoFront,
-    Plateau,
-    Question,
-    SearchResult,
-)
+from zerolm.solvers.result import BoundsTest, Certificate, ParetoFront, Plateau, Question, SearchResult
 from zerolm.solvers.solver import Solver
 from zerolm.spaces import SearchSpace, make_space
 from zerolm.statistics import TOLERANCE

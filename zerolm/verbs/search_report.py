@@ -13,7 +13,8 @@ from zerolm.pretraining import Allocation, TrainingPlan, chinchilla, deepseek, t
 from zerolm.scores.shape import best_ratio, off_ratio
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_amount, show_cost, show_score
-from zerolm.solvers.result import Binding, Choice, LatencyTable, Reference, SearchResult, VocabularyChoice
+from zerolm.solvers.choice import Choice, Reference
+from zerolm.solvers.result import Binding, LatencyTable, SearchResult, VocabularyChoice
 from zerolm.spaces import SearchSpace, shape_text
 from zerolm.spaces.document import to_document
 from zerolm.verbs import search_words as words

@@ -2,91 +2,77 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final
 
 from zerolm.carving.experts.result import ChildExperts
 from zerolm.carving.request import SUMMED
 from zerolm.show.sheet import NOTEBOOK, PAGE, Sheet
 
-ALWAYS: Final = ("layer", "of the tokens", "of the gates", "experts kept")
+COLUMNS: Final = {
+    "of the tokens": ("tokens", ".1%"),
+    "of the gates": ("gates", ".1%"),
+    "lost by pairs": ("loss", ".4g"),
+    "lost by neurons": ("lost_by_neurons", ".4g"),
+    "gap": ("gap", ".2g"),
+    "error that repair leaves": ("left", ".1%"),
+}
+"""Heads of columns with the field of a layer and its digits."""
+ALWAYS: Final = ("of the tokens", "of the gates")
 """Columns that each report has."""
 
 
-@dataclass(frozen=True)
-class ShownExperts(ChildExperts):
-    """The kept experts in words, and as a sheet."""
+def experts_line(experts: ChildExperts) -> str:
+    """Return the number of kept experts and neurons, their criterion, and their shares of the text."""
+    groups = f", equal in {experts.groups} groups" if experts.groups > 1 else ""
+    chosen = (
+        f"experts {experts.child} of {experts.parent} in {len(experts.layers)} layers{groups} "
+        f"({experts.active} active), chosen by {experts.criterion}"
+    )
+    return "; ".join([chosen, *_remarks(experts)])
 
-    def sentence(self) -> str:
-        """Return the numbers of kept experts, and of neurons in each, in words."""
-        narrow = "" if self.ffn is None else f", with {self.ffn.child} of {self.ffn.parent} neurons each"
-        return f"A layer has {self.child} of {self.parent} experts{narrow}."
 
-    def line(self) -> str:
-        """Return the number of kept experts, their criterion, and their share of the text's gates."""
-        gates = [row.gates for row in self.layers if row.gates is not None]
-        share = f"; {sum(gates) / len(gates):.1%} of the gates of the text were theirs" if gates else ""
-        groups = f", equal in {self.groups} groups" if self.groups > 1 else ""
-        return (
-            f"experts {self.child} of {self.parent} in {len(self.layers)} layers{groups} "
-            f"({self.active} active), chosen by {self.criterion}{share}{self._proof()}{self._neurons()}"
-            f"{self._repair()}{self._domains()}"
-        )
-
-    def _neurons(self) -> str:
-        """Return the number of kept neurons of each expert, and the predicted loss; else empty."""
-        if self.ffn is None:
-            return ""
-        losses = [row.lost_by_neurons for row in self.layers if row.lost_by_neurons is not None]
-        pairs = [row.loss for row in self.layers if row.loss is not None and self.criterion == SUMMED]
-        parts = [f"{sum(pairs):.3g} by experts"] if pairs else []
-        parts += [f"{sum(losses):.3g} by neurons"] if losses else []
+def _remarks(experts: ChildExperts) -> Iterator[str]:
+    layers = experts.layers
+    gates, gaps, left, losses, lost_by_neurons = (
+        [getattr(row, name) for row in layers if getattr(row, name) is not None]
+        for name in ("gates", "gap", "left", "loss", "lost_by_neurons")
+    )
+    if gates:
+        yield f"{sum(gates) / len(gates):.1%} of the gates of the text were theirs"
+    proven = sum(gap == 0 for gap in gaps)
+    if gaps and proven == len(gaps):
+        yield "proven to be the best in each layer"
+    elif gaps:
+        yield f"proven to be the best in {proven} layers, elsewhere within {max(gaps):.2g} of it"
+    if experts.ffn is not None:
+        parts = [f"{sum(losses):.3g} by experts"] if losses and experts.criterion == SUMMED else []
+        parts += [f"{sum(lost_by_neurons):.3g} by neurons"] if lost_by_neurons else []
         lost = f", estimated loss: {', '.join(parts)}" if parts else ""
-        return f"; {self.ffn.child} of {self.ffn.parent} neurons of each kept{lost}"
+        yield f"{experts.ffn.child} of {experts.ffn.parent} neurons of each kept{lost}"
+    if left:
+        yield f"repair leaves {min(left):.0%} to {max(left):.0%} of the layers' errors"
+    if layers and layers[0].domains:
+        parts = (
+            f"{sum(row.domains[name] for row in layers) / len(layers):.1%} of {name}"
+            for name in layers[0].domains
+        )
+        yield f"share of their score kept: {', '.join(parts)}"
 
-    def _domains(self) -> str:
-        """Return the kept shares by domain; empty where the text has one."""
-        names = self.layers[0].domains if self.layers else {}
-        means = {name: sum(row.domains[name] for row in self.layers) / len(self.layers) for name in names}
-        parts = ", ".join(f"{mean:.1%} of {name}" for name, mean in means.items())
-        return f"; share of their score kept: {parts}" if parts else ""
 
-    def _repair(self) -> str:
-        """Return the share of the layers' errors after repair; empty without."""
-        left = [row.left for row in self.layers if row.left is not None]
-        return f"; repair leaves {min(left):.0%} to {max(left):.0%} of the layers' errors" if left else ""
-
-    def _proof(self) -> str:
-        """Return how near the choice by domains is to the best; empty where none was made."""
-        gaps = [row.gap for row in self.layers if row.gap is not None]
-        if not gaps:
-            return ""
-        proven = sum(gap == 0 for gap in gaps)
-        if proven == len(gaps):
-            return "; proven to be the best in each layer"
-        return f"; proven to be the best in {proven} layers, elsewhere within {max(gaps):.2g} of it"
-
-    def sheets(self) -> list[Sheet]:
-        """Return the kept experts, layer by layer."""
-        names = self.layers[0].domains if self.layers else {}
-        columns: list[tuple[str, list[str]]] = [
-            ("layer", [str(row.layer) for row in self.layers]),
-            ("of the tokens", [_cell(row.tokens, ".1%") for row in self.layers]),
-            ("of the gates", [_cell(row.gates, ".1%") for row in self.layers]),
-            ("lost by pairs", [_cell(row.loss, ".4g") for row in self.layers]),
-            ("lost by neurons", [_cell(row.lost_by_neurons, ".4g") for row in self.layers]),
-            ("gap", [_cell(row.gap, ".2g") for row in self.layers]),
-            ("error that repair leaves", [_cell(row.left, ".1%") for row in self.layers]),
-            *(
-                (f"kept of {name}", [_cell(row.domains[name], ".1%") for row in self.layers])
-                for name in names
-            ),
-            ("experts kept", [" ".join(map(str, row.kept)) for row in self.layers]),
-        ]
-        shown = [(head, cells) for head, cells in columns if any(cells) or head in ALWAYS]
-        rows = [list(row) for row in zip(*(cells for _, cells in shown), strict=True)]
-        head = [head for head, _ in shown]
-        return [Sheet("Experts, layer by layer", head, rows, on=(PAGE, NOTEBOOK))]
+def experts_sheet(experts: ChildExperts) -> Sheet:
+    """Return the kept experts, layer by layer."""
+    layers = experts.layers
+    columns = {
+        head: [_cell(getattr(row, name), form) for row in layers] for head, (name, form) in COLUMNS.items()
+    }
+    shown = {head: cells for head, cells in columns.items() if any(cells) or head in ALWAYS}
+    for name in layers[0].domains if layers else ():
+        shown[f"kept of {name}"] = [f"{row.domains[name]:.1%}" for row in layers]
+    shown = {"layer": [str(row.layer) for row in layers], **shown}
+    shown["experts kept"] = [" ".join(map(str, row.kept)) for row in layers]
+    rows = list(zip(*shown.values(), strict=True))
+    return Sheet("Experts, layer by layer", list(shown), rows, on=(PAGE, NOTEBOOK))
 
 
 def _cell(value: float | None, form: str) -> str:

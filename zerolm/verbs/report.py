@@ -17,7 +17,7 @@ from zerolm import __version__
 from zerolm.io.plain import as_plain
 from zerolm.settings.request import Request
 from zerolm.show.sheet import Heading, Sheet
-from zerolm.show.text import clipped
+from zerolm.show.text import clipped, sentence
 
 if TYPE_CHECKING:
     import pandas
@@ -115,6 +115,10 @@ class Report(Shown):
     @abstractmethod
     def heading(self) -> Heading:
         """Return the first lines of the page."""
+
+    def finding(self) -> str:
+        """Return the lines as sentences, for the heading."""
+        return " ".join(map(sentence, self.lines()))
 
     def to_json(self) -> dict[str, Any]:
         names = [item.name for item in fields(self) if item.name != "run"]

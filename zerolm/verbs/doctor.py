@@ -76,7 +76,7 @@ class DoctorReport(Diagnosis, Report):
             f"{base_name(self.folder)}: {title}{len(opens) - really} of {others} would by their rules",
             f"{', '.join(self.architectures) or self.model_type or 'No class is named'}; {self.folder}",
             f"{', '.join(opens) or 'None of them'}.",
-            " ".join(sentence(f"{verdict}: {', '.join(names)}") for verdict, names in by_verdict.items())
+            " ".join(sentence(f"{verdict}: {', '.join(those)}") for verdict, those in by_verdict.items())
             or "Nothing that was examined.",
             f"Tried here: {names}. The other {RULES}.",
             LABELS,

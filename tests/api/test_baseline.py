@@ -307,4 +307,4 @@ def test_known_decoders_are_listed(zerolm: Callable[..., Any]) -> None:
     assert all(name in text for name in rows)
     llamas = json.loads(zerolm("spaces", "qwen3", "--known", "--json").out)
     assert {row["name"] for row in llamas} == {"Qwen3-0.6B", "Qwen3-1.7B"}
-    assert "no published decoder" in zerolm("spaces", "bert", "--known").out
+    assert "0 published decoders" in zerolm("spaces", "bert", "--known").out

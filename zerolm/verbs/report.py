@@ -72,6 +72,32 @@ class Shown(ABC):
         return table_of(self.rows())
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class Listing(Shown):
+    """Things at hand: an entry each, with its ``name``; JSON is the list of them."""
+
+    things: ClassVar[str]
+    entries: list[dict[str, Any]]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return self.entries
+
+    def lines(self) -> list[str]:
+        names = ", ".join(entry["name"] for entry in self.entries) or "none"
+        return [f"{len(self.entries)} {self.things}: {names}"]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the entries, lists as texts, without what has fields of its own."""
+        return [
+            {
+                name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+                for name, value in entry.items()
+                if not isinstance(value, dict)
+            }
+            for entry in self.entries
+        ]
+
+
 @dataclass(frozen=True)
 class Run:
     """How a result came about: the settings of its command, the version, the machine, and the date."""

@@ -11,7 +11,7 @@ from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.request import Request, argument, setting
 from zerolm.show.sheet import Cell, Row, Sheet, pairs
 from zerolm.show.text import show_amount
-from zerolm.verbs.report import Shown
+from zerolm.verbs.report import Listing, Shown
 
 if TYPE_CHECKING:
     from zerolm.spaces.decoders import Decoder
@@ -61,28 +61,15 @@ class SpacesSettings(Request):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class SpacesReport(Shown):
+class SpacesReport(Listing):
     """The search spaces; each has ``name``, exact ``size``, ``summary`` and default ``settings``."""
 
-    spaces: list[dict[str, Any]]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        return self.spaces
-
-    def lines(self) -> list[str]:
-        return [f"{len(self.spaces)} search spaces: {', '.join(row['name'] for row in self.spaces)}"]
+    things: ClassVar[str] = "search spaces"
 
     def sheets(self) -> list[Sheet]:
         head: Row = ["space", "architectures", Cell("what it holds", "shape")]
-        return [
-            Sheet(
-                head=head,
-                rows=[[r["name"], f"{r['size']:,}", Cell(r["summary"], "shape")] for r in self.spaces],
-            )
-        ]
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [{name: row[name] for name in ("name", "size", "summary")} for row in self.spaces]
+        rows = [[one["name"], f"{one['size']:,}", Cell(one["summary"], "shape")] for one in self.entries]
+        return [Sheet(head=head, rows=rows)]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -153,30 +140,19 @@ def decoder_row(decoder: Decoder) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class DecodersReport(Shown):
+class DecodersReport(Listing):
     """Published decoders, with what follows from their shapes."""
 
-    decoders: list[dict[str, Any]]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        return self.decoders
-
-    def lines(self) -> list[str]:
-        if not self.decoders:
-            return ["no published decoder is known of this space"]
-        return [f"{len(self.decoders)} published decoders: {', '.join(row['name'] for row in self.decoders)}"]
+    things: ClassVar[str] = "published decoders"
 
     def sheets(self) -> list[Sheet]:
-        if not self.decoders:
+        if not self.entries:
             return []
         numbers = ["params", "KV B/token", "FFN/d", "FFN/attn", "d/depth"]
         head: Row = ["", *numbers, Cell("space", "shape"), Cell("shape", "shape")]
-        outside = [(row["name"], ", ".join(row["exclusions"])) for row in self.decoders if row["exclusions"]]
-        sheets = [Sheet(head=head, rows=[_decoder_cells(row) for row in self.decoders])]
+        outside = [(one["name"], ", ".join(one["exclusions"])) for one in self.entries if one["exclusions"]]
+        sheets = [Sheet(head=head, rows=[_decoder_cells(one) for one in self.entries])]
         return sheets + ([pairs("Outside the defaults of the space", outside)] if outside else [])
-
-    def rows(self) -> list[dict[str, Any]]:
-        return self.decoders
 
 
 def _decoder_cells(row: Mapping[str, Any]) -> Row:

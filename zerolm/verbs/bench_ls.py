@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -38,7 +38,7 @@ class BenchListSettings(Request):
     def run(self, progress: Progress = silent) -> BenchmarksReport:
         from zerolm.groundtruth.listing import listing
 
-        return BenchmarksReport([benchmark.to_json() for benchmark in listing(self.data)])
+        return BenchmarksReport([asdict(benchmark) for benchmark in listing(self.data)])
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -268,7 +268,6 @@ def test_documents_that_are_no_baseline(document: Any, words: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"baseline": "SmolLM3"}, "file, folder or known decoder is called 'SmolLM3'; did you mean 'Smol"),
         ({"baseline": "Pythia-70M"}, r"no space has layers as Pythia-70M has \(gpt_neox\); baselines are"),
         ({"space": "bert", "baseline": "Qwen3-0.6B"}, "is an architecture of qwen3, not of bert"),
         ({"space": "bret", "baseline": "Qwen3-0.6B"}, "'bret' is not known; did you mean 'bert'"),

@@ -184,14 +184,6 @@ except ModuleNotFoundError as error:
     assert ran.stdout.count("\n") == 1
 
 
-def test_a_folder_of_the_command(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    flags = ("--text", "text.txt", "--sequences", "6", "--length", "12", "--out", "out")
-    assert zerolm("eval", "parent", "--parent", "parent", *flags).status == 0
-    report = EvaluationReport.load("out")
-    assert report.configuration["text"] == str(tmp_path / "text.txt")
-    assert json.loads(Path("out/result.json").read_text())["kl"] == report.networks[0].kl
-
-
 def test_other_children_are_told_from_what_stands_beside_one() -> None:
     names = ["child", "parent", "random", "quantised parent", "parent in Q5_1", "near/"]
     rows = [{"name": name, "params": 9, "perplexity": 2.0 + n, "kl": 0.1} for n, name in enumerate(names)]

@@ -106,16 +106,6 @@ def test_all_goes_on_without_what_cannot_be_read(
     refused(zerolm(*command, "--all", "--data", str(data)), "none of 3 benchmarks", "broken.json")
 
 
-def test_the_page_is_written_without_what_cannot_be_read(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "good.json").write_text(document("good"))
-    (data / "broken.json").write_text("{")
-    ran = zerolm("bench", "run", "--all", "--data", str(data), "--out", str(tmp_path / "out"))
-    assert (ran.status, ran.err.count("left out")) == (0, 1)
-    assert "good" in (tmp_path / "out" / "report.html").read_text()
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("value", [1e308, -1e308, 1e101])

@@ -122,14 +122,3 @@ def test_one_line_and_status_2(name: str, alone: None, zerolm: Callable[..., Any
     for word in words:
         assert word in ran.err
     assert not own_cache.exists()
-
-
-def test_a_csv_that_cannot_be(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    for old, new, words in [
-        (",8\n", ",low\n", "line 3, column 'ppl'"),
-        ("128", "130.5", "architecture line 2"),
-    ]:
-        (tmp_path / "mine.csv").write_text(ROWS.replace(old, new))
-        ran = zerolm("bench", "run", str(tmp_path / "mine.csv"))
-        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-        assert words in ran.err

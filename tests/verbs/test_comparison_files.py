@@ -63,22 +63,6 @@ def test_hostile_ids_are_fields(tmp_path: Path) -> None:
         assert next(csv.DictReader(lines))["id"] == f"{EVIL}0"
 
 
-def test_force_replaces_an_earlier_result(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    file, out = written(tmp_path, "decoders", "gpt2", results(6)), tmp_path / "out"
-    run = ("bench", "run", file, "--out", str(out))
-    assert zerolm(*run).status == 0
-    assert sorted(path.name for path in out.iterdir()) == sorted(
-        ["report.html", "result.json", "run.yaml", *FILES]
-    )
-    refused = zerolm(*run)
-    assert (refused.status, refused.err.count("\n")) == (2, 1)
-    assert zerolm(*run, "--alpha", "0.3", "--force").status == 0
-    assert "zerolm 0.3" in (out / "report.html").read_text()
-    (out / "mine").write_text("dear")
-    assert zerolm(*run, "--force").status == 2
-    assert (out / "mine").read_text() == "dear"
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[BenchReport, Path]:
     """A result, and the folder that it was written into."""
@@ -100,10 +84,11 @@ def test_one_file_holds_all(report: BenchReport, tmp_path: Path) -> None:
         (tmp_path / "out" / name).unlink()
     loaded = BenchReport.load(tmp_path / "out")
     loaded.save(tmp_path / "again")
-    for file in (tmp_path / "again").iterdir():
-        if file.name in FILES:
-            write_tables(report.comparison, tmp_path)
-            assert file.read_bytes() == (tmp_path / file.name).read_bytes()
+    names = {"report.html", "result.json", "run.yaml", *FILES}
+    assert {file.name for file in (tmp_path / "again").iterdir()} == names
+    write_tables(report.comparison, tmp_path)
+    for name in FILES:
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / name).read_bytes()
     assert (loaded, loaded.page()) == (report, (tmp_path / "out" / "report.html").read_text())
 
 

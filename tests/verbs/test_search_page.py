@@ -60,6 +60,9 @@ def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
         "ranks better than",
     ):
         assert words in page
+    assert page.count("<html") == page.count("</html>") == 1
+    assert page.count('class="plot"') == 2
+    assert "src=" not in page
     held = records(page)["records"]
     assert "pick" in held[0]["roles"]
     assert "best 1" in " ".join(record["roles"] for record in held)

@@ -147,6 +147,13 @@ class Ran:
     out: str
     err: str
 
+    def refused(self, *words: str) -> None:
+        """Check that it ended with status 2 and one line, beside those of progress, which has these words."""
+        lines = [line for line in self.err.splitlines() if not line.endswith(" ...")]
+        assert (self.status, self.out, len(lines)) == (2, "", 1), (self.out, self.err)
+        for word in words:
+            assert word in lines[0]
+
 
 @pytest.fixture
 def zerolm(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:

@@ -158,9 +158,9 @@ def test_budgets_may_be_shares_of_the_baseline(share: str, tmp_path: Path) -> No
 
 
 def test_a_share_needs_a_baseline(zerolm: Callable[..., Any]) -> None:
-    ran = zerolm("search", "llama", "--max-params", "0.8x")
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert "--max-params 0.8x is a share of a baseline's: give --baseline MODEL too" in ran.err
+    zerolm("search", "llama", "--max-params", "0.8x").refused(
+        "--max-params 0.8x is a share of a baseline's: give --baseline MODEL too"
+    )
 
 
 def test_a_baseline_outside_the_space_is_told(tmp_path: Path, zerolm: Callable[..., Any]) -> None:

@@ -30,12 +30,6 @@ def document(name: str = "mine", results: tuple[float, ...] = (49.0, 48.0, 47.0)
     return json.dumps({**head, "architectures": entries, **more})
 
 
-def refused(ran: Any, *words: str) -> None:
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    for word in words:
-        assert word in ran.err
-
-
 @pytest.fixture
 def csv(tmp_path: Path) -> Path:
     return tmp_path / "mine.csv"
@@ -49,7 +43,7 @@ def test_a_direction_that_nobody_knows(
     command: tuple[str, str], csv: Path, zerolm: Callable[..., Any]
 ) -> None:
     csv.write_text(table("quality", ["3", "2", "1"]))
-    refused(zerolm(*command, str(csv)), "'quality'", "quality:higher or quality:lower", "higher_is_better")
+    zerolm(*command, str(csv)).refused("'quality'", "quality:higher or quality:lower", "higher_is_better")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +59,7 @@ def test_a_direction_that_is_known_or_told(
 
 def test_one_of_several_results_is_named(csv: Path, zerolm: Callable[..., Any]) -> None:
     csv.write_text(table("loss,acc", ["3,.1", "2,.2", "1,.3"]))
-    refused(zerolm("bench", "run", str(csv)), "2 results", "--metric", "loss, acc")
+    zerolm("bench", "run", str(csv)).refused("2 results", "--metric", "loss, acc")
     assert zerolm("bench", "run", str(csv), "--metric", "acc").status == 0
     (row,) = json.loads(zerolm("bench", "ls", "--data", str(csv.parent), "--json").out)
     assert (row["metrics"], row["problem"]) == (["loss", "acc"], None)
@@ -76,7 +70,7 @@ def test_a_json_file_names_other_directions(tmp_path: Path, zerolm: Callable[...
     for i, entry in enumerate(content["architectures"]):
         entry["results"] |= {"quality": float(i), "acc": float(i)}
     file.write_text(json.dumps(content))
-    refused(zerolm("bench", "run", str(file), "--metric", "quality"), "'quality'", "directions")
+    zerolm("bench", "run", str(file), "--metric", "quality").refused("'quality'", "directions")
     for metric in ("acc", "quality"):  # the accuracy of a perplexity's file is no perplexity
         file.write_text(json.dumps({**content, "directions": {"quality": "higher"}}))
         rows = json.loads(zerolm("bench", "run", str(file), "--metric", metric, "--json").out)["rows"]
@@ -101,9 +95,9 @@ def test_all_goes_on_without_what_cannot_be_read(
     for line, word in zip(lines, ("broken.json", "flat", "vague"), strict=True):
         assert line.startswith("zerolm: left out: ")
         assert word in line
-    refused(zerolm(*command, "good", "broken", "--data", str(data)), "broken.json")
+    zerolm(*command, "good", "broken", "--data", str(data)).refused("broken.json")
     (data / "good.json").unlink()
-    refused(zerolm(*command, "--all", "--data", str(data)), "none of 3 benchmarks", "broken.json")
+    zerolm(*command, "--all", "--data", str(data)).refused("none of 3 benchmarks", "broken.json")
 
 
 @pytest.mark.filterwarnings("error")
@@ -114,7 +108,7 @@ def test_results_beyond_arithmetic(
 ) -> None:
     file = tmp_path / "mine.json"
     file.write_text(document(results=(1.0, 2.0, value)))
-    refused(zerolm(*command, str(file)), "ppl of 3", "choose a unit")
+    zerolm(*command, str(file)).refused("ppl of 3", "choose a unit")
 
 
 @pytest.mark.filterwarnings("error")

@@ -69,6 +69,6 @@ def test_a_ratio_beyond_the_data_is_told() -> None:
 
 @pytest.mark.parametrize("tokens", ["0", "-3", "none"])
 def test_tokens_that_make_no_sense_are_one_line(tokens: str, zerolm: Callable[..., Any]) -> None:
-    ran = zerolm("search", "llama", "--max-params", "16M", "--score", "shape_law", f"--train-tokens={tokens}")
-    assert (ran.status, ran.err.count("\n")) == (2, 1)
-    assert "--train-tokens" in ran.err
+    zerolm(
+        "search", "llama", "--max-params", "16M", "--score", "shape_law", f"--train-tokens={tokens}"
+    ).refused("--train-tokens")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -166,3 +168,20 @@ def zerolm(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         return Ran(status, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Make a file system of so many pages of 4 KiB, where one can be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def mounted(pages: int) -> Path:
+        settings = ["mount", "-t", "tmpfs", "-o", f"size={pages * 4}k", "tmpfs", str(disk)]
+        if not shutil.which("mount") or subprocess.run(settings, capture_output=True).returncode:
+            pytest.skip("no small file system can be mounted here")
+        return disk
+
+    yield mounted
+    if os.path.ismount(disk):
+        subprocess.run(["umount", str(disk)], check=True)

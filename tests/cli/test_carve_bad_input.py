@@ -10,7 +10,6 @@ import os
 import pickle
 import resource
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -291,23 +290,6 @@ def test_files_that_cannot_be_written(size: int, zerolm: Zerolm) -> None:
         refused(zerolm, "carve", "parent", *BY_TEXT, "--text", "random", *TOKENS, words="cannot be written")
     assert state(Path("parent")) == before
     assert zerolm("carve", "parent", *CARVE).status == 0
-
-
-@pytest.fixture
-def small_disk() -> Iterator[Callable[[int], Path]]:
-    """A file system of its own, of so many pages of 4 KiB."""
-    disk = Path("disk").absolute()
-    disk.mkdir()
-
-    def mounted(pages: int) -> Path:
-        settings = ["mount", "-t", "tmpfs", "-o", f"size={pages * 4}k", "tmpfs", str(disk)]
-        if not shutil.which("mount") or subprocess.run(settings, capture_output=True).returncode:
-            pytest.skip("no small file system can be mounted here")
-        return disk
-
-    yield mounted
-    if os.path.ismount(disk):
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.parametrize("missing", [1, 3, 8, 1000])

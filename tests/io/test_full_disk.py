@@ -115,7 +115,10 @@ def test_a_child_that_does_not_fit(
 
 
 def test_a_full_cache_stops_what_lives_on_it_in_one_line(
-    small_disk: Callable[[int], Path], zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_disk: Callable[[int], Path],
+    zerolm: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A plan goes on without its cache; a healing maps its tokens from there."""
     pytest.importorskip("torch")

@@ -75,8 +75,8 @@ class Chosen:
     def from_json(cls, document: Any, space: SearchSpace, place: str) -> Self:
         """Return it with its choice as the space reads that; ``place`` is its path in the whole document."""
         fields, kinds = Fields(document, place), get_type_hints(cls)
-        others = {name: fields.read(name, kind) for name, kind in kinds.items() if name != "choice"}
-        return cls(choice=Choice.from_json(document, space, place), **others)
+        values = {name: fields.read(name, kind) for name, kind in kinds.items() if name != "choice"}
+        return cls(**values | {"choice": Choice.from_json(document, space, place)})
 
     @classmethod
     def optional(cls, fields: Fields, name: str, space: SearchSpace) -> Self | None:

@@ -80,11 +80,7 @@ class CalibrationReport(Report):
 
     @property
     def remarks(self) -> list[str]:
-        return [f"warning: {warning}" for warning in self._warnings()]
-
-    def _warnings(self) -> list[str]:
-        warnings: list[str] = self.to_json()["warnings"]
-        return warnings
+        return [f"warning: {warning}" for warning in self.to_json()["warnings"]]
 
     def heading(self) -> Heading:
         labels = self.calibration.labels
@@ -104,7 +100,7 @@ class CalibrationReport(Report):
         folds = self.judgement.folds
         parts = [f"Means over {folds} folds; the choice of the method is made anew in each."] if folds else []
         parts.append("Labels are hidden at random: of larger networks than these it knows less.")
-        return " ".join([*parts, *(f"Warning: {text}." for text in self._warnings())])
+        return " ".join([*parts, *map(sentence, self.remarks)])
 
     def sheets(self) -> list[Sheet]:
         taus = self._taus()

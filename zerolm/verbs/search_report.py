@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -44,11 +44,8 @@ class SearchReport(SearchResult, Report):
 
     @property
     def remarks(self) -> list[str]:
-        return [f"warning: {warning}" for warning in self._warnings()]
-
-    def _warnings(self) -> Sequence[str]:
-        warnings: Sequence[str] = (self.calibration or {}).get("warnings", ())
-        return [*warnings, *words.shape_warnings(self)]
+        warnings = [*(self.calibration or {}).get("warnings", ()), *words.shape_warnings(self)]
+        return [f"warning: {warning}" for warning in warnings]
 
     @property
     def written(self) -> list[str]:

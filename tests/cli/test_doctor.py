@@ -45,22 +45,6 @@ def test_json_holds_the_same(zerolm: Callable[..., Any], tmp_path: Path) -> None
     assert found["bytes"] == 4 * found["weights"]
 
 
-def test_a_broken_folder_is_a_finding(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    file = saved(tmp_path, "llama") / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-7])
-    ran = zerolm("doctor", str(tmp_path), "--json")
-    assert ran.status == 0
-    assert {entry["verdict"] for entry in json.loads(ran.out)["runtimes"]} == {"refuses"}
-    assert zerolm("doctor", str(tmp_path)).out.count("cut off") == len(RUNTIMES)
-
-
-@pytest.mark.parametrize("name", ["absent", "file", "owner/model", "empty"])
-def test_what_is_no_folder(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    (tmp_path / "empty").mkdir()
-    zerolm("doctor", str(tmp_path / name)).refused(name)
-
-
 def test_the_trained_models_open(zerolm: Callable[..., Any], models_folder: Path) -> None:
     for name in ("pydec", "pyenc"):
         ran = zerolm("doctor", str(models_folder / name), "--json")

@@ -248,7 +248,7 @@ def test_an_empty_folder_and_none(tmp_path: Path) -> None:
         diagnose(tmp_path)
     (tmp_path / "file").write_text("")
     assert {verdict.verdict for verdict in diagnose(tmp_path).runtimes} == {REFUSES}
-    for name in ("file", "absent"):
+    for name in ("file", "absent", "owner/model"):
         with pytest.raises(ValueError, match=f"{name}' (is a file|does not exist)"):
             diagnose(tmp_path / name)
 

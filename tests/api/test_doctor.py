@@ -19,6 +19,4 @@ def test_it_saves_loads_and_repeats(zerolm: Callable[..., Any], tmp_path: Path) 
     report = package.doctor(str(saved(tmp_path / "model", "llama")))
     assert "opens: transformers, vLLM" in repr(report)
     check_report(report, zerolm, tmp_path / "out")
-    pytest.importorskip("pandas")
-    table = report.to_pandas()
-    assert list(table["runtime"]) == [verdict.runtime for verdict in report.runtimes]
+    assert [row["runtime"] for row in report.rows()] == [verdict.runtime for verdict in report.runtimes]

@@ -37,9 +37,7 @@ def test_it_saves_loads_and_repeats(name: str, zerolm: Callable[..., Any], tmp_p
     assert [row["name"] for row in report.rows()] == ["child", "parent", "random", "uniform"]
     columns = ["perplexity", "kl"] if name == "llama" else ["cosine", "distance"]
     assert report.measures == columns
-    pytest.importorskip("pandas")
-    table = report.to_pandas().set_index("name")
-    assert (table.loc["random", f"{columns[0]}_low"] <= table.loc["random", columns[0]]).all()
+    assert report.rows()[2][f"{columns[0]}_low"] <= report.rows()[2][columns[0]]
 
 
 def test_texts_of_several_domains_are_told_apart(zerolm: Callable[..., Any], tmp_path: Path) -> None:

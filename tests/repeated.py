@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Collection
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,6 @@ def check_report(
     ran = zerolm(*report.command.split(), "--config", str(folder / "run.yaml"), "--json")
     assert ran.status == 0, ran.err
     assert timeless(json.loads(ran.out), differing) == timeless(document, differing)
-    pandas = pytest.importorskip("pandas")
-    table = report.to_pandas()
-    assert isinstance(table, pandas.DataFrame)
-    assert len(table) == len(report.rows()) > 0
+    assert report.rows()
+    if find_spec("pandas"):
+        assert len(report.to_pandas()) == len(report.rows())

@@ -56,7 +56,7 @@ class Choice:
         return cls(architecture, score, costs, fields.optional("expected", Expected))
 
 
-class Chosen:
+class NotedChoice:
     """A choice with what is known of it beyond: JSON has their fields side by side."""
 
     choice: Choice
@@ -86,7 +86,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, repr=False)
-class BestLabel(Chosen):
+class BestLabel(NotedChoice):
     """The labelled architecture with the best ``result`` of those within the budgets."""
 
     choice: Choice
@@ -94,7 +94,7 @@ class BestLabel(Chosen):
 
 
 @dataclass(frozen=True, repr=False)
-class Baseline(Chosen):
+class Baseline(NotedChoice):
     """The choice of another score within the same budgets; ``value`` is that score of it."""
 
     name: str
@@ -103,7 +103,7 @@ class Baseline(Chosen):
 
 
 @dataclass(frozen=True, repr=False)
-class Reference(Chosen):
+class Reference(NotedChoice):
     """The network that a search was to better, by its ``name``; ``exclusions`` are what keeps it out.
 
     There are none where it is an architecture of the space.

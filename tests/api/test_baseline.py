@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import Zerolm
 
 import zerolm
 from zerolm.checkpoints.named_model import named_model
@@ -157,13 +157,13 @@ def test_budgets_may_be_shares_of_the_baseline(share: str, tmp_path: Path) -> No
     assert result.run.configuration["max_params"] == share
 
 
-def test_a_share_needs_a_baseline(zerolm: Callable[..., Any]) -> None:
+def test_a_share_needs_a_baseline(zerolm: Zerolm) -> None:
     zerolm("search", "llama", "--max-params", "0.8x").refused(
         "--max-params 0.8x is a share of a baseline's: give --baseline MODEL too"
     )
 
 
-def test_a_baseline_outside_the_space_is_told(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_a_baseline_outside_the_space_is_told(tmp_path: Path, zerolm: Zerolm) -> None:
     file = written(tmp_path, {**SMALL, "num_hidden_layers": 3, "intermediate_size": 777})
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in THIN.items()]
     ran = zerolm("search", "llama", "--baseline", file, *flags)
@@ -292,7 +292,7 @@ def test_baselines_that_contradict(arguments: dict[str, Any], words: str) -> Non
     assert "\n" not in str(raised.value)
 
 
-def test_known_decoders_are_listed(zerolm: Callable[..., Any]) -> None:
+def test_known_decoders_are_listed(zerolm: Zerolm) -> None:
     rows = {row["name"]: row for row in json.loads(zerolm("spaces", "--known", "--json").out)}
     assert rows.keys() == decoders().keys()
     smol = rows["SmolLM2-135M"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import transformers
 from carvings import carve as carve_alone
+from refusals import Zerolm
 from repeated import check_report
 from tiny import saved, word_tokenizer
 
@@ -27,7 +27,6 @@ from zerolm.settings.request import settings_of
 from zerolm.units.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.verbs.carve import CarveSettings, CarvingReport
 
-Zerolm = Callable[..., Any]
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 8, "length": 16}
 BY_WEIGHTS: dict[str, Any] = {"criterion": "capacity"}
 REPORT = {"report.html", "result.json", "run.yaml"}

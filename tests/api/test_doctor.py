@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from refusals import Zerolm
 from repeated import check_report
 from tiny import saved
 
@@ -15,7 +14,7 @@ import zerolm as package
 pytestmark = pytest.mark.usefixtures("opened_here")
 
 
-def test_it_saves_loads_and_repeats(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_it_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) -> None:
     report = package.doctor(str(saved(tmp_path / "model", "llama")))
     assert "opens: transformers, vLLM" in repr(report)
     check_report(report, zerolm, tmp_path / "out")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import transformers
+from refusals import Zerolm
 from repeated import check_report
 from tiny import DECODER, saved, word_tokenizer
 
@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["llama", "bert"])
-def test_it_saves_loads_and_repeats(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_it_saves_loads_and_repeats(name: str, zerolm: Zerolm, tmp_path: Path) -> None:
     word_tokenizer(saved(Path("other"), name, seed=1))
     parent = "parent" if name == "llama" else "other"
     report = package.eval(Path("other"), parent=parent, **FEW)
@@ -40,7 +40,7 @@ def test_it_saves_loads_and_repeats(name: str, zerolm: Callable[..., Any], tmp_p
     assert report.rows()[2][f"{columns[0]}_low"] <= report.rows()[2][columns[0]]
 
 
-def test_texts_of_several_domains_are_told_apart(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_texts_of_several_domains_are_told_apart(zerolm: Zerolm, tmp_path: Path) -> None:
     word_tokenizer(saved(Path("other"), "llama", seed=1))
     Path("chat").mkdir()
     Path("chat", "a.md").write_text(" ".join(f"w{i % 7}" for i in range(200)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from label_training import ASKED, SPACE, TRAINING, some_text
 from made_pages import golden
+from refusals import Zerolm
 from repeated import check_report
 
 import zerolm
@@ -79,9 +79,7 @@ def test_the_other_commands_take_it(report: LabelsReport, tmp_path: Path) -> Non
     assert picked.calibration["labels"] == 5
 
 
-def test_it_is_shown_saved_loaded_and_repeated(
-    report: LabelsReport, tmp_path: Path, zerolm: Callable[..., Any]
-) -> None:
+def test_it_is_shown_saved_loaded_and_repeated(report: LabelsReport, tmp_path: Path, zerolm: Zerolm) -> None:
     check_report(report, zerolm, tmp_path / "out")
     assert report.to_json().keys() == golden("labels").to_json().keys()
     assert json.loads((tmp_path / "out" / "labels.json").read_text()) == report.benchmark

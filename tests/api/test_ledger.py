@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from refusals import Zerolm
 from repeated import check_report
 from tiny import saved
 
@@ -15,7 +14,7 @@ from zerolm.verbs.ledger_report import LedgerReport
 
 
 @pytest.mark.parametrize("name", ["llama", "bert"])
-def test_it_saves_loads_and_repeats(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_it_saves_loads_and_repeats(name: str, zerolm: Zerolm, tmp_path: Path) -> None:
     report = package.ledger(saved(tmp_path / "model", name))
     assert repr(report).startswith(f"{name} of 3 layers")
     check_report(report, zerolm, tmp_path / "out", ("seconds", "from_cache"))

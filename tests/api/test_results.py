@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from labelled import labelled
+from refusals import Zerolm
 from repeated import check_report, check_small
 
 import zerolm
@@ -66,7 +67,7 @@ def report(request: pytest.FixtureRequest, labels: Path, architecture: Path) -> 
 
 
 def test_a_result_is_small_saves_loads_and_repeats(
-    report: Report, tmp_path: Path, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    report: Report, tmp_path: Path, zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path.parent)
     check_report(report, zerolm, tmp_path / "out")
@@ -169,7 +170,7 @@ def test_a_long_result_stays_short_and_says_what_it_leaves_out() -> None:
 
 
 def test_a_configuration_that_moved_finds_what_lies_beside_it(
-    labels: Path, tmp_path: Path, zerolm: Callable[..., Any]
+    labels: Path, tmp_path: Path, zerolm: Zerolm
 ) -> None:
     report = MAKERS["calibrate of labels"](labels, labels)
     report.save(tmp_path / "out")

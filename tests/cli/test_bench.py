@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import Zerolm
 
 CHOICES = {"n_layer": 2, "d_inner": 256, "n_head": 2, "d_embed": 128, "div_val": 1}
 
@@ -39,9 +39,7 @@ COMMANDS = (("bench", "run"), ("lab", "ablate"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_direction_that_nobody_knows(
-    command: tuple[str, str], csv: Path, zerolm: Callable[..., Any]
-) -> None:
+def test_a_direction_that_nobody_knows(command: tuple[str, str], csv: Path, zerolm: Zerolm) -> None:
     csv.write_text(table("quality", ["3", "2", "1"]))
     zerolm(*command, str(csv)).refused("'quality'", "quality:higher or quality:lower", "higher_is_better")
 
@@ -49,15 +47,13 @@ def test_a_direction_that_nobody_knows(
 @pytest.mark.parametrize(
     ("heading", "tau"), [("val_bpb", 1.0), ("quality:lower", 1.0), ("quality:higher", -1.0)]
 )
-def test_a_direction_that_is_known_or_told(
-    heading: str, tau: float, csv: Path, zerolm: Callable[..., Any]
-) -> None:
+def test_a_direction_that_is_known_or_told(heading: str, tau: float, csv: Path, zerolm: Zerolm) -> None:
     csv.write_text(table(heading, ["1.3", "1.2", "1.1"]))
     rows = json.loads(zerolm("bench", "run", str(csv), "--json").out)["rows"]
     assert {row["tau"] for row in rows if row["score"] == "geo"} == {tau}
 
 
-def test_one_of_several_results_is_named(csv: Path, zerolm: Callable[..., Any]) -> None:
+def test_one_of_several_results_is_named(csv: Path, zerolm: Zerolm) -> None:
     csv.write_text(table("loss,acc", ["3,.1", "2,.2", "1,.3"]))
     zerolm("bench", "run", str(csv)).refused("2 results", "--metric", "loss, acc")
     assert zerolm("bench", "run", str(csv), "--metric", "acc").status == 0
@@ -65,7 +61,7 @@ def test_one_of_several_results_is_named(csv: Path, zerolm: Callable[..., Any]) 
     assert (row["metrics"], row["problem"]) == (["loss", "acc"], None)
 
 
-def test_a_json_file_names_other_directions(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_a_json_file_names_other_directions(tmp_path: Path, zerolm: Zerolm) -> None:
     file, content = tmp_path / "mine.json", json.loads(document())
     for i, entry in enumerate(content["architectures"]):
         entry["results"] |= {"quality": float(i), "acc": float(i)}
@@ -79,7 +75,7 @@ def test_a_json_file_names_other_directions(tmp_path: Path, zerolm: Callable[...
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_all_goes_on_without_what_cannot_be_read(
-    command: tuple[str, str], tmp_path: Path, zerolm: Callable[..., Any]
+    command: tuple[str, str], tmp_path: Path, zerolm: Zerolm
 ) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -104,7 +100,7 @@ def test_all_goes_on_without_what_cannot_be_read(
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("value", [1e308, -1e308, 1e101])
 def test_results_beyond_arithmetic(
-    value: float, command: tuple[str, str], tmp_path: Path, zerolm: Callable[..., Any]
+    value: float, command: tuple[str, str], tmp_path: Path, zerolm: Zerolm
 ) -> None:
     file = tmp_path / "mine.json"
     file.write_text(document(results=(1.0, 2.0, value)))
@@ -112,13 +108,13 @@ def test_results_beyond_arithmetic(
 
 
 @pytest.mark.filterwarnings("error")
-def test_large_results_are_compared(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_large_results_are_compared(tmp_path: Path, zerolm: Zerolm) -> None:
     file = tmp_path / "mine.json"
     file.write_text(document(results=tuple((-1) ** i * (1e100 - 1e99 * i) for i in range(9))))
     assert zerolm("bench", "run", str(file), "--out", str(tmp_path / "out")).status == 0
 
 
-def test_a_mark_at_the_beginning_of_a_file(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_a_mark_at_the_beginning_of_a_file(tmp_path: Path, zerolm: Zerolm) -> None:
     """As some editors write it: JSON, CSV and YAML alike."""
     for name, text in (("a.json", document()), ("b.csv", table("ppl", ["3", "2", "1"]))):
         (tmp_path / name).write_text(text, encoding="utf-8-sig")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from refusals import Zerolm
 
 from zerolm.groundtruth.cache import shipped_names
 
@@ -27,7 +26,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_what_comes_with_zerolm_runs_at_once(zerolm: Callable[..., Any], own_cache: Path) -> None:
+def test_what_comes_with_zerolm_runs_at_once(zerolm: Zerolm, own_cache: Path) -> None:
     listed = {row["name"]: row for row in json.loads(zerolm("bench", "ls", "--json").out)}
     assert list(listed) == shipped_names()
     assert all(row["problem"] is None and row["licence"] and row["source"] for row in listed.values())
@@ -45,7 +44,7 @@ def test_what_comes_with_zerolm_runs_at_once(zerolm: Callable[..., Any], own_cac
 
 
 def test_a_folder_named_explicitly_is_listed_alone(
-    alone: None, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: None, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.csv").write_text(ROWS)
     (tmp_path / "broken.json").write_text("{")
@@ -62,7 +61,7 @@ def test_a_folder_named_explicitly_is_listed_alone(
 
 
 def test_data_folders_are_a_list_as_in_path(
-    alone: None, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: None, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, names in ((first, ("mine", "both")), (second, ("both", "yours"))):
@@ -90,7 +89,7 @@ def test_data_folders_are_a_list_as_in_path(
     assert "'nowhere' is not a folder" in zerolm("bench", "ls").err
 
 
-def test_benchmarks_of_the_package_need_no_folder(alone: None, zerolm: Callable[..., Any]) -> None:
+def test_benchmarks_of_the_package_need_no_folder(alone: None, zerolm: Zerolm) -> None:
     ran = zerolm("bench", "run", "decoder_pairs", "--json")
     assert (ran.status, ran.err) == (0, "")
     assert {row["n"] for row in json.loads(ran.out)["rows"]} == {7}
@@ -98,7 +97,7 @@ def test_benchmarks_of_the_package_need_no_folder(alone: None, zerolm: Callable[
     assert all(name in told for name in shipped_names())
 
 
-def test_a_csv_is_a_benchmark(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_csv_is_a_benchmark(zerolm: Zerolm, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text(ROWS)
     for arguments in ([str(tmp_path / "mine.csv")], ["mine", "--data", str(tmp_path)]):
         ran = zerolm("bench", "run", *arguments, "--json")
@@ -114,7 +113,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_one_line_and_status_2(name: str, alone: None, zerolm: Callable[..., Any], own_cache: Path) -> None:
+def test_one_line_and_status_2(name: str, alone: None, zerolm: Zerolm, own_cache: Path) -> None:
     arguments, words = WRONG[name]
     zerolm("bench", *arguments).refused(*words)
     assert not own_cache.exists()

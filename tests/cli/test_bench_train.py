@@ -8,16 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from label_training import ASKED, SPACE, flags, some_text
+from refusals import Zerolm
 
 from zerolm.io.folders import new_file
 
-Zerolm = Callable[..., Any]
 MANY = flags(ASKED | {"count": 12})
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from labelled import labelled, losses, pool_of
+from refusals import Zerolm
 
 from zerolm.calibration import METHODS as FITTED_METHODS
 from zerolm.calibration import calibrate
@@ -40,7 +40,7 @@ def labels(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def saved(labels: Path, tmp_path: Path, zerolm: Callable[..., Any]) -> Callable[[str], Path]:
+def saved(labels: Path, tmp_path: Path, zerolm: Zerolm) -> Callable[[str], Path]:
     def save(method: str) -> Path:
         out = tmp_path / method
         assert zerolm("calibrate", "--labels", str(labels), "--method", method, "--out", str(out)).status == 0
@@ -49,9 +49,7 @@ def saved(labels: Path, tmp_path: Path, zerolm: Callable[..., Any]) -> Callable[
     return save
 
 
-def test_a_calibration_is_printed_and_saved_alike(
-    labels: Path, tmp_path: Path, zerolm: Callable[..., Any]
-) -> None:
+def test_a_calibration_is_printed_and_saved_alike(labels: Path, tmp_path: Path, zerolm: Zerolm) -> None:
     out = tmp_path / "fitted"
     asked = ("calibrate", "--labels", str(labels), "--method", "dictionary")
     ran = zerolm(*asked, "--out", str(out), "--json")
@@ -78,7 +76,7 @@ def test_a_calibration_is_printed_and_saved_alike(
 
 @pytest.mark.parametrize("method", ["dictionary", "algorithm1"])
 def test_an_additive_calibration_is_searched_with_proof(
-    method: str, saved: Callable[[str], Path], zerolm: Callable[..., Any]
+    method: str, saved: Callable[[str], Path], zerolm: Zerolm
 ) -> None:
     ran = zerolm(*SEARCH, "--calibration", str(saved(method)), "--json")
     assert ran.status == 0
@@ -93,7 +91,7 @@ def test_an_additive_calibration_is_searched_with_proof(
 
 @pytest.mark.parametrize("method", ["stack", "gp", "blend"])
 def test_the_others_are_evaluated_or_re_ranked(
-    method: str, saved: Callable[[str], Path], zerolm: Callable[..., Any]
+    method: str, saved: Callable[[str], Path], zerolm: Zerolm
 ) -> None:
     kept = str(saved(method))
     whole = json.loads(zerolm(*SEARCH, "--calibration", kept, "--json").out)
@@ -107,7 +105,7 @@ def test_the_others_are_evaluated_or_re_ranked(
 
 @pytest.mark.parametrize("method", ["stack", "gp", "blend", "dictionary", "algorithm1"])
 def test_the_first_of_the_list_is_expected_to_be_the_best(
-    method: str, saved: Callable[[str], Path], zerolm: Callable[..., Any]
+    method: str, saved: Callable[[str], Path], zerolm: Zerolm
 ) -> None:
     found = json.loads(zerolm(*SEARCH, "--top", "40", "--calibration", str(saved(method)), "--json").out)
     losses = [choice["expected"]["mean"] for choice in found["best"]]
@@ -116,7 +114,7 @@ def test_the_first_of_the_list_is_expected_to_be_the_best(
 
 
 def test_the_best_label_within_the_budgets_stands_beside_the_pick(
-    labels: Path, tmp_path: Path, zerolm: Callable[..., Any]
+    labels: Path, tmp_path: Path, zerolm: Zerolm
 ) -> None:
     read = read_labels(labels)
     order = np.argsort(-read.result)
@@ -146,7 +144,7 @@ def test_the_best_label_within_the_budgets_stands_beside_the_pick(
     assert (few.status, "best of the labels within the budgets: none" in few.out) == (0, True)
 
 
-def test_a_search_beyond_the_labels_is_told(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_a_search_beyond_the_labels_is_told(tmp_path: Path, zerolm: Zerolm) -> None:
     """Small labels, a large budget: the warning stands on stderr, in the JSON and in the page."""
     rows = [row for row in rows_of("gpt2", 60) if '""n_layer"": 2' in row and '""d_model"": 128' in row][:12]
     file, out = tmp_path / "labels.csv", tmp_path / "out"
@@ -159,9 +157,7 @@ def test_a_search_beyond_the_labels_is_told(tmp_path: Path, zerolm: Callable[...
     assert json.loads(ran.out)["pick"]["expected"]["extrapolated"] is True
 
 
-def test_one_of_several_results_of_the_labels(
-    labels: Path, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_one_of_several_results_of_the_labels(labels: Path, zerolm: Zerolm, tmp_path: Path) -> None:
     heading, *rows = labels.read_text().splitlines()
     labels.write_text("\n".join([f"{heading},acc", *(f"{row},{i}" for i, row in enumerate(rows))]))
     for command in (("calibrate", "--labels", str(labels)), (*SEARCH, "--labels", str(labels))):
@@ -172,9 +168,7 @@ def test_one_of_several_results_of_the_labels(
     zerolm(*SEARCH, "--labels", str(labels)).refused("'quality'", "quality:higher or quality:lower")
 
 
-def test_labels_can_be_searched_with_at_once(
-    labels: Path, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_labels_can_be_searched_with_at_once(labels: Path, zerolm: Zerolm, tmp_path: Path) -> None:
     out = tmp_path / "found"
     ran = zerolm(*SEARCH, "--labels", str(labels), "--out", str(out), "--json")
     assert ran.status == 0
@@ -188,7 +182,7 @@ def test_labels_can_be_searched_with_at_once(
 
 @pytest.mark.parametrize("method", ["dictionary", "gp"])
 def test_score_says_what_is_expected(
-    method: str, saved: Callable[[str], Path], tmp_path: Path, zerolm: Callable[..., Any]
+    method: str, saved: Callable[[str], Path], tmp_path: Path, zerolm: Zerolm
 ) -> None:
     kept, pool = saved(method), pool_of("gpt2", 1, 8)
     file = tmp_path / "architecture.json"
@@ -206,7 +200,7 @@ def test_the_declaration_names_what_can_be_fitted() -> None:
     assert FITTED_METHODS == METHODS
 
 
-def test_warnings_go_to_stderr(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_warnings_go_to_stderr(tmp_path: Path, zerolm: Zerolm) -> None:
     """Results against all sense: the two best alphas are no neighbours."""
     for seed in range(40):
         rows = [row.rsplit(",", 1)[0] for row in rows_of("gpt2", 8)]
@@ -242,7 +236,7 @@ PLACES = ("unknown field", "nan", "too large", "constant", "few", "disagreeing")
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_label_files_that_cannot_be(place: str, tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_label_files_that_cannot_be(place: str, tmp_path: Path, zerolm: Zerolm) -> None:
     """By either command; an earlier output stays as it was, even with --force."""
     lines, words = spoilt(place)
     file, old, out = tmp_path / "labels.csv", tmp_path / "old", tmp_path / "out"
@@ -255,7 +249,7 @@ def test_label_files_that_cannot_be(place: str, tmp_path: Path, zerolm: Callable
     assert sorted(one.name for one in tmp_path.rglob("*")) == ["labels.csv", "old", "result.json"]
 
 
-def test_duplicates_that_agree_are_one_label(labels: Path, zerolm: Callable[..., Any]) -> None:
+def test_duplicates_that_agree_are_one_label(labels: Path, zerolm: Zerolm) -> None:
     lines = labels.read_text().splitlines()
     labels.write_text("\n".join([*lines, lines[1], lines[2], lines[1]]))
     asked = ("calibrate", "--labels", str(labels), "--method", "dictionary", "--json")
@@ -274,12 +268,12 @@ def test_duplicates_that_agree_are_one_label(labels: Path, zerolm: Callable[...,
     ],
 )
 def test_arguments_that_cannot_be(
-    arguments: tuple[str, ...], words: tuple[str, ...], labels: Path, zerolm: Callable[..., Any]
+    arguments: tuple[str, ...], words: tuple[str, ...], labels: Path, zerolm: Zerolm
 ) -> None:
     zerolm("calibrate", "--labels", str(labels), "--method", "dictionary", *arguments).refused(*words)
 
 
-def test_the_labels_are_never_replaced(labels: Path, zerolm: Callable[..., Any]) -> None:
+def test_the_labels_are_never_replaced(labels: Path, zerolm: Zerolm) -> None:
     before = labels.read_text()
     for out in (labels, labels.parent / "." / "labels.csv"):
         zerolm("calibrate", "--labels", str(labels), "--out", str(out), "--force").refused("name another")
@@ -288,7 +282,7 @@ def test_the_labels_are_never_replaced(labels: Path, zerolm: Callable[..., Any])
 
 @pytest.mark.parametrize("option", ["--labels", "--calibration"])
 def test_what_a_search_cannot_be_told(
-    option: str, labels: Path, saved: Callable[[str], Path], tmp_path: Path, zerolm: Callable[..., Any]
+    option: str, labels: Path, saved: Callable[[str], Path], tmp_path: Path, zerolm: Zerolm
 ) -> None:
     file = str(labels if option == "--labels" else saved("dictionary"))
     both = "labels" if option == "--calibration" else "calibration"
@@ -309,7 +303,7 @@ def test_what_a_search_cannot_be_told(
     zerolm(*SEARCH, option, file, "--max-params", "10").refused("at least")
 
 
-def test_labels_of_another_view_are_refused(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_labels_of_another_view_are_refused(tmp_path: Path, zerolm: Zerolm) -> None:
     file = tmp_path / "labels.csv"
     rows = [
         row.replace("flexibert,", 'flexibert,"{""view"": ""trained""}",', 1)
@@ -323,7 +317,7 @@ def test_labels_of_another_view_are_refused(tmp_path: Path, zerolm: Callable[...
 
 
 def test_score_of_another_space_is_refused(
-    saved: Callable[[str], Path], tmp_path: Path, zerolm: Callable[..., Any]
+    saved: Callable[[str], Path], tmp_path: Path, zerolm: Zerolm
 ) -> None:
     file = tmp_path / "architecture.json"
     file.write_text(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from refusals import Zerolm
 from safetensors.torch import load_file
 from tiny import saved, word_tokenizer
 
@@ -26,14 +26,14 @@ BY_WEIGHTS = ("--criterion", "capacity")
 FFN_ONLY = ("gpt2", "bert")
 
 
-def carved(zerolm: Callable[..., Any], parent: Path, out: Path, *flags: str) -> dict[str, Any]:
+def carved(zerolm: Zerolm, parent: Path, out: Path, *flags: str) -> dict[str, Any]:
     ran = zerolm("carve", str(parent), *flags, "--out", str(out), "--json")
     assert (ran.status, "Traceback" in ran.err) == (0, False), ran.err
     return json.loads(ran.out)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("name", [*WHOLE, *FFN_ONLY])
-def test_children_open_in_stock_software(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_children_open_in_stock_software(name: str, zerolm: Zerolm, tmp_path: Path) -> None:
     """No key is missing or left over, and the logits are those of the masked parent."""
     parent = saved(tmp_path / "parent", name)
     heads = ["--keep-heads", "0.5"] if name in WHOLE else []
@@ -49,7 +49,7 @@ def test_children_open_in_stock_software(name: str, zerolm: Callable[..., Any], 
     assert torch.allclose(ours, theirs, atol=1e-4)
 
 
-def test_shares_with_a_text_print_what_they_lose(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_shares_with_a_text_print_what_they_lose(zerolm: Zerolm, tmp_path: Path) -> None:
     """On the terminal, on the page, in JSON and from Python alike."""
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
     flags = ("--keep-ffn", "0.5", "--text", "random", "--sequences", "8", "--length", "16")
@@ -97,7 +97,7 @@ def _output(found: Any) -> torch.Tensor:
     return found.logits if hasattr(found, "logits") else found.last_hidden_state
 
 
-def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Zerolm, tmp_path: Path) -> None:
     settings = transformers.LlamaConfig(
         vocab_size=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=4,
         intermediate_size=48, bos_token_id=None, eos_token_id=None,
@@ -113,7 +113,7 @@ def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Callable[..., Any], tm
     assert (config["num_attention_heads"], config["head_dim"], config["sliding_window"]) == (6, 8, None)
 
 
-def test_layers_may_go_and_are_numbered_anew(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_layers_may_go_and_are_numbered_anew(zerolm: Zerolm, tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
     text = ("--text", "random", "--sequences", "4", "--length", "8", "--repair", "none")
     found = carved(zerolm, parent, tmp_path / "child", "--keep-layers", "0.67", *text)
@@ -124,7 +124,7 @@ def test_layers_may_go_and_are_numbered_anew(zerolm: Callable[..., Any], tmp_pat
         assert torch.equal(ours[name.format(place)], theirs[name.format(layer)])
 
 
-def test_sixteen_bits_stay_sixteen_bits(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_sixteen_bits_stay_sixteen_bits(zerolm: Zerolm, tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama", dtype="bfloat16")
     carved(zerolm, parent, tmp_path / "child", "--keep-ffn", "0.5", *BY_WEIGHTS)
     ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "child", parent))
@@ -135,7 +135,7 @@ def test_sixteen_bits_stay_sixteen_bits(zerolm: Callable[..., Any], tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["llama", "bert", "gpt2"])
-def test_random_tokens_repair_without_any_data(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_random_tokens_repair_without_any_data(name: str, zerolm: Zerolm, tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", name)
     flags = ("--keep-ffn", "0.5", "--text", "random", "--sequences", "16", "--length", "16")
     found = carved(zerolm, parent, tmp_path / "child", *flags)
@@ -151,7 +151,7 @@ def test_random_tokens_repair_without_any_data(name: str, zerolm: Callable[..., 
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2", "gpt2", "bert"])
 @pytest.mark.parametrize("repair", ["none", "least-squares"])
 def test_layers_of_other_sizes_are_padded_with_zeros(
-    name: str, repair: str, zerolm: Callable[..., Any], tmp_path: Path
+    name: str, repair: str, zerolm: Zerolm, tmp_path: Path
 ) -> None:
     """Any shape opens in the stock class, as large as its largest layer; outputs are those of the cut."""
     parent = saved(tmp_path / "parent", name)
@@ -168,7 +168,7 @@ def test_layers_of_other_sizes_are_padded_with_zeros(
     assert sum(p.numel() for p in child.parameters()) > found["costs"]["child"]["params"]
 
 
-def test_force_replaces_a_child_and_nothing_else(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_force_replaces_a_child_and_nothing_else(zerolm: Zerolm, tmp_path: Path) -> None:
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
     carved(zerolm, parent, out, "--keep-ffn", "0.5", *BY_WEIGHTS)
     again = ("carve", str(parent), "--keep-ffn", "0.25", *BY_WEIGHTS, "--out", str(out))
@@ -185,7 +185,7 @@ def test_force_replaces_a_child_and_nothing_else(zerolm: Callable[..., Any], tmp
     assert (out / "model.safetensors").read_bytes() == before
 
 
-def test_a_plan_alone_writes_nothing(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_plan_alone_writes_nothing(zerolm: Zerolm, tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
     ran = zerolm("carve", str(parent), "--max-params", "0.8x", "--shape", "per-layer", *BY_WEIGHTS)
     assert ran.status == 0
@@ -207,9 +207,7 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input(
-    case: str, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input(case: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     saved(tmp_path / "parent", "llama")
     before = sorted(file.name for file in tmp_path.iterdir())
@@ -220,7 +218,7 @@ def test_bad_input(
 
 
 def test_eval_finds_nothing_lost_in_the_parent_and_something_in_a_child(
-    zerolm: Callable[..., Any], tmp_path: Path
+    zerolm: Zerolm, tmp_path: Path
 ) -> None:
     parent = saved(tmp_path / "parent", "llama")
     word_tokenizer(parent)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from refusals import Zerolm
 from tiny import saved, word_tokenizer
 from tiny_families import saved as saved_tiny
 
@@ -18,7 +17,7 @@ TOKENS = ("--text", "random", "--sequences", "8", "--length", "16")
 @pytest.mark.usefixtures("opened_here")
 @pytest.mark.parametrize("tokens", [("--criterion", "capacity"), TOKENS], ids=["weights", "tokens"])
 def test_a_per_layer_child_opens_in_llama_cpp(
-    tokens: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path
+    tokens: tuple[str, ...], zerolm: Zerolm, tmp_path: Path
 ) -> None:
     llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
@@ -38,7 +37,7 @@ def test_a_per_layer_child_opens_in_llama_cpp(
     assert told.status == 0, told.err
 
 
-def test_what_gguf_cannot_hold_is_refused_before_the_work(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_gguf_cannot_hold_is_refused_before_the_work(zerolm: Zerolm, tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     parent = saved_tiny(tmp_path / "parent", "vaultgemma")
     word_tokenizer(parent)

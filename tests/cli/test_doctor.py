@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from refusals import Zerolm
 from tiny import saved
 
 from zerolm.diagnosis.opening import is_installed
@@ -21,7 +20,7 @@ RUNTIMES = (
 )
 
 
-def test_a_line_for_each_runtime(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_line_for_each_runtime(zerolm: Zerolm, tmp_path: Path) -> None:
     ran = zerolm("doctor", str(saved(tmp_path, "llama")))
     assert ran.status == 0
     printed = ran.out.splitlines()
@@ -35,7 +34,7 @@ def test_a_line_for_each_runtime(zerolm: Callable[..., Any], tmp_path: Path) -> 
     assert "tensor-parallel ways" in ran.out
 
 
-def test_json_holds_the_same(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_json_holds_the_same(zerolm: Zerolm, tmp_path: Path) -> None:
     ran = zerolm("doctor", str(saved(tmp_path, "bert")), "--json")
     assert ran.status == 0
     found = json.loads(ran.out)
@@ -45,7 +44,7 @@ def test_json_holds_the_same(zerolm: Callable[..., Any], tmp_path: Path) -> None
     assert found["bytes"] == 4 * found["weights"]
 
 
-def test_the_trained_models_open(zerolm: Callable[..., Any], models_folder: Path) -> None:
+def test_the_trained_models_open(zerolm: Zerolm, models_folder: Path) -> None:
     for name in ("pydec", "pyenc"):
         ran = zerolm("doctor", str(models_folder / name), "--json")
         first = json.loads(ran.out)["runtimes"][0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +13,11 @@ import pytest
 import torch
 import transformers
 from once import once
+from refusals import Zerolm
 from tiny import DECODER, saved, word_tokenizer
 
 import zerolm as package
 
-Zerolm = Callable[..., Any]
 FEW = ("--text", "text.txt", "--sequences", "6", "--length", "12")
 
 

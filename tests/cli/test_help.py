@@ -7,18 +7,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from refusals import Zerolm
 
 from zerolm.cli.complete import HOMES, KINDS, names_of
 from zerolm.cli.install import script_of
 from zerolm.settings.request import PLACED
 from zerolm.verbs import MORE, PANELS, VERBS, commands
-
-Zerolm = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)

@@ -23,8 +23,6 @@ CALLS: dict[str, tuple[tuple[str, ...], str]] = {
     "one word": (("search", "llama", "--top", "many"), "zerolm: --top must be a number"),
     "a word of Python": (("carve", "x", "--for", "long"), "zerolm: --for must be a number with a unit"),
     "budget": (("search", "llama", "--max-params", "3"), "--max-params 3 would have to be at least"),
-    "missing flag": (("calibrate",), "zerolm: calibrate needs --labels: "),
-    "missing argument": (("carve",), "zerolm: carve needs PARENT: "),
     "without a value": (("calibrate", "--labels"), "zerolm: --labels needs a value after it\n"),
     "value of a switch": (("calibrate", "--force=1"), "zerolm: --force is a switch and takes no value\n"),
     "one too many": (("calibrate", "x.csv"), "calibrate takes no further argument 'x.csv': give it after"),

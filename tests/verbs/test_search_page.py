@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import Zerolm
 from small_searches import free_search, small_search
 
 from zerolm.show.records import quoted
@@ -76,7 +77,7 @@ def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
 @pytest.mark.parametrize("make", [small_search, free_search])
 def test_the_command_of_a_record_scores_that_architecture(
     make: Callable[[], SearchReport],
-    zerolm: Callable[..., Any],
+    zerolm: Zerolm,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

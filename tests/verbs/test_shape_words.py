@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from refusals import Zerolm
 from small_searches import FEW
 
 import zerolm
@@ -68,7 +68,7 @@ def test_a_ratio_beyond_the_data_is_told() -> None:
 
 
 @pytest.mark.parametrize("tokens", ["0", "-3", "none"])
-def test_tokens_that_make_no_sense_are_one_line(tokens: str, zerolm: Callable[..., Any]) -> None:
+def test_tokens_that_make_no_sense_are_one_line(tokens: str, zerolm: Zerolm) -> None:
     zerolm(
         "search", "llama", "--max-params", "16M", "--score", "shape_law", f"--train-tokens={tokens}"
     ).refused("--train-tokens")

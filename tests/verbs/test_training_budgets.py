@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from refusals import Zerolm
 from small_searches import FEW
 
 import zerolm
@@ -55,7 +55,7 @@ def test_memory_is_a_budget_with_a_column() -> None:
     assert more.pick.costs["params"] < report.pick.costs["params"]
 
 
-def test_a_baseline_has_memory_of_training_too(zerolm: Callable[..., Any]) -> None:
+def test_a_baseline_has_memory_of_training_too(zerolm: Zerolm) -> None:
     zerolm("search", "--baseline", "SmolLM2-135M", "--max-train-bytes", "1GB").refused(
         "the baseline SmolLM2-135M needs", TRAINING
     )
@@ -77,16 +77,16 @@ def test_a_baseline_has_memory_of_training_too(zerolm: Callable[..., Any]) -> No
         (("--max-train-bytes", "1"), "would have to be at least"),
     ],
 )
-def test_what_contradicts_is_one_line(flags: tuple[str, ...], words: str, zerolm: Callable[..., Any]) -> None:
+def test_what_contradicts_is_one_line(flags: tuple[str, ...], words: str, zerolm: Zerolm) -> None:
     zerolm("search", "llama", *flags).refused(words)
 
 
-def test_memory_of_a_space_that_is_not_known_is_refused(zerolm: Callable[..., Any]) -> None:
+def test_memory_of_a_space_that_is_not_known_is_refused(zerolm: Zerolm) -> None:
     zerolm("search", "gpt2-uniform", "--max-train-bytes", "4GB").refused(
         "known of llama, qwen3, not of gpt2-uniform"
     )
 
 
-def test_vocabularies_and_budgets_of_training_are_apart(zerolm: Callable[..., Any]) -> None:
+def test_vocabularies_and_budgets_of_training_are_apart(zerolm: Zerolm) -> None:
     listed = ("--vocabularies", "300,400", "--text", "x.txt")
     zerolm("search", "llama", "--max-train-flops", "1e18", *listed).refused("one vocabulary")

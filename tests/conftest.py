@@ -154,7 +154,7 @@ class Ran:
         lines = [line for line in self.err.splitlines() if not line.endswith(" ...")]
         assert (self.status, self.out, len(lines)) == (2, "", 1), (self.out, self.err)
         for word in words:
-            assert word in lines[0]
+            assert word in self.err
 
 
 @pytest.fixture

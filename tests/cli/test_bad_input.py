@@ -175,9 +175,11 @@ def spoil(path: str, value: Any) -> str:
     return json.dumps(document)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 7)
+)
+WRONG_FILES: dict[tuple[str, ...], list[tuple[str, tuple[str, ...]]]] = {
+    ("bench", "run", "mine.json"): [
         (json.dumps(GOOD)[:-40], ("cannot be read",)),
         ("", ("cannot be read",)),
         ("[" * 100_000, ("cannot be read",)),
@@ -203,26 +205,7 @@ def spoil(path: str, value: Any) -> str:
         ),
         ("9" * 5000, ("cannot be read: a number has 5000 digits",)),
     ],
-)
-def test_benchmark_files_that_cannot_be(
-    text: str, words: tuple[str, ...], zerolm: Zerolm, tmp_path: Path
-) -> None:
-    file = tmp_path / "mine.json"
-    file.write_text(text)
-    zerolm("bench", "run", str(file)).refused(*words)
-
-
-def test_the_good_benchmark_is_good(zerolm: Zerolm, tmp_path: Path) -> None:
-    file = tmp_path / "mine.json"
-    file.write_text(json.dumps(GOOD))
-    ran = zerolm("bench", "run", str(file), "--json")
-    assert ran.status == 0
-    assert {row["tau"] for row in json.loads(ran.out)["rows"] if row["score"] == "geo"} == {1.0}
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+    ("score", "config.json"): [
         ("{", ("cannot be read",)),
         ("[]", ("object",)),
         ("{}", ("model_type",)),
@@ -244,24 +227,7 @@ def test_the_good_benchmark_is_good(zerolm: Zerolm, tmp_path: Path) -> None:
             ("4", "3", "divisible"),
         ),
     ],
-)
-def test_architectures_that_cannot_be(
-    text: str, words: tuple[str, ...], zerolm: Zerolm, tmp_path: Path
-) -> None:
-    file = tmp_path / "config.json"
-    file.write_text(text)
-    for path in (file, tmp_path):
-        zerolm("score", str(path)).refused(*words)
-
-
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 7)
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+    ("search", "--config", "run.yaml"): [
         ("space: [", ("cannot be read",)),
         ("- llama", ("mapping",)),
         ("space: bert\nmax_prams: 1M", ("'max_prams'", "max_params")),
@@ -282,15 +248,34 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (f"space: bert\nmax_params: {'9' * 100_000}\n", ("max_params",)),
         (f"space: bert\n? [{'w' * 100_000}]\n: 1\n", ("cannot be read",)),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "words"),
+    [(command, *case) for command, cases in WRONG_FILES.items() for case in cases],
 )
-def test_configurations_that_cannot_be(
-    text: str, words: tuple[str, ...], zerolm: Zerolm, tmp_path: Path
+def test_files_that_cannot_be(
+    command: tuple[str, ...],
+    text: str,
+    words: tuple[str, ...],
+    zerolm: Zerolm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    file = tmp_path / "run.yaml"
-    file.write_text(text)
-    ran = zerolm("search", "--config", str(file))
+    monkeypatch.chdir(tmp_path)
+    Path(command[-1]).write_text(text)
+    ran = zerolm(*command)
     ran.refused(*words)
     assert len(ran.err) < 1200
+
+
+def test_the_good_benchmark_is_good(zerolm: Zerolm, tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(GOOD))
+    ran = zerolm("bench", "run", str(file), "--json")
+    assert ran.status == 0
+    assert {row["tau"] for row in json.loads(ran.out)["rows"] if row["score"] == "geo"} == {1.0}
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"\x00" * 64, b"[" * 200_000])

@@ -11,17 +11,10 @@ import torch
 import transformers
 from refusals import Zerolm
 from safetensors.torch import load_file
-from tiny import saved, word_tokenizer
+from tiny import saved
 
 IDS = torch.randint(64, (2, 12), generator=torch.Generator().manual_seed(0))
-WHOLE = {
-    "llama": "0.5",
-    "llama_tied": "0.5",
-    "mistral": "0.5",
-    "qwen2": "0.5",
-    "qwen3": "0.5",
-    "gemma2": "0.5",
-}
+WHOLE = ("llama", "llama_tied", "mistral", "qwen2", "qwen3", "gemma2")
 BY_WEIGHTS = ("--criterion", "capacity")
 FFN_ONLY = ("gpt2", "bert")
 
@@ -168,19 +161,12 @@ def test_layers_of_other_sizes_are_padded_with_zeros(
     assert sum(p.numel() for p in child.parameters()) > found["costs"]["child"]["params"]
 
 
-def test_force_replaces_a_child_and_nothing_else(zerolm: Zerolm, tmp_path: Path) -> None:
+def test_force_replaces_a_child_but_not_its_own_parent(zerolm: Zerolm, tmp_path: Path) -> None:
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
     carved(zerolm, parent, out, "--keep-ffn", "0.5", *BY_WEIGHTS)
-    again = ("carve", str(parent), "--keep-ffn", "0.25", *BY_WEIGHTS, "--out", str(out))
-    assert "exists" in zerolm(*again).err
-    assert zerolm(*again, "--force").status == 0
+    carved(zerolm, parent, out, "--keep-ffn", "0.25", *BY_WEIGHTS, "--force")
     assert json.loads((out / "config.json").read_text())["intermediate_size"] == 10
-    assert json.loads((out / "recipe.json").read_text())["format"] == "zerolm-recipe"
-    (out / "notes.txt").write_text("mine")
-    assert "holds more than an earlier result" in zerolm(*again, "--force").err
-    assert (out / "notes.txt").read_text() == "mine"
     before = (out / "model.safetensors").read_bytes()
-    (out / "notes.txt").unlink()
     zerolm("carve", str(out), "--keep-ffn", "0.5", "--out", str(out), "--force").refused("never touched")
     assert (out / "model.safetensors").read_bytes() == before
 
@@ -191,49 +177,3 @@ def test_a_plan_alone_writes_nothing(zerolm: Zerolm, tmp_path: Path) -> None:
     assert ran.status == 0
     assert "Costs compared with the parent" in ran.out
     assert [file.name for file in tmp_path.iterdir()] == ["parent"]
-
-
-BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "nothing asked": ((), ("no target size", "--keep-ffn")),
-    "no such folder": (("--keep-ffn", "0.5"), ("nowhere",)),
-    "a budget below everything": (("--max-params", "10"), ("--max-params 10 would have to be at least",)),
-    "per layer as hf": (("--max-params", "0.7x", "--shape", "per-layer"), ("--shape uniform",)),
-    "unknown criterion": (("--keep-ffn", "0.5", "--criterion", "best"), ("'best'", "capacity")),
-    "time without text": (
-        ("--keep-ffn", "0.5", *BY_WEIGHTS, "--for", "9s"),
-        ("capacity reads none", "--text"),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input(case: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    saved(tmp_path / "parent", "llama")
-    before = sorted(file.name for file in tmp_path.iterdir())
-    flags, words = BAD[case]
-    parent = "nowhere" if case == "no such folder" else "parent"
-    zerolm("carve", parent, *flags, "--out", "child").refused(*words)
-    assert sorted(file.name for file in tmp_path.iterdir()) == before
-
-
-def test_eval_finds_nothing_lost_in_the_parent_and_something_in_a_child(
-    zerolm: Zerolm, tmp_path: Path
-) -> None:
-    parent = saved(tmp_path / "parent", "llama")
-    word_tokenizer(parent)
-    text = tmp_path / "text.txt"
-    text.write_text(" ".join(f"w{i * 7 % 64}" for i in range(400)))
-    flags = ("--text", str(text), "--sequences", "8", "--length", "16")
-    carved(zerolm, parent, tmp_path / "child", "--keep-ffn", "0.5", *flags)
-    found = {}
-    for name in ("parent", "child"):
-        ran = zerolm("eval", str(tmp_path / name), "--parent", str(parent), *flags, "--json")
-        assert ran.status == 0, ran.err
-        found[name] = json.loads(ran.out)
-    assert found["parent"]["kl"] == pytest.approx(0.0, abs=1e-6)
-    assert found["parent"]["perplexity"] == found["parent"]["parent_perplexity"]
-    assert found["child"]["kl"] > 1e-4
-    other = saved(tmp_path / "bert", "bert")
-    told = "a decoder and an encoder cannot be compared"
-    zerolm("eval", str(other), "--parent", str(parent), *flags).refused(told)

@@ -236,6 +236,9 @@ IMPOSSIBLE: dict[str, tuple[str, tuple[str, ...], str]] = {
     "ways that divide nothing": ("llama", ("--max-params", "0.9x", "--tensor-parallel", "7"), "7"),
     "all and half": ("llama", ("--keep", "1", "--keep-ffn", ".5"), "--keep-ffn 0.5 cuts some of them"),
     "no parameters": ("llama", ("--max-params", "0x"), "--max-params 0 would have to be at least"),
+    "nothing asked": ("llama", (), "no target size"),
+    "per layer as hf": ("llama", ("--max-params", "0.7x", "--shape", "per-layer"), "--shape uniform"),
+    "time without text": ("llama", ("--keep-ffn", "0.5", *BY_WEIGHTS, "--for", "9s"), "capacity reads none"),
     "two budgets": (
         "gpt2",
         ("--max-params", "0.3x", "--max-macs", "0.9x", *BY_WEIGHTS),

@@ -132,8 +132,9 @@ def test_a_child_and_its_parent_that_are_exchanged(zerolm: Zerolm) -> None:
     words = "is larger than its parent"
     refused(zerolm, words, *FEW, child="parent", parent="child")
     refused(zerolm, "tokens): exchange them", *FEW, child="parent", parent="child")
-    same = zerolm("eval", "parent", "--parent", "parent", *FEW)
-    assert same.status == 0
+    same = json.loads(zerolm("eval", "parent", "--parent", "parent", *FEW, "--json").out)
+    assert same["kl"] == pytest.approx(0.0, abs=1e-6)
+    assert same["perplexity"] == same["parent_perplexity"]
 
 
 TASK = """

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from zerolm.progress import Progress, silent
-from zerolm.settings import REQUIRED, shown
+from zerolm.settings import REQUIRED, parsed, shown
 from zerolm.settings.compute import TrainedOn
-from zerolm.settings.request import Request, argument, by_name, options_of, part, setting
+from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_amount
@@ -151,7 +151,7 @@ class TrainLabelsSettings(Request):
         name = self.space or (truth.space if truth else None)
         if name is None:
             raise ValueError("no space is named; `zerolm spaces` lists them")
-        settings = options_of(by_name(SPACES[name].declared), self.further, f"space {name!r}")
+        settings = parsed(f"space {name!r}", SPACES[name].declared, self.further)
         if truth is None:
             return name, settings
         if truth.space != name:

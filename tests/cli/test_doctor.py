@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from refusals import Zerolm
+from repeated import check_report
 from tiny import saved
 
+import zerolm as package
 from zerolm.diagnosis.opening import is_installed
 
 pytestmark = pytest.mark.usefixtures("opened_here")
@@ -34,10 +36,11 @@ def test_a_line_for_each_runtime(zerolm: Zerolm, tmp_path: Path) -> None:
     assert "tensor-parallel ways" in ran.out
 
 
-def test_json_holds_the_same(zerolm: Zerolm, tmp_path: Path) -> None:
-    ran = zerolm("doctor", str(saved(tmp_path, "bert")), "--json")
-    assert ran.status == 0
-    found = json.loads(ran.out)
+def test_it_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) -> None:
+    report = package.doctor(str(saved(tmp_path / "model", "bert")))
+    assert "opens: transformers, vLLM" in repr(report)
+    check_report(report, zerolm, tmp_path / "out")
+    found = report.to_json()
     assert [entry["runtime"] for entry in found["runtimes"]] == [*RUNTIMES, "sentence-transformers"]
     assert set(found["runtimes"][0]) == {"runtime", "verdict", "known", "reasons"}
     assert (found["model_type"], found["dtypes"], found["tied"]) == ("bert", {"F32": found["weights"]}, True)

@@ -11,7 +11,8 @@ import torch
 import transformers
 from refusals import Zerolm
 from safetensors.torch import load_file
-from tiny import saved
+from tiny import saved, word_tokenizer
+from tiny_families import saved as saved_tiny
 
 IDS = torch.randint(64, (2, 12), generator=torch.Generator().manual_seed(0))
 WHOLE = ("llama", "llama_tied", "mistral", "qwen2", "qwen3", "gemma2")
@@ -177,3 +178,39 @@ def test_a_plan_alone_writes_nothing(zerolm: Zerolm, tmp_path: Path) -> None:
     assert ran.status == 0
     assert "Costs compared with the parent" in ran.out
     assert [file.name for file in tmp_path.iterdir()] == ["parent"]
+
+
+PER_LAYER = ("--max-body-params", "0.6x", "--shape", "per-layer", "--format", "gguf")
+TOKENS = ("--text", "random", "--sequences", "8", "--length", "16")
+
+
+@pytest.mark.usefixtures("opened_here")
+@pytest.mark.parametrize("tokens", [("--criterion", "capacity"), TOKENS], ids=["weights", "tokens"])
+def test_a_per_layer_child_opens_in_llama_cpp(
+    tokens: tuple[str, ...], zerolm: Zerolm, tmp_path: Path
+) -> None:
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
+    (parent / "LICENSE").write_text("mine")
+    ran = zerolm("carve", str(parent), *PER_LAYER, *tokens, "--out", str(out), "--json")
+    assert ran.status == 0, ran.err
+    found = json.loads(ran.out)
+    assert len({(size["kv_heads"], size["ffn"]) for size in found["widths"]}) > 1
+    assert found["verified"]["difference"] <= 5e-3
+    files = sorted(file.name for file in out.iterdir())
+    report = ["report.html", "result.json", "run.yaml"]
+    assert files == ["LICENSE", "README.md", "parent-carved.gguf", "recipe.json", *report]
+    model = llama_cpp.Llama(str(out / "parent-carved.gguf"), n_ctx=8, verbose=False)
+    assert model.metadata["general.architecture"] == "deci"
+    model.close()
+    told = zerolm("doctor", str(out), "--json")
+    assert told.status == 0, told.err
+
+
+def test_what_gguf_cannot_hold_is_refused_before_the_work(zerolm: Zerolm, tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    parent = saved_tiny(tmp_path / "parent", "vaultgemma")
+    word_tokenizer(parent)
+    before = sorted(tmp_path.iterdir())
+    zerolm("carve", str(parent), *PER_LAYER, "--out", str(tmp_path / "child")).refused("gguf", "llama")
+    assert sorted(tmp_path.iterdir()) == before

@@ -53,11 +53,11 @@ def _remarks(experts: ChildExperts) -> Iterator[str]:
     if left:
         yield f"repair leaves {min(left):.0%} to {max(left):.0%} of the layers' errors"
     if layers and layers[0].domains:
-        parts = (
+        kept = (
             f"{sum(row.domains[name] for row in layers) / len(layers):.1%} of {name}"
             for name in layers[0].domains
         )
-        yield f"share of their score kept: {', '.join(parts)}"
+        yield f"share of their score kept: {', '.join(kept)}"
 
 
 def experts_sheet(experts: ChildExperts) -> Sheet:

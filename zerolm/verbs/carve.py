@@ -21,9 +21,14 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pai
 from zerolm.show.text import base_name, sentence, show_amount, show_cost, span
 from zerolm.text.defaults import GENERATED, RANDOM
 from zerolm.verbs import shared
-from zerolm.verbs.carve_experts import experts_line, experts_sheet
-from zerolm.verbs.carve_types import types_line, types_sheets
-from zerolm.verbs.carve_vocabulary import tokens_line, tokens_sheets
+from zerolm.verbs.carve_parts import (
+    experts_line,
+    experts_sheet,
+    tokens_line,
+    tokens_sheets,
+    types_line,
+    types_sheets,
+)
 from zerolm.verbs.carve_width import StreamWidths
 from zerolm.verbs.heal import HealingReport
 from zerolm.verbs.report import Report, run_of

@@ -280,4 +280,4 @@ def test_a_reranker_of_sentence_transformers_keeps_its_head(tmp_path: Path) -> N
             file.get_tensor("classifier.weight"),
             load_file(tmp_path / "parent" / "model.safetensors")["classifier.weight"],
         )
-    assert gather(tmp_path / "child").layout_flaw == ""
+    assert gather(tmp_path / "child").flaws.layout == ""

@@ -22,13 +22,21 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """A folder as it lies there, and what is wrong with its configuration, weights, names and shapes.
+class Flaws:
+    """The flaws of a configuration, of the weights, and of names and shapes: one line each, or ``""``."""
 
-    Each flaw is one line, empty for none. ``config`` and ``tensors`` are empty where they cannot be read.
-    ``pickles``, ``ggufs`` and ``stray`` (safetensors under names that no stock loader looks for) are names of
-    files, none of them opened. ``family`` is None where it is not known, ``layout`` None where names or
-    shapes do not fit it.
+    config: str
+    weights: str
+    layout: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A folder as it lies there, with its ``flaws``.
+
+    ``config`` and ``tensors`` are empty where they cannot be read. ``pickles``, ``ggufs`` and ``stray``
+    (safetensors under names that no stock loader looks for) are names of files, none of them opened.
+    ``family`` is None where it is not known, ``layout`` None where names or shapes do not fit it.
     """
 
     folder: Path
@@ -36,9 +44,7 @@ class Evidence:
     tensors: dict[str, TensorInfo]
     family: Family | None
     layout: Layout | None
-    config_flaw: str
-    weights_flaw: str
-    layout_flaw: str
+    flaws: Flaws
     pickles: tuple[str, ...]
     ggufs: tuple[str, ...]
     stray: tuple[str, ...]
@@ -104,9 +110,7 @@ def gather(folder: Path) -> Evidence:
         tensors,
         family,
         layout,
-        config_flaw,
-        weights_flaw,
-        layout_flaw,
+        Flaws(config_flaw, weights_flaw, layout_flaw),
         pickles=_names(folder, *PICKLES),
         ggufs=_names(folder, "*.gguf"),
         stray=() if named else _names(folder, "*.safetensors"),

@@ -56,7 +56,7 @@ def diagnose(folder: Path, progress: Progress = silent) -> Diagnosis:
 def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:
     """By opening it, unless it is unsound, does not fit into memory, or nothing is installed."""
     ruled = by_rules(TRANSFORMERS, evidence)
-    if evidence.config_flaw or not evidence.tensors or not is_installed("transformers"):
+    if evidence.flaws.config or not evidence.tensors or not is_installed("transformers"):
         return ruled
     if evidence.bottomless:
         untried = "not opened: its configuration asks for more layers than there are tensors"

@@ -27,12 +27,12 @@ def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
 def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
     """Yield why it refuses, as far as is known."""
     layout, family = evidence.layout, evidence.family
-    if evidence.config_flaw and not (runtime.gguf and evidence.ggufs):
-        yield evidence.config_flaw
-    if evidence.config_flaw:
+    if evidence.flaws.config and not (runtime.gguf and evidence.ggufs):
+        yield evidence.flaws.config
+    if evidence.flaws.config:
         return
-    if evidence.weights_flaw and (runtime.only_safetensors or not _unread(evidence)):
-        yield evidence.weights_flaw
+    if evidence.flaws.weights and (runtime.only_safetensors or not _unread(evidence)):
+        yield evidence.flaws.weights
     if evidence.needs_code and runtime is TRANSFORMERS:
         yield NEEDS_CODE
     if runtime.by == "class" and not evidence.classes:
@@ -40,8 +40,8 @@ def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
     is_said_so = family is not None and any(choice.by_number for choice in family.config.kinds)
     if evidence.config.get("per_layer_config") and not is_said_so:
         yield "per_layer_config: sizes that differ between layers have no stock class"
-    if family and evidence.layout_flaw and evidence.tensors:
-        yield evidence.layout_flaw + _missing_head_size(evidence)
+    if family and evidence.flaws.layout and evidence.tensors:
+        yield evidence.flaws.layout + _missing_head_size(evidence)
     if layout and family:
         indivisible = layout.hidden % layout.heads
         if runtime.checks_heads and indivisible and family.cut.indivisible != "kept":
@@ -132,6 +132,6 @@ def _missing_head_size(evidence: Evidence) -> str:
     """A hint where the tensors would fit if the configuration spelt out the size of a head."""
     family = evidence.family
     field = family.config.sizes["head_size"].field if family else None
-    attention = any(f"{part}_proj" in evidence.layout_flaw for part in "qkvo")
+    attention = any(f"{part}_proj" in evidence.flaws.layout for part in "qkvo")
     absent = field is not None and evidence.config.get(field) is None
     return f"; it may lack an explicit {field}" if attention and absent else ""

@@ -1,4 +1,4 @@
-"""What a carving tells of a child's experts, of its tokens, and of the types of its matrices."""
+"""The experts of a carved child, its tokens, and the types of its matrices, as its report has them."""
 
 from __future__ import annotations
 

@@ -61,14 +61,10 @@ class FamiliesSettings(Request):
 def family_row(family: Family) -> dict[str, Any]:
     """Return the entry of a family: its ``task``, the kinds of ``cuts`` that it takes, whether as ``gguf``.
 
-    ``types``: the matrices of a GGUF file may have types of their own; ``types_note`` shows why these need
-    the whole hidden size, where that is so. ``experts``: it is an MoE, or may be one, whose experts can be
-    pruned. ``counted``: its tensors are described. ``note`` says what of heads, and ``hidden_note`` why the
-    stream cannot be narrowed; it is empty where it can.
+    ``types``: the matrices of a GGUF file may have types of their own. ``experts``: it is an MoE, or may be
+    one, whose experts can be pruned. ``counted``: its tensors are described. ``note`` says what of heads, and
+    ``hidden_note`` why the stream cannot be narrowed; it is empty where it can.
     """
-    from zerolm.checkpoints.gguf.names import rearrangement
-
-    different = rearrangement(family) if family.gguf and family.cut.hidden else ""
     return {
         "name": family.name,
         "task": family.task,
@@ -79,7 +75,6 @@ def family_row(family: Family) -> dict[str, Any]:
         "experts": family.has_experts,
         "note": family.cut.note,
         "hidden_note": "" if family.cut.hidden else family.cut.hidden_note,
-        "types_note": f"with the whole hidden size: a GGUF file holds {different}" if different else "",
     }
 
 
@@ -117,8 +112,6 @@ def tokenizers() -> str:
 def _cells(row: Mapping[str, Any]) -> Row:
     marks = ["yes" if kind in row["cuts"] else "-" for kind in KINDS]
     marks += ["yes" if row[name] else "-" for name in ("experts", "gguf", "types")]
-    if row["types_note"]:  # with all cuts but that of the hidden size
-        marks[-1] = "but hidden"
     return [row["name"], *marks, Cell(row["note"], "shape")]
 
 
@@ -185,7 +178,7 @@ class FamilyReport(Shown):
             *([("heads that are left", heads)] if "heads" in cuts else []),
             *([("note", cut.note)] if "heads" in cuts else []),
             ("gguf", f"as {gguf.architecture}" if gguf else "no"),
-            *([("types", row["types_note"] or "yes")] if gguf else []),
+            ("types", "yes" if row["types"] else "no"),
         ]
 
     def _fields(self) -> list[tuple[str, str]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from refusals import refused
 
 ROWS = """\
 space,architecture,ppl
@@ -77,8 +76,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_one_line_and_status_2(name: str, folder: Path, zerolm: Callable[..., Any]) -> None:
     arguments, words = WRONG[name]
-    for word in words:
-        refused(zerolm, "lab", "ablate", *arguments, words=word)
+    zerolm("lab", "ablate", *arguments).refused(*words)
 
 
 def test_an_empty_folder(folder: Path, zerolm: Callable[..., Any], tmp_path: Path) -> None:
@@ -86,4 +84,4 @@ def test_an_empty_folder(folder: Path, zerolm: Callable[..., Any], tmp_path: Pat
         file.unlink()
     for command in (("bench", "run"), ("lab", "ablate")):
         for more in ([], ["--all"]):
-            refused(zerolm, *command, *more, words="holds no benchmark; autoformer_vit, ")
+            zerolm(*command, *more).refused("holds no benchmark; autoformer_vit, ")

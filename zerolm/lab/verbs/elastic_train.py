@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zerolm.lab.supernets.result import TrainedSupernet
 from zerolm.lab.verbs.elastic_shared import StepSettings, TeacherSettings
 from zerolm.progress import Progress, silent
-from zerolm.settings import REQUIRED
-from zerolm.settings.request import Request, argument, by_name, options_of, part, setting
+from zerolm.settings import REQUIRED, parsed
+from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Heat, curve
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, show_amount
@@ -102,8 +102,7 @@ class TrainSupernetSettings(Request):
     def run(self, progress: Progress = silent) -> SupernetReport:
         from zerolm.spaces import SPACES
 
-        declared = by_name(SPACES[self.space].declared)
-        settings = options_of(declared, self.further, f"space {self.space!r}")
+        settings = parsed(f"space {self.space!r}", SPACES[self.space].declared, self.further)
         with needing_torch("supernets are trained", "train"), field_read(self.text_field, self.text):
             from zerolm.lab.supernets.train import train_supernet
 

@@ -25,7 +25,6 @@ from zerolm.checkpoints.packed import (
     packing_of,
     quantisation_of,
 )
-from zerolm.checkpoints.packed_values import numbers_of
 from zerolm.checkpoints.remedies import check_complete, check_stored, other_head, quantised
 from zerolm.checkpoints.sentences import SentenceModules
 from zerolm.checkpoints.shards import read_shards
@@ -177,7 +176,7 @@ class Checkpoint:
         """Return a tensor, or some of its rows, in memory as float32 (exact for BF16, F16 and F32)."""
         tensor = self.tensors[name]
         if tensor.is_packed:
-            return numbers_of(tensor)[rows or slice(None)]
+            return tensor.numbers()[rows or slice(None)]
         raw = self.raw(name)
         return widened(np.asarray(raw if rows is None else raw[rows]), self.tensors[name].dtype)
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from zerolm.io.brief import brief
 from zerolm.io.files import parse_json
 
@@ -78,6 +81,10 @@ class TensorInfo:
     def bytes_of(self, count: int) -> int:
         """Return the bytes of ``count`` of its numbers."""
         return count * self.item_bytes
+
+    def numbers(self) -> NDArray[np.float32]:
+        """Return the numbers of one that is packed in its shape, all in memory."""
+        raise NotImplementedError(self.dtype)
 
     def one(self, index: int) -> Self:
         """Return the tensor at this index of the first axis, at its place in the file."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from saved_mixtures import mixture
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
+from zerolm.checkpoints.gguf.dequantise import TypedTensor
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.cli import main
 from zerolm.networks.opener import open_model

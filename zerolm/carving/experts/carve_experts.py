@@ -25,7 +25,7 @@ from zerolm.carving.result import UnitRow
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.checkpoint import Fewer
-from zerolm.checkpoints.packed import PackedTensor
+from zerolm.checkpoints.packed_values import PackedTensor
 from zerolm.children.parent_proof import compare_with_stock
 from zerolm.children.verify import Verified, fits
 from zerolm.networks.opener import mapped_model

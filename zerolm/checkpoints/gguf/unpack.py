@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from zerolm.checkpoints.dtypes import RAW_TYPES, narrowed, widened
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.checkpoints.gguf.configuration import FACTORS, configuration, family_in
-from zerolm.checkpoints.gguf.dequantise import STORED_NAMES, dequantised, readable
+from zerolm.checkpoints.gguf.dequantise import STORED_NAMES, TypedTensor, dequantised, readable
 from zerolm.checkpoints.gguf.header import GgufHeader
 from zerolm.checkpoints.gguf.names import changes_places, in_class_order, roles_in
 from zerolm.checkpoints.gguf.parts import GgufModel, first_part, read_gguf, stem_of
 from zerolm.checkpoints.gguf.tokenizer import LISTS, TOKENS, tokenizer_documents
-from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
 from zerolm.checkpoints.headers import Shard, TensorInfo, read_shard
 from zerolm.checkpoints.shards import SINGLE
 from zerolm.checkpoints.weight_types import BY_NUMBER, WeightType

@@ -24,7 +24,7 @@ from zerolm.progress import silent
 from zerolm.settings.compute import TrainedOn
 from zerolm.solvers.drawing import drawn
 from zerolm.spaces import SPACES, make_space
-from zerolm.text.predictions import Predictions, predicted
+from zerolm.text.predictions import predicted
 from zerolm.training import labels
 from zerolm.training.labels import (
     Label,
@@ -68,7 +68,7 @@ def by_hand(text: LabelText, architecture: Architecture, seed: int) -> list[floa
     module, groups = scaled(network, architecture.layers[-1].width, REQUEST.schedule.rate)
     optimiser = torch.optim.AdamW(groups, betas=BETAS, weight_decay=0.0)
     first = [group["lr"] for group in optimiser.param_groups]
-    data = Predictions(text.corpus, REQUEST.sequences, seed, text.task, text.mask)
+    data = text.data(REQUEST.sequences, seed)
 
     def loss(inputs: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         logits = module(inputs, text.classes).flatten(0, 1)

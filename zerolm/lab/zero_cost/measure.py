@@ -22,6 +22,7 @@ from zerolm.groundtruth.reader import (
     read,
     views,
 )
+from zerolm.io.brief import one_line
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.job import evaluate
 from zerolm.lab.zero_cost.request import MAX_VOCABULARY, USUAL_REQUEST, ProxyRequest, Selection
@@ -29,7 +30,6 @@ from zerolm.lab.zero_cost.result import Measured, ProxyTable, RankedProxies
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.lab.zero_cost.store import Store
 from zerolm.lab.zero_cost.verdict import judge
-from zerolm.networks.opener import one_line
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
 from zerolm.settings.messages import called

@@ -196,7 +196,7 @@ class Healing:
             parent = self._opened(self.patient.teacher)
         with seeded(self.request.seed):
             learner = self._learner(model, parent)
-        plan = self._plan(work, before, learner, parent)
+        plan = self._request(**of_first(lambda: self._pace(work / PLAN, before, learner, parent)))
         data = Sequences(self.corpus, plan.sequences, plan.seed, plan.batch)
         teacher = self._teacher(parent, data)
         del parent
@@ -297,12 +297,6 @@ class Healing:
         if len(self.objective.weights) > 1 or learner.fit is not None:
             learner.balance(*batch_of(batch), live)
         return learner
-
-    def _plan(
-        self, work: Path, before: dict[str, float], learner: Student, teacher: PreTrainedModel
-    ) -> TrainingRequest:
-        """Return how long and how fast to train, as the run was begun where it goes on."""
-        return self._request(**of_first(lambda: self._pace(work / PLAN, before, learner, teacher)))
 
     def _pace(
         self, file: Path, before: dict[str, float], learner: Student, teacher: PreTrainedModel

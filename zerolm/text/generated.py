@@ -137,7 +137,7 @@ class Sampler:
 
     @torch.inference_mode()
     def sample(self, uniforms: Tensor, progress: Progress, *, done: int, of: int) -> Tensor:
-        """Return tokens (n, t) for ``uniforms`` (n, t) in [0, 1), one for each token, ``done`` before them."""
+        """Return tokens (n, t) for ``uniforms`` (n, t) in [0, 1), one for each; ``done`` of all before."""
         count, length = uniforms.shape
         ids = torch.tensor(self.before, dtype=torch.long).repeat(count, 1)  # (n, b)
         dropped = len(self.before) - self.kept

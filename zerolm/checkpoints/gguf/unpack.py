@@ -69,16 +69,6 @@ class GgufSource:
 
 
 @dataclass(frozen=True)
-class Unpacked:
-    """The folder with what is no weight, the configuration, the files of the weights, and their source."""
-
-    folder: Path
-    config: dict[str, Any]
-    shards: tuple[Shard, ...]
-    source: GgufSource
-
-
-@dataclass(frozen=True)
 class _Stored:
     """A tensor of the file, by its name in the stock class."""
 
@@ -111,10 +101,13 @@ def gguf_file(name: str | Path) -> Path | None:
     return first
 
 
-def unpacked(file: Path, *, mixtures: bool = False) -> Unpacked:
-    """Return a file as a folder and shards; ``ValueError``, in one line, for what is not a sound parent.
+def unpacked(
+    file: Path, *, mixtures: bool = False
+) -> tuple[Path, dict[str, Any], tuple[Shard, ...], GgufSource]:
+    """Return the folder with what is no weight, the configuration, the shards of a file, and their source.
 
-    Matrices in layers of ``mixtures`` stay in the file, quantised or not.
+    ``ValueError``, in one line, for what is not a sound parent. Matrices in layers of ``mixtures`` stay in
+    the file, quantised or not.
     """
     model = read_gguf(file, LISTS)
     header = model.header
@@ -156,12 +149,8 @@ def unpacked(file: Path, *, mixtures: bool = False) -> Unpacked:
         for each, part, state in zip(model.files, model.headers, states, strict=True)
     ]
     shards += [read_shard(folder / SINGLE)] if moved else []
-    return Unpacked(
-        folder,
-        read_object(folder, "config.json"),
-        tuple(shards),
-        GgufSource(file, types, sum(each.info.end - each.info.start for each in tensors)),
-    )
+    source = GgufSource(file, types, sum(each.info.end - each.info.start for each in tensors))
+    return folder, read_object(folder, "config.json"), tuple(shards), source
 
 
 def _tensors(model: GgufModel, family: Family, config: dict[str, Any]) -> list[_Stored]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -196,7 +196,7 @@ class Healing:
             parent = self._opened(self.patient.teacher)
         with seeded(self.request.seed):
             learner = self._learner(model, parent)
-        plan = self._request(**of_first(lambda: self._pace(work / PLAN, before, learner, parent)))
+        plan = self._request(**of_first(partial(self._pace, work / PLAN, before, learner, parent)))
         data = Sequences(self.corpus, plan.sequences, plan.seed, plan.batch)
         teacher = self._teacher(parent, data)
         del parent

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
-from zerolm.checkpoints.dtypes import RAW_TYPES, widened
+from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.folder import fetched, other_files, read_object
 from zerolm.checkpoints.gguf.unpack import GgufSource, gguf_file, unpacked
 from zerolm.checkpoints.headers import Shard, TensorInfo
@@ -167,19 +167,14 @@ class Checkpoint:
 
     def raw(self, name: str) -> NDArray[Any]:
         """Return a tensor as it is stored, mapped and read-only: uint16 for BF16 and F16, float32 for F32."""
-        tensor = self.tensors[name]
-        assert tensor.dtype in RAW_TYPES, "packed tensors are read as numbers"
-        if not tensor.count:
-            return np.empty(tensor.shape, RAW_TYPES[tensor.dtype])
-        return np.memmap(tensor.file, RAW_TYPES[tensor.dtype], "r", tensor.start, tensor.shape)
+        return self.tensors[name].raw()
 
     def read(self, name: str, rows: slice | None = None) -> NDArray[np.float32]:
         """Return a tensor, or some of its rows, in memory as float32 (exact for BF16, F16 and F32)."""
         tensor = self.tensors[name]
-        if tensor.is_packed:
-            return tensor.numbers()[rows or slice(None)]
-        raw = self.raw(name)
-        return widened(np.asarray(raw if rows is None else raw[rows]), self.tensors[name].dtype)
+        if rows is None or tensor.is_packed:
+            return tensor.numbers()[rows or ...]
+        return widened(np.asarray(tensor.raw()[rows]), tensor.dtype)
 
     def other_files(self) -> list[Path]:
         """Return the files that a child takes over (tokenizer, licence ...), relative to ``root``."""

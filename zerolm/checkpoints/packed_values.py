@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.checkpoints.dtypes import RAW_TYPES, widened
+from zerolm.checkpoints.dtypes import RAW_TYPES
 from zerolm.checkpoints.headers import TensorInfo
 
 FP8, MXFP4, INT4, INT8 = "FP8", "MXFP4", "INT4", "INT8"
@@ -124,6 +124,5 @@ def _bytes_of(part: TensorInfo) -> NDArray[np.uint8]:
 def _scales(part: TensorInfo) -> NDArray[np.float32]:
     """Return scales; those of one byte are exponents."""
     if part.dtype in RAW_TYPES:
-        raw: Any = np.memmap(part.file, RAW_TYPES[part.dtype], "r", part.start, part.shape)
-        return widened(raw, part.dtype)
+        return part.numbers()
     return np.ldexp(np.float32(1), _bytes_of(part).astype(np.int32) - EXPONENT_BIAS)

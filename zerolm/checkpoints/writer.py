@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.checkpoints.headers import ITEM_BYTES, TensorInfo
+from zerolm.checkpoints.rows import byte_blocks
 from zerolm.checkpoints.shards import INDEX, SINGLE
 from zerolm.io.full_disk import check_room
 from zerolm.progress import Progress, silent
@@ -156,9 +157,9 @@ def _write(file: BinaryIO, tensor: Outgoing) -> None:
 
 def copy_span(span: Span, target: BinaryIO) -> None:
     """Append a span, within the kernel if both file systems allow."""
+    at = span.start
+    target.flush()
     with span.file.open("rb", buffering=0) as source:
-        at = span.start
-        target.flush()
         try:
             while at < span.end:
                 copied = os.copy_file_range(source.fileno(), target.fileno(), span.end - at, at)
@@ -167,14 +168,9 @@ def copy_span(span: Span, target: BinaryIO) -> None:
                 at += copied
         except (OSError, AttributeError):
             pass  # a file system or platform without it; a full disk shows again below
-        target.seek(0, os.SEEK_END)
-        source.seek(at)
-        while at < span.end:
-            block = source.read(min(COPY_BYTES, span.end - at))
-            if not block:
-                raise ValueError(f"{str(span.file)!r} was cut off while it was read")
-            target.write(block)
-            at += len(block)
+    target.seek(0, os.SEEK_END)
+    for block in byte_blocks(span.file, at, span.end, COPY_BYTES):
+        target.write(block)
 
 
 def _settle(path: Path) -> None:

@@ -205,6 +205,8 @@ def test_what_a_child_takes_over(tmp_path: Path) -> None:
         *kept,
         "1_Pooling/config.json",  # no modules.json names it
         "modeling_evil.py",
+        "tokenizer.py",
+        "chat_template.pkl",
         "pytorch_model.bin",
         "2_Dense/pytorch_model.bin",
         "optimizer.pt",

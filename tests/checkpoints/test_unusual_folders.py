@@ -60,8 +60,7 @@ def configured(folder: Path, **changes: Any) -> Path:
 
 @pytest.mark.parametrize(("task", "name"), [("CAUSAL_LM", "CausalLM"), ("SEQ_CLS", "SequenceClassification")])
 def test_an_adapter_names_its_base_and_how_to_merge_it(task: str, name: str, tmp_path: Path) -> None:
-    folder = tmp_path / "adapter"
-    folder.mkdir()
+    folder = saved(tmp_path / "adapter", "llama")  # next to weights, too
     settings = {"peft_type": "LORA", "base_model_name_or_path": "some/base", "task_type": task}
     (folder / "adapter_config.json").write_text(json.dumps(settings))
     text = refused(folder, r"holds an adapter of 'some/base' \(adapter_config\.json\).*merge it first")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from contextlib import ExitStack
@@ -252,14 +251,6 @@ def test_the_stream_stays(parent: Checkpoint, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="hidden cannot be cut here"):
         carve(parent.folder, tmp_path / "child", keep_hidden=0.75)
     assert not (tmp_path / "child").exists()
-
-
-def test_a_text_part_that_contradicts_the_whole_is_told(parent: Checkpoint) -> None:
-    file = parent.folder / "config.json"
-    config = json.loads(file.read_text())
-    file.write_text(json.dumps(config | {"num_hidden_layers": 7}))
-    with pytest.raises(ValueError, match=r"num_hidden_layers is 7, and \d in text_config"):
-        Checkpoint.open(parent.folder)
 
 
 def test_an_unknown_tensor_beside_what_sees_is_named(parent: Checkpoint) -> None:

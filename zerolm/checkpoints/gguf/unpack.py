@@ -81,10 +81,6 @@ class _Stored:
     def role(self) -> str:
         return self.pattern.role
 
-    @property
-    def is_matrix_of_a_layer(self) -> bool:
-        return self.pattern.in_layer and len(self.info.shape) == 2
-
 
 def gguf_file(name: str | Path) -> Path | None:
     """Return the GGUF file that this is, or the only one of a folder without a configuration; else None.
@@ -196,7 +192,8 @@ def _tensors(model: GgufModel, family: Family, config: dict[str, Any]) -> list[_
 
 def _is_moved(family: Family, tensor: _Stored) -> bool:
     shifted = family.tensors.factors.shift != 0 and tensor.role.endswith("norm")
-    there = tensor.kind.name in STORED_NAMES or (family.has_experts and tensor.is_matrix_of_a_layer)
+    is_in_mixture = family.has_experts and tensor.pattern.in_layer and len(tensor.info.shape) == 2
+    there = tensor.kind.name in STORED_NAMES or is_in_mixture
     return not there or changes_places(family, tensor.role) or shifted
 
 

@@ -60,13 +60,15 @@ def configured(folder: Path, **changes: Any) -> Path:
 
 @pytest.mark.parametrize(("task", "name"), [("CAUSAL_LM", "CausalLM"), ("SEQ_CLS", "SequenceClassification")])
 def test_an_adapter_names_its_base_and_how_to_merge_it(task: str, name: str, tmp_path: Path) -> None:
-    folder = saved(tmp_path / "adapter", "llama")  # next to weights, too
+    folder = tmp_path / "adapter"
+    folder.mkdir()
     settings = {"peft_type": "LORA", "base_model_name_or_path": "some/base", "task_type": task}
     (folder / "adapter_config.json").write_text(json.dumps(settings))
     text = refused(folder, r"holds an adapter of 'some/base' \(adapter_config\.json\).*merge it first")
     assert f"peft.AutoPeftModelFor{name}.from_pretrained({str(folder)!r}).merge_and_unload()" in text
     with pytest.raises(ValueError, match="an adapter of 'some/base'"):
         diagnose(folder)
+    refused(saved(folder, "llama"), "holds an adapter")  # next to weights, too
     (folder / "adapter_config.json").write_text("[")
     refused(folder, "cannot be read")
 

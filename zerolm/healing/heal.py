@@ -38,7 +38,7 @@ from zerolm.text.calibration import longest_line
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
 from zerolm.text.encoding import edges
 from zerolm.text.line_corpus import LineCorpus
-from zerolm.training.learner import EMBEDDING, Objective, Student, Teacher
+from zerolm.training.learner import EMBEDDING, OF_TEACHER, Objective, Student, Teacher
 from zerolm.training.processes import check_whole, device_for, of_first, owned_by_first, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
@@ -329,7 +329,7 @@ class Healing:
     def _teacher(self, model: PreTrainedModel, data: Sequences) -> Teacher | None:
         """Return the teacher for the losses: the model itself, or its predictions on the disk."""
         request, bfloat16 = self.request.distillation, self.request.execution.bfloat16
-        if not self.objective.needs_teacher:
+        if not set(OF_TEACHER) & self.objective.weights.keys():
             return None
         top = request.top
         if top is None:

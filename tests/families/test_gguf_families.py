@@ -198,8 +198,7 @@ SMALL_EPS: Final[dict[str, Any]] = {"rms_norm_eps": 1e-9}
 TEXTS: dict[str, dict[str, Any]] = {
     "gemma3": {},
     "mistral3": {"sliding_window": None},
-    "qwen3_5": DELTA | SECTIONED,
-    "qwen3_5_moe": DELTA | SECTIONED | {"attention_bias": False},
+    **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), DELTA | SECTIONED | {"attention_bias": False}),
     "qwen2_vl": SMALL_EPS,
     "qwen2_5_vl": SMALL_EPS,
     "qwen3_vl": TURNED,

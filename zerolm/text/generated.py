@@ -150,8 +150,8 @@ class Sampler:
             logits = output.logits[:, -1, : len(self.allowed)].float().cpu()
             fed = drawn(logits, self.allowed, uniforms[:, step - dropped])[:, None]
             ids = torch.cat([ids, fed], 1)
-            told = done + count * (step + 1 - dropped)
-            progress("sampling a calibration text from the parent", told, of)
+            sampled = done + count * (step + 1 - dropped)
+            progress("sampling a calibration text from the parent", sampled, of)
         return ids[:, dropped:]
 
 

@@ -55,7 +55,7 @@ def check_whole() -> None:
 
 
 def of_first(make: Callable[[], Value]) -> Value:
-    """Return in every process what the first one makes; the others wait for it.
+    """Return in every process what the first one makes; the others wait for it, and unpickle it.
 
     What it raises there is raised there, and ``ValueError`` with the same message in the others.
     """

@@ -14,7 +14,7 @@ import torch
 from covering import chosen
 from published_rules import OF_FAMILY, save_published
 from tiny import logits_of
-from tiny_families import AS_E2B, PLAIN_GEMMA4, TINY, saved
+from tiny_families import AS_E2B, PLAIN_GEMMA4, saved
 from tiny_seeing import saved_seeing
 from torch import Tensor, nn
 from transformers import PreTrainedModel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,17 +65,16 @@ def write_shards(
     folder: Path,
     tensors: Sequence[Outgoing],
     max_bytes: int = SHARD_BYTES,
-    metadata: Mapping[str, str] | None = None,
     progress: Progress = silent,
     written: Callable[[Path, Outgoing], None] | None = None,
 ) -> list[Path]:
     """Write ``model.safetensors``, or shards of at most ``max_bytes`` of data with their index.
 
-    ``metadata`` is ``{"format": "pt"}`` unless given. Everything is on the disk when it returns; a file gets
-    there while the next is written. The folder exists, and nothing in it is replaced. ``progress`` gets bytes
-    written and bytes in all, ``written`` each tensor with its file as soon as it can be read there, in their
-    order. Returns the files. Raises ``DiskFull`` before anything is written where it does not fit, and
-    ``ValueError`` when a tensor's chunks are more or fewer bytes than its type and shape say.
+    Everything is on the disk when it returns; a file gets there while the next is written. The folder exists,
+    and nothing in it is replaced. ``progress`` gets bytes written and bytes in all, ``written`` each tensor
+    with its file as soon as it can be read there, in their order. Returns the files. Raises ``DiskFull``
+    before anything is written where it does not fit, and ``ValueError`` when a tensor's chunks are more or
+    fewer bytes than its type and shape say.
     """
     shards = _divided(tensors, max_bytes)
     total = sum(tensor.bytes for tensor in tensors)
@@ -87,7 +86,7 @@ def write_shards(
         settled: list[Future[None]] = []
         for path, shard in zip(paths, shards, strict=True):
             with path.open("xb") as file:
-                file.write(_header(shard, metadata or {"format": "pt"}))
+                file.write(_header(shard))
                 for tensor in shard:
                     _write(file, tensor)
                     done += tensor.bytes
@@ -128,8 +127,8 @@ def _divided(tensors: Sequence[Outgoing], max_bytes: int) -> list[list[Outgoing]
     return shards
 
 
-def _header(shard: Sequence[Outgoing], metadata: Mapping[str, str]) -> bytes:
-    entries: dict[str, Any] = {"__metadata__": dict(metadata)}
+def _header(shard: Sequence[Outgoing]) -> bytes:
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
     for tensor in shard:
         entries[tensor.name] = {

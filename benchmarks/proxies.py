@@ -25,7 +25,8 @@ from timing import machine, note
 from zerolm.architecture import MAX_WIDTH, Architecture
 from zerolm.comparison.results import ScoreRow
 from zerolm.comparison.standings import by_tau
-from zerolm.groundtruth.reader import locate, read, thinned, views
+from zerolm.groundtruth.reader import locate, read, views
+from zerolm.groundtruth.truth import thinned
 from zerolm.io.files import cache_folder
 from zerolm.lab.zero_cost import Proxy, find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate

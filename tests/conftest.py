@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -147,6 +149,13 @@ class Ran:
     out: str
     err: str
 
+    def refused(self, *words: str) -> None:
+        """Check that it ended with status 2 and one line, beside those of progress, which has these words."""
+        lines = [line for line in self.err.splitlines() if not line.endswith(" ...")]
+        assert (self.status, self.out, len(lines)) == (2, "", 1), (self.out, self.err)
+        for word in words:
+            assert word in self.err
+
 
 @pytest.fixture
 def zerolm(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
@@ -159,3 +168,20 @@ def zerolm(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         return Ran(status, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Make a file system of so many pages of 4 KiB, where one can be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def mounted(pages: int) -> Path:
+        settings = ["mount", "-t", "tmpfs", "-o", f"size={pages * 4}k", "tmpfs", str(disk)]
+        if not shutil.which("mount") or subprocess.run(settings, capture_output=True).returncode:
+            pytest.skip("no small file system can be mounted here")
+        return disk
+
+    yield mounted
+    if os.path.ismount(disk):
+        subprocess.run(["umount", str(disk)], check=True)

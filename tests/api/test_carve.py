@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import transformers
 from carvings import carve as carve_alone
+from refusals import Zerolm
 from repeated import check_report
 from tiny import saved, word_tokenizer
 
@@ -27,7 +27,6 @@ from zerolm.settings.request import settings_of
 from zerolm.units.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.verbs.carve import CarveSettings, CarvingReport
 
-Zerolm = Callable[..., Any]
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 8, "length": 16}
 BY_WEIGHTS: dict[str, Any] = {"criterion": "capacity"}
 REPORT = {"report.html", "result.json", "run.yaml"}
@@ -89,26 +88,12 @@ def test_a_child_with_its_report_is_the_child_without() -> None:
     assert CarvingReport.load("grandchild").to_json() == grandchild.to_json()
 
 
-def test_force_replaces_a_child_with_its_report_and_nothing_else() -> None:
-    package.carve("parent", "child", keep_ffn=0.5, **BY_WEIGHTS)
-    with pytest.raises(ValueError, match="exists"):
-        package.carve("parent", "child", keep_ffn=0.25, **BY_WEIGHTS)
-    package.carve("parent", "child", keep_ffn=0.25, force=True, **BY_WEIGHTS)
-    assert {row["ffn"] for row in CarvingReport.load("child").rows()} == {10}
-    Path("child/mine.txt").write_text("mine")
-    with pytest.raises(ValueError, match="more than an earlier result"):
-        package.carve("parent", "child", keep_ffn=0.5, force=True, **BY_WEIGHTS)
-    assert Path("child/mine.txt").read_text() == "mine"
-
-
 def test_a_plan_alone_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) -> None:
     report = package.carve(str(tmp_path / "parent"), max_params="0.8x", shape="per-layer", **BY_WEIGHTS)
     assert report.verified is None
     check_report(report, zerolm, tmp_path / "out")
     assert {file.name for file in Path("out").iterdir()} == REPORT
-    assert [row["layer"] for row in report.rows()] == [0, 1, 2]
-    pytest.importorskip("pandas")
-    assert list(report.to_pandas().columns) == ["layer", "heads", "kv_heads", "ffn"]
+    assert [list(row) for row in report.rows()] == [["layer", "heads", "kv_heads", "ffn"]] * 3
 
 
 WIDTHS: dict[str, tuple[dict[str, Any], str]] = {
@@ -236,13 +221,11 @@ def test_an_edited_result_is_an_error_that_names_the_field() -> None:
 
 
 def test_what_a_cost_is_stands_once() -> None:
-    """A share has the same digits wherever it is: in the title, the sentences, and the chart."""
+    """A share has the same digits wherever it is: in the title, and the chart."""
     report = package.carve("parent", max_params="0.8x", **BY_WEIGHTS)
     costs = report.costs
     share = f"{costs['child']['params'] / costs['parent']['params']:.1%}"
-    heading = report.heading()
-    assert share in heading.title
-    assert share in heading.baseline
+    assert share in report.heading().title
     chart = next(sheet for sheet in report.sheets() if sheet.title.startswith("Costs")).charts[0]
     assert chart.rows[0].text.endswith(f", {share}")
     assert (

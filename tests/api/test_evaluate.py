@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import transformers
+from refusals import Zerolm
 from repeated import check_report
 from tiny import DECODER, saved, word_tokenizer
 
@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["llama", "bert"])
-def test_it_saves_loads_and_repeats(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_it_saves_loads_and_repeats(name: str, zerolm: Zerolm, tmp_path: Path) -> None:
     word_tokenizer(saved(Path("other"), name, seed=1))
     parent = "parent" if name == "llama" else "other"
     report = package.eval(Path("other"), parent=parent, **FEW)
@@ -37,12 +37,10 @@ def test_it_saves_loads_and_repeats(name: str, zerolm: Callable[..., Any], tmp_p
     assert [row["name"] for row in report.rows()] == ["child", "parent", "random", "uniform"]
     columns = ["perplexity", "kl"] if name == "llama" else ["cosine", "distance"]
     assert report.measures == columns
-    pytest.importorskip("pandas")
-    table = report.to_pandas().set_index("name")
-    assert (table.loc["random", f"{columns[0]}_low"] <= table.loc["random", columns[0]]).all()
+    assert report.rows()[2][f"{columns[0]}_low"] <= report.rows()[2][columns[0]]
 
 
-def test_texts_of_several_domains_are_told_apart(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_texts_of_several_domains_are_told_apart(zerolm: Zerolm, tmp_path: Path) -> None:
     word_tokenizer(saved(Path("other"), "llama", seed=1))
     Path("chat").mkdir()
     Path("chat", "a.md").write_text(" ".join(f"w{i % 7}" for i in range(200)))
@@ -182,14 +180,6 @@ except ModuleNotFoundError as error:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.endswith("pip install 'zerolm[torch]'\n")
     assert ran.stdout.count("\n") == 1
-
-
-def test_a_folder_of_the_command(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    flags = ("--text", "text.txt", "--sequences", "6", "--length", "12", "--out", "out")
-    assert zerolm("eval", "parent", "--parent", "parent", *flags).status == 0
-    report = EvaluationReport.load("out")
-    assert report.configuration["text"] == str(tmp_path / "text.txt")
-    assert json.loads(Path("out/result.json").read_text())["kl"] == report.networks[0].kl
 
 
 def test_other_children_are_told_from_what_stands_beside_one() -> None:

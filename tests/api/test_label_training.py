@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from label_training import ASKED, SPACE, TRAINING, some_text
 from made_pages import golden
+from refusals import Zerolm
+from repeated import check_report
 
 import zerolm
 from zerolm.groundtruth.reader import read, views
@@ -77,22 +79,10 @@ def test_the_other_commands_take_it(report: LabelsReport, tmp_path: Path) -> Non
     assert picked.calibration["labels"] == 5
 
 
-def test_it_is_shown_saved_loaded_and_repeated(report: LabelsReport, tmp_path: Path) -> None:
-    assert 0 < len(repr(report)) <= 1500
-    assert "<script" not in report._repr_html_()
-    assert len(report.to_pandas()) == 5
-    report.save(tmp_path / "out")
-    loaded = zerolm.load(tmp_path / "out")
-    assert type(loaded) is LabelsReport
-    assert loaded.to_json() == report.to_json()
-    assert repr(loaded) == repr(report)
-    assert loaded.to_json().keys() == golden("labels").to_json().keys()
+def test_it_is_shown_saved_loaded_and_repeated(report: LabelsReport, tmp_path: Path, zerolm: Zerolm) -> None:
+    check_report(report, zerolm, tmp_path / "out")
+    assert report.to_json().keys() == golden("labels").to_json().keys()
     assert json.loads((tmp_path / "out" / "labels.json").read_text()) == report.benchmark
-    again = zerolm.bench.train(out=tmp_path / "again", **{
-        name: value for name, value in loaded.configuration.items() if name not in ("command", "out")
-    })  # fmt: skip
-    assert again.to_json() == report.to_json()
-    assert (tmp_path / "again" / "report.html").is_file()
 
 
 def test_more_are_trained_beside_those_that_are_kept(

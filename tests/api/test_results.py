@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import pickle
-import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from labelled import labelled
+from refusals import Zerolm
+from repeated import check_report, check_small
 
 import zerolm
 from zerolm.groundtruth.labels import benchmark_of, read_labels
@@ -19,7 +19,7 @@ from zerolm.show.notebook import table_of
 from zerolm.show.text import clipped
 from zerolm.spaces import make_space
 from zerolm.spaces.document import to_document
-from zerolm.verbs.report import Report, Shown
+from zerolm.verbs.report import Report
 
 SEARCH: dict[str, Any] = {"hidden": "128,192", "depth": "2:4", "top": 3}
 EVIL = "<script>alert(1)</script>"
@@ -66,71 +66,12 @@ def report(request: pytest.FixtureRequest, labels: Path, architecture: Path) -> 
     return MAKERS[request.param](labels, architecture)
 
 
-def without_seconds(document: Any) -> Any:
-    """Return JSON without what no two runs share."""
-    if isinstance(document, Mapping):
-        return {name: without_seconds(value) for name, value in document.items() if name != "seconds"}
-    return [without_seconds(item) for item in document] if isinstance(document, list) else document
-
-
-def as_json(report: Report) -> Any:
-    return json.loads(json.dumps(report.to_json()))
-
-
-def check_small(report: Shown) -> None:
-    text, html = repr(report), report._repr_html_()
-    assert 0 < len(text) <= 1500
-    assert text.count("\n") < 15
-    assert 0 < len(html) < 30_000
-    assert "<script" not in html
-
-
 def test_a_result_is_small_saves_loads_and_repeats(
-    report: Report, tmp_path: Path, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    report: Report, tmp_path: Path, zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_small(report)
-    out, again = tmp_path / "out", tmp_path / "again"
-    report.save(out)
-    assert {file.name for file in out.iterdir()} >= {"result.json", "report.html", "run.yaml"}
-    assert json.loads((out / "result.json").read_text()) == as_json(report)
-    loaded = package_load(out)
-    assert type(loaded) is type(report)
-    assert as_json(loaded) == as_json(report)
-    assert repr(loaded) == repr(report)
-    assert loaded._repr_html_() == report._repr_html_()
-    assert pickle.loads(pickle.dumps(report)) == report == loaded
-    loaded.save(again)
-    assert json.loads((again / "result.json").read_text()) == as_json(report)
     monkeypatch.chdir(tmp_path.parent)
-    ran = zerolm(*report.command.split(), "--config", str(out / "run.yaml"), "--out", str(tmp_path / "third"))
-    assert ran.status == 0, ran.err
-    repeated = json.loads((tmp_path / "third" / "result.json").read_text())
-    assert without_seconds(repeated) == without_seconds(as_json(report))
-    with pytest.raises(ValueError, match="exists"):
-        report.save(out)
-    report.save(out, force=True)
-
-
-def package_load(folder: Path) -> Report:
-    return zerolm.load(folder)
-
-
-def test_rows_are_tables(report: Report) -> None:
-    pandas = pytest.importorskip("pandas")
-    table = report.to_pandas()
-    assert isinstance(table, pandas.DataFrame)
-    assert len(table) == len(report.rows()) > 0
-
-
-def test_a_page_is_the_same_from_a_loaded_result(report: Report, tmp_path: Path) -> None:
-    report.save(tmp_path / "out")
-    page = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert len(page) < 1_000_000
-    assert "</html>" in page
-    if "{here}" not in page:  # what lies beside it is named by its place once it is loaded
-        loaded = package_load(tmp_path / "out").page()
-        seconds = r"\d+\.\d\d s\b"  # are kept to a thousandth
-        assert re.sub(seconds, "", loaded) == re.sub(seconds, "", page)
+    check_report(report, zerolm, tmp_path / "out")
+    report.save(tmp_path / "out", force=True)
 
 
 def spoilt(document: Any) -> Iterator[Any]:
@@ -170,7 +111,7 @@ def test_a_spoilt_result_is_refused_or_harmless(
     for changed in spoilt(document):
         (out / "result.json").write_text(json.dumps(changed))
         try:
-            check_small(package_load(out))
+            check_small(zerolm.load(out))
         except ValueError as error:
             messages.append(str(error))
     assert len(messages) > 5
@@ -192,7 +133,7 @@ def test_what_is_no_result_is_not_loaded(text: str | None, words: str, tmp_path:
     if text is not None:
         (tmp_path / "run.yaml").write_text(text)
     with pytest.raises(ValueError, match=words):
-        package_load(tmp_path)
+        zerolm.load(tmp_path)
 
 
 def test_a_result_of_another_command_is_refused(labels: Path, architecture: Path, tmp_path: Path) -> None:
@@ -229,11 +170,11 @@ def test_a_long_result_stays_short_and_says_what_it_leaves_out() -> None:
 
 
 def test_a_configuration_that_moved_finds_what_lies_beside_it(
-    labels: Path, tmp_path: Path, zerolm: Callable[..., Any]
+    labels: Path, tmp_path: Path, zerolm: Zerolm
 ) -> None:
     report = MAKERS["calibrate of labels"](labels, labels)
     report.save(tmp_path / "out")
     shutil.move(tmp_path / "out", tmp_path / "moved")
     labels.unlink()
     ran = zerolm("calibrate", "--config", str(tmp_path / "moved" / "run.yaml"), "--json")
-    assert json.loads(ran.out) == as_json(report)
+    assert json.loads(ran.out) == json.loads(json.dumps(report.to_json()))

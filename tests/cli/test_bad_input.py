@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from refusals import Zerolm
 
 FAST = ("search", "bert", "--hidden", "128", "--depth", "2")
 
 WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no space": (("search",), ("no space is named", "zerolm spaces")),
-    "unknown space": (("search", "lama"), ("'lama'", "llama", "flexibert")),
     "unknown score": (("search", "bert", "--score", "geometry"), ("'geometry'", "geo", "zerolm")),
-    "unknown method": (("search", "bert", "--method", "annealing"), ("'annealing'", "exact", "milp")),
-    "unknown command": (("serch", "bert"), ("serch", "search")),
     "odd head size": (("search", "llama", "--head-size", "3", "--hidden", "384"), ("odd", "4")),
     "vocabulary of text": (("search", "llama", "--vocab", "big"), ("vocab", "'big'")),
     "unknown unit": (("search", "bert", "--max-params", "40Q"), ("--max-params", "'40Q'", "k, M, G, T")),
-    "bytes as a count": (("search", "bert", "--max-kv-bytes", "40M"), ("--max-kv-bytes", "MiB")),
-    "count as bytes": (("search", "bert", "--max-params", "40MB"), ("--max-params", "'40MB'")),
     "below the smallest": (("search", "llama", "--max-params", "1M"), ("1000000", "at least 10029312")),
     "above the largest": (("search", "bert", "--min-params", "1T"), ("at most 1032199482",)),
     "contradiction": (
@@ -51,15 +46,10 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "endless range": (("search", "llama", "--ffn", "1:999999999:1"), ("ffn", "larger step")),
     "zero step": (("search", "llama", "--ffn", "1:9:0"), ("step", "ffn")),
     "range of another space": (("search", "bert", "--d-embed", "128"), ("'d_embed'", "hidden")),
-    "indivisible head size": (("search", "llama", "--hidden", "250"), ("250", "64, 128")),
     "indivisible KV heads": (
         ("search", "llama", "--hidden", "320", "--head-size", "64", "--heads-per-kv", "3,4,8"),
         ("5", "--heads-per-kv [3, 4, 8]"),
     ),
-    "indivisible heads": (("search", "gpt2", "--hidden", "130"), ("130", "4 heads")),
-    "no depth fits": (("search", "llama", "--hidden", "2048", "--depth", "4"), ("depth", "16 to 128")),
-    "no FFN fits": (("search", "llama", "--ffn", "64"), ("FFN", "1.5 to 6")),
-    "unknown view": (("search", "flexibert", "--view", "mine"), ("'mine'", "published")),
     "exact with two budgets": (
         ("search", "llama", "--per-layer", "--max-params", "90M", "--max-kv-bytes", "9MB",
          "--method", "exact"),
@@ -72,18 +62,12 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_one_line_and_status_2(name: str, zerolm: Callable[..., Any]) -> None:
+def test_one_line_and_status_2(name: str, zerolm: Zerolm) -> None:
     arguments, words = WRONG[name]
-    ran = zerolm(*arguments)
-    assert ran.status == 2
-    assert ran.out == ""
-    assert ran.err.count("\n") == 1
-    assert "Traceback" not in ran.err
-    for word in words:
-        assert word in ran.err
+    zerolm(*arguments).refused(*words)
 
 
-def test_joint_infeasibility_names_values_that_are_feasible(zerolm: Callable[..., Any]) -> None:
+def test_joint_infeasibility_names_values_that_are_feasible(zerolm: Zerolm) -> None:
     arguments = ["search", "llama", "--max-params", "20M", "--min-macs", "90M"]
     message = zerolm(*arguments).err
     nearest = message.split("--max-params 20000000 would have to be at least ")[1].split(",")[0].strip()
@@ -91,18 +75,16 @@ def test_joint_infeasibility_names_values_that_are_feasible(zerolm: Callable[...
     assert zerolm(*arguments[:3], str(int(nearest) - 1), *arguments[4:]).status == 2
 
 
-def test_an_existing_output_is_refused_and_left_alone(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_existing_output_is_refused_and_left_alone(zerolm: Zerolm, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine").write_text("dear")
-    ran = zerolm(*FAST, "--out", str(out))
-    assert ran.status == 2
-    assert "--force" in ran.err
+    zerolm(*FAST, "--out", str(out)).refused("--force")
     assert [p.name for p in out.iterdir()] == ["mine"]
 
 
 def test_force_replaces_only_when_the_new_one_is_complete(
-    zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     assert zerolm(*FAST, "--out", str(out)).status == 0
@@ -123,20 +105,18 @@ def test_force_replaces_only_when_the_new_one_is_complete(
 
 @pytest.mark.parametrize("names", [["result.json", "mine"], ["mine"], ["pick"]])
 def test_force_replaces_nothing_but_an_earlier_result(
-    names: list[str], zerolm: Callable[..., Any], tmp_path: Path
+    names: list[str], zerolm: Zerolm, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
     for name in names:
         (out / name).write_text("dear")
-    ran = zerolm(*FAST, "--out", str(out), "--force")
-    assert (ran.status, ran.err.count("\n")) == (2, 1)
-    assert "more than an earlier result" in ran.err
+    zerolm(*FAST, "--out", str(out), "--force").refused("more than an earlier result")
     assert sorted(p.name for p in out.iterdir()) == sorted(names)
 
 
 def test_force_does_not_replace_the_folder_one_stands_in(
-    zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for out in (".", str(tmp_path)):
@@ -144,11 +124,10 @@ def test_force_does_not_replace_the_folder_one_stands_in(
 
 
 @pytest.mark.parametrize("place", ["file", "missing/out", "link"])
-def test_an_output_that_is_no_new_folder(place: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_output_that_is_no_new_folder(place: str, zerolm: Zerolm, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("dear")
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    ran = zerolm(*FAST, "--out", str(tmp_path / place), "--force")
-    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    zerolm(*FAST, "--out", str(tmp_path / place), "--force").refused()
     assert (tmp_path / "file").read_text() == "dear"
     assert not (tmp_path / "elsewhere").exists()
 
@@ -189,9 +168,11 @@ def spoil(path: str, value: Any) -> str:
     return json.dumps(document)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 7)
+)
+WRONG_FILES: dict[tuple[str, ...], list[tuple[str, tuple[str, ...]]]] = {
+    ("bench", "run", "mine.json"): [
         (json.dumps(GOOD)[:-40], ("cannot be read",)),
         ("", ("cannot be read",)),
         ("[" * 100_000, ("cannot be read",)),
@@ -217,36 +198,7 @@ def spoil(path: str, value: Any) -> str:
         ),
         ("9" * 5000, ("cannot be read: a number has 5000 digits",)),
     ],
-)
-def test_benchmark_files_that_cannot_be(
-    text: str, words: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
-    file = tmp_path / "mine.json"
-    file.write_text(text)
-    ran = zerolm("bench", "run", str(file))
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    for word in words:
-        assert word in ran.err
-
-
-def test_the_good_benchmark_is_good(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    file = tmp_path / "mine.json"
-    file.write_text(json.dumps(GOOD))
-    ran = zerolm("bench", "run", str(file), "--json")
-    assert ran.status == 0
-    assert {row["tau"] for row in json.loads(ran.out)["rows"] if row["score"] == "geo"} == {1.0}
-
-
-def test_an_unknown_benchmark_names_the_known_ones(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "mine.json").write_text(json.dumps(GOOD))
-    ran = zerolm("bench", "run", "yours", "--data", str(tmp_path))
-    assert (ran.status, ran.err.count("\n")) == (2, 1)
-    assert "mine" in ran.err
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+    ("score", "config.json"): [
         ("{", ("cannot be read",)),
         ("[]", ("object",)),
         ("{}", ("model_type",)),
@@ -268,22 +220,7 @@ def test_an_unknown_benchmark_names_the_known_ones(zerolm: Callable[..., Any], t
             ("4", "3", "divisible"),
         ),
     ],
-)
-def test_architectures_that_cannot_be(
-    text: str, words: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
-    file = tmp_path / "config.json"
-    file.write_text(text)
-    for path in (file, tmp_path):
-        ran = zerolm("score", str(path))
-        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-        for word in words:
-            assert word in ran.err
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+    ("search", "--config", "run.yaml"): [
         ("space: [", ("cannot be read",)),
         ("- llama", ("mapping",)),
         ("space: bert\nmax_prams: 1M", ("'max_prams'", "max_params")),
@@ -293,69 +230,89 @@ def test_architectures_that_cannot_be(
         ("space: bert\nmax_params: 9M\nmax_params: 8M", ("'max_params' is given twice",)),
         ("space: bert\nmax_params: 9M\nmax-params: 8M", ("'max_params' twice",)),
         ("space: !!python/object/apply:os.system ['true']", ("cannot be read",)),
+        (BOMB, ("'a1' is more than a list of plain values",)),
+        (BOMB + "depth: *a6\n", ("'a1' is more than a list of plain values",)),
+        ("space: bert\ndepth: &d [[*d]]\n", ("cannot be read",)),
+        ("space: bert\ndepth: &d [2, *d]\n", ("cannot be read",)),
+        (f"space: bert\ndepth: [{'x, ' * 100_000}]\n", ("depth must consist of integers, not 'x'",)),
+        (f"space: bert\nview{'w' * 900}: 1\n", ("is not known",)),
+        (f"space: bert\nscore: {'w' * 100_000}\n", ("is not known",)),
+        (f"space: {'w' * 100_000}\n", ("is not known",)),
+        (f"space: bert\nmax_params: {'9' * 100_000}\n", ("max_params",)),
+        (f"space: bert\n? [{'w' * 100_000}]\n: 1\n", ("cannot be read",)),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "words"),
+    [(command, *case) for command, cases in WRONG_FILES.items() for case in cases],
 )
-def test_configurations_that_cannot_be(
-    text: str, words: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path
+def test_files_that_cannot_be(
+    command: tuple[str, ...],
+    text: str,
+    words: tuple[str, ...],
+    zerolm: Zerolm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    file = tmp_path / "run.yaml"
-    file.write_text(text)
-    ran = zerolm("search", "--config", str(file))
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    for word in words:
-        assert word in ran.err
+    monkeypatch.chdir(tmp_path)
+    Path(command[-1]).write_text(text)
+    ran = zerolm(*command)
+    ran.refused(*words)
+    assert len(ran.err) < 1200
+
+
+def test_the_good_benchmark_is_good(zerolm: Zerolm, tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(GOOD))
+    ran = zerolm("bench", "run", str(file), "--json")
+    assert ran.status == 0
+    assert {row["tau"] for row in json.loads(ran.out)["rows"] if row["score"] == "geo"} == {1.0}
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"\x00" * 64, b"[" * 200_000])
-def test_files_that_are_no_text_of_ours(content: bytes, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_files_that_are_no_text_of_ours(content: bytes, zerolm: Zerolm, tmp_path: Path) -> None:
     file = tmp_path / "it.json"
     file.write_bytes(content)
     for arguments in (["score", str(file)], ["bench", "run", str(file)], ["search", "--config", str(file)]):
-        ran = zerolm(*arguments)
-        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-        assert "it.json" in ran.err
+        zerolm(*arguments).refused("it.json")
 
 
 @pytest.mark.parametrize("arguments", [["score"], ["search", "--config"]])
-def test_devices_are_not_read(arguments: list[str], zerolm: Callable[..., Any]) -> None:
-    ran = zerolm(*arguments, "/dev/zero")
-    assert (ran.status, ran.err.count("\n")) == (2, 1)
-    assert "regular file" in ran.err
+def test_devices_are_not_read(arguments: list[str], zerolm: Zerolm) -> None:
+    zerolm(*arguments, "/dev/zero").refused("regular file")
 
 
-def test_an_alpha_beyond_all_sense(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_alpha_beyond_all_sense(zerolm: Zerolm, tmp_path: Path) -> None:
     file = tmp_path / "it.json"
     choices = {"depth": 2, "hidden": 128, "head_size": 64, "heads": 2, "ffn": 384}
     file.write_text(json.dumps({"space": "llama", "architecture": choices}))
     assert zerolm("score", str(file), "--alpha", "1e6").status == 0
-    ran = zerolm("score", str(file), "--alpha", "1e308")
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert "alpha must be a number from -1e+06 to 1e+06, not '1e308'" in ran.err
+    zerolm("score", str(file), "--alpha", "1e308").refused(
+        "alpha must be a number from -1e+06 to 1e+06, not '1e308'"
+    )
 
 
-def test_arithmetic_that_fails_is_one_line(
-    zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arithmetic_that_fails_is_one_line(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise OverflowError(34, "Numerical result out of range")
 
     monkeypatch.setattr("zerolm.verbs.search_run.search", fail)
-    ran = zerolm(*FAST)
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert "cannot be computed with" in ran.err
+    zerolm(*FAST).refused("cannot be computed with")
 
 
-def test_labels_of_another_corpus(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_labels_of_another_corpus(zerolm: Zerolm, tmp_path: Path) -> None:
     file = tmp_path / "labels.json"
     file.write_text(spoil("name", "gpt2_wt103"))
-    ran = zerolm("search", "gpt2", "--corpus", "lm1b", "--labels", str(file))
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert "of corpus 'wt103', but the search is of 'lm1b'" in ran.err
+    zerolm("search", "gpt2", "--corpus", "lm1b", "--labels", str(file)).refused(
+        "of corpus 'wt103', but the search is of 'lm1b'"
+    )
 
 
 @pytest.mark.parametrize("command", [("bench", "run"), ("lab", "ablate")])
 def test_one_architecture_trained_three_times(
-    command: tuple[str, str], zerolm: Callable[..., Any], tmp_path: Path
+    command: tuple[str, str], zerolm: Zerolm, tmp_path: Path
 ) -> None:
     document = json.loads(json.dumps(GOOD))
     for entry in document["architectures"]:
@@ -383,7 +340,7 @@ def test_an_output_that_cannot_be_written_is_noticed_at_once(
     command: tuple[str, ...],
     work: str,
     place: str,
-    zerolm: Callable[..., Any],
+    zerolm: Zerolm,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with TemporaryDirectory() as name:
@@ -402,43 +359,12 @@ def test_an_output_that_cannot_be_written_is_noticed_at_once(
             ran = zerolm(*command, "--out", out)
         finally:
             os.seteuid(user)
-        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+        ran.refused()
         assert out[:40] in ran.err or "'file'" in ran.err or "/file" in ran.err
         assert sorted(path.name for path in folder.rglob("*")) == ["closed", "file", "mine.json"]
 
 
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 7)
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (BOMB, "'a1' is more than a list of plain values"),
-        (BOMB + "depth: *a6\n", "'a1' is more than a list of plain values"),
-        ("space: bert\ndepth: &d [[*d]]\n", "cannot be read"),
-        ("space: bert\ndepth: &d [2, *d]\n", "cannot be read"),
-        (f"space: bert\ndepth: [{'x, ' * 100_000}]\n", "depth must consist of integers, not 'x'"),
-        (f"space: bert\nview{'w' * 900}: 1\n", "is not known"),
-        (f"space: bert\nscore: {'w' * 100_000}\n", "is not known"),
-        (f"space: {'w' * 100_000}\n", "is not known"),
-        (f"space: bert\nmax_params: {'9' * 100_000}\n", "max_params"),
-        (f"space: bert\n? [{'w' * 100_000}]\n: 1\n", "cannot be read"),
-    ],
-)
-def test_a_configuration_that_unfolds_or_is_huge_has_a_short_message(
-    text: str, words: str, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
-    file = tmp_path / "run.yaml"
-    file.write_text(text)
-    ran = zerolm("search", "--config", str(file))
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert words in ran.err
-    assert len(ran.err) < 1200
-
-
-def test_aliases_of_plain_lists_are_read(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_aliases_of_plain_lists_are_read(zerolm: Zerolm, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("space: flexibert\nhidden: &sizes [128]\nffn: *sizes\ndepth: [2]\njson: true\n")
     assert json.loads(zerolm("search", "--config", str(file)).out)["settings"]["ffn"] == [128]

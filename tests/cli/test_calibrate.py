@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from labelled import labelled, losses, pool_of
+from refusals import Zerolm
 
 from zerolm.calibration import METHODS as FITTED_METHODS
 from zerolm.calibration import calibrate
@@ -40,7 +40,7 @@ def labels(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def saved(labels: Path, tmp_path: Path, zerolm: Callable[..., Any]) -> Callable[[str], Path]:
+def saved(labels: Path, tmp_path: Path, zerolm: Zerolm) -> Callable[[str], Path]:
     def save(method: str) -> Path:
         out = tmp_path / method
         assert zerolm("calibrate", "--labels", str(labels), "--method", method, "--out", str(out)).status == 0
@@ -49,9 +49,7 @@ def saved(labels: Path, tmp_path: Path, zerolm: Callable[..., Any]) -> Callable[
     return save
 
 
-def test_a_calibration_is_printed_and_saved_alike(
-    labels: Path, tmp_path: Path, zerolm: Callable[..., Any]
-) -> None:
+def test_a_calibration_is_printed_and_saved_alike(labels: Path, tmp_path: Path, zerolm: Zerolm) -> None:
     out = tmp_path / "fitted"
     asked = ("calibrate", "--labels", str(labels), "--method", "dictionary")
     ran = zerolm(*asked, "--out", str(out), "--json")
@@ -78,7 +76,7 @@ def test_a_calibration_is_printed_and_saved_alike(
 
 @pytest.mark.parametrize("method", ["dictionary", "algorithm1"])
 def test_an_additive_calibration_is_searched_with_proof(
-    method: str, saved: Callable[[str], Path], zerolm: Callable[..., Any]
+    method: str, saved: Callable[[str], Path], zerolm: Zerolm
 ) -> None:
     ran = zerolm(*SEARCH, "--calibration", str(saved(method)), "--json")
     assert ran.status == 0
@@ -93,7 +91,7 @@ def test_an_additive_calibration_is_searched_with_proof(
 
 @pytest.mark.parametrize("method", ["stack", "gp", "blend"])
 def test_the_others_are_evaluated_or_re_ranked(
-    method: str, saved: Callable[[str], Path], zerolm: Callable[..., Any]
+    method: str, saved: Callable[[str], Path], zerolm: Zerolm
 ) -> None:
     kept = str(saved(method))
     whole = json.loads(zerolm(*SEARCH, "--calibration", kept, "--json").out)
@@ -102,13 +100,12 @@ def test_the_others_are_evaluated_or_re_ranked(
     assert (asked["certificate"]["method"], asked["certificate"]["optimal"]) == ("rerank", False)
     assert whole["best"][0]["score"] >= asked["best"][0]["score"] - 1e-9
     assert whole["score"] == method
-    refused = zerolm(*SEARCH, "--calibration", kept, "--method", "exact")
-    assert (refused.status, refused.out, refused.err.count("\n")) == (2, "", 1)
+    zerolm(*SEARCH, "--calibration", kept, "--method", "exact").refused()
 
 
 @pytest.mark.parametrize("method", ["stack", "gp", "blend", "dictionary", "algorithm1"])
 def test_the_first_of_the_list_is_expected_to_be_the_best(
-    method: str, saved: Callable[[str], Path], zerolm: Callable[..., Any]
+    method: str, saved: Callable[[str], Path], zerolm: Zerolm
 ) -> None:
     found = json.loads(zerolm(*SEARCH, "--top", "40", "--calibration", str(saved(method)), "--json").out)
     losses = [choice["expected"]["mean"] for choice in found["best"]]
@@ -117,7 +114,7 @@ def test_the_first_of_the_list_is_expected_to_be_the_best(
 
 
 def test_the_best_label_within_the_budgets_stands_beside_the_pick(
-    labels: Path, tmp_path: Path, zerolm: Callable[..., Any]
+    labels: Path, tmp_path: Path, zerolm: Zerolm
 ) -> None:
     read = read_labels(labels)
     order = np.argsort(-read.result)
@@ -147,7 +144,7 @@ def test_the_best_label_within_the_budgets_stands_beside_the_pick(
     assert (few.status, "best of the labels within the budgets: none" in few.out) == (0, True)
 
 
-def test_a_search_beyond_the_labels_is_told(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_a_search_beyond_the_labels_is_told(tmp_path: Path, zerolm: Zerolm) -> None:
     """Small labels, a large budget: the warning stands on stderr, in the JSON and in the page."""
     rows = [row for row in rows_of("gpt2", 60) if '""n_layer"": 2' in row and '""d_model"": 128' in row][:12]
     file, out = tmp_path / "labels.csv", tmp_path / "out"
@@ -160,22 +157,18 @@ def test_a_search_beyond_the_labels_is_told(tmp_path: Path, zerolm: Callable[...
     assert json.loads(ran.out)["pick"]["expected"]["extrapolated"] is True
 
 
-def test_one_of_several_results_of_the_labels(
-    labels: Path, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_one_of_several_results_of_the_labels(labels: Path, zerolm: Zerolm, tmp_path: Path) -> None:
     heading, *rows = labels.read_text().splitlines()
     labels.write_text("\n".join([f"{heading},acc", *(f"{row},{i}" for i, row in enumerate(rows))]))
     for command in (("calibrate", "--labels", str(labels)), (*SEARCH, "--labels", str(labels))):
-        refused(zerolm(*command), "2 results", "--metric", "loss, acc")
+        zerolm(*command).refused("2 results", "--metric", "loss, acc")
         assert zerolm(*command, "--metric", "acc").status == 0
-    refused(zerolm(*SEARCH, "--metric", "acc"), "metric", "labels")
+    zerolm(*SEARCH, "--metric", "acc").refused("metric", "labels")
     labels.write_text("\n".join([heading.replace("loss", "quality"), *rows]))
-    refused(zerolm(*SEARCH, "--labels", str(labels)), "'quality'", "quality:higher or quality:lower")
+    zerolm(*SEARCH, "--labels", str(labels)).refused("'quality'", "quality:higher or quality:lower")
 
 
-def test_labels_can_be_searched_with_at_once(
-    labels: Path, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_labels_can_be_searched_with_at_once(labels: Path, zerolm: Zerolm, tmp_path: Path) -> None:
     out = tmp_path / "found"
     ran = zerolm(*SEARCH, "--labels", str(labels), "--out", str(out), "--json")
     assert ran.status == 0
@@ -189,7 +182,7 @@ def test_labels_can_be_searched_with_at_once(
 
 @pytest.mark.parametrize("method", ["dictionary", "gp"])
 def test_score_says_what_is_expected(
-    method: str, saved: Callable[[str], Path], tmp_path: Path, zerolm: Callable[..., Any]
+    method: str, saved: Callable[[str], Path], tmp_path: Path, zerolm: Zerolm
 ) -> None:
     kept, pool = saved(method), pool_of("gpt2", 1, 8)
     file = tmp_path / "architecture.json"
@@ -207,7 +200,7 @@ def test_the_declaration_names_what_can_be_fitted() -> None:
     assert FITTED_METHODS == METHODS
 
 
-def test_warnings_go_to_stderr(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_warnings_go_to_stderr(tmp_path: Path, zerolm: Zerolm) -> None:
     """Results against all sense: the two best alphas are no neighbours."""
     for seed in range(40):
         rows = [row.rsplit(",", 1)[0] for row in rows_of("gpt2", 8)]
@@ -226,56 +219,37 @@ def test_warnings_go_to_stderr(tmp_path: Path, zerolm: Callable[..., Any]) -> No
 
 
 def spoilt(place: str) -> tuple[list[str], tuple[str, ...]]:
-    """Lines of a label file with something wrong, and words of the message."""
+    """Lines of a label file with something wrong, and words of the message; readers have their own tests."""
     rows = rows_of("gpt2", 10)
     first = rows[0].rsplit(",", 1)[0]
-    other = rows_of("autoformer", 1)[0]
     return {
         "unknown field": ([rows[0].replace("n_layer", "layers"), *rows[1:]], ("line 2", "'layers'")),
-        "negative": ([rows[0].replace('d_model"": 1', 'd_model"": -1'), *rows[1:]], ("line 2", "d_model")),
-        "no JSON": (['gpt2,"{""n_layer"": }",3', *rows], ("line 2", "architecture", "not JSON")),
-        "missing result": ([f"{first},", *rows[1:]], ("line 2", "loss", "missing")),
-        "text": ([f"{first},low", *rows[1:]], ("line 2", "loss", "'low'")),
         "nan": ([f"{first},nan", *rows[1:]], ("line 2", "'nan'", "finite")),
-        "infinite": ([f"{first},1e999", *rows[1:]], ("line 2", "'1e999'")),
         "too large": ([f"{first},1e300", *rows[1:]], ("loss", "1e+300")),
         "constant": ([f"{row.rsplit(',', 1)[0]},3.5" for row in rows], ("all 10 labels", "loss")),
         "few": (rows[:4], ("at least 5", "there are 4", "algorithm1")),
         "disagreeing": ([*rows, f"{first},99"], ("line 2 and line 12", "same architecture", "99", "mean")),
-        "two spaces": ([*rows, other], ("line 12", "one file holds one space")),
-        "unknown space": ([row.replace("gpt2", "gpt5") for row in rows], ("'gpt5'", "llama")),
-        "no rows": ([], ("no rows",)),
-        "short row": ([*rows, "gpt2,3"], ("line 12", "2 fields")),
-    }[place]  # fmt: skip
+    }[place]
 
 
-PLACES = (
-    "unknown field", "negative", "no JSON", "missing result", "text", "nan", "infinite", "too large",
-    "constant", "few", "disagreeing", "two spaces", "unknown space", "no rows", "short row"
-)  # fmt: skip
-
-
-def refused(ran: Any, *words: str) -> None:
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
-    for word in words:
-        assert word in ran.err
+PLACES = ("unknown field", "nan", "too large", "constant", "few", "disagreeing")
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_label_files_that_cannot_be(place: str, tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_label_files_that_cannot_be(place: str, tmp_path: Path, zerolm: Zerolm) -> None:
     """By either command; an earlier output stays as it was, even with --force."""
     lines, words = spoilt(place)
     file, old, out = tmp_path / "labels.csv", tmp_path / "old", tmp_path / "out"
     file.write_text("\n".join([HEADING, *lines]) + "\n")
     old.mkdir()
     (old / "result.json").write_text("dear")
-    refused(zerolm("calibrate", "--labels", str(file), "--out", str(old), "--force"), *words)
-    refused(zerolm(*SEARCH, "--labels", str(file), "--out", str(out)), *words)
+    zerolm("calibrate", "--labels", str(file), "--out", str(old), "--force").refused(*words)
+    zerolm(*SEARCH, "--labels", str(file), "--out", str(out)).refused(*words)
     assert (old / "result.json").read_text() == "dear"
     assert sorted(one.name for one in tmp_path.rglob("*")) == ["labels.csv", "old", "result.json"]
 
 
-def test_duplicates_that_agree_are_one_label(labels: Path, zerolm: Callable[..., Any]) -> None:
+def test_duplicates_that_agree_are_one_label(labels: Path, zerolm: Zerolm) -> None:
     lines = labels.read_text().splitlines()
     labels.write_text("\n".join([*lines, lines[1], lines[2], lines[1]]))
     asked = ("calibrate", "--labels", str(labels), "--method", "dictionary", "--json")
@@ -294,42 +268,21 @@ def test_duplicates_that_agree_are_one_label(labels: Path, zerolm: Callable[...,
     ],
 )
 def test_arguments_that_cannot_be(
-    arguments: tuple[str, ...], words: tuple[str, ...], labels: Path, zerolm: Callable[..., Any]
+    arguments: tuple[str, ...], words: tuple[str, ...], labels: Path, zerolm: Zerolm
 ) -> None:
-    refused(zerolm("calibrate", "--labels", str(labels), "--method", "dictionary", *arguments), *words)
+    zerolm("calibrate", "--labels", str(labels), "--method", "dictionary", *arguments).refused(*words)
 
 
-def test_the_labels_are_never_replaced(labels: Path, zerolm: Callable[..., Any]) -> None:
+def test_the_labels_are_never_replaced(labels: Path, zerolm: Zerolm) -> None:
     before = labels.read_text()
     for out in (labels, labels.parent / "." / "labels.csv"):
-        refused(zerolm("calibrate", "--labels", str(labels), "--out", str(out), "--force"), "name another")
+        zerolm("calibrate", "--labels", str(labels), "--out", str(out), "--force").refused("name another")
     assert labels.read_text() == before
-
-
-def test_an_earlier_result_is_replaced_by_force_and_only_whole(
-    labels: Path, tmp_path: Path, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    asked = ("calibrate", "--labels", str(labels), "--method", "dictionary", "--out", str(out))
-    assert zerolm(*asked).status == 0
-    before = (out / "calibration.json").read_text()
-    refused(zerolm(*asked), "--force")
-
-    def fail(*_: Any) -> None:
-        raise OSError("the disk is full")
-
-    with monkeypatch.context() as broken:
-        broken.setattr("zerolm.verbs.calibrate_report.write_json", fail)
-        refused(zerolm(*asked, "--seed", "7", "--force"), "disk is full")
-    assert (out / "calibration.json").read_text() == before
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["labels.csv", "out"]
-    assert zerolm(*asked, "--seed", "7", "--force").status == 0
-    assert load(out / "calibration.json").seed == 7
 
 
 @pytest.mark.parametrize("option", ["--labels", "--calibration"])
 def test_what_a_search_cannot_be_told(
-    option: str, labels: Path, saved: Callable[[str], Path], tmp_path: Path, zerolm: Callable[..., Any]
+    option: str, labels: Path, saved: Callable[[str], Path], tmp_path: Path, zerolm: Zerolm
 ) -> None:
     file = str(labels if option == "--labels" else saved("dictionary"))
     both = "labels" if option == "--calibration" else "calibration"
@@ -339,40 +292,40 @@ def test_what_a_search_cannot_be_told(
         ("--init", "xavier"): ("init", "option of a score"),
         (f"--{both}", file): ("--labels and --calibration", "give one of them"),
     }.items():
-        refused(zerolm(*SEARCH, option, file, *extra), *words)
+        zerolm(*SEARCH, option, file, *extra).refused(*words)
     if option == "--calibration":  # it knows what it was read as; this label file leaves that open
-        refused(zerolm(*SEARCH, option, file, "--corpus", "lm1b"), "corpus 'wt103'", "'lm1b'")
-    refused(zerolm("search", "llama", option, file), "space 'gpt2'", "'llama'")
-    refused(zerolm(*SEARCH, option, ""), f"{option[2:]} names no file")
+        zerolm(*SEARCH, option, file, "--corpus", "lm1b").refused("corpus 'wt103'", "'lm1b'")
+    zerolm("search", "llama", option, file).refused("space 'gpt2'", "'llama'")
+    zerolm(*SEARCH, option, "").refused(f"{option[2:]} names no file")
     nothing = "regular file" if option == "--labels" else "does not exist"
-    refused(zerolm(*SEARCH, option, str(tmp_path)), nothing)
-    refused(zerolm(*SEARCH, option, str(tmp_path / "none.csv")), "none.csv")
-    refused(zerolm(*SEARCH, option, file, "--max-params", "10"), "at least")
+    zerolm(*SEARCH, option, str(tmp_path)).refused(nothing)
+    zerolm(*SEARCH, option, str(tmp_path / "none.csv")).refused("none.csv")
+    zerolm(*SEARCH, option, file, "--max-params", "10").refused("at least")
 
 
-def test_labels_of_another_view_are_refused(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+def test_labels_of_another_view_are_refused(tmp_path: Path, zerolm: Zerolm) -> None:
     file = tmp_path / "labels.csv"
     rows = [
         row.replace("flexibert,", 'flexibert,"{""view"": ""trained""}",', 1)
         for row in rows_of("flexibert", 8)
     ]
     file.write_text("\n".join(["space,settings,architecture,loss", *rows]))
-    refused(
-        zerolm("search", "flexibert", "--labels", str(file)), "view 'trained'", "'declared'", "--view trained"
+    zerolm("search", "flexibert", "--labels", str(file)).refused(
+        "view 'trained'", "'declared'", "--view trained"
     )
     assert zerolm("search", "flexibert", "--view", "trained", "--labels", str(file), "--json").status == 0
 
 
 def test_score_of_another_space_is_refused(
-    saved: Callable[[str], Path], tmp_path: Path, zerolm: Callable[..., Any]
+    saved: Callable[[str], Path], tmp_path: Path, zerolm: Zerolm
 ) -> None:
     file = tmp_path / "architecture.json"
     file.write_text(
         json.dumps(to_document(make_space("autoformer"), pool_of("autoformer", 1).architectures[0]))
     )
     kept = str(saved("dictionary"))
-    refused(zerolm("score", str(file), "--calibration", kept), "'gpt2'", "'autoformer'")
+    zerolm("score", str(file), "--calibration", kept).refused("'gpt2'", "'autoformer'")
     for content in ("", "{}", "[]", '{"format": "zerolm-calibration", "version": 2}'):
         Path(kept).write_text(content)
-        refused(zerolm("score", str(file), "--calibration", kept), "calibration.json", "cannot be used")
-    refused(zerolm("score", str(file), "--calibration", str(tmp_path)), "cannot be used")
+        zerolm("score", str(file), "--calibration", kept).refused("calibration.json", "cannot be used")
+    zerolm("score", str(file), "--calibration", str(tmp_path)).refused("cannot be used")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import call, make_place
+from refusals import Zerolm
 
 from zerolm.networks.compute import devices
 from zerolm.verbs import commands
@@ -33,7 +32,7 @@ def test_they_are_those_that_run_networks() -> None:
 
 @pytest.mark.parametrize("name", RUNNING)
 def test_an_absent_device_is_refused(
-    name: str, place: Path, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    name: str, place: Path, zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
     monkeypatch.setenv("ZEROLM_CACHE", str(place / "cache"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from refusals import Zerolm
+from repeated import check_report
 from tiny import saved
 
+import zerolm as package
 from zerolm.diagnosis.opening import is_installed
 
 pytestmark = pytest.mark.usefixtures("opened_here")
@@ -21,7 +22,7 @@ RUNTIMES = (
 )
 
 
-def test_a_line_for_each_runtime(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_line_for_each_runtime(zerolm: Zerolm, tmp_path: Path) -> None:
     ran = zerolm("doctor", str(saved(tmp_path, "llama")))
     assert ran.status == 0
     printed = ran.out.splitlines()
@@ -35,35 +36,18 @@ def test_a_line_for_each_runtime(zerolm: Callable[..., Any], tmp_path: Path) -> 
     assert "tensor-parallel ways" in ran.out
 
 
-def test_json_holds_the_same(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    ran = zerolm("doctor", str(saved(tmp_path, "bert")), "--json")
-    assert ran.status == 0
-    found = json.loads(ran.out)
+def test_it_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) -> None:
+    report = package.doctor(str(saved(tmp_path / "model", "bert")))
+    assert "opens: transformers, vLLM" in repr(report)
+    check_report(report, zerolm, tmp_path / "out")
+    found = report.to_json()
     assert [entry["runtime"] for entry in found["runtimes"]] == [*RUNTIMES, "sentence-transformers"]
     assert set(found["runtimes"][0]) == {"runtime", "verdict", "known", "reasons"}
     assert (found["model_type"], found["dtypes"], found["tied"]) == ("bert", {"F32": found["weights"]}, True)
     assert found["bytes"] == 4 * found["weights"]
 
 
-def test_a_broken_folder_is_a_finding(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    file = saved(tmp_path, "llama") / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-7])
-    ran = zerolm("doctor", str(tmp_path), "--json")
-    assert ran.status == 0
-    assert {entry["verdict"] for entry in json.loads(ran.out)["runtimes"]} == {"refuses"}
-    assert zerolm("doctor", str(tmp_path)).out.count("cut off") == len(RUNTIMES)
-
-
-@pytest.mark.parametrize("name", ["absent", "file", "owner/model", "empty"])
-def test_what_is_no_folder(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    (tmp_path / "empty").mkdir()
-    ran = zerolm("doctor", str(tmp_path / name))
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert name in ran.err
-
-
-def test_the_trained_models_open(zerolm: Callable[..., Any], models_folder: Path) -> None:
+def test_the_trained_models_open(zerolm: Zerolm, models_folder: Path) -> None:
     for name in ("pydec", "pyenc"):
         ran = zerolm("doctor", str(models_folder / name), "--json")
         first = json.loads(ran.out)["runtimes"][0]

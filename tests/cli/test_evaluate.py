@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +13,11 @@ import pytest
 import torch
 import transformers
 from once import once
-from safetensors.torch import load_file, save_file
+from refusals import Zerolm
 from tiny import DECODER, saved, word_tokenizer
 
 import zerolm as package
 
-Zerolm = Callable[..., Any]
 FEW = ("--text", "text.txt", "--sequences", "6", "--length", "12")
 
 
@@ -44,10 +42,7 @@ def ran(zerolm: Zerolm, *flags: str) -> str:
 
 
 def refused(zerolm: Zerolm, words: str, *flags: str, child: str = "child", parent: str = "parent") -> None:
-    found = zerolm("eval", child, "--parent", parent, *flags)
-    lines = [line for line in found.err.splitlines() if not line.endswith(" ...")]
-    assert (found.status, found.out, len(lines)) == (2, "", 1), (found.out, found.err)
-    assert words in lines[0], lines[0]
+    zerolm("eval", child, "--parent", parent, *flags).refused(words)
 
 
 def test_the_table_shows_what_json_holds(zerolm: Zerolm) -> None:
@@ -137,16 +132,9 @@ def test_a_child_and_its_parent_that_are_exchanged(zerolm: Zerolm) -> None:
     words = "is larger than its parent"
     refused(zerolm, words, *FEW, child="parent", parent="child")
     refused(zerolm, "tokens): exchange them", *FEW, child="parent", parent="child")
-    same = zerolm("eval", "parent", "--parent", "parent", *FEW)
-    assert same.status == 0
-
-
-def test_weights_that_are_not_finite_are_found(zerolm: Zerolm) -> None:
-    tensors = load_file("child/model.safetensors")
-    name = "model.layers.1.mlp.down_proj.weight"
-    tensors[name][0, 0] = torch.nan
-    save_file(tensors, "child/model.safetensors", metadata={"format": "pt"})
-    refused(zerolm, f"tensor '{name}'", *FEW)
+    same = json.loads(zerolm("eval", "parent", "--parent", "parent", *FEW, "--json").out)
+    assert same["kl"] == pytest.approx(0.0, abs=1e-6)
+    assert same["perplexity"] == same["parent_perplexity"]
 
 
 TASK = """

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from refusals import Zerolm
+from repeated import check_report
 from safetensors.numpy import load_file, save_file
 from tiny import saved
 
+import zerolm as package
 from zerolm.units.energies import strongest_share
 from zerolm.verbs.ledger import Watch
+from zerolm.verbs.ledger_report import LedgerReport
 
 
 @pytest.fixture
@@ -22,13 +25,13 @@ def cache(own_cache: Path) -> Path:
     return own_cache / "ledgers"
 
 
-def found(zerolm: Callable[..., Any], folder: Path, *flags: str) -> dict[str, Any]:
+def found(zerolm: Zerolm, folder: Path, *flags: str) -> dict[str, Any]:
     ran = zerolm("ledger", str(folder), "--json", *flags)
     assert ran.status == 0, ran.err
     return json.loads(ran.out)  # type: ignore[no-any-return]
 
 
-def test_energies_are_those_of_the_weights(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_energies_are_those_of_the_weights(zerolm: Zerolm, tmp_path: Path) -> None:
     """Against plain numpy, for a model with grouped queries."""
     folder = saved(tmp_path / "model", "llama")
     weights = {name: w.astype(np.float64) for name, w in load_file(folder / "model.safetensors").items()}
@@ -60,7 +63,7 @@ def test_energies_are_those_of_the_weights(zerolm: Callable[..., Any], tmp_path:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "qwen3", "gemma2", "mistral"])
-def test_every_family_has_one(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_every_family_has_one(name: str, zerolm: Zerolm, tmp_path: Path) -> None:
     """The attention of gpt2 is one fused matrix and counts all the same."""
     folder = saved(tmp_path / "model", name)
     weights = load_file(folder / "model.safetensors")
@@ -70,7 +73,7 @@ def test_every_family_has_one(name: str, zerolm: Callable[..., Any], tmp_path: P
     assert first["energy"] == pytest.approx(sum(float((w.astype(float) ** 2).sum()) for w in ours))
 
 
-def test_the_second_time_it_is_kept(zerolm: Callable[..., Any], tmp_path: Path, cache: Path) -> None:
+def test_the_second_time_it_is_kept(zerolm: Zerolm, tmp_path: Path, cache: Path) -> None:
     folder = saved(tmp_path / "model", "llama", shard="20KB")
     first, second = found(zerolm, folder), found(zerolm, folder)
     assert (first.pop("from_cache"), second.pop("from_cache")) == (False, True)
@@ -80,7 +83,7 @@ def test_the_second_time_it_is_kept(zerolm: Callable[..., Any], tmp_path: Path, 
     assert len(list(cache.iterdir())) == len(list(folder.glob("*.safetensors"))) > 1
 
 
-def test_an_edit_that_header_size_and_time_hide_is_seen(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_edit_that_header_size_and_time_hide_is_seen(zerolm: Zerolm, tmp_path: Path) -> None:
     folder = saved(tmp_path / "model", "llama")
     file = folder / "model.safetensors"
     before = found(zerolm, folder, "--verify")
@@ -97,7 +100,7 @@ def test_an_edit_that_header_size_and_time_hide_is_seen(zerolm: Callable[..., An
     assert [found(zerolm, folder, "--verify")["from_cache"] for _ in range(2)] == [False, True]
 
 
-def test_the_table_has_a_line_for_each_layer(zerolm: Callable[..., Any], tmp_path: Path, cache: Path) -> None:
+def test_the_table_has_a_line_for_each_layer(zerolm: Zerolm, tmp_path: Path, cache: Path) -> None:
     ran = zerolm("ledger", str(saved(tmp_path / "model", "bert")))
     assert ran.status == 0
     lines = ran.out.splitlines()
@@ -121,3 +124,18 @@ def test_progress_tells_bytes_and_passes_are_counted() -> None:
 def test_no_energy_has_no_share() -> None:
     assert strongest_share(np.zeros(4), 2) is None
     assert strongest_share(np.array([1.0, 3.0]), 1) == 0.75
+
+
+@pytest.mark.parametrize("name", ["llama", "bert"])
+def test_it_saves_loads_and_repeats(name: str, zerolm: Zerolm, tmp_path: Path) -> None:
+    report = package.ledger(saved(tmp_path / "model", name))
+    assert repr(report).startswith(f"{name} of 3 layers")
+    check_report(report, zerolm, tmp_path / "out", ("seconds", "from_cache"))
+    document = report.to_json()
+    del document["layers"][1]["ffn"]["strongest_half"]
+    with pytest.raises(ValueError, match=r"layers.*strongest_half"):
+        LedgerReport.from_json(document)
+    rows, total = report.rows(), report.total
+    assert [row["layer"] for row in rows] == [0, 1, 2]
+    sums = [sum(row[f"{part}_energy"] for row in rows) for part in ("attention", "ffn")]
+    assert sums == pytest.approx([total.attention.energy, total.ffn.energy])

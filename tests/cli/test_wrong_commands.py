@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 from commands import SOUND, all_wrong_calls, call, make_place
+from refusals import Zerolm
 
 from zerolm.verbs import commands
 
-Zerolm = Callable[..., Any]
 SAMPLE = 10**6 if os.environ.get("ZEROLM_WRONG") == "all" else 30
 INTERRUPTS = int(os.environ.get("ZEROLM_INTERRUPTS", "1"))
 NOBODY = 65534

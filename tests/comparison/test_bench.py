@@ -7,12 +7,11 @@ own figures where there are such (ZeroLM on GPT-2, #params on FlexiBERT), else i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from refusals import Zerolm
 
 from zerolm.comparison import section
 from zerolm.comparison.bench import bench
@@ -94,7 +93,7 @@ def test_a_constant_score_has_no_agreement(rows: list[ScoreRow]) -> None:
     assert (row.tau, row.tau_random_ties, row.rho) == (None, None, None)
 
 
-def test_the_command(data_folder: Path, zerolm: Callable[..., Any]) -> None:
+def test_the_command(data_folder: Path, zerolm: Zerolm) -> None:
     file, folder = str(data_folder / "flexibert_glue.json"), str(data_folder)
     ran = zerolm("bench", "run", "gpt2_wt103", file, "--data", folder, "--alpha", "0.3", "--json")
     assert ran.status == 0
@@ -106,7 +105,7 @@ def test_the_command(data_folder: Path, zerolm: Callable[..., Any]) -> None:
     assert {(row["benchmark"], row["n"]) for row in found} == {("gpt2_wt103", 200), ("flexibert_glue", 500)}
 
 
-def test_another_metric_and_the_table_for_people(data_folder: Path, zerolm: Callable[..., Any]) -> None:
+def test_another_metric_and_the_table_for_people(data_folder: Path, zerolm: Zerolm) -> None:
     ran = zerolm("bench", "run", "flexibert_glue", "--metric", "cola", "--data", str(data_folder))
     assert ran.status == 0
     assert "view trained: cola (higher is better), 500 architectures" in ran.out

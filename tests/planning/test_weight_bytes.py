@@ -73,9 +73,9 @@ def test_layers_stored_unlike_each_other_need_bits(zerolm: Callable[..., Any], t
     file = parent / "model.safetensors"
     weights = {key: x.half() if ".1.mlp." in key else x for key, x in load_file(file).items()}
     save_file(weights, file, {"format": "pt"})
-    ran = zerolm("carve", str(parent), "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child"))
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert "give --bits" in ran.err
+    zerolm("carve", str(parent), "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child")).refused(
+        "give --bits"
+    )
     assert zerolm("carve", str(parent), "--keep-ffn", "0.5", *BY_WEIGHTS, "--bits", "32").status == 0
 
 
@@ -104,9 +104,7 @@ def test_shares_that_come_to_nothing_are_refused(
     name, flags, words, cure = ROUNDED[case]
     parent, out = str(saved(tmp_path / "parent", name)), ("--out", str(tmp_path / "child"))
     ran = zerolm("carve", parent, *flags, *out)
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
-    assert "nothing would be cut" in ran.err
-    assert words in ran.err
+    ran.refused("nothing would be cut", words)
     assert ran.err.endswith(f"the nearest share that cuts is {cure}\n")
     assert not (tmp_path / "child").exists()
     more = ("--sequences", "4", "--length", "8") if "--text" in flags else ()
@@ -156,9 +154,7 @@ def test_unsound_metadata_is_refused_before_anything_else(
         ("ledger",),
         ("carve", "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child")),
     ):
-        ran = zerolm(command[0], str(parent), *command[1:])
-        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
-        assert "__metadata__" in ran.err
+        zerolm(command[0], str(parent), *command[1:]).refused("__metadata__")
 
 
 @pytest.mark.parametrize("metadata", [{}, {"format": "pt", "note": "any"}, None])

@@ -35,10 +35,6 @@ def test_no_other_choice_is_worth_more_at_worst(
     assert np.bincount(best.chosen // size, minlength=groups).tolist() == [each] * groups
 
 
-def test_one_way_alone_takes_the_largest() -> None:
-    assert best_at_worst(np.array([[3.0, 1.0, 4.0, 1.5]]), 2).chosen.tolist() == [0, 2]
-
-
 def test_what_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="NaN or infinite"):
         best_at_worst(np.array([[1.0, np.nan]]), 1)

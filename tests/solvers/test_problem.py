@@ -119,16 +119,9 @@ def test_backbones_of_one_depth_share_their_tables(name: str) -> None:
     assert all(len(found) == 1 for found in tables.values())
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_scores_must_be_finite_numbers(value: float) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, [0.0, 0.0]])
+def test_scores_must_be_one_finite_number_a_layer(value: float | list[float]) -> None:
     backbones = list(catalogue("gpt2").space.backbones())
-    score = ClosedForm("bad", lambda shapes, depth: np.full(len(shapes), value), "a test")
+    form = ClosedForm("bad", lambda shapes, depth: np.array([value] * len(shapes)), "a test")
     with pytest.raises(ValueError, match="'bad' did not give one finite number a layer"):
-        compile_problems(backbones, score, CostModel())
-
-
-def test_scores_must_be_one_number_a_layer() -> None:
-    backbones = list(catalogue("gpt2").space.backbones())
-    score = ClosedForm("wide", lambda shapes, depth: np.zeros((len(shapes), 2)), "a test")
-    with pytest.raises(ValueError, match="'wide' did not give one finite number a layer"):
-        compile_problems(backbones, score, CostModel())
+        compile_problems(backbones, form, CostModel())

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from zerolm.solvers.staircase import staircase, thinned
 
-POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(-9, 9), st.integers(0, 3)), max_size=30)
+POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(-9, 9)), max_size=30)
 
 
 @given(POINTS)
-def test_the_front_holds_what_no_cheaper_point_reaches(points: list[tuple[int, int, int]]) -> None:
-    cost, score, tie = (np.array([point[i] for point in points], np.int64) for i in range(3))
-    front = staircase(cost, score.astype(np.float64), tie)
+def test_the_front_holds_what_no_cheaper_point_reaches(points: list[tuple[int, int]]) -> None:
+    cost, score = (np.array([point[i] for point in points], np.int64) for i in range(2))
+    front = staircase(cost, score.astype(np.float64))
     assert [(int(cost[i]), float(score[i])) for i in front] == pareto(zip(cost.tolist(), score, strict=True))
-    for i in front:  # of equals the one with the least tie-breaker
-        assert tie[i] == tie[(cost == cost[i]) & (score == score[i])].min()
+    for i in front:  # of equals the first
+        assert i == np.flatnonzero((cost == cost[i]) & (score == score[i]))[0]
 
 
 def test_a_rise_below_one_in_10_12_is_no_rise() -> None:

@@ -62,15 +62,11 @@ def test_measured_widths_are_preferred() -> None:
     assert [row.hidden for row in widths(None, measured=False).few()] == [56, 48, 40, 32]
 
 
-def test_the_width_is_said_in_a_line_and_a_sentence() -> None:
+def test_the_width_is_said_in_a_line() -> None:
     assert widths(48).line() == ("hidden size 64 -> 48 (93.8% of energy, loss-weighted basis), tied head")
     assert widths(None).line() == "hidden size 64, as the parent"
-    nothing = StreamWidths(WHOLE, None, [])
-    assert nothing.line() == nothing.sentence() == ""
-    sentence = widths(48, tied=False, basis="weights").sentence()
-    assert "48 of 64" in sentence
-    assert "by the weights" in sentence
-    assert sentence.endswith("the head is a matrix of its own.")
+    assert StreamWidths(WHOLE, None, []).line() == ""
+    assert widths(48, tied=False, basis="weights").line().endswith("basis from weights), untied head")
 
 
 def test_a_chart_for_what_is_known() -> None:
@@ -138,10 +134,10 @@ def test_the_page_says_how_to_build_it_again(child: CarvingReport) -> None:
     assert child.stream is not None
     by_weights = replace(written, stream=replace(child.stream, basis="weights"))
     assert f"{line} --text" not in by_weights.page()
-    assert "The hidden size is 36 of 48" in child.page()
-    assert "The hidden size is 36 of 48" in child._repr_html_()
+    for html in (child.page(), child._repr_html_()):
+        assert "Hidden size 48 -&gt; 36 (" in html
     whole = replace(child, stream=None, verified=None)
-    assert "The hidden size is 48, as the parent." in whole._repr_html_()
+    assert "Hidden size 48, as the parent." in whole._repr_html_()
     assert "Build the same child again" not in whole.page()
     noted = replace(child, note="36 is slow; 32 is not; so it is")
     assert noted.heading().trust.endswith(" 36 is slow. 32 is not. So it is.")
@@ -182,9 +178,6 @@ def test_a_page_of_a_healed_child_shows_the_healing(child: CarvingReport) -> Non
 
 
 def test_the_page_says_first_how_many_experts_and_neurons_stay(child: CarvingReport) -> None:
-    fewer = replace(child, experts=ChildExperts("reap", 16, 12, 4))
-    assert fewer.heading().finding.startswith("A layer has 12 of 16 experts. The hidden size")
-    narrower = replace(child, experts=ChildExperts("reap", 16, 16, 4, ffn=ChildWidth(256, 192)))
-    assert narrower.heading().finding.startswith(
-        "A layer has 16 of 16 experts, with 192 of 256 neurons each."
-    )
+    experts = ChildExperts("reap", 16, 12, 4, ffn=ChildWidth(256, 192))
+    line = "Experts 12 of 16 in 0 layers (4 active), chosen by reap; 192 of 256 neurons of each kept."
+    assert line in replace(child, experts=experts).heading().finding

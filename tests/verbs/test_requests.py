@@ -128,6 +128,13 @@ def test_every_setting_stands_under_one_heading() -> None:
         assert sorted(names) == sorted({one.name for one in settings_of(verb.request)})
 
 
+def test_units_of_counts_and_sizes() -> None:
+    counts = {"30M": 30_000_000, "0.03G": 30_000_000, "30000k": 30_000_000, "30000000": 30_000_000}
+    sizes = {"64MB": 64_000_000, "64MiB": 64 << 20, "1.5kB": 1500, "2GiB": 2 << 30}
+    for name, amounts in (("max_params", counts), ("max_kv_bytes", sizes)):
+        assert {text: parse_amount(name, text) for text in amounts} == amounts
+
+
 @pytest.mark.parametrize(
     ("name", "text", "hint"),
     [

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import Zerolm
 from small_searches import free_search, small_search
 
 from zerolm.show.records import quoted
 from zerolm.show.sheet import TERMINAL
 from zerolm.show.terminal import result_lines
 from zerolm.solvers import search
-from zerolm.solvers.result import Reference
+from zerolm.solvers.choice import Reference
 from zerolm.spaces import make_space
 from zerolm.verbs.report import Run
 from zerolm.verbs.search_charts import FRONT_POINTS, candidacies, choices_text, rebuilding
@@ -60,6 +61,9 @@ def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
         "ranks better than",
     ):
         assert words in page
+    assert page.count("<html") == page.count("</html>") == 1
+    assert page.count('class="plot"') == 2
+    assert "src=" not in page
     held = records(page)["records"]
     assert "pick" in held[0]["roles"]
     assert "best 1" in " ".join(record["roles"] for record in held)
@@ -73,7 +77,7 @@ def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
 @pytest.mark.parametrize("make", [small_search, free_search])
 def test_the_command_of_a_record_scores_that_architecture(
     make: Callable[[], SearchReport],
-    zerolm: Callable[..., Any],
+    zerolm: Zerolm,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,7 +16,8 @@ from zerolm.calibration.pool import Pool
 from zerolm.calibration.stacking import RANGES
 from zerolm.costs import CostModel
 from zerolm.scores import ScoreBatch, make_score
-from zerolm.solvers.result import BestLabel, Choice, Expected, Question, SearchResult
+from zerolm.solvers.choice import BestLabel, Choice, Expected
+from zerolm.solvers.result import Question, SearchResult
 
 NAMED: Final = 4
 """Ranges that a warning names."""

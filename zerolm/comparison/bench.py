@@ -9,7 +9,8 @@ from zerolm.architecture import Floats
 from zerolm.comparison.results import Comparison, Section
 from zerolm.comparison.section import section_of
 from zerolm.comparison.subjects import Unusable, runs_of, subjects
-from zerolm.groundtruth.reader import GroundTruth, View
+from zerolm.groundtruth.reader import View
+from zerolm.groundtruth.truth import GroundTruth
 from zerolm.progress import Progress, silent
 from zerolm.scores.capacity import ALPHAS
 from zerolm.statistics import Bootstrap, enough, noise_ceiling

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from zerolm.architecture import Architecture, Floats, Ints
-from zerolm.groundtruth.reader import GroundTruth, View, chosen, locate, ranked, read, thinned, views
+from zerolm.groundtruth.reader import View, chosen, locate, ranked, read, views
+from zerolm.groundtruth.truth import GroundTruth, thinned
 
 Unusable = Callable[[ValueError], None]
 """Called with the reason why a benchmark is omitted."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from zerolm.groundtruth.cache import cache_folder
-from zerolm.groundtruth.reader import SHIPPED, benchmark_files, data_folders, read
+from zerolm.groundtruth.cache import SHIPPED, cache_folder
+from zerolm.groundtruth.reader import benchmark_files, data_folders, read
 from zerolm.groundtruth.truth import is_line
 
 
@@ -28,9 +27,6 @@ class Listed:
     licence: str | None = None
     source: str | None = None
     problem: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def listing(data: str | None = None) -> list[Listed]:

@@ -16,44 +16,17 @@ import numpy as np
 
 from zerolm.architecture import Architecture, Floats
 from zerolm.calibration.calibrate import LARGEST_RESULT
-from zerolm.groundtruth.cache import PACKED, SHIPPED, cache_folder, shipped_names
+from zerolm.groundtruth.cache import PACKED, cache_folder, shipped_names
+from zerolm.groundtruth.cache import SHIPPED as SHIPPED
 from zerolm.groundtruth.csv import read_csv
-from zerolm.groundtruth.truth import (
-    MAX_BENCHMARK_BYTES,
-    GroundTruth,
-    TrainedArchitecture,
-    check,
-    thinned,
-)
+from zerolm.groundtruth.truth import MAX_BENCHMARK_BYTES, check
+from zerolm.groundtruth.truth import GroundTruth as GroundTruth
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import nearest
 from zerolm.spaces import make_space, space_names, space_settings
 from zerolm.spaces.flexibert import FLEXIBERT_VIEWS
 
 logger = logging.getLogger(__name__)
-
-__all__ = [
-    "SHIPPED",
-    "GroundTruth",
-    "TrainedArchitecture",
-    "View",
-    "benchmark_files",
-    "chosen",
-    "data_folders",
-    "is_file_name",
-    "known_names",
-    "locate",
-    "named_corpus",
-    "parse_json",
-    "quality",
-    "ranked",
-    "read",
-    "read_csv",
-    "read_text",
-    "same_folders",
-    "thinned",
-    "views",
-]
 
 FILE_ENDINGS: Final = (".json", ".csv")
 MAX_UNPACKED: Final = 8 << 20

@@ -62,16 +62,17 @@ def checked(kind: type[Value], document: Any, name: str = "") -> Value:
 
 
 class Fields:
-    """The fields of a JSON object, read one by one."""
+    """The fields of a JSON object, read one by one; ``place`` is its path in a larger document."""
 
-    def __init__(self, document: Any) -> None:
-        self._document: dict[str, Any] = checked(dict[str, Any], document)
+    def __init__(self, document: Any, place: str = "") -> None:
+        self._document: dict[str, Any] = checked(dict[str, Any], document, place)
+        self._before = f"{place}." if place else ""
 
     def read(self, name: str, kind: type[Value]) -> Value:
         """Return a field as a value of a type; ``ValueError`` where it is missing or does not fit."""
         if name not in self._document:
-            raise ValueError(f"{name} is required")
-        return checked(kind, self._document[name], name)
+            raise ValueError(f"{self._before}{name} is required")
+        return checked(kind, self._document[name], self._before + name)
 
     def optional(self, name: str, kind: type[Value]) -> Value | None:
         """Return a field, None where it is missing or null."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Self
 
 from zerolm.progress import Progress, silent
 from zerolm.settings.kinds import KindName
-from zerolm.settings.messages import nearest, shown
 from zerolm.settings.output import LISTING, OUTPUT
-from zerolm.settings.setting import REQUIRED, Setting
+from zerolm.settings.setting import REQUIRED, Setting, setting_of
 
 PLACED: Final = "Arguments"
 """The heading of settings that are given by place."""
@@ -176,9 +175,8 @@ class Request:
         """
         declared = {item.name: item for item in cls.settings()}
         further = {name: value for name, value in values.items() if name not in declared}
-        if further and not cls.owners:
-            name = next(iter(further))
-            raise ValueError(f"{cls.name} has no setting {shown(name)}{nearest(name, declared)}")
+        for name in () if cls.owners else further:
+            setting_of(cls.name, cls.settings(), name)
         objects, checked = cls.objects(), {}
         for name, item in declared.items():
             value = values.get(name)
@@ -204,19 +202,3 @@ class Request:
         declared = {item.name: item for item in self.settings() if item.name not in self.places}
         repeatable = {name: item.repeatable(values[name]) for name, item in declared.items()}
         return {name: value for name, value in repeatable.items() if value is not None}
-
-
-def options_of(declared: Mapping[str, Setting], further: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """Return the checked values of further settings; ``ValueError`` for one that ``owner`` does not have."""
-    values = {}
-    for name, value in further.items():
-        if name not in declared:
-            raise ValueError(f"{owner} has no setting {shown(name)}{nearest(name, declared)}")
-        if value is not None:
-            values[name] = declared[name].parse(value)
-    return values
-
-
-def by_name(settings: Iterable[Setting]) -> dict[str, Setting]:
-    """Return settings by their names."""
-    return {item.name: item for item in settings}

@@ -126,6 +126,12 @@ def check_settings(owner: str, settings: Sequence[Setting], values: Mapping[str,
     return {s.name: s.check(values.get(s.name, s.default)) for s in settings}
 
 
+def parsed(owner: str, settings: Sequence[Setting], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checked values of those that are given; ``ValueError`` for one that ``owner`` lacks."""
+    declared = {name: setting_of(owner, settings, name) for name in values}
+    return {name: item.parse(values[name]) for name, item in declared.items() if values[name] is not None}
+
+
 def setting_of(owner: str, settings: Sequence[Setting], name: str) -> Setting:
     """Return the setting of a name; ``ValueError`` suggests the nearest."""
     by_name = {setting.name: setting for setting in settings}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
@@ -137,15 +138,12 @@ def parse_numbers(name: str, value: Any, separator: str = ",") -> list[float]:
 
 
 def _integer(name: str, value: Any) -> int:
-    if not isinstance(value, str | int | float) or isinstance(value, bool) or value != value:
-        raise ValueError(f"{name} must consist of integers, not {shown(value)}")
-    try:
-        number = int(value)
-    except (OverflowError, ValueError):
-        raise ValueError(f"{name} must consist of integers, not {shown(value)}") from None
-    if isinstance(value, float) and value != number:
-        raise ValueError(f"{name} must consist of integers, not {shown(value)}")
-    return number
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        with suppress(OverflowError, ValueError):
+            number = int(value)
+            if isinstance(value, str) or value == number:
+                return number
+    raise ValueError(f"{name} must consist of integers, not {shown(value)}")
 
 
 def is_finite(number: int | float) -> bool:

@@ -65,7 +65,7 @@ def base_name(path: object) -> str:
 
 def sentence(text: str) -> str:
     """Return a remark as a sentence of its own; nothing of an empty one."""
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    return f"{text[0].upper()}{text[1:].removesuffix('.')}." if text else ""
 
 
 def short(text: str, most: int) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerolm.solvers.choice import Choice
 from zerolm.solvers.instance import Instance
 from zerolm.solvers.problem import Budgets, affordable
-from zerolm.solvers.result import Binding, BoundsTest, Choice
+from zerolm.solvers.result import Binding, BoundsTest
 from zerolm.solvers.solver import Solver
 from zerolm.spaces import Bound, shape_text
 from zerolm.statistics import TOLERANCE

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self, get_type_hints
 
 from zerolm.architecture import Architecture
 from zerolm.io.brief import brief
+from zerolm.io.plain import Fields
 from zerolm.spaces import SearchSpace, shape_text
 
 
@@ -41,38 +43,67 @@ class Choice:
         document = {"architecture": self.architecture.choices, "score": self.score, "costs": self.costs}
         return {**document, "expected": asdict(self.expected)} if self.expected else document
 
+    @classmethod
+    def from_json(cls, document: Any, space: SearchSpace, place: str) -> Self:
+        """Return the choice as its space reads it; ``place`` is its path in the whole document."""
+        fields = Fields(document, place)
+        choices = fields.read("architecture", dict[str, Any])
+        try:
+            architecture = space.read(choices)
+        except ValueError as error:
+            raise ValueError(f"{place}.architecture: {error}") from None
+        score, costs = fields.read("score", float), fields.read("costs", dict[str, int])
+        return cls(architecture, score, costs, fields.optional("expected", Expected))
+
+
+class NotedChoice:
+    """A choice with what is known of it beyond: JSON has their fields side by side."""
+
+    choice: Choice
+
+    def __repr__(self) -> str:
+        return brief(self, *map(str, self._others.values()), repr(self.choice))
+
+    @property
+    def _others(self) -> Mapping[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "choice"}
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self._others, **self.choice.to_json()}
+
+    @classmethod
+    def from_json(cls, document: Any, space: SearchSpace, place: str) -> Self:
+        """Return it with its choice as the space reads that; ``place`` is its path in the whole document."""
+        fields, kinds = Fields(document, place), get_type_hints(cls)
+        values = {name: fields.read(name, kind) for name, kind in kinds.items() if name != "choice"}
+        return cls(**values | {"choice": Choice.from_json(document, space, place)})
+
+    @classmethod
+    def optional(cls, fields: Fields, name: str, space: SearchSpace) -> Self | None:
+        """Return it from a field of the whole document, None where that is missing or null."""
+        document = fields.optional(name, dict[str, Any])
+        return None if document is None else cls.from_json(document, space, name)
+
 
 @dataclass(frozen=True, repr=False)
-class BestLabel:
+class BestLabel(NotedChoice):
     """The labelled architecture with the best ``result`` of those within the budgets."""
 
     choice: Choice
     result: float
 
-    def __repr__(self) -> str:
-        return brief(self, f"result {self.result:.6g}", repr(self.choice))
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self.choice.to_json(), "result": self.result}
-
 
 @dataclass(frozen=True, repr=False)
-class Baseline:
+class Baseline(NotedChoice):
     """The choice of another score within the same budgets; ``value`` is that score of it."""
 
     name: str
     value: float
     choice: Choice
 
-    def __repr__(self) -> str:
-        return brief(self, f"{self.name} {self.value:.6g}", repr(self.choice))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "value": self.value, **self.choice.to_json()}
-
 
 @dataclass(frozen=True, repr=False)
-class Reference:
+class Reference(NotedChoice):
     """The network that a search was to better, by its ``name``; ``exclusions`` are what keeps it out.
 
     There are none where it is an architecture of the space.
@@ -80,51 +111,4 @@ class Reference:
 
     name: str
     choice: Choice
-    exclusions: list[str]
-
-    def __repr__(self) -> str:
-        return brief(self, self.name, repr(self.choice), f"{len(self.exclusions)} exclusions")
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "exclusions": self.exclusions, **self.choice.to_json()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChoiceDocument:
-    """A choice as JSON."""
-
-    architecture: dict[str, Any]
-    score: float
-    costs: dict[str, int]
-    expected: Expected | None = None
-
-    def choice(self, space: SearchSpace, place: str) -> Choice:
-        """Return the choice as its space reads it; ``place`` is its path in the document."""
-        try:
-            architecture = space.read(self.architecture)
-        except ValueError as error:
-            raise ValueError(f"{place}.architecture: {error}") from None
-        return Choice(architecture, self.score, self.costs, self.expected)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelDocument(ChoiceDocument):
-    """The best label as JSON."""
-
-    result: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class BaselineDocument(ChoiceDocument):
-    """The choice of a baseline as JSON."""
-
-    name: str
-    value: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReferenceDocument(ChoiceDocument):
-    """The network to better as JSON."""
-
-    name: str
     exclusions: list[str]

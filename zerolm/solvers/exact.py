@@ -182,7 +182,7 @@ class Exact:
             points = chosen[owner[chosen] == index]
             traced = self.trace(problem, cost[points] - problem.costs[self.column], total[points])
             for point, picks in zip(points.tolist(), traced, strict=True):
-                solutions[point] = Solution(index, picks, problem.score(picks), problem.cost(picks))
+                solutions[point] = problem.solution(index, picks)
         return [solutions[point] for point in chosen.tolist()]
 
     def trace(self, problem: Problem, cost: Ints, score: Ints) -> list[tuple[tuple[int, ...], ...]]:
@@ -232,8 +232,7 @@ class Exact:
             if node is None:
                 node = suffixes.start()
             elif suffixes.complete(node):
-                picks = suffixes.picks(node)
-                yield Solution(index, picks, problem.score(picks), problem.cost(picks))
+                yield problem.solution(index, suffixes.picks(node))
                 continue
             for child in suffixes.children(node):
                 rest = suffixes.front(child).best(room - child.cost)

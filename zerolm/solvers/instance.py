@@ -11,7 +11,7 @@ from zerolm.scores import Score
 from zerolm.solvers.engine import PARAMS
 from zerolm.solvers.evolution import USUAL_SIZES, Evolution
 from zerolm.solvers.limits import bounded_columns
-from zerolm.solvers.problem import Budgets, CostColumns, Picks, Problem, Solution, compile_problems
+from zerolm.solvers.problem import Budgets, CostColumns, Problem, compile_problems
 from zerolm.solvers.sampling import Evaluate, additive
 from zerolm.spaces import Backbone, SearchSpace
 
@@ -72,7 +72,3 @@ class Instance:
         return lambda pairs: self.score.of_many(
             [self.space.assemble(self.backbones[index], picks) for index, picks in pairs]
         )
-
-    def solution(self, index: int, picks: Picks, score: float) -> Solution:
-        """Return the picks of a problem as a solution of this score."""
-        return Solution(index, picks, score, self.problems[index].cost(picks))

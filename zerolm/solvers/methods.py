@@ -1,9 +1,11 @@
-"""The methods of a search: each is one entry of a table, with the file that makes its engine."""
+"""The methods of a search: each is one entry of a table, with what makes its engine."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -11,18 +13,21 @@ import numpy as np
 from zerolm.scores import Score
 from zerolm.solvers.engine import Engine, StateList
 from zerolm.solvers.evolution import Evolution, evolution
-from zerolm.solvers.exhaustive import count_states, listable
+from zerolm.solvers.exhaustive import States, count_states, listable
 from zerolm.solvers.instance import Instance
 from zerolm.solvers.limits import single_limits
-from zerolm.solvers.listing import WHOLE_LIMIT, listed
+from zerolm.solvers.problem import Picks, Problem
 from zerolm.solvers.proven import Proven
-from zerolm.solvers.reranking import reranked
-from zerolm.solvers.sampling import Sample, nsga2, pymoo_installed, random_sample
+from zerolm.solvers.sampling import Sample, nsga2, pymoo_installed, random_sample, scored
 from zerolm.solvers.tabled import best_of_costs
-from zerolm.solvers.tied import tied
+from zerolm.solvers.tied import Tied, tied
 
 RANDOM_DRAWS: Final = 10_000
 """Architectures that the method ``random`` draws."""
+GUIDED: Final = 300
+"""Architectures of each guide of a score, and points of its front."""
+WHOLE_LIMIT: Final = 100_000
+"""Architectures up to which a score that is not additive is evaluated on all of them."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,34 @@ def _programmes(instance: Instance) -> Engine:
     return Proven(instance.problems, instance.budgets, instance.column, True)
 
 
+def _listed(instance: Instance) -> Engine:
+    """Return an engine that knows every architecture: in closed form where layers are alike, else one by one.
+
+    Networks of a score that is no sum are built within the budgets alone. A state is one network there;
+    nothing is proven where it stands for several: they may differ in score. ``ValueError`` where there are
+    too many.
+    """
+    problems, budgets, column = instance.problems, instance.budgets, instance.column
+    if instance.score.additive and tied(problems):
+        return Tied(problems, budgets, column)
+    states = States.of(problems)
+    if instance.score.additive:
+        return StateList(states, budgets, column, True)
+    if len(states.score) > WHOLE_LIMIT:
+        raise ValueError(
+            f"method 'exhaustive' would build {len(states.score)} architectures, more than {WHOLE_LIMIT}; "
+            f"use nsga2, evolution or random"
+        )
+    allowed = np.flatnonzero(budgets.allow(states.costs))
+    solutions = [states.solution(int(i)) for i in allowed]
+    scores = np.zeros(len(states.score))
+    if solutions:
+        scores[allowed] = instance.evaluate([(solution.problem, solution.picks) for solution in solutions])
+    proven = bool(np.all(states.ways == 1))
+    states = replace(states, score=scores, ways=np.ones(len(scores), np.int64))
+    return StateList(states, budgets, column, proven)
+
+
 def _sampled(sample: Callable[[Instance], Sample]) -> Callable[[Instance], Engine]:
     """Return the maker of an engine that knows a sample and proves nothing."""
 
@@ -111,8 +144,27 @@ def _sampled(sample: Callable[[Instance], Sample]) -> Callable[[Instance], Engin
     return engine
 
 
-def _guided(instance: Instance) -> Sample:
-    return reranked(instance, lambda guide: solved(guide)[1])
+def _reranked(instance: Instance) -> Sample:
+    """Return the best architectures within the budgets, and the fronts, of the score's guides, scored."""
+    pairs: dict[tuple[int, Picks], None] = {}
+    for guide in instance.score.guides:
+        _, engine = solved(instance.scored_by(guide))
+        best = [solution for solution, _ in islice(engine.in_order(), GUIDED)]
+        if not best:  # no other guide has any within the budgets
+            break
+        front = engine.front()
+        spread = [front[i] for i in np.unique(np.linspace(0, len(front) - 1, GUIDED).astype(int))]
+        pairs |= dict.fromkeys(
+            (solution.problem, _split(solution.picks, instance.problems[solution.problem]))
+            for solution in (*best, *spread)
+        )
+    return scored(instance.problems, list(pairs), instance.evaluate)
+
+
+def _split(picks: Picks, problem: Problem) -> Picks:
+    """Return picks of merged blocks as those of the blocks that a problem has."""
+    layers = itertools.chain.from_iterable(picks)
+    return tuple(tuple(islice(layers, count)) for _, count in problem.blocks)
 
 
 def _nsga2(instance: Instance) -> Sample:
@@ -120,27 +172,23 @@ def _nsga2(instance: Instance) -> Sample:
     return nsga2(instance.problems, instance.evaluate, instance.budgets, instance.column, seed=seed)
 
 
-def _evolved(instance: Instance) -> Sample:
-    return _bred(instance, instance.setup.sizes)
+def _evolved(instance: Instance, sizes: Evolution | None = None) -> Sample:
+    setup = instance.setup
+    return evolution(instance.problems, instance.evaluate, instance.budgets, setup.seed, sizes or setup.sizes)
 
 
 def _drawn(instance: Instance) -> Sample:
     if instance.score.sees_choices:
         sizes = instance.setup.sizes
-        return _bred(instance, Evolution(sizes.population * sizes.generations, generations=1))
+        return _evolved(instance, Evolution(sizes.population * sizes.generations, generations=1))
     return random_sample(instance.problems, instance.evaluate, RANDOM_DRAWS, instance.setup.seed)
-
-
-def _bred(instance: Instance, sizes: Evolution) -> Sample:
-    seed = instance.setup.seed
-    return evolution(instance.problems, instance.evaluate, instance.budgets, seed, sizes)
 
 
 SEARCH_METHODS: Final[Mapping[str, Method]] = {
     "exact": Method(_one_limit, ("sum", "table"), proves=True),
     "milp": Method(_programmes, ("sum",), proves=True),
-    "exhaustive": Method(listed, proves=True),
-    "rerank": Method(_sampled(_guided), ("guides",)),
+    "exhaustive": Method(_listed, proves=True),
+    "rerank": Method(_sampled(_reranked), ("guides",)),
     "nsga2": Method(_sampled(_nsga2)),
     "evolution": Method(_sampled(_evolved)),
     "random": Method(_sampled(_drawn)),

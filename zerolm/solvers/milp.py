@@ -191,7 +191,7 @@ def in_order(
             continue
         score = problem.score(optimum.picks)
         proven = problem.factor * -optimum.bound + problem.offset
-        yield Solution(index, optimum.picks, score, problem.cost(optimum.picks)), max(score, proven)
+        yield problem.solution(index, optimum.picks), max(score, proven)
         push(score, index, (*excluded, optimum.picks), None)
 
 
@@ -206,10 +206,10 @@ def least_cost(
         if best is not None and problem.extreme_costs[0][columns[0]] > best.costs[columns[0]]:
             break
         limits, optimum = budgets, None
+        if best is not None:
+            cap = min(budgets.high[columns[0]], best.costs[columns[0]])
+            limits = budgets.replaced("max", columns[0], int(cap))
         for column in columns:
-            if best is not None:
-                cap = int(min(limits.high[column], best.costs[column])) if column == columns[0] else None
-                limits = limits if cap is None else limits.replaced("max", column, cap)
             objective = [table.costs[:, column].astype(float) for table, _ in problem.blocks]
             optimum = minimise(problem, objective, limits, min_score)
             if optimum is None:
@@ -217,8 +217,7 @@ def least_cost(
             limits = limits.replaced("max", column, int(problem.cost(optimum.picks)[column]))
         if optimum is None:
             continue
-        solution = Solution(index, optimum.picks, problem.score(optimum.picks), problem.cost(optimum.picks))
-        key = [int(solution.costs[column]) for column in columns]
-        if best is None or key < [int(best.costs[column]) for column in columns]:
+        solution, key = problem.solution(index, optimum.picks), list(columns)
+        if best is None or solution.costs[key].tolist() < best.costs[key].tolist():
             best = solution
     return best

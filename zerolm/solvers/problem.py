@@ -46,6 +46,10 @@ class Problem:
             total += table.costs[list(chosen)].sum(axis=0)
         return total
 
+    def solution(self, index: int, picks: Picks) -> Solution:
+        """Return picks as a solution of this problem, whose index is ``index``."""
+        return Solution(index, picks, self.score(picks), self.cost(picks))
+
     @property
     def scored(self) -> bool:
         """Return whether anything has a score other than 0."""

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -79,7 +80,7 @@ class Proven:
         problems = [self.problems[i] for i in close]
         cheapest = milp.least_cost(problems, self.budgets, (self.column,), score)
         assert cheapest is not None  # a solution with this score was just found
-        return Solution(close[cheapest.problem], cheapest.picks, cheapest.score, cheapest.costs)
+        return replace(cheapest, problem=close[cheapest.problem])
 
     def count(self, threshold: float) -> Count:
         """Return a count in closed form, or among the solutions in order: exact if one below it came."""
@@ -105,7 +106,7 @@ class Proven:
         rest = sorted(set(close) - set(on_front))
         other = milp.least_cost([self.problems[i] for i in rest], self.budgets, PREFERENCE, threshold)
         if other is not None:
-            cheapest.append(Solution(rest[other.problem], other.picks, other.score, other.costs))
+            cheapest.append(replace(other, problem=rest[other.problem]))
         return min(cheapest, key=lambda s: (*s.costs[list(PREFERENCE)], -s.score))
 
     def peaks(self) -> dict[int, float]:
@@ -163,7 +164,7 @@ class Proven:
         front = exact.points(problem)
         point = int(np.argmax(at_least(exact.value(problem, front.score), threshold)))
         (picks,) = exact.trace(problem, front.cost[[point]], front.score[[point]])
-        return Solution(index, picks, problem.score(picks), problem.cost(picks))
+        return problem.solution(index, picks)
 
     def _reaches(self, index: int, threshold: float) -> bool:
         bound = self._bound(index)

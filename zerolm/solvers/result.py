@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from zerolm.cost_columns import FURTHER, shown_costs
 from zerolm.costs import COSTS
 from zerolm.io.brief import brief
-from zerolm.io.plain import Fields
+from zerolm.io.plain import Fields, as_plain
 from zerolm.pretraining import TrainingPlan
-from zerolm.solvers.choice import (
-    Baseline,
-    BaselineDocument,
-    BestLabel,
-    Choice,
-    ChoiceDocument,
-    Expected,
-    LabelDocument,
-    Reference,
-    ReferenceDocument,
-)
+from zerolm.solvers.choice import Baseline, BestLabel, Choice, Reference
 from zerolm.solvers.engine import Count
 from zerolm.spaces import SearchSpace, make_space
-
-__all__ = [
-    "Baseline",
-    "BestLabel",
-    "Binding",
-    "BoundsTest",
-    "Certificate",
-    "Choice",
-    "Expected",
-    "LatencyTable",
-    "ParetoFront",
-    "Peak",
-    "Plateau",
-    "Question",
-    "Reference",
-    "SearchResult",
-    "VocabularyChoice",
-]
 
 
 @dataclass(frozen=True)
@@ -58,15 +30,6 @@ class Certificate:
     gap: float | None
     seconds: float
     counts: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "optimal": self.optimal,
-            "gap": self.gap,
-            "seconds": self.seconds,
-            "counts": self.counts,
-        }
 
 
 @dataclass(frozen=True)
@@ -89,9 +52,6 @@ class Binding:
     def better(self) -> str:
         """Return the gain in words."""
         return f"{self.score:.6g} instead of 0" if self.gain is None else f"{100 * self.gain:+.2f} %"
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +83,6 @@ class LatencyTable:
         run = f"{self.batch} x {self.tokens} tokens on {self.threads} threads"
         return brief(self, f"{len(self.layers)} layers, {run}", f"whole {self.whole} us")
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 @dataclass(frozen=True)
 class VocabularyChoice:
@@ -142,9 +99,6 @@ class VocabularyChoice:
     score: float | None = None
     costs: dict[str, int] | None = None
     shape: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 @dataclass(frozen=True, repr=False)
@@ -266,7 +220,7 @@ class SearchResult:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, as ``zerolm search --json`` prints it."""
         question, plateau = self.question, self.plateau
-        latency = {"latency": self.latency.to_json()} if self.latency else {}
+        latency = {"latency": as_plain(self.latency)} if self.latency else {}
         return {
             "space": question.space.name,
             "settings": question.space.settings,
@@ -274,7 +228,7 @@ class SearchResult:
             "options": question.options,
             "budgets": question.budgets,
             "conditions": question.conditions,
-            "certificate": self.certificate.to_json(),
+            "certificate": as_plain(self.certificate),
             "pick": self.pick.to_json(),
             "best": [choice.to_json() for choice in self.best],
             "front_cost": self.front.cost,
@@ -285,15 +239,15 @@ class SearchResult:
             "landscape": [[peak.depth, peak.width, peak.score] for peak in plateau.landscape],
             "baselines": [baseline.to_json() for baseline in self.baselines],
             "bounds_tested": self.bounds.tested,
-            "binding": [binding.to_json() for binding in self.bounds.binding],
+            "binding": as_plain(self.bounds.binding),
             "free": self.bounds.free,
             "unused": question.space.unused(),
             "calibration": self.calibration,
             "best_label": self.best_label.to_json() if self.best_label else None,
             **latency,
             "baseline": self.baseline.to_json() if self.baseline else None,
-            "vocabularies": [one.to_json() for one in question.vocabularies],
-            "training": asdict(question.training) if question.training else None,
+            "vocabularies": as_plain(question.vocabularies),
+            "training": as_plain(question.training),
         }
 
     @classmethod
@@ -301,43 +255,40 @@ class SearchResult:
         """Return the result of a document of ``to_json``; ``ValueError`` names the field that is wrong."""
         fields = Fields(document)
         question = _question(fields)
-        space, certificate = question.space, fields.read("certificate", Certificate)
+        certificate = fields.read("certificate", Certificate)
         exact = certificate.counts == "exact"
-        label = fields.optional("best_label", LabelDocument)
-        baselines = enumerate(fields.read("baselines", list[BaselineDocument]))
+
+        def several(name: str, kind: Any = Choice) -> list[Any]:
+            documents = enumerate(fields.read(name, list[Any]))
+            return [kind.from_json(each, question.space, f"{name}.{i}") for i, each in documents]
+
         return cls(
             question=question,
             certificate=certificate,
-            pick=fields.read("pick", ChoiceDocument).choice(space, "pick"),
-            best=_choices(fields, "best", space),
+            pick=Choice.from_json(fields.read("pick", dict[str, Any]), question.space, "pick"),
+            best=several("best"),
             front=ParetoFront(
-                fields.read("front_cost", str),
-                _choices(fields, "front", space),
-                fields.read("front_complete", bool),
+                fields.read("front_cost", str), several("front"), fields.read("front_complete", bool)
             ),
             plateau=Plateau(
                 Count(fields.read("ties", int), exact),
                 Count(fields.read("near_ties", int), exact),
                 [Peak(*peak) for peak in fields.read("landscape", list[tuple[int, int | float, float]])],
             ),
-            baselines=[
-                Baseline(each.name, each.value, each.choice(space, f"baselines.{i}")) for i, each in baselines
-            ],
+            baselines=several("baselines", Baseline),
             bounds=BoundsTest(
                 fields.read("bounds_tested", bool),
                 fields.read("binding", list[Binding]),
                 fields.optional("free", list[str]) or [],
             ),
             calibration=fields.optional("calibration", dict[str, Any]),
-            best_label=BestLabel(label.choice(space, "best_label"), label.result) if label else None,
+            best_label=BestLabel.optional(fields, "best_label", question.space),
         )
 
 
 def _question(fields: Fields) -> Question:
     name, settings = fields.read("space", str), fields.read("settings", dict[str, Any])
     space = make_space(name, **settings)
-    other = fields.optional("baseline", ReferenceDocument)
-    baseline = Reference(other.name, other.choice(space, "baseline"), other.exclusions) if other else None
     return Question(
         space,
         fields.read("score", str),
@@ -345,12 +296,7 @@ def _question(fields: Fields) -> Question:
         fields.read("budgets", dict[str, int]),
         fields.read("conditions", dict[str, Any]),
         fields.optional("latency", LatencyTable),
-        baseline,
+        Reference.optional(fields, "baseline", space),
         fields.optional("vocabularies", tuple[VocabularyChoice, ...]) or (),
         fields.optional("training", TrainingPlan),
     )
-
-
-def _choices(fields: Fields, name: str, space: SearchSpace) -> list[Choice]:
-    choices = fields.read(name, list[ChoiceDocument])
-    return [each.choice(space, f"{name}.{i}") for i, each in enumerate(choices)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,12 +56,9 @@ def additive(problems: Sequence[Problem]) -> Evaluate:
 
 def uniform(problems: Sequence[Problem]) -> Draw:
     """Return a function that draws an architecture, every one of the space equally likely."""
-    sizes = []
-    for problem in problems:
-        size = 1
-        for table, count in problem.blocks:
-            size *= sum(table.multiplicity) ** count
-        sizes.append(size)
+    sizes = [
+        math.prod(sum(table.multiplicity) ** count for table, count in problem.blocks) for problem in problems
+    ]
     total = sum(sizes)
 
     def draw(generator: random.Random) -> tuple[int, Picks]:
@@ -80,8 +78,17 @@ def random_sample(problems: Sequence[Problem], evaluate: Evaluate, draws: int, s
     """Return ``draws`` architectures, every one of the space equally likely, without repetition of shapes."""
     generator, draw = random.Random(seed), uniform(problems)
     pairs = list(dict.fromkeys(draw(generator) for _ in range(draws)))
-    scores = evaluate(pairs)
-    return Sample.of(problems, [_solution(problems, pair, scores[i]) for i, pair in enumerate(pairs)])
+    return scored(problems, pairs, evaluate)
+
+
+def scored(problems: Sequence[Problem], pairs: Sequence[tuple[int, Picks]], evaluate: Evaluate) -> Sample:
+    """Return (problem, picks) pairs with their scores and costs."""
+    scores = evaluate(pairs) if pairs else ()
+    solutions = [
+        Solution(index, picks, float(score), problems[index].cost(picks))
+        for (index, picks), score in zip(pairs, scores, strict=True)
+    ]
+    return Sample.of(problems, solutions)
 
 
 def nsga2(
@@ -149,7 +156,3 @@ def nsga2(
 
 def pymoo_installed() -> bool:
     return importlib.util.find_spec("pymoo") is not None
-
-
-def _solution(problems: Sequence[Problem], pair: tuple[int, Picks], score: float) -> Solution:
-    return Solution(pair[0], pair[1], float(score), problems[pair[0]].cost(pair[1]))

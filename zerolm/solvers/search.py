@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from zerolm.costs import CostModel
 from zerolm.progress import Progress, silent
-from zerolm.scores import Score, make_score
-from zerolm.settings import nearest, shown
-from zerolm.solvers.baselines import baselines
+from zerolm.scores import SCORES, Score, make_score
+from zerolm.settings import REQUIRED, nearest, shown
 from zerolm.solvers.bounds import tested_bounds
+from zerolm.solvers.choice import Baseline, Choice
 from zerolm.solvers.engine import Count
 from zerolm.solvers.evolution import USUAL_SIZES, Evolution
 from zerolm.solvers.infeasible import Infeasible
 from zerolm.solvers.instance import Instance, Setup
 from zerolm.solvers.methods import METHOD_NAMES
 from zerolm.solvers.problem import Budgets, at_least, near
-from zerolm.solvers.result import (
-    Baseline,
-    BoundsTest,
-    Certificate,
-    Choice,
-    ParetoFront,
-    Plateau,
-    Question,
-    SearchResult,
-)
+from zerolm.solvers.result import BoundsTest, Certificate, ParetoFront, Plateau, Question, SearchResult
 from zerolm.solvers.solver import Solver
 from zerolm.spaces import SearchSpace, make_space
 from zerolm.statistics import TOLERANCE
@@ -125,8 +118,22 @@ def _certificate(solver: Solver, gap: float, counts: tuple[Count, Count], start:
 def _comparison(solver: Solver, best: Choice, progress: Progress) -> tuple[list[Baseline], BoundsTest]:
     """Return the choices of the baselines, and the bounds that cost score where that can be proven."""
     progress("searching by the baselines")
-    choices = list(baselines(solver.instance))
+    choices = list(_baselines(solver.instance))
     if not (solver.engine.optimal and solver.instance.score.additive):
         return choices, BoundsTest()
     progress("relaxing one bound at a time")
     return choices, tested_bounds(solver.instance, best)
+
+
+def _baselines(instance: Instance) -> Iterator[Baseline]:
+    """Yield the choice of every baseline score but the instance's own, scored by that too."""
+    for name in SCORES:
+        entry = SCORES.entry(name)
+        needs = any(setting.default is REQUIRED for setting in entry.options)
+        if not entry.value.baseline or needs or name == instance.score.name:
+            continue
+        solver = Solver.of(instance.scored_by(make_score(name, instance.setup.costs)))
+        solution = solver.first()
+        if solution is not None:
+            choice = solver.choice(solution)
+            yield Baseline(name, choice.score, replace(choice, score=instance.score.of(choice.architecture)))

@@ -12,13 +12,12 @@ FRONT_POINTS: Final = 4000
 """Points of a front up to which it is given whole."""
 
 
-def staircase(cost: Ints, score: Floats, *ties: Ints) -> Ints:
+def staircase(cost: Ints, score: Floats) -> Ints:
     """Return the indices of the front of points (n,), cheapest first.
 
-    A score is higher than another where it is so by more than 1e-12 of it. ``ties`` (n,) order points that
-    are equal in cost and score, the last of them first, as ``numpy.lexsort`` takes them.
+    A score is higher than another where it is so by more than 1e-12 of it. Of equal points the first counts.
     """
-    order: Ints = np.lexsort((*ties, -score, cost))
+    order: Ints = np.lexsort((-score, cost))
     score = score[order]
     running = np.maximum.accumulate(score)
     higher = score[1:] > running[:-1] + 1e-12 * np.abs(running[:-1])

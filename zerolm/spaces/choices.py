@@ -29,6 +29,14 @@ def number(name: str, value: Any) -> float:
     return value
 
 
+def check_heads(name: str, widths: Sequence[int], heads: Sequence[int]) -> None:
+    """Refuse numbers of heads that do not divide the width of that ``name``."""
+    for width in widths:
+        for count in heads:
+            if width % count:
+                raise ValueError(f"{name} {width} is not divisible by {count} heads")
+
+
 def field(choices: Mapping[str, Any], name: str) -> Any:
     """Return a choice; ``ValueError`` where it is missing."""
     if name not in choices:

@@ -10,7 +10,7 @@ from zerolm.architecture import MAX_DEPTH, Architecture, Ends, Layer, Matrix
 from zerolm.settings import Setting, shown, with_defaults
 from zerolm.spaces.base import Bound, SearchSpace, space
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import field, integer, no_others
+from zerolm.spaces.choices import check_heads, field, integer, no_others
 from zerolm.spaces.ranges import DEPTH, FFN, HEADS, HIDDEN
 from zerolm.spaces.words import counted
 
@@ -65,10 +65,7 @@ class FlexiBert(SearchSpace):
     stacks: tuple[int, ...]
 
     def check(self) -> None:
-        for width in self.hidden:
-            for count in self.heads:
-                if width % count:
-                    raise ValueError(f"hidden {width} is not divisible by {count} heads")
+        check_heads("hidden", self.hidden, self.heads)
 
     @classmethod
     def words(cls, choices: Mapping[str, Any]) -> str:
@@ -161,8 +158,7 @@ class FlexiBert(SearchSpace):
                 f"operation {shown(operation)} {shown(parameter)} is not known; there are {possible}"
             )
         h = self._width(hidden)
-        if h % heads:
-            raise ValueError(f"hidden {h} is not divisible by {heads} heads")
+        check_heads("hidden", [h], [heads])
         if self.view == "trained":
             attention, vectors, width = self_attention(h, False)
             ffns = stack(h, [4 * h] + [ffn] * (stacks - 1))

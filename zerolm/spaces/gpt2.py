@@ -10,7 +10,8 @@ from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, E
 from zerolm.settings import Setting, with_defaults
 from zerolm.spaces.base import Bound, SearchSpace, space
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import each_layer, field, integer, no_others
+from zerolm.spaces.choices import check_heads, each_layer, field, integer, no_others
+from zerolm.spaces.gpt2_uniform import gpt2_layer
 from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HEADS, HIDDEN
 from zerolm.spaces.words import runs
 
@@ -47,10 +48,7 @@ class PerLayerDecoder(SearchSpace):
     div_val: tuple[int, ...]
 
     def check(self) -> None:
-        for width in self.hidden:
-            for count in self.heads:
-                if width % count:
-                    raise ValueError(f"hidden {width} is not divisible by {count} heads")
+        check_heads("hidden", self.hidden, self.heads)
         if not any(self._widths(hidden) for hidden in self.hidden):
             raise ValueError(
                 f"no FFN width of {self.ffn[0]} to {self.ffn[-1]} lies within {self.ffn_per_hidden} x hidden"
@@ -92,9 +90,7 @@ class PerLayerDecoder(SearchSpace):
         hidden = integer("d_model", field(choices, "d_model"))
         widths = each_layer("d_inner", field(choices, "d_inner"), depth, integer)
         heads = each_layer("n_head", field(choices, "n_head"), depth, integer)
-        for count in heads:
-            if hidden % count:
-                raise ValueError(f"d_model {hidden} is not divisible by {count} heads")
+        check_heads("d_model", [hidden], heads)
         d_embed = integer("d_embed", field(choices, "d_embed"), -1)
         if d_embed == 0:
             raise ValueError("d_embed must be positive, or -1 for d_model")
@@ -159,16 +155,10 @@ class Gpt2(PerLayerDecoder):
     vocabulary: ClassVar = {"wt103": 50264, "lm1b": 50264}
 
     def _layer(self, d: int, f: int) -> Layer:
-        matrices = (
-            Matrix("attention", 3 * d, d, parts=3, name="qkv"),
-            Matrix("attention", d, d, scaled=True, name="o"),
-            Matrix("ffn", f, d, name="up"),
-            Matrix("ffn", d, f, scaled=True, name="down"),
-        )
         # The LM1B runs kept Transformer-XL's attention: d^2 + 2 d more than the matrices, 4 d less bias.
         attention = 4 * d if self.corpus == "wt103" else d * d + 2 * d
         body = attention + f + d
-        return Layer(matrices, d, d, d, body + 4 * d, body)
+        return Layer(gpt2_layer(d, f).matrices, d, d, d, body + 4 * d, body)
 
     def _ends(self, d: int, d_embed: int, div_val: int) -> Ends:
         if self.corpus == "lm1b":

@@ -34,9 +34,6 @@ class Gpt2Uniform(UniformSpace):
     def ends(self, hidden: int) -> Ends:
         return gpt2_ends(hidden, self.vocab, self.positions)
 
-    def blind_spots(self) -> str:
-        return "the number of heads (a head size of 64 by default), vocabulary and positions"
-
     def stock_config(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "architectures": ["GPT2LMHeadModel"],

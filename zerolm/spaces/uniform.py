@@ -151,6 +151,9 @@ class UniformSpace(SearchSpace):
                 raise ValueError(f"in {self.name} every head is a KV head: {heads} KV heads, not {count}")
         return {"kv_heads": kv_heads, "ffn": each_layer("ffn", field(choices, "ffn"), depth, integer)}
 
+    def blind_spots(self) -> str:
+        return "the number of heads (a head size of 64 by default), vocabulary and positions"
+
     @classmethod
     def words(cls, choices: Mapping[str, Any]) -> str:
         return uniform_words({"kv_heads": choices["heads"], **choices})

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from zerolm.progress import Progress, silent
 from zerolm.settings.request import Request
 from zerolm.show.sheet import Cell, Row, Sheet
-from zerolm.verbs.report import Shown
+from zerolm.verbs.report import Listing
 from zerolm.verbs.shared import data
-
-if TYPE_CHECKING:
-    from zerolm.groundtruth.listing import Listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,49 +38,27 @@ class BenchListSettings(Request):
     def run(self, progress: Progress = silent) -> BenchmarksReport:
         from zerolm.groundtruth.listing import listing
 
-        return BenchmarksReport(listing(self.data))
+        return BenchmarksReport([asdict(benchmark) for benchmark in listing(self.data)])
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class BenchmarksReport(Shown):
+class BenchmarksReport(Listing):
     """The benchmarks at hand."""
 
-    benchmarks: Sequence[Listed]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        return self.rows()
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [benchmark.to_json() for benchmark in self.benchmarks]
-
-    def lines(self) -> list[str]:
-        names = ", ".join(benchmark.name for benchmark in self.benchmarks)
-        return [f"{len(self.benchmarks)} benchmarks: {names or 'none'}"]
+    things: ClassVar[str] = "benchmarks"
 
     def sheets(self) -> list[Sheet]:
-        head: Row = [
-            "benchmark",
-            "space",
-            "results",
-            "licence",
-            Cell("metrics; where from", "shape"),
-        ]
-        return [Sheet("Benchmarks", head, [_row(benchmark) for benchmark in self.benchmarks])]
+        head: Row = ["benchmark", "space", "results", "licence", Cell("metrics; where from", "shape")]
+        return [Sheet("Benchmarks", head, [_row(benchmark) for benchmark in self.entries])]
 
 
-def _row(benchmark: Listed) -> Row:
+def _row(benchmark: Mapping[str, Any]) -> Row:
     """Return a benchmark as a row, or why it cannot be read."""
     from zerolm.groundtruth.cache import SHIPPED
 
-    if benchmark.problem:
-        return [benchmark.name, "-", "-", "-", benchmark.problem]
-    is_shipped = Path(benchmark.path).parent == SHIPPED
-    where = benchmark.source if is_shipped and benchmark.source else benchmark.path
-    text = f"{', '.join(benchmark.metrics)}; {where}"
-    return [
-        benchmark.name,
-        benchmark.space or "-",
-        str(benchmark.count),
-        benchmark.licence or "-",
-        text,
-    ]
+    if benchmark["problem"]:
+        return [benchmark["name"], "-", "-", "-", benchmark["problem"]]
+    is_shipped = Path(benchmark["path"]).parent == SHIPPED
+    where = benchmark["source"] if is_shipped and benchmark["source"] else benchmark["path"]
+    facts = [benchmark["space"] or "-", str(benchmark["count"]), benchmark["licence"] or "-"]
+    return [benchmark["name"], *facts, f"{', '.join(benchmark['metrics'])}; {where}"]

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from zerolm.progress import Progress, silent
-from zerolm.settings import REQUIRED, shown
+from zerolm.settings import REQUIRED, parsed, shown
 from zerolm.settings.compute import TrainedOn
-from zerolm.settings.request import Request, argument, by_name, options_of, part, setting
+from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
-from zerolm.show.text import show_amount
+from zerolm.show.text import sentence, show_amount
 from zerolm.text.defaults import text_field
 from zerolm.training.request import DEPTH_RULES
 from zerolm.training.result import LabelledArchitecture, TrainedLabels
@@ -151,7 +151,7 @@ class TrainLabelsSettings(Request):
         name = self.space or (truth.space if truth else None)
         if name is None:
             raise ValueError("no space is named; `zerolm spaces` lists them")
-        settings = options_of(by_name(SPACES[name].declared), self.further, f"space {name!r}")
+        settings = parsed(f"space {name!r}", SPACES[name].declared, self.further)
         if truth is None:
             return name, settings
         if truth.space != name:
@@ -318,12 +318,9 @@ class LabelsReport(TrainedLabels, Report):
         return f"{len(self.architectures)} architectures of {self.benchmark['space']}, {tokens:,} tokens each"
 
     def lines(self) -> list[str]:
-        best, worst, taus, noise = self.ordered[0], self.ordered[-1], self._taus(), self.noise
-        lines = [
-            self.title,
-            f"best: {best.shape}: loss {best.loss:.4f}",
-            f"worst: {worst.shape}: loss {worst.loss:.4f}",
-        ]
+        taus, noise = self._taus(), self.noise
+        ends = {"best": self.ordered[0], "worst": self.ordered[-1]}
+        lines = [self.title, *(f"{end}: {one.shape}: loss {one.loss:.4f}" for end, one in ends.items())]
         lines += [f"tau-b with the losses: {taus}"] if taus else []
         if noise:
             runs = f"{noise.runs} runs of {noise.networks}"
@@ -336,33 +333,24 @@ class LabelsReport(TrainedLabels, Report):
         return ", ".join(f"{name.replace('_', ' ')} {tau:.3f}" for name, tau in taus.items())
 
     def heading(self) -> Heading:
-        best, worst, taus = self.ordered[0], self.ordered[-1], self._taus()
-        size = show_amount(best.params)
+        title, *lines = self.lines()
         return Heading(
-            self.title,
+            title,
             f"Trained the same way from scratch: {self.benchmark['task']}, loss on text held out.",
-            f"The lowest loss is {best.loss:.4f}, of {best.shape} with {size} parameters; the highest "
-            f"{worst.loss:.4f}, of {worst.shape}.",
-            f"Scores that saw no label rank them with a tau-b of: {taus}."
-            if taus
-            else "No count of parameters distinguishes these architectures.",
+            " ".join(map(sentence, lines[:2])),
+            " ".join(map(sentence, lines[2:])) or "No count of parameters distinguishes these architectures.",
             self._trust(),
         )
 
     def _trust(self) -> str:
         few = "So few tokens order architectures by how fast they learn; more tokens may turn the order."
-        noise = self.noise
-        if noise is None:
+        if self.noise is None:
             return f"One seed each: how far another would change the order is not known. {few}"
-        between = noise.tau_between_seeds
+        between = self.noise.tau_between_seeds
         agree = (
             "" if between is None else f" Two seeds order the repeated ones with a tau-b of {between:.3f}."
         )
-        return (
-            f"{noise.runs} runs of {noise.networks} architectures from several seeds differ by "
-            f"{noise.deviation:.4f} (one standard deviation): a perfect score would reach a tau-b of "
-            f"{noise.tau:.3f}.{agree} {few}"
-        )
+        return f"A perfect score would reach a tau-b of {self.noise.tau:.3f}.{agree} {few}"
 
     def sheets(self) -> list[Sheet]:
         reasons = [(f"architecture {one.id}", one.reason) for one in self.left_out]

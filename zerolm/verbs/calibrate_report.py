@@ -15,7 +15,7 @@ from zerolm.io.plain import checked
 from zerolm.settings.kinds import absolute
 from zerolm.show.charts import Axis, Bar, Bars, from_zero
 from zerolm.show.sheet import NOTEBOOK, PAGE, Cell, Heading, Row, Sheet
-from zerolm.show.text import show_number
+from zerolm.show.text import sentence, show_number
 from zerolm.spaces import SearchSpace
 from zerolm.verbs.report import Report
 from zerolm.verbs.run_file import Attached
@@ -80,52 +80,27 @@ class CalibrationReport(Report):
 
     @property
     def remarks(self) -> list[str]:
-        return [f"warning: {warning}" for warning in self._warnings()]
-
-    def _warnings(self) -> list[str]:
-        warnings: list[str] = self.to_json()["warnings"]
-        return warnings
+        return [f"warning: {warning}" for warning in self.to_json()["warnings"]]
 
     def heading(self) -> Heading:
         labels = self.calibration.labels
+        unbeaten = " and ".join(WORDS.get(name, name) for name in self.judgement.not_beaten)
+        verdict = f"do not beat {unbeaten}" if unbeaten else "beat geo and counting parameters"
+        if self.judgement.tau is None:
+            verdict = "are too few to judge a calibration"
         return Heading(
-            f"{len(labels)} labels of {labels.space} {self._verdict()}",
+            f"{len(labels)} labels of {labels.space} {verdict}",
             f"{labels.metric} ({self._better()}), method {self.calibration.method}",
-            self._finding(),
-            self._baseline(),
+            " ".join(map(sentence, self._judged())),
+            "Baselines are scores that saw no label, geo and body parameters, on the same hidden labels.",
             self._trust(),
         )
-
-    def _unbeaten(self) -> str:
-        return " and ".join(WORDS.get(name, name) for name in self.judgement.not_beaten)
-
-    def _verdict(self) -> str:
-        if self.judgement.tau is None:
-            return "are too few to judge a calibration"
-        unbeaten = self._unbeaten()
-        return f"do not beat {unbeaten}" if unbeaten else "beat geo and counting parameters"
-
-    def _finding(self) -> str:
-        tau, deviation = self.judgement.tau, self.judgement.deviation
-        if tau is None:
-            return "There are too few labels, or they are too alike, to judge it on hidden ones."
-        spread = f", with a deviation of {deviation:.3f} a fold" if deviation is not None else ""
-        return f"It ranks hidden labels with a tau-b of {tau:.3f}{spread}."
-
-    def _baseline(self) -> str:
-        defined = {name: tau for name, tau in self.judgement.baselines.items() if tau is not None}
-        if not defined:
-            return "No baseline is defined on these labels."
-        values = ", ".join(f"{WORDS.get(name, name)} {tau:.3f}" for name, tau in defined.items())
-        unbeaten = self._unbeaten()
-        end = f" It does not beat {unbeaten}." if unbeaten else ""
-        return f"On the same hidden labels: {values}.{end}"
 
     def _trust(self) -> str:
         folds = self.judgement.folds
         parts = [f"Means over {folds} folds; the choice of the method is made anew in each."] if folds else []
         parts.append("Labels are hidden at random: of larger networks than these it knows less.")
-        return " ".join([*parts, *(f"Warning: {text}." for text in self._warnings())])
+        return " ".join([*parts, *map(sentence, self.remarks)])
 
     def sheets(self) -> list[Sheet]:
         taus = self._taus()

@@ -21,9 +21,14 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pai
 from zerolm.show.text import base_name, sentence, show_amount, show_cost, span
 from zerolm.text.defaults import GENERATED, RANDOM
 from zerolm.verbs import shared
-from zerolm.verbs.carve_experts import ShownExperts
-from zerolm.verbs.carve_types import ChildTypes
-from zerolm.verbs.carve_vocabulary import ShownVocabulary
+from zerolm.verbs.carve_parts import (
+    experts_line,
+    experts_sheet,
+    tokens_line,
+    tokens_sheets,
+    types_line,
+    types_sheets,
+)
 from zerolm.verbs.carve_width import StreamWidths
 from zerolm.verbs.heal import HealingReport
 from zerolm.verbs.report import Report, run_of
@@ -220,11 +225,6 @@ class CarvingReport(CarvedAndHealed, Report):
         return StreamWidths(self.parent_sizes.hidden, self.stream, self.spectrum, is_repaired)
 
     @property
-    def child_types(self) -> ChildTypes:
-        """Return the types of the weights, if they were chosen."""
-        return ChildTypes(self.types, self.equal_bytes)
-
-    @property
     def remarks(self) -> list[str]:
         return [self.note] if self.note else []
 
@@ -237,23 +237,20 @@ class CarvingReport(CarvedAndHealed, Report):
 
     def lines(self) -> list[str]:
         losses = ", ".join(f"{name.replace('_', ' ')} {loss:.3g}" for name, loss in self.losses.items())
-        return [
-            f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
-            f"ffn {span(self._all('ffn'))}",
-            *filter(None, [self.stream_widths.line(), self.child_types.line(), self._tokens()]),
-            *([f"pruned: {', '.join(self._gave_up())}"] if self._gave_up() else []),
-            *([self._experts.line()] if self._experts else []),
-            *([f"loss on held-out text: {losses}"] if losses else []),
-            *([f"healed: {self._healing.gains}"] if self._healing else []),
-            *([f"verified: opened again, {self._proof()}"] if self.verified else []),
-        ]
-
-    def _gave_up(self) -> list[str]:
-        """Return the pruned units and parameters of each kind."""
-        return [
+        pruned = [
             f"{row.unit} {row.before:,} -> {row.after:,} ({show_amount(row.params)} parameters)"
             for row in self.units
             if row.after < row.before
+        ]
+        return [
+            f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
+            f"ffn {span(self._all('ffn'))}",
+            *filter(None, [self.stream_widths.line(), types_line(self.types), self._tokens()]),
+            *([f"pruned: {', '.join(pruned)}"] if pruned else []),
+            *([experts_line(self.experts)] if self.experts else []),
+            *([f"loss on held-out text: {losses}"] if losses else []),
+            *([f"healed: {self._healing.gains}"] if self._healing else []),
+            *self._proof(),
         ]
 
     def _units_sheet(self) -> Sheet:
@@ -263,72 +260,36 @@ class CarvingReport(CarvedAndHealed, Report):
         return Sheet("Pruned by kind of unit", ["unit", "before", "after", "parameters"], rows, on=(PAGE,))
 
     @property
-    def _experts(self) -> ShownExperts | None:
-        return ShownExperts(**vars(self.experts)) if self.experts else None
-
-    @property
-    def _vocabulary(self) -> ShownVocabulary | None:
-        return ShownVocabulary(**vars(self.vocabulary)) if self.vocabulary else None
-
-    @property
     def _healing(self) -> HealingReport | None:
         return HealingReport(**vars(self.healing)) if self.healing else None
 
     def _tokens(self) -> str:
-        return self._vocabulary.line() if self._vocabulary else ""
+        return tokens_line(self.vocabulary) if self.vocabulary else ""
 
     def _all(self, name: str) -> list[int]:
         """Return a size of all layers."""
         return [getattr(layer, name) for layer in self.widths]
 
-    def _proof(self) -> str:
-        return (
-            self.verified.text("trained network" if self.healing else "carved parent")
-            if self.verified
-            else ""
-        )
+    def _proof(self) -> list[str]:
+        """Return the line of the proof, if the child was written."""
+        proof = self.verified and self.verified.text("trained network" if self.healing else "carved parent")
+        return [f"verified: opened again, {proof}"] if proof else []
 
     def _share(self, cost: str, who: str = "child") -> str:
         parent = self.costs["parent"][cost]
         return f"{self.costs[who][cost] / parent if parent else 1.0:.1%}"
 
-    def _shown(self) -> tuple[str, ...]:
-        """Return the known costs: a gguf file of any architecture contains only some."""
-        return tuple(c for c in shown_costs(COLUMNS, self.costs.values()) if c in self.costs["parent"])
-
     def heading(self) -> Heading:
-        experts = self._experts.sentence() if self._experts else ""
         return Heading(
             f"{base_name(self.parent)} cut to {self._share('params')} of its parameters",
             f"A {self.family} model, {self.criterion} as criterion, repair {self.repair}.",
-            " ".join(filter(None, [experts, self.stream_widths.sentence(), self._layers()])),
-            self._baseline(),
+            self.finding(),
+            "Whether it is better than a random or uniform cut of that size is what zerolm eval measures.",
             self._trust(),
         )
 
-    def _layers(self) -> str:
-        whole = self.parent_sizes
-        heads, kv_heads, ffn = (
-            f"{span(self._all(name))} of {getattr(whole, name):,}" for name in ("heads", "kv_heads", "ffn")
-        )
-        return (
-            f"{len(self.widths)} of {whole.depth:,} layers are left, each with {heads} heads ({kv_heads} KV) "
-            f"and an FFN of {ffn}."
-        )
-
-    def _baseline(self) -> str:
-        shares = ", ".join(f"{self._share(cost)} of its {cost_label(cost)}" for cost in self._shown()[1:])
-        return (
-            f"Compared with its parent the child has {self._share('params')} of the parameters, {shares}. "
-            "Whether it is better than a random or uniform cut of that size is what zerolm eval measures."
-        )
-
     def _trust(self) -> str:
-        parts = [
-            f"The child was opened again: {self._proof()}."
-            if self.verified
-            else "Nothing was written or opened: this is a plan."
-        ]
+        parts = [] if self.verified else ["Nothing was written or opened: this is a plan."]
         if self.optimal is not None:
             proven = "is proven to be" if self.optimal else "is not proven to be"
             parts.append(f"The plan {proven} the best by its criterion.")
@@ -347,9 +308,9 @@ class CarvingReport(CarvedAndHealed, Report):
             *self._layer_sheets(),
             self._costs_sheet(),
             *([self._units_sheet()] if self.units else []),
-            *self.child_types.sheets(),
-            *(self._experts.sheets() if self._experts else []),
-            *(self._vocabulary.sheets() if self._vocabulary else []),
+            *types_sheets(self.types, self.equal_bytes),
+            *([experts_sheet(self.experts)] if self.experts else []),
+            *(tokens_sheets(self.vocabulary) if self.vocabulary else []),
             *self.stream_widths.sheets((PAGE, TERMINAL) if is_plan else (PAGE,)),
             *([self._losses_sheet()] if self.losses else []),
             *([self._healing_sheet(self._healing)] if self._healing else []),
@@ -385,7 +346,8 @@ class CarvingReport(CarvedAndHealed, Report):
                 100 * child[cost] / parent[cost] if parent[cost] else 100.0,
                 f"{show_cost(cost, parent[cost])} → {show_cost(cost, child[cost])}, {self._share(cost)}",
             )
-            for cost in self._shown()
+            for cost in shown_costs(COLUMNS, self.costs.values())
+            if cost in parent  # a gguf file of any architecture contains only some
         ]
         scale = Axis(0.0, 100.0, "% of the parent's", form=lambda value: f"{value:g} %")
         chart = Bars("Costs of the child in percent of the parent's", scale, rows)

@@ -54,17 +54,6 @@ class StreamWidths:
             f"{'tied' if stream.tied else 'untied'} head"
         )
 
-    def sentence(self) -> str:
-        """Return the width as a sentence; empty where the stream was not looked at."""
-        stream = self.stream
-        if stream is None:
-            return f"The hidden size is {self.whole:,}, as the parent." if self.spectrum else ""
-        return (
-            f"The hidden size is {stream.hidden:,} of {self.whole:,}: directions chosen by the "
-            f"{stream.basis} that keep {stream.kept_energy:.1%} of the stream's energy; the head is "
-            f"{'the embedding' if stream.tied else 'a matrix of its own'}."
-        )
-
     def narrower(self) -> list[SpectrumRow]:
         """Return the spectrum and the chosen width, ascending, without the parent's."""
         if not self.spectrum:

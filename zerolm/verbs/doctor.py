@@ -11,7 +11,7 @@ from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import Request, argument
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
-from zerolm.show.text import base_name, show_amount
+from zerolm.show.text import base_name, sentence, show_amount
 from zerolm.verbs.report import Report, run_of
 
 LABELS: Final = ("What opens it", "What does not", "How far to trust it")
@@ -55,15 +55,19 @@ class DoctorReport(Diagnosis, Report):
     command: ClassVar[str] = "doctor"
 
     def lines(self) -> list[str]:
-        verdicts = dict.fromkeys(verdict.verdict for verdict in self.runtimes)
         weights = f"{base_name(self.folder)}: {self.weights:,} weights"
-        return [weights, *(f"{verdict}: {', '.join(self._with(verdict))}" for verdict in verdicts)]
+        return [weights, *(f"{verdict}: {', '.join(names)}" for verdict, names in self._by_verdict().items())]
 
-    def _with(self, verdict: str) -> list[str]:
-        return [one.runtime for one in self.runtimes if one.verdict == verdict]
+    def _by_verdict(self) -> dict[str, list[str]]:
+        """Return the runtimes by verdict."""
+        runtimes: dict[str, list[str]] = {}
+        for one in self.runtimes:
+            runtimes.setdefault(one.verdict, []).append(one.runtime)
+        return runtimes
 
     def heading(self) -> Heading:
-        opens, tried = self._with("opens"), [one for one in self.runtimes if one.known == "opened"]
+        by_verdict, tried = self._by_verdict(), [one for one in self.runtimes if one.known == "opened"]
+        opens = by_verdict.pop("opens", [])
         really = sum(one.verdict == "opens" for one in tried)
         others = len(self.runtimes) - len(tried)
         title = f"{really} of {len(tried)} that were tried opened it; " if tried else "None was tried; "
@@ -72,16 +76,11 @@ class DoctorReport(Diagnosis, Report):
             f"{base_name(self.folder)}: {title}{len(opens) - really} of {others} would by their rules",
             f"{', '.join(self.architectures) or self.model_type or 'No class is named'}; {self.folder}",
             f"{', '.join(opens) or 'None of them'}.",
-            self._refusals(),
+            " ".join(sentence(f"{verdict}: {', '.join(those)}") for verdict, those in by_verdict.items())
+            or "Nothing that was examined.",
             f"Tried here: {names}. The other {RULES}.",
             LABELS,
         )
-
-    def _refusals(self) -> str:
-        refuses, unknown = self._with("refuses"), self._with("unknown")
-        parts = [f"{', '.join(refuses)} refuse{'s' * (len(refuses) == 1)} it."] if refuses else []
-        parts += [f"Not known: {', '.join(unknown)}."] if unknown else []
-        return " ".join(parts) or "Nothing that was examined."
 
     def sheets(self) -> list[Sheet]:
         table: list[Row] = [

@@ -249,12 +249,9 @@ class EvaluationReport(Evaluated, Report):
             lines.append(f"{self._size()}: {', '.join(texts)}")
             lines += [self._by_domain()] if self.domains else []
         if self.tasks:
-            lines.append(self._below())
+            lower = sum(row.child < row.parent for row in self.tasks)
+            lines.append(f"Of {len(self.tasks)} task metrics the child's is below the parent's in {lower}.")
         return lines
-
-    def _below(self) -> str:
-        lower = sum(row.child < row.parent for row in self.tasks)
-        return f"Of {len(self.tasks)} task metrics the child's is below the parent's in {lower}."
 
     @property
     def domains(self) -> list[str]:
@@ -275,35 +272,16 @@ class EvaluationReport(Evaluated, Report):
         return next(one for one in self.networks if one.name == name)
 
     def heading(self) -> Heading:
-        return Heading(
-            self._title(),
-            self._size() or "Tasks of the harness.",
-            self._finding(),
-            self._baseline(),
-            self._trust(),
-        )
+        title = f"{len({row.task for row in self.tasks})} tasks, child against parent"
+        if self.measures:
+            name = self.measures[0]
+            child, parent = (shown(self._named(who), name) for who in ("child", "parent"))
+            title = f"{name.capitalize()} {child}; the parent's is {parent}"
+        size = self._size() or "Tasks of the harness."
+        return Heading(title, size, self.finding(), self._baseline(), self._trust())
 
     def _size(self) -> str:
         return f"{self.sequences:,} sequences, {self.tokens:,} tokens" if self.sequences else ""
-
-    def _title(self) -> str:
-        if not self.measures:
-            return f"{len({row.task for row in self.tasks})} tasks, child against parent"
-        name = self.measures[0]
-        child, parent = (shown(self._named(who), name) for who in ("child", "parent"))
-        return f"{name.capitalize()} {child}; the parent's is {parent}"
-
-    def _finding(self) -> str:
-        parts = []
-        if self.networks:
-            child, parent = self._named("child"), self._named("parent")
-            share = child.params / parent.params if parent.params else 1.0
-            values = " and ".join(f"{MEASURES[name].unit} {shown(child, name)}" for name in self.measures)
-            parts.append(f"With {share:.1%} of the parent's parameters the child reaches {values}.")
-            parts += [self._by_domain()] if self.domains else []
-        if self.tasks:
-            parts.append(self._below())
-        return " ".join(parts)
 
     def _baseline(self) -> str:
         others = [one for one in self.networks if beside_child(one.name)]

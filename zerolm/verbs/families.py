@@ -11,7 +11,7 @@ from zerolm.progress import Progress, silent
 from zerolm.settings import shown
 from zerolm.settings.request import Request, argument
 from zerolm.show.sheet import Cell, Row, Sheet, pairs
-from zerolm.verbs.report import Shown
+from zerolm.verbs.report import Listing, Shown
 
 if TYPE_CHECKING:
     from zerolm.diagnosis.runtimes import Runtime
@@ -58,68 +58,47 @@ class FamiliesSettings(Request):
         return FamilyReport(by_name[self.family])
 
 
-@dataclass(frozen=True)
-class FamilyRow:
-    """A family: its ``task``, the kinds of ``cuts`` that it takes, and whether it is written as ``gguf``.
+def family_row(family: Family) -> dict[str, Any]:
+    """Return the entry of a family: its ``task``, the kinds of ``cuts`` that it takes, whether as ``gguf``.
 
     ``types``: the matrices of a GGUF file may have types of their own. ``experts``: it is an MoE, or may be
-    one, whose experts can be pruned.
-
-    ``counted``: its tensors are described. ``note`` says what of heads, and ``hidden_note`` why the stream
-    cannot be narrowed; it is empty where it can.
+    one, whose experts can be pruned. ``counted``: its tensors are described. ``note`` says what of heads, and
+    ``hidden_note`` why the stream cannot be narrowed; it is empty where it can.
     """
-
-    name: str
-    task: str
-    counted: bool
-    cuts: list[str]
-    gguf: bool
-    types: bool
-    experts: bool
-    note: str
-    hidden_note: str
-
-
-def family_row(family: Family) -> FamilyRow:
-    """Return the row of a family in the list."""
-    return FamilyRow(
-        family.name,
-        family.task,
-        bool(family.tensors.body),
-        [kind for kind in KINDS if getattr(family.cut, kind)],
-        family.gguf is not None,
-        family.gguf is not None,
-        family.has_experts,
-        family.cut.note,
-        "" if family.cut.hidden else family.cut.hidden_note,
-    )
+    return {
+        "name": family.name,
+        "task": family.task,
+        "counted": bool(family.tensors.body),
+        "cuts": [kind for kind in KINDS if getattr(family.cut, kind)],
+        "gguf": family.gguf is not None,
+        "types": family.gguf is not None,
+        "experts": family.has_experts,
+        "note": family.cut.note,
+        "hidden_note": "" if family.cut.hidden else family.cut.hidden_note,
+    }
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class FamiliesReport(Shown):
+class FamiliesReport(Listing):
     """The families; each has ``name``, ``task``, ``cuts``, whether there is ``gguf``, and notes.
 
     ``refused`` has the reason of each type that is refused by name; it is no part of the JSON.
     """
 
-    families: list[FamilyRow]
+    things: ClassVar[str] = "families"
     refused: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> list[dict[str, Any]]:
-        return [asdict(row) for row in self.families]
-
     def lines(self) -> list[str]:
-        names = ", ".join(row.name for row in self.families)
         refused = f"refused, and `zerolm families NAME` says why: {', '.join(self.refused)}"
-        lines = [f"{len(self.families)} families: {names}", *([refused] if self.refused else [])]
-        return [*lines, f"tokenizers written as GGUF: {tokenizers()}"]
+        return [
+            *super().lines(),
+            *([refused] if self.refused else []),
+            f"tokenizers written as GGUF: {tokenizers()}",
+        ]
 
     def sheets(self) -> list[Sheet]:
         head: Row = ["family", *KINDS, "experts", "gguf", "types", Cell("note", "shape")]
-        return [Sheet(head=head, rows=[_cells(row) for row in self.families])]
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [{**asdict(row), "cuts": ", ".join(row.cuts)} for row in self.families]
+        return [Sheet(head=head, rows=[_cells(row) for row in self.entries])]
 
 
 def tokenizers() -> str:
@@ -130,10 +109,10 @@ def tokenizers() -> str:
     return f"byte-level BPE with the words of {names}; SentencePiece's BPE with bytes; WordPiece"
 
 
-def _cells(row: FamilyRow) -> Row:
-    marks = ["yes" if kind in row.cuts else "-" for kind in KINDS]
-    marks += ["yes" if can else "-" for can in (row.experts, row.gguf, row.types)]
-    return [row.name, *marks, Cell(row.note, "shape")]
+def _cells(row: Mapping[str, Any]) -> Row:
+    marks = ["yes" if kind in row["cuts"] else "-" for kind in KINDS]
+    marks += ["yes" if row[name] else "-" for name in ("experts", "gguf", "types")]
+    return [row["name"], *marks, Cell(row["note"], "shape")]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -146,7 +125,7 @@ class FamilyReport(Shown):
         family = self.family
         config = as_plain(family.config)
         return {
-            **asdict(family_row(family)),
+            **family_row(family),
             "norm": family.norm,
             "head_classes": list(family.head_classes),
             "config": config,
@@ -159,8 +138,8 @@ class FamilyReport(Shown):
 
     def lines(self) -> list[str]:
         row = family_row(self.family)
-        cut = f"can be cut in {', '.join(row.cuts)}" if row.cuts else "cannot be cut"
-        return [f"{row.name}: {', '.join(self.family.head_classes)}", f"it {cut}"]
+        cut = f"can be cut in {', '.join(row['cuts'])}" if row["cuts"] else "cannot be cut"
+        return [f"{row['name']}: {', '.join(self.family.head_classes)}", f"it {cut}"]
 
     def sheets(self) -> list[Sheet]:
         family = self.family
@@ -188,17 +167,18 @@ class FamilyReport(Shown):
     def _cuts(self) -> list[tuple[str, str]]:
         """Return the kinds of units, each with whether it can be cut, or why not."""
         row, cut = family_row(self.family), self.family.cut
-        reasons = {"hidden": cut.hidden_note} if row.counted else {}
-        rows = [(kind, "yes" if kind in row.cuts else f"no: {reasons.get(kind, cut.note)}") for kind in KINDS]
+        cuts = row["cuts"]
+        reasons = {"hidden": cut.hidden_note} if row["counted"] else {}
+        rows = [(kind, "yes" if kind in cuts else f"no: {reasons.get(kind, cut.note)}") for kind in KINDS]
         kept = {"kept": "need not divide the hidden size", "refused": "must divide the hidden size"}
         heads = kept.get(cut.indivisible, f"that do not divide the hidden size make it a {cut.indivisible}")
         gguf = self.family.gguf
         return [
             *rows,
-            *([("heads that are left", heads)] if "heads" in row.cuts else []),
-            *([("note", cut.note)] if "heads" in row.cuts else []),
+            *([("heads that are left", heads)] if "heads" in cuts else []),
+            *([("note", cut.note)] if "heads" in cuts else []),
             ("gguf", f"as {gguf.architecture}" if gguf else "no"),
-            ("types", "yes" if row.types else "no"),
+            ("types", "yes" if row["types"] else "no"),
         ]
 
     def _fields(self) -> list[tuple[str, str]]:

@@ -129,54 +129,23 @@ class HealingReport(Healed, Report):
         return [
             f"{self.family}: {self.how} by {losses}, rate {self.training.rate:.3g}",
             self.gains,
-            *([f"verified: {self._proof()}"] if self.verified else []),
+            *([f"verified: opened again, {self.verified.text('trained network')}"] if self.verified else []),
         ]
-
-    def _proof(self) -> str:
-        return f"opened again, {self.verified.text('trained network')}" if self.verified else ""
 
     def heading(self) -> Heading:
         name, training = self.measure, self.training
-        before, after = (_shown(name, self.losses[who][name]) for who in ("before", "after"))
-        return Heading(
-            f"{'KL' if name == 'kl' else 'Cosine'} {before} before, {after} after",
-            f"{self.how}, by {' and '.join(training.losses)}.",
-            self._finding(),
-            self._baseline(),
-            self._trust(),
-        )
-
-    def _finding(self) -> str:
-        name = self.measure
-        before, after = (self.losses[who][name] for who in ("before", "after"))
-        if name == "kl":
-            share = f"{after / before:.0%} of the divergence is left" if before else "there was no divergence"
-            perplexities = ", ".join(
-                f"{_shown('perplexity', self.losses[who]['perplexity'])} {words}"
-                for who, words in (("before", "before"), ("after", "after"), ("parent", "of the parent"))
-            )
-            return f"On text that was not trained on {share}. Perplexity: {perplexities}."
-        left = f"{(1 - after) / (1 - before):.0%}" if before < 1 else "nothing"
-        return f"On text that was not trained on {left} of the distance to the parent's embeddings is left."
-
-    def _baseline(self) -> str:
-        name = self.measure
         before, after = (self.losses[who][name] for who in ("before", "after"))
         is_better = after < before if name == "kl" else after > before
-        verdict = "Healing is better than it." if is_better else "Healing is no better: keep that child."
-        return (
+        measures = f"{_shown(name, before)} before, {_shown(name, after)} after"
+        return Heading(
+            f"{'KL' if name == 'kl' else 'Cosine'} {measures}",
+            f"{self.how}, by {' and '.join(training.losses)}.",
+            self.finding(),
             "The baseline is the child before training: carved, and repaired where that was asked for. "
-            f"{verdict}"
+            + ("Healing is better than it." if is_better else "Healing is no better: keep that child."),
+            f"Judged on {training.held_out} sequences of {training.length} tokens at the end of the texts, "
+            f"one run, no interval: text of another kind may say otherwise. {sentence(self.note)}".strip(),
         )
-
-    def _trust(self) -> str:
-        count, length = self.training.held_out, self.training.length
-        parts = [
-            f"Judged on {count} sequences of {length} tokens at the end of the texts, one run, no interval: "
-            "text of another kind may say otherwise."
-        ]
-        parts += [f"The child was {self._proof()}."] if self.verified else []
-        return " ".join(filter(None, [*parts, sentence(self.note)]))
 
     def sheets(self) -> list[Sheet]:
         texts = [
@@ -188,8 +157,10 @@ class HealingReport(Healed, Report):
             for one in self.texts
         ]
         head = ["text", "tokens", "trained on", "held out", "SHA-256"]
+        curves = self.curves()
+        missing = [] if curves else ["The run was too short for a curve."]
         return [
-            Sheet("The loss on the way", charts=self.curves(), notes=self._missing(), on=(PAGE, NOTEBOOK)),
+            Sheet("The loss on the way", charts=curves, notes=missing, on=(PAGE, NOTEBOOK)),
             self.losses_sheet(),
             Sheet("What it was trained on", head, texts, kind="texts", on=(PAGE,)),
             pairs("How it was trained", self._making(), on=(PAGE,)),
@@ -216,9 +187,6 @@ class HealingReport(Healed, Report):
         before = Level(points[0][1], "grey", "6 4")
         keys = [("dot", "blue", "held-out text"), ("dashes", "grey", "before healing")]
         return [curve(points, MEASURES[name], [before], keys)]
-
-    def _missing(self) -> list[str]:
-        return [] if self.curves() else ["The run was too short for a curve."]
 
     def _making(self) -> list[tuple[str, str]]:
         training = self.training

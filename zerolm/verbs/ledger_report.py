@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from zerolm.show.charts import Axis, Bar, Bars
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
-from zerolm.show.text import base_name, show_amount
+from zerolm.show.text import base_name, sentence, show_amount
 from zerolm.units.energies import Energies, LayerEnergies, TotalEnergies
 from zerolm.verbs.report import Report
 
@@ -50,31 +50,20 @@ class LedgerReport(Report):
         return [
             f"{self.family} of {len(self.layers)} layers, {whole.weights:,} weights in {size}",
             f"energy {whole.energy:.6g}, largest {whole.largest:.3g}",
-            f"most energy in layer {self._strongest()}",
+            f"most energy in layer {max(self.layers, key=lambda one: one.energy).layer}",
         ]
 
-    def _strongest(self) -> int:
-        return max(self.layers, key=lambda one: one.energy).layer
-
     def heading(self) -> Heading:
-        whole = self.total.all
-        return Heading(
-            f"{whole.weights:,} weights of {base_name(self.parent)}",
-            f"A {self.family} of {len(self.layers)} layers, {show_amount(self.bytes, size=True)}.",
-            f"Energy {whole.energy:.6g} in all, largest {whole.largest:.3g}. Layer {self._strongest()} holds "
-            "the most.",
-            self._evenness(),
-            TRUST,
-        )
-
-    def _evenness(self) -> str:
         halves = [one.ffn.strongest_half for one in self.layers if one.ffn.strongest_half is not None]
-        if not halves:
-            return "Neurons of experts are not compared with each other."
-        return (
-            f"The stronger half of a layer's FFN neurons holds {min(halves):.1%} to {max(halves):.1%} of "
-            "their energy; 50 % if all were even."
-        )
+        evenness = "Neurons of experts are not compared with each other."
+        if halves:
+            evenness = (
+                f"The stronger half of a layer's FFN neurons holds {min(halves):.1%} to {max(halves):.1%} of "
+                "their energy; 50 % if all were even."
+            )
+        first, *rest = self.lines()
+        finding = " ".join(map(sentence, rest))
+        return Heading(f"The weights of {base_name(self.parent)}", sentence(first), finding, evenness, TRUST)
 
     def sheets(self) -> list[Sheet]:
         charts = [

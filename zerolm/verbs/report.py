@@ -17,7 +17,7 @@ from zerolm import __version__
 from zerolm.io.plain import as_plain
 from zerolm.settings.request import Request
 from zerolm.show.sheet import Heading, Sheet
-from zerolm.show.text import clipped
+from zerolm.show.text import clipped, sentence
 
 if TYPE_CHECKING:
     import pandas
@@ -72,6 +72,32 @@ class Shown(ABC):
         return table_of(self.rows())
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class Listing(Shown):
+    """Things at hand: an entry each, with its ``name``; JSON is the list of them."""
+
+    things: ClassVar[str]
+    entries: list[dict[str, Any]]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return self.entries
+
+    def lines(self) -> list[str]:
+        names = ", ".join(entry["name"] for entry in self.entries) or "none"
+        return [f"{len(self.entries)} {self.things}: {names}"]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the entries, lists as texts, without what has fields of its own."""
+        return [
+            {
+                name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+                for name, value in entry.items()
+                if not isinstance(value, dict)
+            }
+            for entry in self.entries
+        ]
+
+
 @dataclass(frozen=True)
 class Run:
     """How a result came about: the settings of its command, the version, the machine, and the date."""
@@ -115,6 +141,10 @@ class Report(Shown):
     @abstractmethod
     def heading(self) -> Heading:
         """Return the first lines of the page."""
+
+    def finding(self) -> str:
+        """Return the lines as sentences, for the heading."""
+        return " ".join(map(sentence, self.lines()))
 
     def to_json(self) -> dict[str, Any]:
         names = [item.name for item in fields(self) if item.name != "run"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -13,7 +13,8 @@ from zerolm.pretraining import Allocation, TrainingPlan, chinchilla, deepseek, t
 from zerolm.scores.shape import best_ratio, off_ratio
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_amount, show_cost, show_score
-from zerolm.solvers.result import Binding, Choice, LatencyTable, Reference, SearchResult, VocabularyChoice
+from zerolm.solvers.choice import Choice, Reference
+from zerolm.solvers.result import Binding, LatencyTable, SearchResult, VocabularyChoice
 from zerolm.spaces import SearchSpace, shape_text
 from zerolm.spaces.document import to_document
 from zerolm.verbs import search_words as words
@@ -43,11 +44,8 @@ class SearchReport(SearchResult, Report):
 
     @property
     def remarks(self) -> list[str]:
-        return [f"warning: {warning}" for warning in self._warnings()]
-
-    def _warnings(self) -> Sequence[str]:
-        warnings: Sequence[str] = (self.calibration or {}).get("warnings", ())
-        return [*warnings, *words.shape_warnings(self)]
+        warnings = [*(self.calibration or {}).get("warnings", ()), *words.shape_warnings(self)]
+        return [f"warning: {warning}" for warning in warnings]
 
     @property
     def written(self) -> list[str]:

@@ -17,7 +17,8 @@ from zerolm.scores.shape import (
     worth,
 )
 from zerolm.show.text import show_amount, show_cost, show_count, show_score
-from zerolm.solvers.result import Choice, Expected, SearchResult
+from zerolm.solvers.choice import Choice, Expected
+from zerolm.solvers.result import SearchResult
 from zerolm.spaces import shape_text
 
 COUNTING: Final = {"params": "Counting parameters", "body_params": "Counting body parameters"}

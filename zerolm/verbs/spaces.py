@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,7 +11,7 @@ from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.request import Request, argument, setting
 from zerolm.show.sheet import Cell, Row, Sheet, pairs
 from zerolm.show.text import show_amount
-from zerolm.verbs.report import Shown
+from zerolm.verbs.report import Listing, Shown
 
 if TYPE_CHECKING:
     from zerolm.spaces.decoders import Decoder
@@ -47,45 +48,28 @@ class SpacesSettings(Request):
         if self.known:
             name = None if self.space is None else SPACES.entry(self.space).name
             rows = [decoder_row(decoder) for decoder in decoders().values()]
-            return DecodersReport([row for row in rows if name in (None, row.space)])
+            return DecodersReport([row for row in rows if name in (None, row["space"])])
         if self.space is not None:
             settings = SPACES[self.space].declared
             return SpaceReport(
                 self.space, make_space(self.space).size(), SPACES[self.space].summary, settings
             )
         spaces = [make_space(name) for name in SPACES]
-        return SpacesReport([SpaceRow(s.name, s.size(), SPACES[s.name].summary, s.settings) for s in spaces])
-
-
-@dataclass(frozen=True)
-class SpaceRow:
-    """A search space: its exact ``size``, in words, and its default settings."""
-
-    name: str
-    size: int
-    summary: str
-    settings: dict[str, Any]
+        return SpacesReport(
+            [{"name": s.name, "size": s.size(), "summary": s.summary, "settings": s.settings} for s in spaces]
+        )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class SpacesReport(Shown):
+class SpacesReport(Listing):
     """The search spaces; each has ``name``, exact ``size``, ``summary`` and default ``settings``."""
 
-    spaces: list[SpaceRow]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        return [asdict(row) for row in self.spaces]
-
-    def lines(self) -> list[str]:
-        return [f"{len(self.spaces)} search spaces: {', '.join(row.name for row in self.spaces)}"]
+    things: ClassVar[str] = "search spaces"
 
     def sheets(self) -> list[Sheet]:
         head: Row = ["space", "architectures", Cell("what it holds", "shape")]
-        rows: list[Row] = [[row.name, f"{row.size:,}", Cell(row.summary, "shape")] for row in self.spaces]
+        rows = [[one["name"], f"{one['size']:,}", Cell(one["summary"], "shape")] for one in self.entries]
         return [Sheet(head=head, rows=rows)]
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [{"name": row.name, "size": row.size, "summary": row.summary} for row in self.spaces]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -125,57 +109,12 @@ def _setting(one: Setting) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class DecoderRow:
-    """A published decoder: its facts, ``params`` and ``kv_bytes`` of a token at 16 bits, and ratios.
+def decoder_row(decoder: Decoder) -> dict[str, Any]:
+    """Return the facts of a decoder, what follows from them, and where its space stands to it.
 
-    ``space`` is that of its family, None where there is none, ``exclusions`` what keeps it out of that
-    space's defaults.
+    ``kv_bytes`` are those of a token at 16 bits; ``space`` is that of its family, None where there is none,
+    ``exclusions`` what keeps it out of that space's defaults.
     """
-
-    name: str
-    hub: str
-    family: str
-    vocab: int
-    positions: int
-    tied: bool
-    published: str
-    source: str
-    published_body: int | None
-    depth: int
-    hidden: int
-    head_size: int
-    heads: int
-    kv_heads: int
-    ffn: int
-    shape: str
-    params: int
-    body_params: int
-    kv_bytes: int
-    ffn_per_hidden: float
-    ffn_per_attention: float
-    hidden_per_depth: float
-    space: str | None
-    exclusions: list[str]
-
-    def cells(self) -> Row:
-        """Return the row of a table."""
-        ratios = (self.ffn_per_hidden, self.ffn_per_attention, self.hidden_per_depth)
-        space = self.space or f"none of {self.family}"
-        tying = "tied" if self.tied else "untied"
-        words = f"{self.shape}, head size {self.head_size}, vocabulary {self.vocab:,}, {tying}"
-        return [
-            self.name,
-            show_amount(self.params),
-            f"{self.kv_bytes:,}",
-            *(f"{ratio:.3g}" for ratio in ratios),
-            Cell(f"outside {space}" if self.exclusions else space, "shape"),
-            Cell(words, "shape"),
-        ]
-
-
-def decoder_row(decoder: Decoder) -> DecoderRow:
-    """Return the facts of a decoder, what follows from them, and where its space stands to it."""
     from zerolm.costs import CostModel
     from zerolm.spaces import shape_text
     from zerolm.spaces.membership import exclusions
@@ -187,43 +126,43 @@ def decoder_row(decoder: Decoder) -> DecoderRow:
     costs = CostModel(context=1).of(architecture)
     facts = asdict(decoder)
     sizes = facts.pop("choices")
-    return DecoderRow(
+    return {
         **facts,
         **sizes,
-        shape=shape_text(architecture),
-        params=costs["params"],
-        body_params=costs["body_params"],
-        kv_bytes=costs["kv_bytes"],
-        ffn_per_hidden=sizes["ffn"] / sizes["hidden"],
-        ffn_per_attention=weights["ffn"] / weights["attention"],
-        hidden_per_depth=sizes["hidden"] / sizes["depth"],
-        space=None if space is None else space.name,
-        exclusions=[] if space is None else exclusions(space, decoder.choices),
-    )
+        "shape": shape_text(architecture),
+        **{cost: costs[cost] for cost in ("params", "body_params", "kv_bytes")},
+        "ffn_per_hidden": sizes["ffn"] / sizes["hidden"],
+        "ffn_per_attention": weights["ffn"] / weights["attention"],
+        "hidden_per_depth": sizes["hidden"] / sizes["depth"],
+        "space": None if space is None else space.name,
+        "exclusions": [] if space is None else exclusions(space, decoder.choices),
+    }
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class DecodersReport(Shown):
+class DecodersReport(Listing):
     """Published decoders, with what follows from their shapes."""
 
-    decoders: list[DecoderRow]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        return [asdict(row) for row in self.decoders]
-
-    def lines(self) -> list[str]:
-        if not self.decoders:
-            return ["no published decoder is known of this space"]
-        return [f"{len(self.decoders)} published decoders: {', '.join(row.name for row in self.decoders)}"]
+    things: ClassVar[str] = "published decoders"
 
     def sheets(self) -> list[Sheet]:
-        if not self.decoders:
+        if not self.entries:
             return []
         numbers = ["params", "KV B/token", "FFN/d", "FFN/attn", "d/depth"]
         head: Row = ["", *numbers, Cell("space", "shape"), Cell("shape", "shape")]
-        outside = [(row.name, ", ".join(row.exclusions)) for row in self.decoders if row.exclusions]
-        sheets = [Sheet(head=head, rows=[row.cells() for row in self.decoders])]
+        outside = [(one["name"], ", ".join(one["exclusions"])) for one in self.entries if one["exclusions"]]
+        sheets = [Sheet(head=head, rows=[_decoder_cells(one) for one in self.entries])]
         return sheets + ([pairs("Outside the defaults of the space", outside)] if outside else [])
 
-    def rows(self) -> list[dict[str, Any]]:
-        return self.to_json()
+
+def _decoder_cells(row: Mapping[str, Any]) -> Row:
+    space = row["space"] or f"none of {row['family']}"
+    tying = "tied" if row["tied"] else "untied"
+    return [
+        row["name"],
+        show_amount(row["params"]),
+        f"{row['kv_bytes']:,}",
+        *(f"{row[ratio]:.3g}" for ratio in ("ffn_per_hidden", "ffn_per_attention", "hidden_per_depth")),
+        Cell(f"outside {space}" if row["exclusions"] else space, "shape"),
+        Cell(f"{row['shape']}, head size {row['head_size']}, vocabulary {row['vocab']:,}, {tying}", "shape"),
+    ]

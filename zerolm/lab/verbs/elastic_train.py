@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zerolm.lab.supernets.result import TrainedSupernet
 from zerolm.lab.verbs.elastic_shared import StepSettings, TeacherSettings
 from zerolm.progress import Progress, silent
-from zerolm.settings import REQUIRED
-from zerolm.settings.request import Request, argument, by_name, options_of, part, setting
+from zerolm.settings import REQUIRED, parsed
+from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Heat, curve
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, show_amount
@@ -115,8 +115,7 @@ class TrainSupernetSettings(Request):
     def _of_space(self) -> dict[str, Any]:
         from zerolm.spaces import SPACES
 
-        declared = by_name(SPACES[self.space].declared)
-        return options_of(declared, self.further, f"space {self.space!r}")
+        return parsed(f"space {self.space!r}", SPACES[self.space].declared, self.further)
 
     def _request(self, settings: dict[str, Any]) -> SupernetRequest:
         """Return the request of the training; its paths are absolute, so a run resumes from anywhere."""

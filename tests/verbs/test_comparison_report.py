@@ -1,24 +1,39 @@
-"""The page of a comparison: complete, equal to the rows, safe against hostile names."""
+"""A comparison as a page and as files: complete, equal to the rows, safe against hostile names."""
 
 from __future__ import annotations
 
+import csv
+import json
 import re
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_comparison import decoder_file, encoder_file, results, written
 
 from zerolm.comparison.bench import bench
+from zerolm.comparison.document import from_document
 from zerolm.comparison.results import Comparison
+from zerolm.comparison.standings import key_of, name_of
 from zerolm.show.charts import Line
 from zerolm.show.drawing import chart_html
 from zerolm.show.page import table_html
 from zerolm.show.terminal import sheet_lines
 from zerolm.verbs.bench_report import BenchReport
 from zerolm.verbs.comparison_charts import alpha_curve, gains
-from zerolm.verbs.comparison_sheets import against_counting, against_sheet, finding, origin, section_sheet
+from zerolm.verbs.comparison_sheets import (
+    FILES,
+    against_counting,
+    against_sheet,
+    finding,
+    origin,
+    section_sheet,
+    write_tables,
+)
 
 EVIL = '<script>alert("1 & 2")</script>'
 
@@ -195,3 +210,97 @@ def test_sentences_and_verdicts_follow_the_rows(found: Comparison) -> None:
     assert finding(better).startswith("geo ranks better than counting parameters in 4 of 4")
     assert "everywhere: zerolm 0.5, zerolm 1.0" in against_counting(better)
     assert {tuple(row[1:5]) for row in against_sheet(better).rows} == {("4", "0", "0", "+0.500")}
+
+
+def test_rows_as_csv(found: Comparison, tmp_path: Path) -> None:
+    write_tables(found, tmp_path)
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert len(read) == len(found.rows)
+    for line, row in zip(read, found.rows, strict=True):
+        given = row.to_json()
+        assert list(line) == list(given)
+        for name, value in given.items():
+            assert line[name] == ("" if value is None else str(value))
+            if isinstance(value, float):
+                assert float(line[name]) == value
+
+
+def test_scores_as_csv(found: Comparison, tmp_path: Path) -> None:
+    write_tables(found, tmp_path)
+    with (tmp_path / "scores.csv").open(newline="") as file:
+        read = iter(list(csv.DictReader(file)))
+    for section in found.sections:
+        for place, entry in enumerate(section.truth.architectures):
+            line = next(read)
+            assert (line["benchmark"], line["view"]) == (section.truth.name, section.view or "")
+            assert (line["id"], float(line["result"])) == (entry.id, entry.results["quality"])
+            for row in section.rows:
+                assert float(line[name_of(key_of(row))]) == section.scores[row.label][place]
+    assert next(read, None) is None
+
+
+def test_hostile_ids_are_fields(tmp_path: Path) -> None:
+    file = written(tmp_path, EVIL, "gpt2", results(8), metric=EVIL, prefix=EVIL)
+    write_tables(bench([file], draws=20), tmp_path)
+    with (tmp_path / "scores.csv").open(newline="") as lines:
+        assert next(csv.DictReader(lines))["id"] == f"{EVIL}0"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[BenchReport, Path]:
+    """A result, and the folder that it was written into."""
+    folder = tmp_path_factory.mktemp("saved")
+    report = BenchReport(bench([encoder_file(folder, 12), decoder_file(folder, 10)], draws=50))
+    report.save(folder / "out")
+    return report, folder / "out"
+
+
+@pytest.fixture
+def report(saved: tuple[BenchReport, Path], tmp_path: Path) -> BenchReport:
+    report, folder = saved
+    shutil.copytree(folder, tmp_path / "out")
+    return report
+
+
+def test_one_file_holds_all(report: BenchReport, tmp_path: Path) -> None:
+    for name in FILES:
+        (tmp_path / "out" / name).unlink()
+    loaded = BenchReport.load(tmp_path / "out")
+    loaded.save(tmp_path / "again")
+    names = {"report.html", "result.json", "run.yaml", *FILES}
+    assert {file.name for file in (tmp_path / "again").iterdir()} == names
+    write_tables(report.comparison, tmp_path)
+    for name in FILES:
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / name).read_bytes()
+    assert (loaded, loaded.page()) == (report, (tmp_path / "out" / "report.html").read_text())
+
+
+def first(document: Any, name: str) -> Any:
+    """The numbers of the first score of the first section."""
+    return next(iter(document["sections"][0][name].values()))
+
+
+EDITS: dict[str, Callable[[Any], Any]] = {
+    "a score less": lambda it: first(it, "scores").pop(),
+    "scores of another": lambda it: it["sections"][0]["scores"].popitem(),
+    "an infinite score": lambda it: first(it, "scores").__setitem__(0, float("inf")),
+    "a budget less": lambda it: first(it, "regret_by_budget").pop(),
+    "an alpha less": lambda it: it["sections"][0]["alpha_curve"].pop(),
+    "another benchmark": lambda it: it["rows"][0].update(benchmark="other"),
+    "a row more": lambda it: it["rows"].append(it["rows"][-1]),
+    "many sections": lambda it: it["benchmarks"][0].update(sections=10**9),
+    "a hidden metric": lambda it: it["benchmarks"][0]["benchmark"]["architectures"][0].update(results={}),
+    "two lines": lambda it: it["sections"][0]["left_out"].update({"a\nb": "c"}),
+    "a note of lines": lambda it: it.update(note="a\nb"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_an_edited_comparison_is_refused(edit: Callable[[Any], Any], found: Comparison) -> None:
+    document = json.loads(json.dumps(found.to_json()))
+    assert from_document(document).to_json() == document
+    edit(document)
+    with pytest.raises(ValueError, match=r".") as caught:
+        from_document(document)
+    assert "\n" not in str(caught.value)

@@ -31,13 +31,12 @@ import torch
 from llama_small_blocks import planned_blocks
 from llama_small_plan import SETTINGS, SIZES, Planned, planned, planned_depths, planned_ends, planned_longer
 from small_text import texts
-from timing import note, one_thread, table
+from timing import note, one_thread, processor, table
 
 import zerolm
 from zerolm.costs import CostModel
 from zerolm.groundtruth.truth import check
 from zerolm.io.files import store, write_json
-from zerolm.io.machine import processor
 from zerolm.settings.compute import TrainedOn
 from zerolm.spaces import shape_text
 from zerolm.statistics import noise_ceiling

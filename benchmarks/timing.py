@@ -9,16 +9,26 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import version
+from pathlib import Path
 from typing import TypeVar
-
-from zerolm.io.machine import processor
 
 T = TypeVar("T")
 PACKAGES = ("numpy", "scipy", "pymoo")
 PATIENCE = 10.0
 """Seconds after which a measurement is not repeated."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def processor() -> str:
+    """Return the name of the processor, as the system has it."""
+    with suppress(OSError, UnicodeDecodeError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name" and value.strip():
+                return " ".join(value.split())
+    return platform.processor() or platform.machine() or "not named"
 
 
 def machine() -> str:

@@ -29,8 +29,3 @@ def test_beyond_float16_is_refused_without_a_warning(numbers: list[float], large
         with pytest.raises(ValueError, match="beyond float16, which ends at 65,504"):
             narrowed(np.array([*numbers, sign * large], np.float32), "F16")
         narrowed(np.array([*numbers, sign * large], np.float32), "BF16")
-
-
-def test_what_is_not_finite_already_stays() -> None:
-    exact = np.array([np.inf, -np.inf, np.nan, 1.0], np.float32)
-    assert np.array_equal(widened(narrowed(exact, "F16"), "F16"), exact, equal_nan=True)

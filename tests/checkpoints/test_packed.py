@@ -29,8 +29,8 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from zerolm.checkpoints import Checkpoint, packed_values
 from zerolm.checkpoints.headers import read_shard
-from zerolm.checkpoints.packed import PackedTensor, packed_tensors, packing_of
-from zerolm.checkpoints.packed_values import EIGHT_BITS, dequantised, sums_of_packed
+from zerolm.checkpoints.packed import packed_tensors, packing_of
+from zerolm.checkpoints.packed_values import EIGHT_BITS, PackedTensor, sums_of_packed
 
 
 def read(folder: Path, quantisation: dict[str, Any], parts: dict[str, Tensor], name: str) -> PackedTensor:
@@ -49,7 +49,7 @@ def weights_of(**changes: Any) -> dict[str, Any]:
 
 def check_sums(packed: PackedTensor) -> None:
     """Sums by bytes and blocks are those of all numbers."""
-    values = dequantised(packed).astype(np.float64)
+    values = packed.numbers().astype(np.float64)
     for summed in (1, packed_values.SUMMED):  # a block of rows at a time, and all at once
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(packed_values, "SUMMED", summed)
@@ -80,13 +80,13 @@ def test_blocks_of_eight_bits(
     }
     quantisation = FP8 | {"weight_block_size": [high, wide]}
     packed = read(tmp_path_factory.mktemp("fp8"), quantisation, parts, "x")
-    ours, plain = dequantised(packed), parts["x"].float().numpy()
+    ours, plain = packed.numbers(), parts["x"].float().numpy()
     for row in range(rows):
         for column in range(columns):
             wanted = plain[..., row, column] * scales[..., row // high, column // wide]
             assert np.allclose(ours[..., row, column], wanted, rtol=1e-6)
     if experts:
-        assert np.allclose(dequantised(packed.one(experts - 1)), ours[-1])
+        assert np.allclose(packed.one(experts - 1).numbers(), ours[-1])
     check_sums(packed.one(experts - 1) if experts else packed)
     if rows % high == 0 and columns % wide == 0:
         theirs = Fp8Dequantize(None)._dequantize_one(parts["x"], parts["x_scale_inv"], torch.float32)
@@ -105,8 +105,8 @@ def test_numbers_of_four_bits_with_an_exponent(
     packed = read(tmp_path_factory.mktemp("mxfp4"), MXFP4, parts, "x")
     theirs = convert_moe_packed_tensors(codes, exponents, dtype=torch.float32)
     assert packed.shape == tuple(theirs.shape) == (experts, 32 * groups, rows)
-    assert np.array_equal(dequantised(packed), theirs.numpy())
-    assert np.array_equal(dequantised(packed.one(0)), theirs[0].numpy())
+    assert np.array_equal(packed.numbers(), theirs.numpy())
+    assert np.array_equal(packed.one(0).numbers(), theirs[0].numpy())
     check_sums(packed.one(0))
 
 
@@ -133,7 +133,7 @@ def test_words_of_small_integers(
     quantisation = INT4 | {"config_groups": {"group_0": {"weights": weights}}}
     packed = read(tmp_path_factory.mktemp("int"), quantisation, parts, "x.weight")
     wanted = numbers * scales.float().numpy().repeat(columns // groups, 1)
-    assert np.allclose(dequantised(packed), wanted, rtol=1e-6)
+    assert np.allclose(packed.numbers(), wanted, rtol=1e-6)
     check_sums(packed)
 
 
@@ -148,7 +148,7 @@ def test_eight_bits_of_compressed_tensors(
     parts = {"x.weight": codes, "x.weight_scale": scales}
     packed = read(tmp_path, quantisation | {"format": "float-quantized"}, parts, "x.weight")
     spread = scales.float().repeat_interleave(6 // shape[0], 0).repeat_interleave(8 // shape[1], 1)
-    assert np.allclose(dequantised(packed), (codes.float() * spread).numpy(), rtol=1e-6)
+    assert np.allclose(packed.numbers(), (codes.float() * spread).numpy(), rtol=1e-6)
     check_sums(packed)
 
 
@@ -159,7 +159,7 @@ def test_scales_that_are_exponents(tmp_path: Path) -> None:
     packed = read(tmp_path, FP8 | {"weight_block_size": [2, 4]}, parts, "x")
     factors = 2.0 ** (exponents.float() - 127)
     wanted = codes.float() * factors.repeat_interleave(2, 0).repeat_interleave(4, 1)
-    assert np.array_equal(dequantised(packed), wanted.numpy())
+    assert np.array_equal(packed.numbers(), wanted.numpy())
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -205,6 +205,8 @@ def test_what_a_child_takes_over(tmp_path: Path) -> None:
         *kept,
         "1_Pooling/config.json",  # no modules.json names it
         "modeling_evil.py",
+        "tokenizer.py",
+        "chat_template.pkl",
         "pytorch_model.bin",
         "2_Dense/pytorch_model.bin",
         "optimizer.pt",
@@ -258,24 +260,31 @@ def test_folders_that_are_not_there(name: str, tmp_path: Path, monkeypatch: pyte
         Checkpoint.open(name)
 
 
-def test_the_hub_is_asked_for_what_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("problem", "reason"), [("", "no connection at all"), ("the hub cannot be reached",) * 2]
+)
+def test_the_hub_is_asked_for_what_is_no_folder(
+    problem: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or its cache, where it does not answer."""
     import huggingface_hub
 
     asked: list[dict[str, Any]] = []
 
     def download(name: str, **settings: Any) -> str:
-        asked.append({"name": name} | settings)
+        asked.append(settings)
         if name == "some/gone":
             raise OSError("no connection\nat all")
         return str(saved(tmp_path, "llama"))
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.setattr("zerolm.checkpoints.folder.hub_problem", lambda ask: "")
+    monkeypatch.setattr("zerolm.checkpoints.folder.hub_problem", lambda ask: problem)
     assert Checkpoint.open("someone/model").layout.depth == 3
     patterns = asked[0]["allow_patterns"]
     assert "*.safetensors" in patterns
     assert not any("bin" in pattern or "py" in pattern for pattern in patterns)
-    with pytest.raises(ValueError, match="and no model of the hub: no connection at all"):
+    assert asked[0]["local_files_only"] is bool(problem)
+    with pytest.raises(ValueError, match=f"'some/gone', and no model of the hub: {reason}$"):
         Checkpoint.open("some/gone")
 
 
@@ -289,22 +298,6 @@ def test_a_name_that_the_hub_cannot_have_is_not_asked_for(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="no folder 'absent'; a model of the hub is called owner/name"):
         Checkpoint.open("absent")
-
-
-def test_without_the_hub_its_cache_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-
-    def download(name: str, *, local_files_only: bool, **_: Any) -> str:
-        assert local_files_only
-        if name == "some/gone":
-            raise OSError("Three sentences. Of another. Library.")
-        return str(saved(tmp_path, "llama"))
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.setattr("zerolm.checkpoints.folder.hub_problem", lambda ask: "the hub cannot be reached")
-    assert Checkpoint.open("someone/model").layout.depth == 3
-    with pytest.raises(ValueError, match=r"'some/gone', and no model of the hub: the hub cannot be reached$"):
-        Checkpoint.open("some/gone")
 
 
 def test_configurations_that_cannot_be_read(tmp_path: Path) -> None:

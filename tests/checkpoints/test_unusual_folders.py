@@ -68,6 +68,7 @@ def test_an_adapter_names_its_base_and_how_to_merge_it(task: str, name: str, tmp
     assert f"peft.AutoPeftModelFor{name}.from_pretrained({str(folder)!r}).merge_and_unload()" in text
     with pytest.raises(ValueError, match="an adapter of 'some/base'"):
         diagnose(folder)
+    refused(saved(folder, "llama"), "holds an adapter")  # next to weights, too
     (folder / "adapter_config.json").write_text("[")
     refused(folder, "cannot be read")
 

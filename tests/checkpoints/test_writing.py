@@ -82,7 +82,7 @@ def test_numbers_stay_aligned(tmp_path: Path) -> None:
     wide = Outgoing("b", "F32", (2,), lambda: [np.ones(2, np.float32)])
     one = Outgoing("c", "U8", (), lambda: [b"1"])
     none = Outgoing("d", "F32", (0, 4), lambda: [])
-    (path,) = write_shards(tmp_path, [one, odd, wide, none], metadata={"format": "pt", "by": "us"})
+    (path,) = write_shards(tmp_path, [one, odd, wide, none])
     tensors = read_shard(path).tensors
     assert all(tensor.start % tensor.item_bytes == 0 for tensor in tensors.values())
     assert torch.equal(load_file(path)["b"], torch.ones(2))

@@ -64,19 +64,6 @@ def test_a_wrong_weight_on_the_disk_is_found(dtype: str, wrong: str, tmp_path: P
         FORMATS["hf"].verified(run, cut, Repaired(), tmp_path / "child")
 
 
-def test_nothing_that_runs_is_inherited(tmp_path: Path) -> None:
-    parent = saved(tmp_path / "parent", "llama")
-    (parent / "tokenizer").mkdir()
-    for name in ("tokenizer.py", "chat_template.py", "README.py", "tokenizer/x.pkl"):
-        (parent / name).write_text("boom")
-    (parent / "LICENSE").write_text("mine")
-    (parent / "chat_template.jinja").write_text("{{ messages }}")
-    carve(parent, tmp_path / "child", keep_ffn=0.5)
-    names = {file.name for file in (tmp_path / "child").rglob("*")}
-    assert {"LICENSE", "chat_template.jinja"} <= names
-    assert not any(name.endswith((".py", ".pkl")) for name in names)
-
-
 FLOORS: dict[str, tuple[str, dict[str, Any], str]] = {
     "neurons": ("llama", {"keep_ffn": 0.25, "multiple_of": 41}, "no size is left"),
     "ways": ("llama", {"keep_ffn": 0.75, "tensor_parallel": 4}, "no size is left"),
@@ -132,13 +119,6 @@ def test_hostile_configurations(case: str, text: str | None, tmp_path: Path) -> 
         carve(parent, tmp_path / "child", keep_ffn=0.5, text=text, sequences=8, length=16)
     assert "\n" not in str(told.value)
     assert not (tmp_path / "child").exists()
-
-
-def test_adapters_are_merged_first(tmp_path: Path) -> None:
-    parent = saved(tmp_path / "parent", "llama")
-    (parent / "adapter_config.json").write_text("{}")
-    with pytest.raises(ValueError, match="merge it first"):
-        carve(parent, keep_ffn=0.5)
 
 
 def test_a_child_of_transformers_needs_no_gguf() -> None:

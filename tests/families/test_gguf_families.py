@@ -11,14 +11,13 @@ from typing import Any, Final
 import numpy as np
 import pytest
 import torch
-import transformers
 from covering import chosen
 from published_rules import OF_FAMILY, save_published
-from safetensors.torch import load_file, save_file
 from tiny import logits_of
-from tiny_families import AS_E2B, DECODER, DERIVED, PLAIN_GEMMA4, TINY, saved
+from tiny_families import AS_E2B, PLAIN_GEMMA4, saved
+from tiny_seeing import saved_seeing
 from torch import Tensor, nn
-from transformers import AutoConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.family import Family
@@ -184,114 +183,30 @@ def test_rotations_are_those_of_the_class(rotation: str, tmp_path: Path) -> None
     assert check(tmp_path / "child.gguf", logits_of(carved), None, tolerance=1e9).relative < 2e-3
 
 
-SEES: Final[dict[str, Any]] = {
-    "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
-    "image_size": 28, "patch_size": 14,
-}  # fmt: skip
-SEES_OF_QWEN: Final[dict[str, Any]] = {
-    "depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 48,
-    "patch_size": 4, "num_position_embeddings": 16, "deepstack_visual_indexes": [],
-}  # fmt: skip
-SEEING: dict[str, tuple[str, dict[str, Any]]] = {
-    "gemma3": (
-        "Gemma3ForConditionalGeneration",
-        {"text_config": TINY["gemma3_text"] | {"attention_bias": False}, "vision_config": SEES},
-    ),
-    "mistral3": (
-        "Mistral3ForConditionalGeneration",
-        {
-            "text_config": DECODER | {"model_type": "mistral", "sliding_window": None},
-            "vision_config": SEES | {"model_type": "pixtral", "head_dim": 8},
-            "tie_word_embeddings": False,
-        },
-    ),
-    "qwen3_5": (
-        "Qwen3_5ForConditionalGeneration",
-        {
-            "text_config": TINY["qwen3_5_text"] | DELTA | SECTIONED | {"attention_bias": False},
-            "vision_config": SEES_OF_QWEN,
-        },
-    ),
-    "qwen3_5_moe": (
-        "Qwen3_5MoeForConditionalGeneration",
-        {
-            "text_config": TINY["qwen3_5_moe_text"] | DELTA | SECTIONED | {"attention_bias": False},
-            "vision_config": SEES_OF_QWEN,
-        },
-    ),
+TURNED: Final[dict[str, Any]] = {
+    "attention_bias": False,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [3, 3, 2]},
 }
-
-
-TURNED: Final[dict[str, Any]] = {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [3, 3, 2]}
-OF_QWEN2: Final[dict[str, Any]] = DERIVED | {
-    "rope_parameters": TURNED | {"mrope_section": [2, 1, 1]}, "rms_norm_eps": 1e-9,
-}  # fmt: skip
+SMALL_EPS: Final[dict[str, Any]] = {"rms_norm_eps": 1e-9}
 """Some readers of qwen2vl take the eps of the norms for 0."""
-SEEING |= {
-    "qwen2_vl": (
-        "Qwen2VLForConditionalGeneration",
-        {
-            "text_config": OF_QWEN2,
-            "vision_config": {
-                "depth": 1, "embed_dim": 16, "hidden_size": 48, "num_heads": 2, "patch_size": 4,
-            },
-        },
-    ),
-    "qwen2_5_vl": (
-        "Qwen2_5_VLForConditionalGeneration",
-        {"text_config": OF_QWEN2, "vision_config": SEES_OF_QWEN | {"fullatt_block_indexes": [0]}},
-    ),
-    "qwen3_vl": (
-        "Qwen3VLForConditionalGeneration",
-        {
-            "text_config": DECODER | {"rope_parameters": TURNED, "num_hidden_layers": 5},
-            "vision_config": SEES_OF_QWEN,
-        },
-    ),
-    "qwen3_vl_moe": (
-        "Qwen3VLMoeForConditionalGeneration",
-        {
-            "text_config": TINY["qwen3_moe"]
-            | {"attention_bias": False, "mlp_only_layers": [], "norm_topk_prob": True}
-            | {"rope_parameters": TURNED, "num_hidden_layers": 5},
-            "vision_config": SEES_OF_QWEN,
-        },
-    ),
-    "kimi_k25": (
-        "Kimi_K25ForConditionalGeneration",
-        {
-            "text_config": TINY["deepseek_v3"] | {"model_type": "deepseek_v3", "attention_bias": False},
-            "vision_config": SEES | {"patch_size": 4, "pos_emb_height": 4, "pos_emb_width": 4},
-            "projection_hidden_size": 16,
-            "tie_word_embeddings": False,
-        },
-    ),
-    "gemma4": (
-        "Gemma4ForConditionalGeneration",
-        {
-            "text_config": TINY["gemma4_text"] | {"attention_bias": False},
-            "vision_config": SEES | {"num_key_value_heads": 2, "head_dim": 8},
-            "audio_config": None,
-        },
-    ),
-}  # fmt: skip
+TEXTS: dict[str, dict[str, Any]] = {
+    "gemma3": {},
+    "mistral3": {"sliding_window": None},
+    **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), DELTA | SECTIONED | {"attention_bias": False}),
+    "qwen2_vl": SMALL_EPS,
+    "qwen2_5_vl": SMALL_EPS,
+    "qwen3_vl": TURNED,
+    "qwen3_vl_moe": TURNED | {"mlp_only_layers": [], "norm_topk_prob": True},
+    "kimi_k25": {"attention_bias": False},
+    "gemma4": {"attention_bias": False},
+}
+"""The text parts of models that see, with what readers of their architectures take."""
 
 
-@pytest.mark.parametrize("name", SEEING)
+@pytest.mark.parametrize("name", TEXTS)
 def test_the_text_part_of_a_model_that_sees_is_written(name: str, tmp_path: Path) -> None:
     """Its layers differ in size where readers of the architecture take that."""
-    class_name, fields = SEEING[name]
-    torch.manual_seed(0)
-    network = getattr(transformers, class_name)(AutoConfig.for_model(name, **fields))
-    network.save_pretrained(tmp_path / "parent")
-    if name == "kimi_k25":
-        file = tmp_path / "parent" / "model.safetensors"
-        tensors = {
-            stored.replace("language_model.model.blocks.", "language_model.model.layers."): tensor
-            for stored, tensor in load_file(file).items()
-        }
-        save_file(tensors, file, {"format": "pt"})
-    checkpoint = Checkpoint.open(tmp_path / "parent")
+    checkpoint = Checkpoint.open(saved_seeing(tmp_path / "parent", name, **TEXTS[name]))
     whole, described = dimensions(checkpoint), checkpoint.family.gguf
     assert described is not None
     first = 24 if checkpoint.family.cut.ffn else whole.ffn

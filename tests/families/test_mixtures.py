@@ -64,6 +64,7 @@ FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         "experts.8.up_proj.* is none of",
     ),
+    "fewer experts than routed": ({}, {"n_routed_experts": 6}, r"implies 6 \(experts\) x 48 \(hidden\)"),
     "more experts chosen than there are": ({}, {"num_experts_per_tok": 9}, "9 experts are chosen of 8"),
     "a dense layer stored as a mixture": ({}, {"first_k_dense_replace": 3}, r"layers.2.mlp.* is missing"),
     "a router's bias of another length": (
@@ -211,6 +212,11 @@ def test_experts_may_be_in_one_tensor(kind: str, tmp_path: Path) -> None:
 
 def test_experts_in_both_ways_are_refused(tmp_path: Path) -> None:
     random_model("qwen3_5_moe_text").save_pretrained(tmp_path)
-    many = {name: x for name, x in load_file(tmp_path / FILE).items() if "layers.1.mlp.experts" in name}
+    many, first = load_file(tmp_path / FILE), "model.layers.1.mlp.experts."
+    one = load_file(in_one(tmp_path) / FILE)
+    apart = {name: x for name, x in many.items() if name.startswith(first)}
     with pytest.raises(ValueError, match=r"'model.layers.1.mlp.experts.\d+.\w+.weight' is none of a qwen3_5"):
-        Checkpoint.open(changed(in_one(tmp_path), many))
+        Checkpoint.open(changed(tmp_path, apart))
+    together = dict.fromkeys(name for name in one if name.startswith(first))
+    with pytest.raises(ValueError, match=rf"'{first}.*' is missing"):
+        Checkpoint.open(changed(tmp_path, apart | together))

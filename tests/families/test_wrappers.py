@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 import transformers
 from carvings import carve
 from safetensors.torch import load_file, save_file
-from tiny_families import DECODER, DERIVED, GATED_DELTA, MIXED, TINY
+from tiny_seeing import SEEING, saved_seeing
 
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.experts.masked_parent import masked
@@ -23,99 +22,12 @@ from zerolm.costs import CostModel
 from zerolm.families.config import from_config
 from zerolm.testing.families import stored_numbers
 
-VISION = {
-    "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
-    "image_size": 28, "patch_size": 14,
-}  # fmt: skip
-GEMMA = DECODER | {"model_type": "gemma3_text", "query_pre_attn_scalar": 16, "sliding_window": 8}
-WRAPPERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "gemma3": (
-        "Gemma3ForConditionalGeneration",
-        {"text_config": GEMMA | {"layer_types": MIXED}, "vision_config": VISION},
-    ),
-    "mistral3": (
-        "Mistral3ForConditionalGeneration",
-        {
-            "text_config": DECODER | {"model_type": "mistral"},
-            "vision_config": VISION | {"model_type": "pixtral", "head_dim": 8},
-            "tie_word_embeddings": False,
-        },
-    ),
-}
-SEEING = {
-    "depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 48,
-    "patch_size": 4, "num_position_embeddings": 16,
-}  # fmt: skip
-WRAPPERS["qwen3_5"] = (
-    "Qwen3_5ForConditionalGeneration",
-    {"text_config": DECODER | GATED_DELTA, "vision_config": SEEING},
-)
-WRAPPERS["qwen3_5_moe"] = (
-    "Qwen3_5MoeForConditionalGeneration",
-    {"text_config": TINY["qwen3_5_moe_text"], "vision_config": SEEING},
-)
-WRAPPERS["gemma4"] = (
-    "Gemma4ForConditionalGeneration",
-    {
-        "text_config": TINY["gemma4_text"] | {"pad_token_id": 0},
-        "vision_config": VISION | {"num_key_value_heads": 2, "head_dim": 8, "patch_size": 14},
-        "audio_config": None,
-    },
-)
-DEEP: dict[str, Any] = {
-    "text_config": DECODER | {"num_hidden_layers": 5, "attention_bias": True},
-    "vision_config": SEEING | {"depth": 3, "deepstack_visual_indexes": [0, 1, 2]},
-}  # fmt: skip
-WRAPPERS["qwen3_vl"] = ("Qwen3VLForConditionalGeneration", DEEP)
-WRAPPERS["qwen3_vl_moe"] = (
-    "Qwen3VLMoeForConditionalGeneration",
-    DEEP | {"text_config": TINY["qwen3_moe"] | {"num_hidden_layers": 5}, "tie_word_embeddings": False},
-)
-ROTATED = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e5, "mrope_section": [1, 1, 2]}}
-WRAPPERS["qwen2_5_vl"] = (
-    "Qwen2_5_VLForConditionalGeneration",
-    {"text_config": DERIVED | ROTATED, "vision_config": SEEING | {"fullatt_block_indexes": [0]}},
-)
-WRAPPERS["qwen2_vl"] = (
-    "Qwen2VLForConditionalGeneration",
-    {
-        "text_config": DERIVED | ROTATED,
-        "vision_config": {
-            "depth": 1,
-            "embed_dim": 16,
-            "num_heads": 2,
-            "mlp_ratio": 1,
-            "hidden_size": 48,
-            "patch_size": 4,
-        },
-    },
-)
-WRAPPERS["kimi_k25"] = (
-    "Kimi_K25ForConditionalGeneration",
-    {
-        "text_config": TINY["deepseek_v3"] | {"model_type": "deepseek_v3"},
-        "vision_config": VISION | {"patch_size": 4, "pos_emb_height": 4, "pos_emb_width": 4},
-        "projection_hidden_size": 16,
-        "tie_word_embeddings": False,
-    },
-)
-WRAPPERS["llama4"] = (
-    "Llama4ForConditionalGeneration",
-    {
-        "text_config": TINY["llama4_text"],
-        "vision_config": VISION
-        | {"vision_output_dim": 16, "projector_input_dim": 16, "projector_output_dim": 16},
-        "tie_word_embeddings": False,
-    },
-)
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 IDS = torch.randint(2, 60, (2, 12), generator=torch.Generator().manual_seed(1))
 
 
 def opened(folder: Path, kind: str) -> Any:
-    network, report = getattr(transformers, WRAPPERS[kind][0]).from_pretrained(
-        folder, output_loading_info=True
-    )
+    network, report = getattr(transformers, SEEING[kind][0]).from_pretrained(folder, output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
     return network.eval()
@@ -131,25 +43,9 @@ def sent(network: Any) -> torch.Tensor:
     return network(input_ids=IDS, use_cache=False).logits  # type: ignore[no-any-return]
 
 
-def as_published(name: str) -> str:
-    """Return a kimi's name of a tensor: transformers writes layers as ``blocks``, which it does not read."""
-    return name.replace("language_model.model.blocks.", "language_model.model.layers.")
-
-
-@pytest.fixture(params=WRAPPERS)
+@pytest.fixture(params=SEEING)
 def parent(request: pytest.FixtureRequest, tmp_path: Path) -> Checkpoint:
-    name, parts = WRAPPERS[request.param]
-    config = transformers.AutoConfig.for_model(request.param, **parts)
-    network, generator = getattr(transformers, name)(config), torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
-    network.save_pretrained(tmp_path / "parent")
-    if request.param == "kimi_k25":
-        file = tmp_path / "parent" / "model.safetensors"
-        tensors = {as_published(name): tensor for name, tensor in load_file(file).items()}
-        save_file(tensors, file, {"format": "pt"})
-    return Checkpoint.open(tmp_path / "parent")
+    return Checkpoint.open(saved_seeing(tmp_path / "parent", request.param))
 
 
 def test_the_text_part_is_counted(parent: Checkpoint) -> None:
@@ -212,10 +108,7 @@ def test_a_child_is_its_parent_without_what_was_cut(
 @torch.no_grad()
 def test_experts_stored_as_inputs_and_outputs_are_turned(tmp_path: Path) -> None:
     """As published: transformers turns them by their shape, and its own folders have them the other way."""
-    name, parts = WRAPPERS["qwen3_vl_moe"]
-    parts = parts | {"text_config": parts["text_config"] | {"moe_intermediate_size": 20}}
-    config = transformers.AutoConfig.for_model("qwen3_vl_moe", **parts)
-    getattr(transformers, name)(config).save_pretrained(tmp_path / "plain")
+    saved_seeing(tmp_path / "plain", "qwen3_vl_moe", moe_intermediate_size=20)
     shutil.copytree(tmp_path / "plain", tmp_path / "turned")
     file = tmp_path / "turned" / "model.safetensors"
     stored = load_file(file)
@@ -251,14 +144,6 @@ def test_the_stream_stays(parent: Checkpoint, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="hidden cannot be cut here"):
         carve(parent.folder, tmp_path / "child", keep_hidden=0.75)
     assert not (tmp_path / "child").exists()
-
-
-def test_a_text_part_that_contradicts_the_whole_is_told(parent: Checkpoint) -> None:
-    file = parent.folder / "config.json"
-    config = json.loads(file.read_text())
-    file.write_text(json.dumps(config | {"num_hidden_layers": 7}))
-    with pytest.raises(ValueError, match=r"num_hidden_layers is 7, and \d in text_config"):
-        Checkpoint.open(parent.folder)
 
 
 def test_an_unknown_tensor_beside_what_sees_is_named(parent: Checkpoint) -> None:

@@ -86,10 +86,10 @@ def test_watching_sees_inputs_and_outputs_and_may_end_early() -> None:
     network, inputs = model("gpt2"), batches("gpt2")
     layer, blocks = layers_of(network)[0], Blocks(network, inputs)
     hidden = blocks.embed(0)
-    with watching({"o": layer.attention_out, "down": layer.ffn_out}) as seen:
+    with watching({"o": layer.writers["o"], "down": layer.ffn_out}) as seen:
         after = blocks.call(0, 0, hidden)
     assert torch.allclose(hidden + seen.outputs["o"] + seen.outputs["down"], after, atol=1e-5)
-    with watching({"o": layer.attention_out, "down": layer.ffn_out}, until="o") as short:
+    with watching({"o": layer.writers["o"], "down": layer.ffn_out}, until="o") as short:
         blocks.call(0, 0, hidden)
         pytest.fail("the layer ran to its end")
     assert torch.equal(short.inputs["o"], seen.inputs["o"])
@@ -100,7 +100,7 @@ def test_watching_sees_inputs_and_outputs_and_may_end_early() -> None:
 def test_a_failing_pass_leaves_no_hook() -> None:
     network, inputs = model("llama"), batches("llama")
     layer, blocks = layers_of(network)[1], Blocks(network, inputs)
-    with pytest.raises(RuntimeError), watching({"o": layer.attention_out}):
+    with pytest.raises(RuntimeError), watching({"o": layer.writers["o"]}):
         blocks.call(0, 1, torch.zeros(2, 12, 7))
     assert not left_behind(network)
     network.base_model.rotary_emb.forward = None

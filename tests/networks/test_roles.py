@@ -28,8 +28,8 @@ def test_every_layer_reads_and_writes_the_residual_stream(name: str) -> None:
     for layer in layers:
         ins = [matrix(module) for module in layer.attention_in + layer.ffn_in]
         assert {x.shape[1] for x in ins} == {hidden}
-        assert matrix(layer.attention_out).shape[0] == matrix(layer.ffn_out).shape[0] == hidden
-        assert matrix(layer.attention_out).shape[1] == heads_width(network.config)
+        assert matrix(layer.writers["o"]).shape[0] == matrix(layer.ffn_out).shape[0] == hidden
+        assert matrix(layer.writers["o"]).shape[1] == heads_width(network.config)
         assert {matrix(module).shape[0] for module in layer.ffn_in} == {matrix(layer.ffn_out).shape[1]}
 
 

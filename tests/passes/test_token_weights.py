@@ -57,7 +57,7 @@ def test_the_ratio_is_that_of_autograd() -> None:
     squares = torch.zeros(len(layers), 2, 2, dtype=torch.float64)  # (layers, roles, first and others)
     for index, batch in enumerate(TOKENS.batches(2)):
         modules = {f"{n} {r}": m for n, each in enumerate(layers)
-                   for r, m in enumerate((each.attention_out, each.ffn_out))}  # fmt: skip
+                   for r, m in enumerate((each.writers["o"], each.ffn_out))}  # fmt: skip
         with watching(modules) as seen:
             vectors = network.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
             logits = network(inputs_embeds=vectors).logits

@@ -57,7 +57,7 @@ def noted(network: Any) -> Iterator[list[dict[str, Tensor]]]:
     seen: list[dict[str, Tensor]] = [{} for _ in layers_of(network)]
     handles = []
     for place, layer in enumerate(layers_of(network)):
-        parts = {"o": layer.attention_out, "down": layer.ffn_out, "layer": layer.module}
+        parts = {"o": layer.writers["o"], "down": layer.ffn_out, "layer": layer.module}
         for name, module in (parts | dict(layer.behind)).items():
 
             def hook(_: Any, given: Any, out: Any, place: int = place, name: str = name) -> None:
@@ -94,7 +94,7 @@ def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
             drawn(network, ids, index).backward()
         for layer, (places, ours) in enumerate(zip(seen, layers_of(network), strict=True)):
             went = {("gone", 0): (places["layer"] - places["layer_in"]) * places["layer"].grad}
-            for kind, role, module in (("groups", "o", ours.attention_out), ("ffn", "down", ours.ffn_out)):
+            for kind, role, module in (("groups", "o", ours.writers["o"]), ("ffn", "down", ours.ffn_out)):
                 for size in table.sizes[kind][:-1].tolist():
                     x = (
                         places[f"{role}_in"]
@@ -126,7 +126,7 @@ def test_small_cuts_cost_what_is_foretold(name: str) -> None:
     network = model(name).eval()
     with torch.no_grad():
         for layer in layers_of(network):
-            for module in (layer.attention_out, layer.ffn_out):
+            for module in (layer.writers["o"], layer.ffn_out):
                 module.get_parameter("weight").mul_(0.1)
                 if bias(module) is not None:
                     bias(module).zero_()  # type: ignore[union-attr]

@@ -37,7 +37,7 @@ def half(network: Any, layers: tuple[int, ...] = (0, 1, 2)) -> Cut:
 def passed(network: Any, layer: int) -> dict[str, np.ndarray]:
     """What goes in and out of the output matrices of a layer in one pass of the whole model, float64."""
     found = layers_of(network)[layer]
-    modules = {"layer": found.module, "o": found.attention_out, "down": found.ffn_out}
+    modules = {"layer": found.module, "o": found.writers["o"], "down": found.ffn_out}
     modules["ffn"] = found.ffn_in[0]
     with torch.no_grad(), watching(modules) as seen:
         network.base_model(input_ids=TOKENS.ids)
@@ -91,7 +91,7 @@ def test_each_matrix_solves_its_literal_problem(name: str) -> None:
         for role in ("o", "down"):
             child = apply_in_memory(network, cut, so_far)
             ours, layer = passed(child, place), layers_of(child)[place]
-            module = layer.attention_out if role == "o" else layer.ffn_out
+            module = layer.writers["o"] if role == "o" else layer.ffn_out
             offset = bias(module)
             own, lacking, weights = targets_of(layer.norm, role, theirs, ours)
             start, x = matrix(module).double().numpy().T, ours[f"{role}_in"]
@@ -154,7 +154,7 @@ def test_bias_takes_up_the_mean_of_what_is_dropped(name: str) -> None:
         assert not repaired.arrays
         return
     parent, layer = passed(network, 1), layers_of(network)[1]
-    for role, module, axis in (("o", layer.attention_out, "q"), ("down", layer.ffn_out, "ffn")):
+    for role, module, axis in (("o", layer.writers["o"], "q"), ("down", layer.ffn_out, "ffn")):
         dropped = np.setdiff1d(np.arange(matrix(module).shape[1]), cut.kept(cut.layers[0], axis))
         mean = parent[f"{role}_in"].mean(0)[dropped] @ matrix(module).double().numpy()[:, dropped].T
         offset = bias(module)

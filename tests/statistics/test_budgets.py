@@ -51,17 +51,6 @@ def test_nobody_regrets_the_result_itself(rows: list[tuple[int, int, int]], k: i
     assert top_overlap(result, result, len(rows)) == pytest.approx(1.0)
 
 
-@given(MORE, K)
-def test_only_the_order_of_the_score_matters(rows: list[tuple[int, int, int]], k: int) -> None:
-    score, result, cost = np.array(rows, np.float64).T
-    found = regret(score, result, cost, k)
-    assert regret(np.exp(score) - 3.0, result, cost, k) == found
-    assert regret(score, 2.0 * result + 7.0, 10.0 * cost, k) == pytest.approx(2.0 * found)
-    mixed = np.random.default_rng(len(rows)).permutation(len(rows))
-    assert regret(score[mixed], result[mixed], cost[mixed], k) == pytest.approx(found)
-    assert top_overlap(score[mixed], result[mixed], k) == pytest.approx(top_overlap(score, result, k))
-
-
 def test_a_random_choice_is_the_mean_of_random_choices() -> None:
     rng = np.random.default_rng(0)
     result, cost = rng.normal(size=(2, 30))

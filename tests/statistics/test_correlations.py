@@ -54,14 +54,6 @@ def test_tau_with_random_ties_is_the_mean_over_all_tie_breaks(pairs: Pairs) -> N
 
 
 @given(PAIRS)
-def test_breaking_ties_at_random_never_raises_tau(pairs: Pairs) -> None:
-    x, y = columns(pairs)
-    assume(np.ptp(x) > 0 and np.ptp(y) > 0)
-    found = agreement(x, y)
-    assert abs(found.tau_random_ties) <= abs(found.tau) + 1e-12
-
-
-@given(PAIRS)
 def test_agreement_changes_sign_with_the_score_and_with_nothing_else(pairs: Pairs) -> None:
     x, y = columns(pairs)
     assume(np.ptp(x) > 0 and np.ptp(y) > 0)
@@ -161,9 +153,3 @@ def test_agreement_within_bins_counts_their_pairs_only(rows: list[tuple[int, int
             difference, untied_x, untied_y = difference + x * y, untied_x + abs(x), untied_y + abs(y)
     expected = difference / math.sqrt(untied_x * untied_y) if untied_x and untied_y else math.nan
     assert within_budget(score, result, cost, bins) == pytest.approx(expected, abs=1e-12, nan_ok=True)
-
-
-@given(TRIPLES)
-def test_one_bin_is_agreement(rows: list[tuple[int, int, int]]) -> None:
-    score, result, cost = np.array(rows, np.float64).T
-    assert within_budget(score, result, cost, 1) == pytest.approx(agreement(score, result).tau, nan_ok=True)

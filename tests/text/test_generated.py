@@ -26,6 +26,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.compute import Compute
 from zerolm.networks.opener import load_model
+from zerolm.progress import silent
 from zerolm.text import generated
 from zerolm.text.generated import BATCH_TOKENS, drawn, generated_tokens, random_sentences
 
@@ -279,4 +280,4 @@ def test_predictions_that_are_not_finite_are_refused(parent: Path) -> None:
     with torch.no_grad():
         sampler.model.get_parameter("lm_head.weight").fill_(float("nan"))
     with pytest.raises(ValueError, match="not finite, so no text is sampled from it: give --text FILE"):
-        sampler.sample(torch.zeros(1, 4), generated._Share(lambda *_: None, 0, 4))
+        sampler.sample(torch.zeros(1, 4), silent, done=0, of=4)

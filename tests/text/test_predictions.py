@@ -13,7 +13,7 @@ from zerolm.text.batches import masked, text_source
 from zerolm.text.corpus import Corpus, token_file
 from zerolm.text.documents import read_text
 from zerolm.text.encoding import tokenizer_of
-from zerolm.text.predictions import Predictions, predicted
+from zerolm.text.predictions import PredictedText, predicted
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_text_that_says_mask_masks_nothing(tmp_path: Path) -> None:
 
 
 def test_the_next_token_is_predicted_at_every_place_but_the_last(corpus: Corpus) -> None:
-    data = Predictions(corpus, 20, 3, "next", 0)
+    data = PredictedText(corpus, "next", 0, 0).data(20, 3)
     for place in range(20):
         item, whole = data[place], data.sequences[place]["input_ids"]
         assert item["input_ids"].equal(whole)
@@ -49,7 +49,7 @@ def test_the_next_token_is_predicted_at_every_place_but_the_last(corpus: Corpus)
 
 def test_masked_tokens_are_what_stood_there_and_other_ones_each_time(corpus: Corpus) -> None:
     rounds = 3 * corpus.counts[0][0]
-    data = Predictions(corpus, rounds, 3, "masked", 0)
+    data = PredictedText(corpus, "masked", 0, 0).data(rounds, 3)
     by_number: dict[int, set[tuple[bool, ...]]] = {}
     for place in range(rounds):
         item, whole = data[place], data.sequences[place]["input_ids"]
@@ -60,7 +60,7 @@ def test_masked_tokens_are_what_stood_there_and_other_ones_each_time(corpus: Cor
         by_number.setdefault(int(data.sequences.numbers[place]), set()).add(tuple(hidden.tolist()))
         assert data[place]["labels"].equal(item["labels"])
     assert sum(len(masks) > 1 for masks in by_number.values()) > 0.9 * len(by_number)
-    other = Predictions(corpus, rounds, 4, "masked", 0)
+    other = PredictedText(corpus, "masked", 0, 0).data(rounds, 4)
     assert any(not (data[i]["labels"] == other[i]["labels"]).all() for i in range(9))
 
 

@@ -23,7 +23,7 @@ from zerolm.text.calibration import tokens_of
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
 from zerolm.text.documents import read_text
 from zerolm.text.encoding import edges, tokenizer_of
-from zerolm.text.predictions import Predictions
+from zerolm.text.predictions import PredictedText
 from zerolm.text.tokens import line_tokens, running_tokens
 from zerolm.text.vocabularies import token_counts
 from zerolm.training.labels import LabelText
@@ -154,7 +154,7 @@ def test_with_a_tokenizer_of_their_own(source: Path) -> None:
     corpus = Corpus((token_file(str(source), tokenizer, 9_000),), 16)
     for task in ("next", "masked"):
         for vocabulary in (0, 300):
-            data = Predictions(corpus, 40, 3, task, 0, vocabulary)  # type: ignore[arg-type]
+            data = PredictedText(corpus, task, 0, vocabulary).data(40, 3)  # type: ignore[arg-type]
             check(f"predictions {task} {vocabulary}", *(x for i in range(40) for x in data[i].values()))
     counts = token_counts(str(source), [270, 300])
     check("vocabularies", [counts.size, *counts.tokens.values()])

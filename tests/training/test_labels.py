@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,11 +23,9 @@ from zerolm.progress import silent
 from zerolm.settings.compute import TrainedOn
 from zerolm.solvers.drawing import drawn
 from zerolm.spaces import SPACES, make_space
-from zerolm.text.predictions import Predictions, predicted
+from zerolm.text.predictions import predicted
 from zerolm.training import labels
 from zerolm.training.labels import (
-    Label,
-    LabelRun,
     LabelText,
     LabelTraining,
     labels_as_trained,
@@ -68,7 +65,7 @@ def by_hand(text: LabelText, architecture: Architecture, seed: int) -> list[floa
     module, groups = scaled(network, architecture.layers[-1].width, REQUEST.schedule.rate)
     optimiser = torch.optim.AdamW(groups, betas=BETAS, weight_decay=0.0)
     first = [group["lr"] for group in optimiser.param_groups]
-    data = Predictions(text.corpus, REQUEST.sequences, seed, text.task, text.mask)
+    data = text.data(REQUEST.sequences, seed)
 
     def loss(inputs: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         logits = module(inputs, text.classes).flatten(0, 1)
@@ -201,6 +198,7 @@ def test_damaged_records_are_trained_again(text: LabelText, few: list[Architectu
     first = train_all(runs(few), text, REQUEST)
     files = sorted((own_cache / "labels").glob("*/*.json"))
     assert len(files) == len(few)
+    assert not any(file.with_suffix("").exists() for file in files), "checkpoints are gone"
     for file, content in zip(files, ('{"losses": 3}', "", "[]"), strict=True):
         file.write_text(content)
     assert [label.losses for label in train_all(runs(few), text, REQUEST)] == [one.losses for one in first]
@@ -313,12 +311,3 @@ def test_images_and_unknown_networks_are_refused(tmp_path: Path) -> None:
     others = "text: bert, blocks, elastic, elastic-causal, flexibert"
     with pytest.raises(ValueError, match=f"'pit' read images, and are trained on none; {others}"):
         LabelText.of(source, "pit", {}, REQUEST, silent)
-
-
-def test_a_record_is_plain_json(text: LabelText, few: list[Architecture], own_cache: Path) -> None:
-    (label,) = train_all(runs(few[:1]), text, REQUEST)
-    (file,) = (own_cache / "labels").glob("*/*.json")
-    told = json.loads(file.read_text())
-    assert Label({int(k): v for k, v in told["losses"].items()}, told["seconds"], told["failure"]) == label
-    assert not file.with_suffix("").exists()
-    assert LabelRun(few[0], 0, file.with_suffix(""), "one").folder.parent == file.parent

@@ -53,11 +53,6 @@ def test_a_divergence_is_that_of_numpy_and_none_of_equals(seed: int, temperature
     assert float(forward_kl(ours, ours + 3.0, temperature)) == pytest.approx(0, abs=1e-4)
 
 
-def test_the_direction_of_a_divergence_counts() -> None:
-    ours, theirs = drawn(0, 1, 4, 9), drawn(1, 1, 4, 9)
-    assert float(forward_kl(ours, theirs)) != pytest.approx(float(reverse_kl(ours, theirs)), rel=1e-2)
-
-
 @given(SEEDS, st.integers(1, 11), TEMPERATURES)
 def test_the_likeliest_tokens_tell_no_more_than_all(seed: int, k: int, temperature: float) -> None:
     """By the log-sum inequality; and all of them tell the same."""

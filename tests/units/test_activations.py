@@ -33,7 +33,7 @@ def forward_inputs(network: Any, layer: int, tokens: Tokens) -> tuple[np.ndarray
     """The inputs of the output matrices in one forward pass of the whole model, (n, k) each, float64."""
     found = layers_of(network)[layer]
     (batch,) = tokens.batches(len(tokens))
-    with torch.no_grad(), watching({"o": found.attention_out, "down": found.ffn_out}) as seen:
+    with torch.no_grad(), watching({"o": found.writers["o"], "down": found.ffn_out}) as seen:
         network.base_model(**batch)
     rows = torch.ones_like(tokens.ids).bool() if tokens.mask is None else tokens.mask.bool()
     return tuple(seen.inputs[name][rows].double().numpy() for name in ("o", "down"))  # type: ignore[return-value]
@@ -70,7 +70,7 @@ def test_importance_equals_its_literal_twin(name: str, criterion: str, tokens: T
     for number, layer in enumerate(layers_of(network)):
         o, down = forward_inputs(network, number, tokens)
         parts = [slice(h * sizes.head_size, (h + 1) * sizes.head_size) for h in range(sizes.heads)]
-        columns = [matrix(m).double().numpy() for m in (layer.attention_out, layer.ffn_out)]
+        columns = [matrix(m).double().numpy() for m in (layer.writers["o"], layer.ffn_out)]
         heads, neurons = twin(o, down, [*columns, parts], bias(layer.ffn_out) is not None)
         per = sizes.heads_per_group
         groups = [of_group(heads[g * per : (g + 1) * per]) for g in range(sizes.kv_heads)]
@@ -82,9 +82,9 @@ def test_importance_equals_its_literal_twin(name: str, criterion: str, tokens: T
 def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
     network = model("llama")
     layer, sizes = layers_of(network)[1], dimensions_of(network)
-    columns = matrix(layer.attention_out).clone()
+    columns = matrix(layer.writers["o"]).clone()
     columns[:, : sizes.heads_per_group * sizes.head_size] = 0.0
-    set_matrix(layer.attention_out, columns, None)
+    set_matrix(layer.writers["o"], columns, None)
     groups = importances(network, TOKENS, criterion)["groups"][1]
     assert groups[0] == 0.0
     assert groups[1] > 0.0

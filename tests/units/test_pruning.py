@@ -33,7 +33,7 @@ def masked(network: Any, cut: Cut) -> Any:
     layers = layers_of(twin)
     for kept in cut.layers:
         layer = layers[kept.layer]
-        for module, axis in ((layer.attention_out, "q"), (layer.ffn_out, "ffn")):
+        for module, axis in ((layer.writers["o"], "q"), (layer.ffn_out, "ffn")):
             columns = torch.zeros_like(matrix(module))
             index = cut.kept(kept, axis)
             columns[:, index] = matrix(module)[:, index]
@@ -58,7 +58,7 @@ def test_sliced_equals_masked(name: str, layers: tuple[int, ...]) -> None:
     sizes = dimensions_of(network)
     for layer, kept in zip(layers_of(child), cut.layers, strict=True):
         inner = len(kept["groups"]) * sizes.heads_per_group * sizes.head_size
-        assert matrix(layer.attention_out).shape == (sizes.hidden, inner)
+        assert matrix(layer.writers["o"]).shape == (sizes.hidden, inner)
         assert matrix(layer.ffn_in[0]).shape == (len(kept["ffn"]), sizes.hidden)
     assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
 

@@ -35,7 +35,7 @@ def planted(size: float) -> PreTrainedModel:
         embedding[1, 2] = 40.0
         for number in range(len(layer_list(network))):
             layer = layer_of(places_of(network), layer_list(network)[number])
-            for out in (layer.attention_out, layer.ffn_out):
+            for out in (layer.writers["o"], layer.ffn_out):
                 assert out is not None
                 matrix(out)[2] = 0.0  # nothing else has that direction
         layer = layer_of(places_of(network), layer_list(network)[LAYER])

@@ -122,7 +122,7 @@ def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tok
     sizes, felt = dimensions_of(network), loss_moments(network, tokens).fisher
     worth = importances(network, tokens, "surgeon", batch=2, fisher=felt)
     for number, layer in enumerate(layers_of(network)):
-        modules = (layer.attention_out, layer.ffn_out)
+        modules = (layer.writers["o"], layer.ffn_out)
         kinds = (("groups", sizes.kv_heads), ("ffn", sizes.ffn))
         for x, module, (kind, units), role in zip(
             forward_inputs(network, number, tokens), modules, kinds, OUTPUT_ROLES, strict=True
@@ -147,7 +147,7 @@ def test_what_outputs_feel_is_what_autograd_says(with_stream: bool) -> None:
     modules = {
         (layer, role): module
         for layer, found in enumerate(layers_of(network))
-        for role, module in zip(OUTPUT_ROLES, (found.attention_out, found.ffn_out), strict=True)
+        for role, module in zip(OUTPUT_ROLES, (found.writers["o"], found.ffn_out), strict=True)
     }
     total: dict[Any, Any] = dict.fromkeys(modules, 0.0)
     for index, batch in enumerate(TOKENS.batches(2)):

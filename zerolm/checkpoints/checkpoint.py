@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -12,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
-from zerolm.checkpoints.dtypes import RAW_TYPES, widened
-from zerolm.checkpoints.fitting import fitting_family
+from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.folder import fetched, other_files, read_object
 from zerolm.checkpoints.gguf.unpack import GgufSource, gguf_file, unpacked
 from zerolm.checkpoints.headers import Shard, TensorInfo
@@ -25,7 +25,6 @@ from zerolm.checkpoints.packed import (
     packing_of,
     quantisation_of,
 )
-from zerolm.checkpoints.packed_values import numbers_of
 from zerolm.checkpoints.remedies import check_complete, check_stored, other_head, quantised
 from zerolm.checkpoints.sentences import SentenceModules
 from zerolm.checkpoints.shards import read_shards
@@ -33,8 +32,8 @@ from zerolm.checkpoints.tying import as_stored
 from zerolm.checkpoints.wrappers import without_wrapper, wrapper_note, wrapper_of
 from zerolm.families.config import cut_of
 from zerolm.families.family import Family
-from zerolm.families.known import family_of
-from zerolm.families.reading import current
+from zerolm.families.known import described, family_of, refused
+from zerolm.families.reading import alike, current
 from zerolm.io.brief import brief
 
 logger = logging.getLogger(__name__)
@@ -42,6 +41,8 @@ logger = logging.getLogger(__name__)
 FOLLOWED: Final = "modules.json puts others behind it, which take embeddings of the parent's size"
 """Why the hidden size of a sentence-transformers folder stays."""
 
+USUAL: Final = "llama"
+"""Of families that fit alike the one that is named."""
 EMBEDS: Final = "; a decoder that embeds is carved by its predictions of tokens, which need its head"
 
 
@@ -135,15 +136,14 @@ class Checkpoint:
     def _of_file(cls, file: Path, *, packed: bool) -> Self:
         """Open a GGUF file: its folder holds what is no weight."""
         try:
-            stored = unpacked(file, mixtures=packed)
-            tensors = tensors_of(stored.shards)
-            family = _family(stored.config, tensors)
-            family = replace(family, cut=cut_of(family, stored.config))
-            layout = Layout.of(family, stored.config, tensors)
+            folder, config, shards, source = unpacked(file, mixtures=packed)
+            tensors = tensors_of(shards)
+            family = _family(config, tensors)
+            family = replace(family, cut=cut_of(family, config))
+            layout = Layout.of(family, config, tensors)
         except ValueError as error:
             raise ValueError(f"checkpoint {str(file)!r}: {error}") from None
-        folder, source = stored.folder, stored.source
-        return cls(folder, stored.config, family, layout, stored.shards, tensors, folder, source=source)
+        return cls(folder, config, family, layout, shards, tensors, folder, source=source)
 
     @property
     def packed(self) -> tuple[str, ...]:
@@ -167,19 +167,14 @@ class Checkpoint:
 
     def raw(self, name: str) -> NDArray[Any]:
         """Return a tensor as it is stored, mapped and read-only: uint16 for BF16 and F16, float32 for F32."""
-        tensor = self.tensors[name]
-        assert tensor.dtype in RAW_TYPES, "packed tensors are read as numbers"
-        if not tensor.count:
-            return np.empty(tensor.shape, RAW_TYPES[tensor.dtype])
-        return np.memmap(tensor.file, RAW_TYPES[tensor.dtype], "r", tensor.start, tensor.shape)
+        return self.tensors[name].raw()
 
     def read(self, name: str, rows: slice | None = None) -> NDArray[np.float32]:
         """Return a tensor, or some of its rows, in memory as float32 (exact for BF16, F16 and F32)."""
         tensor = self.tensors[name]
-        if tensor.is_packed:
-            return numbers_of(tensor)[rows or slice(None)]
-        raw = self.raw(name)
-        return widened(np.asarray(raw if rows is None else raw[rows]), self.tensors[name].dtype)
+        if rows is None or tensor.is_packed:
+            return tensor.numbers()[rows or ...]
+        return widened(np.asarray(tensor.raw()[rows]), tensor.dtype)
 
     def other_files(self) -> list[Path]:
         """Return the files that a child takes over (tokenizer, licence ...), relative to ``root``."""
@@ -193,8 +188,19 @@ def _family(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> Family:
     try:
         return family_of(config)
     except ValueError as error:
-        fits = None if current() else fitting_family(config, tensors)
+        fits = None if current() else _fitting(config, tensors)
         raise ValueError(f"{error}; its tensors fit {fits}: --like {fits}" if fits else str(error)) from None
+
+
+def _fitting(config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> str | None:
+    """Return a family whose document would place all tensors exactly, None where no document does."""
+    kind, by_name, fits = config.get("model_type"), described(), list[str]()
+    if isinstance(kind, str) and kind not in by_name and kind not in refused():
+        for name, family in by_name.items():
+            with suppress(ValueError):
+                Layout.of(alike(family, kind, config), config, tensors)
+                fits.append(name)
+    return USUAL if USUAL in fits else next(iter(fits), None)
 
 
 def _layout(

@@ -9,6 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolm.checkpoints.dtypes import RAW_TYPES, widened
 from zerolm.io.brief import brief
 from zerolm.io.files import parse_json
 
@@ -78,6 +82,19 @@ class TensorInfo:
     def bytes_of(self, count: int) -> int:
         """Return the bytes of ``count`` of its numbers."""
         return count * self.item_bytes
+
+    def raw(self) -> NDArray[Any]:
+        """Return it as it is stored, mapped and read-only: uint16 for BF16 and F16, float32 for F32."""
+        kind = RAW_TYPES[self.dtype]
+        return (
+            np.memmap(self.file, kind, "r", self.start, self.shape)
+            if self.count
+            else np.empty(self.shape, kind)
+        )
+
+    def numbers(self) -> NDArray[np.float32]:
+        """Return its numbers in its shape, all in memory, exact for BF16, F16 and F32."""
+        return widened(np.asarray(self.raw()), self.dtype)
 
     def one(self, index: int) -> Self:
         """Return the tensor at this index of the first axis, at its place in the file."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from zerolm.checkpoints.checkpoint import Checkpoint
 from zerolm.checkpoints.headers import Shard, TensorInfo
+from zerolm.checkpoints.rows import byte_blocks
 from zerolm.io.cache import ArrayCache
 from zerolm.progress import Progress, silent
 
@@ -96,16 +97,9 @@ def _hashed(shard: Shard) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
 
 
 def _digest(tensor: TensorInfo) -> bytes:
-    digest, remaining = hashlib.sha256(), tensor.end - tensor.start
-    buffer = memoryview(bytearray(min(HASHED_BYTES, remaining)))
-    with tensor.file.open("rb", buffering=0) as file:
-        file.seek(tensor.start)
-        while remaining:
-            count = file.readinto(buffer[: min(HASHED_BYTES, remaining)])
-            if not count:
-                raise ValueError(f"{str(tensor.file)!r} was cut off while it was read")
-            digest.update(buffer[:count])
-            remaining -= count
+    digest = hashlib.sha256()
+    for block in byte_blocks(tensor.file, tensor.start, tensor.end, HASHED_BYTES):
+        digest.update(block)
     return digest.digest()
 
 

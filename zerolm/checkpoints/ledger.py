@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
 
+import numpy as np
+
 from zerolm.checkpoints.checkpoint import Checkpoint
 from zerolm.checkpoints.headers import FLOATS, Shard
-from zerolm.checkpoints.identity import check_unchanged, threads
+from zerolm.checkpoints.identity import check_unchanged, state_of, threads
 from zerolm.checkpoints.layout import Slot
 from zerolm.checkpoints.matrix_sums import Summing, Sums, Totals, plain, sums_of
-from zerolm.checkpoints.shard_sums import ShardRecord, content_of, load, record_path, save
+from zerolm.io.cache import ArrayCache
+from zerolm.io.files import sha256_of
 from zerolm.progress import Progress, silent
 
 logger = logging.getLogger(__name__)
@@ -21,25 +24,38 @@ __all__ = ["Ledger", "Sums", "Totals", "ledger_of"]
 
 WORTH_COMPILING: Final = 256 << 20
 """Bytes below which numpy is done before the compiled kernel is loaded."""
+SUMS_VERSION: Final = "3"
+SUM_TYPES: Final = {"squares": "f8", "absolute": "f8", "largest": "f4", "smallest": "f4"}
+"""How the cache holds the sums: no weight has more digits than a float32."""
+ShardSums = dict[str, list[Sums]]
+"""By tensor the sums of its rows and of its columns, or those of all of it."""
 
 
 class Ledger:
     """Totals of all tensors, and sums of the rows and columns of the matrices in layers."""
 
-    def __init__(self, records: Mapping[str, ShardRecord]) -> None:
-        self._records = records
+    def __init__(self) -> None:
+        self._totals: dict[str, Totals] = {}
+        self._sums: ShardSums = {}
 
     def rows(self, name: str) -> Sums:
         """Of each row (axis 0) of a matrix in a layer, as stored, in float64; ``KeyError`` for another."""
-        return self._records[name].rows[name].widened()
+        return self._sums[name][0].widened()
 
     def cols(self, name: str) -> Sums:
         """Of each column (axis 1)."""
-        return self._records[name].cols[name].widened()
+        return self._sums[name][1].widened()
 
     def total(self, name: str) -> Totals:
         """Of a whole tensor."""
-        return self._records[name].totals[name]
+        return self._totals[name]
+
+    def add(self, shard: Shard, sums: ShardSums) -> None:
+        """Take in the tensors of a shard."""
+        for name, of_axes in sums.items():
+            self._totals[name] = of_axes[0].totals(shard.tensors[name].count)
+            if len(of_axes) > 1:
+                self._sums[name] = of_axes
 
 
 def ledger_of(
@@ -59,32 +75,26 @@ def ledger_of(
     slots = checkpoint.layout.slots
     of = sum(shard.size for shard in checkpoint.shards)
     summing = best_summing(of)
-    records: dict[str, ShardRecord] = {}
-    done = 0
+    ledger, done = Ledger(), 0
     for shard in checkpoint.shards:
         check_unchanged(shard)
         names = [name for name in shard.tensors if name in slots and checkpoint.tensors[name].dtype in FLOATS]
         wanted = {name: _is_matrix_in_layer(slots[name]) for name in names}
-        content = content_of(shard) if verify else ""
-        path = record_path(shard, wanted)
-        record = load(path, shard, wanted, content) if cache else None
-        if record is not None:
-            logger.info("reused %s for %s", path, shard.file)
-        else:
-            logger.info(
-                "passing over %s, %d bytes, by %s",
-                shard.file,
-                shard.size,
-                "numpy" if summing is plain else "numba",
-            )
-            record = _pass_over(shard, wanted, summing, done, of, progress)
+        content = sha256_of(shard.file) if verify else ""
+        stored = ArrayCache()
+        if cache:
+            stored = ArrayCache.of("ledgers", SUMS_VERSION, *state_of(shard), *sorted(wanted.items()))
+        sums = _stored(stored, shard, wanted, content)
+        if sums is None:
+            method = "numpy" if summing is plain else "numba"
+            logger.info("passing over %s, %d bytes, by %s", shard.file, shard.size, method)
+            sums = _pass_over(shard, wanted, summing, done, of, progress)
             check_unchanged(shard)
-            if cache:
-                save(path, record, shard, wanted, content)
+            _store(stored, [each for name in wanted for each in sums[name]], content)
         done += shard.size
         progress("reading the weights", done, of)
-        records |= dict.fromkeys(wanted, record)
-    return Ledger(records)
+        ledger.add(shard, sums)
+    return ledger
 
 
 def best_summing(size: int) -> Summing:
@@ -101,9 +111,9 @@ def best_summing(size: int) -> Summing:
 
 def _pass_over(
     shard: Shard, wanted: Mapping[str, bool], summing: Summing, done: int, of: int, progress: Progress
-) -> ShardRecord:
+) -> ShardSums:
     """Pass over a shard, its tensors shared among threads, the largest first so that all end together."""
-    record = ShardRecord()
+    sums: ShardSums = {}
     tensors = sorted((shard.tensors[name] for name in wanted), key=lambda tensor: tensor.start - tensor.end)
     pool = ThreadPoolExecutor(threads())
     try:
@@ -111,14 +121,37 @@ def _pass_over(
         for future in as_completed(running):
             tensor = running[future]
             rows, cols = future.result()
-            record.totals[tensor.name] = rows.totals(tensor.count)
-            if wanted[tensor.name]:
-                record.rows[tensor.name], record.cols[tensor.name] = rows, cols
+            sums[tensor.name] = [rows, cols] if wanted[tensor.name] else [rows.together()]
             done += tensor.end - tensor.start
             progress("reading the weights", done, of)
     finally:
         pool.shutdown(cancel_futures=True)
-    return record
+    return sums
+
+
+def _store(cache: ArrayCache, sums: list[Sums], content: str) -> None:
+    """Store the sums of a shard, with the SHA-256 of its file or ``""``."""
+    arrays = {
+        column: np.concatenate([np.empty(0, kind), *(getattr(each, column) for each in sums)], dtype=kind)
+        for column, kind in SUM_TYPES.items()
+    }
+    cache.put("sums", {**arrays, "content": np.array(content)})
+
+
+def _stored(cache: ArrayCache, shard: Shard, wanted: Mapping[str, bool], content: str) -> ShardSums | None:
+    """Return stored sums; None where there are none, or they are damaged or of another ``content``."""
+    arrays = cache.get("sums")
+    sizes = {name: shard.tensors[name].shape if of_axes else (1,) for name, of_axes in wanted.items()}
+    lengths = [length for size in sizes.values() for length in size]
+    if arrays is None or arrays.keys() != {*SUM_TYPES, "content"}:
+        return None
+    columns = [arrays[name] for name in SUM_TYPES]
+    if any(x.shape != (sum(lengths),) or x.dtype.kind != "f" or not np.isfinite(x).all() for x in columns):
+        return None
+    if content and str(arrays["content"]) != content:
+        return None
+    pieces = zip(*(np.split(column, np.cumsum(lengths)[:-1]) for column in columns), strict=True)
+    return {name: [Sums(*next(pieces)) for _ in size] for name, size in sizes.items()}
 
 
 def _is_matrix_in_layer(slot: Slot) -> bool:

@@ -36,11 +36,6 @@ def strings() -> list[str]:
     return [PAGE, *PAGE.splitlines(), *runs, *mixed]
 
 
-def composed(text: str) -> str:
-    """Return a text in NFC."""
-    return unicodedata.normalize("NFC", text)
-
-
 def plain_letters(text: str) -> str:
     """Return a text without combining marks, all letters beyond ASCII small."""
     letters = (each for each in text if not unicodedata.category(each).startswith("M"))

@@ -41,6 +41,12 @@ class Sums:
         np.maximum(self.largest[at], more.largest, out=self.largest[at])
         np.minimum(self.smallest[at], more.smallest, out=self.smallest[at])
 
+    def together(self) -> Sums:
+        """The sums over all rows (or all columns), as if they were one."""
+        sums = (column.sum(keepdims=True) for column in (self.squares, self.absolute))
+        extremes = self.largest.max(initial=-np.inf), self.smallest.min(initial=np.inf)
+        return Sums(*sums, *(np.array([extreme]) for extreme in extremes))
+
     def totals(self, count: int) -> Totals:
         """The sums over all rows (or all columns) of a tensor of ``count`` weights."""
         if not count:

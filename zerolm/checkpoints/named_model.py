@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.checkpoints.folder import fetched_config
+from zerolm.checkpoints.folder import HUB_ID, fetched_config
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import nearest, shown
 from zerolm.spaces.decoders import decoders
@@ -17,7 +16,6 @@ DOCUMENTS: Final = ("architecture.json", "config.json")
 """Names of files that are called by their folder, in the order in which a folder is looked through."""
 NO_MODELS: Final = (".json", ".csv")
 """Ends of names that are of files, never of a model of the hub."""
-ON_HUB: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def named_model(name: str) -> tuple[str, Any]:
@@ -36,7 +34,7 @@ def named_model(name: str) -> tuple[str, Any]:
             return decoder.name, decoder
     if path.suffix in NO_MODELS:
         raise ValueError(f"{name!r} does not exist; give an architecture file, a folder, or a known decoder")
-    if not ON_HUB.fullmatch(name):
+    if not HUB_ID.fullmatch(name):
         message = f"no file, folder or known decoder is called {shown(name)}{nearest(name, known_decoders)}"
         raise ValueError(message)
     return name, fetched_config(name)

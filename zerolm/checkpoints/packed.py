@@ -9,19 +9,16 @@ scale for a group of columns.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
 from zerolm.checkpoints.headers import TensorInfo
+from zerolm.checkpoints.packed_values import BITS, FP8, INT4, INT8, MXFP4, PackedTensor
 from zerolm.settings import shown
 
-FP8, MXFP4, INT4, INT8 = "FP8", "MXFP4", "INT4", "INT8"
-BITS: Final = {FP8: 8, MXFP4: 4, INT4: 4, INT8: 8}
-"""Bits of a number, without its share of a scale."""
 CODES: Final = {FP8: "F8_E4M3", MXFP4: "U8", INT4: "I32", INT8: "I32"}
 SCALES: Final = {
     FP8: ("F32", "BF16", "F16", "F8_E8M0"),
@@ -34,39 +31,6 @@ GROUP: Final = 32
 LARGEST_BLOCK: Final = 1 << 20
 COMPRESSED: Final = "compressed-tensors"
 METHODS: Final = ("fp8", "mxfp4", COMPRESSED)
-
-
-@dataclass(frozen=True, slots=True)
-class PackedTensor(TensorInfo):
-    """A matrix, or one for each expert, as the stock class has it; ``packs`` are the tensors that hold it.
-
-    Codes come first, then scales. A scale is for a ``block`` of rows and columns as they are stored; 0 means
-    all there are. ``dtype`` is a key of ``BITS``; the place is that of the codes.
-    """
-
-    packs: tuple[TensorInfo, ...]
-    block: tuple[int, int]
-
-    @property
-    def stored(self) -> tuple[TensorInfo, ...]:
-        return self.packs
-
-    @property
-    def is_packed(self) -> bool:
-        return True
-
-    @property
-    def bits(self) -> int:
-        return BITS[self.dtype]
-
-    def bytes_of(self, count: int) -> int:
-        whole = sum(math.prod(part.shape) * part.item_bytes for part in self.packs)
-        return whole * count // self.count
-
-    def one(self, index: int) -> Self:
-        packs = tuple(part.one(index) for part in self.packs)
-        first = packs[0]
-        return replace(self, shape=self.shape[1:], start=first.start, end=first.end, packs=packs)
 
 
 @dataclass(frozen=True, slots=True)

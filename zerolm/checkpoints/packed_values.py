@@ -1,18 +1,20 @@
-"""The numbers of matrices that are stored quantised."""
+"""Matrices that are stored quantised, and their numbers."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import math
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.checkpoints.dtypes import RAW_TYPES, widened
-from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
+from zerolm.checkpoints.dtypes import RAW_TYPES
 from zerolm.checkpoints.headers import TensorInfo
-from zerolm.checkpoints.packed import FP8, INT4, INT8, MXFP4, PackedTensor
-from zerolm.checkpoints.replaced import ReplacedTensor
 
+FP8, MXFP4, INT4, INT8 = "FP8", "MXFP4", "INT4", "INT8"
+BITS: Final = {FP8: 8, MXFP4: 4, INT4: 4, INT8: 8}
+"""Bits of a number, without its share of a scale."""
 EXPONENT_BIAS: Final = 127
 """An exponent s of eight bits (E8M0) stands for 2 to the power of s - 127."""
 E2M1: Final = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float32)
@@ -41,26 +43,49 @@ NUMBERS: Final = {FP8: EIGHT_BITS, MXFP4: FOUR_BITS, INT4: np.arange(-8, 8, dtyp
 """The numbers of each type by code; a byte holds one of 256, or two of 16, the first in its lower half."""
 
 
-def numbers_of(tensor: TensorInfo) -> NDArray[np.float32]:
-    """Return the numbers of a tensor that ``is_packed`` in its shape, all in memory."""
-    if isinstance(tensor, TypedTensor | ReplacedTensor):
-        return tensor.numbers()
-    assert isinstance(tensor, PackedTensor)
-    return dequantised(tensor)
+@dataclass(frozen=True, slots=True)
+class PackedTensor(TensorInfo):
+    """A matrix, or one for each expert, as the stock class has it; ``packs`` are the tensors that hold it.
 
+    Codes come first, then scales. A scale is for a ``block`` of rows and columns as they are stored; 0 means
+    all there are. ``dtype`` is a key of ``BITS``; the place is that of the codes.
+    """
 
-def dequantised(tensor: PackedTensor) -> NDArray[np.float32]:
-    """Return the numbers of a packed tensor in its shape, all in memory."""
-    codes, numbers = _bytes_of(tensor.packs[0]), NUMBERS[tensor.dtype]
-    if tensor.bits == 4:
-        codes = np.stack([codes & 15, codes >> 4], -1)
-    stored = tensor.shape if tensor.dtype != MXFP4 else (*tensor.shape[:-2], *tensor.shape[:-3:-1])
-    rows, columns = stored[-2:]
-    scales, (high, wide) = _scales(tensor.packs[1]), tensor.block
-    scales = np.repeat(scales, high or rows, -2)[..., :rows, :]
-    scales = np.repeat(scales, wide or columns, -1)[..., :columns]
-    values = numbers[codes].reshape(stored) * scales
-    return np.ascontiguousarray(values if tensor.dtype != MXFP4 else np.swapaxes(values, -1, -2))
+    packs: tuple[TensorInfo, ...]
+    block: tuple[int, int]
+
+    @property
+    def stored(self) -> tuple[TensorInfo, ...]:
+        return self.packs
+
+    @property
+    def is_packed(self) -> bool:
+        return True
+
+    @property
+    def bits(self) -> int:
+        return BITS[self.dtype]
+
+    def bytes_of(self, count: int) -> int:
+        whole = sum(math.prod(part.shape) * part.item_bytes for part in self.packs)
+        return whole * count // self.count
+
+    def one(self, index: int) -> Self:
+        packs = tuple(part.one(index) for part in self.packs)
+        first = packs[0]
+        return replace(self, shape=self.shape[1:], start=first.start, end=first.end, packs=packs)
+
+    def numbers(self) -> NDArray[np.float32]:
+        codes, numbers = _bytes_of(self.packs[0]), NUMBERS[self.dtype]
+        if self.bits == 4:
+            codes = np.stack([codes & 15, codes >> 4], -1)
+        stored = self.shape if self.dtype != MXFP4 else (*self.shape[:-2], *self.shape[:-3:-1])
+        rows, columns = stored[-2:]
+        scales, (high, wide) = _scales(self.packs[1]), self.block
+        scales = np.repeat(scales, high or rows, -2)[..., :rows, :]
+        scales = np.repeat(scales, wide or columns, -1)[..., :columns]
+        values = numbers[codes].reshape(stored) * scales
+        return np.ascontiguousarray(values if self.dtype != MXFP4 else np.swapaxes(values, -1, -2))
 
 
 def sums_of_packed(tensor: PackedTensor) -> tuple[float, float]:
@@ -73,7 +98,9 @@ def sums_of_packed(tensor: PackedTensor) -> tuple[float, float]:
     codes = codes.reshape(len(codes), -1)  # (rows, bytes)
     high = tensor.block[0] or len(codes)
     wide = tensor.block[1] * tensor.bits // 8 or codes.shape[1]
-    tables = [_by_byte(table) for table in (np.abs(NUMBERS[tensor.dtype]), NUMBERS[tensor.dtype] ** 2)]
+    tables = [np.abs(NUMBERS[tensor.dtype]), NUMBERS[tensor.dtype] ** 2]
+    if tensor.bits == 4:  # of a byte, the sum of both numbers
+        tables = [(table[:, None] + table).reshape(-1) for table in tables]
     absolute, squares = np.zeros_like(scales), np.zeros_like(scales)
     step = high * max(1, SUMMED // (high * codes.shape[1]))
     for first in range(0, len(codes), step):
@@ -88,11 +115,6 @@ def sums_of_packed(tensor: PackedTensor) -> tuple[float, float]:
     return totals
 
 
-def _by_byte(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the sum of each byte, (256,), from the number of each code."""
-    return numbers if len(numbers) == 256 else (numbers[:, None] + numbers).reshape(-1)
-
-
 def _bytes_of(part: TensorInfo) -> NDArray[np.uint8]:
     """Return the bytes of a part, (..., bytes of its last axis), mapped."""
     shape = (*part.shape[:-1], part.shape[-1] * part.item_bytes)
@@ -102,6 +124,5 @@ def _bytes_of(part: TensorInfo) -> NDArray[np.uint8]:
 def _scales(part: TensorInfo) -> NDArray[np.float32]:
     """Return scales; those of one byte are exponents."""
     if part.dtype in RAW_TYPES:
-        raw: Any = np.memmap(part.file, RAW_TYPES[part.dtype], "r", part.start, part.shape)
-        return widened(raw, part.dtype)
+        return part.numbers()
     return np.ldexp(np.float32(1), _bytes_of(part).astype(np.int32) - EXPONENT_BIAS)

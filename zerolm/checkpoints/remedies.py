@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,7 +86,7 @@ def check_stored(
 
     And for those that are not, though the configuration has a ``quantisation``.
     """
-    if _endings(tensors, BITSANDBYTES):
+    if any(name.endswith(BITSANDBYTES) for name in tensors):
         raise ValueError(
             f"its weights are packed by bitsandbytes; dequantise them first, in Python: {_loaded(folder)}"
             ".dequantize().save_pretrained('dequantised')"
@@ -117,7 +117,3 @@ def other_head(family: Family, config: Mapping[str, Any]) -> str:
     if family.task != "next" or name is None:
         return ""
     return f"; {shown(name)} has another head, and of decoders language models alone are carved"
-
-
-def _endings(names: Iterable[str], endings: tuple[str, ...]) -> bool:
-    return any(name.endswith(endings) for name in names)

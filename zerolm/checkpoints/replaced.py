@@ -28,5 +28,4 @@ class ReplacedTensor(TensorInfo):
         return True
 
     def numbers(self) -> NDArray[np.float32]:
-        """Return its numbers in its shape, all in memory."""
         return self.read()

@@ -1,4 +1,4 @@
-"""Reading runs of rows of a stored tensor into one buffer that is used again."""
+"""Reading parts of files: bytes some at a time, and runs of rows into one buffer that is used again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,18 @@ from zerolm.checkpoints.headers import TensorInfo
 READ_BYTES: Final = 2 << 20
 """Bytes read at once: what stays in a core's own cache while it is summed up."""
 INTEGERS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def byte_blocks(file: Path, start: int, end: int, most: int) -> Iterator[bytes]:
+    """Yield the bytes of a part of a file, at most ``most`` at a time; ``ValueError`` where it is cut off."""
+    with file.open("rb", buffering=0) as opened:
+        opened.seek(start)
+        while start < end:
+            block = opened.read(min(most, end - start))
+            if not block:
+                raise ValueError(f"{str(file)!r} was cut off while it was read")
+            yield block
+            start += len(block)
 
 
 class RowReader:

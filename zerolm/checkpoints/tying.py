@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from zerolm.checkpoints.dtypes import RAW_TYPES, widened
+from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.headers import TensorInfo
 from zerolm.checkpoints.layout import Layout
 from zerolm.families.family import Family
@@ -46,10 +46,7 @@ def same_numbers(tensor: TensorInfo, other: TensorInfo) -> bool:
     """
     if tensor.shape != other.shape or tensor.is_packed or other.is_packed:
         return False
-    left, right = (
-        np.memmap(info.file, RAW_TYPES[info.dtype], "r", info.start, (info.count,))
-        for info in (tensor, other)
-    )
+    left, right = (info.raw().reshape(-1) for info in (tensor, other))
     for start in range(0, tensor.count, COMPARED):
         few = slice(start, start + COMPARED)
         if tensor.dtype == other.dtype and np.array_equal(left[few], right[few]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.checkpoints.headers import ITEM_BYTES, TensorInfo
+from zerolm.checkpoints.rows import byte_blocks
 from zerolm.checkpoints.shards import INDEX, SINGLE
 from zerolm.io.full_disk import check_room
 from zerolm.progress import Progress, silent
@@ -64,17 +65,16 @@ def write_shards(
     folder: Path,
     tensors: Sequence[Outgoing],
     max_bytes: int = SHARD_BYTES,
-    metadata: Mapping[str, str] | None = None,
     progress: Progress = silent,
     written: Callable[[Path, Outgoing], None] | None = None,
 ) -> list[Path]:
     """Write ``model.safetensors``, or shards of at most ``max_bytes`` of data with their index.
 
-    ``metadata`` is ``{"format": "pt"}`` unless given. Everything is on the disk when it returns; a file gets
-    there while the next is written. The folder exists, and nothing in it is replaced. ``progress`` gets bytes
-    written and bytes in all, ``written`` each tensor with its file as soon as it can be read there, in their
-    order. Returns the files. Raises ``DiskFull`` before anything is written where it does not fit, and
-    ``ValueError`` when a tensor's chunks are more or fewer bytes than its type and shape say.
+    Everything is on the disk when it returns; a file gets there while the next is written. The folder exists,
+    and nothing in it is replaced. ``progress`` gets bytes written and bytes in all, ``written`` each tensor
+    with its file as soon as it can be read there, in their order. Returns the files. Raises ``DiskFull``
+    before anything is written where it does not fit, and ``ValueError`` when a tensor's chunks are more or
+    fewer bytes than its type and shape say.
     """
     shards = _divided(tensors, max_bytes)
     total = sum(tensor.bytes for tensor in tensors)
@@ -86,7 +86,7 @@ def write_shards(
         settled: list[Future[None]] = []
         for path, shard in zip(paths, shards, strict=True):
             with path.open("xb") as file:
-                file.write(_header(shard, metadata or {"format": "pt"}))
+                file.write(_header(shard))
                 for tensor in shard:
                     _write(file, tensor)
                     done += tensor.bytes
@@ -127,8 +127,8 @@ def _divided(tensors: Sequence[Outgoing], max_bytes: int) -> list[list[Outgoing]
     return shards
 
 
-def _header(shard: Sequence[Outgoing], metadata: Mapping[str, str]) -> bytes:
-    entries: dict[str, Any] = {"__metadata__": dict(metadata)}
+def _header(shard: Sequence[Outgoing]) -> bytes:
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
     for tensor in shard:
         entries[tensor.name] = {
@@ -156,9 +156,9 @@ def _write(file: BinaryIO, tensor: Outgoing) -> None:
 
 def copy_span(span: Span, target: BinaryIO) -> None:
     """Append a span, within the kernel if both file systems allow."""
+    at = span.start
+    target.flush()
     with span.file.open("rb", buffering=0) as source:
-        at = span.start
-        target.flush()
         try:
             while at < span.end:
                 copied = os.copy_file_range(source.fileno(), target.fileno(), span.end - at, at)
@@ -167,14 +167,9 @@ def copy_span(span: Span, target: BinaryIO) -> None:
                 at += copied
         except (OSError, AttributeError):
             pass  # a file system or platform without it; a full disk shows again below
-        target.seek(0, os.SEEK_END)
-        source.seek(at)
-        while at < span.end:
-            block = source.read(min(COPY_BYTES, span.end - at))
-            if not block:
-                raise ValueError(f"{str(span.file)!r} was cut off while it was read")
-            target.write(block)
-            at += len(block)
+    target.seek(0, os.SEEK_END)
+    for block in byte_blocks(span.file, at, span.end, COPY_BYTES):
+        target.write(block)
 
 
 def _settle(path: Path) -> None:

@@ -13,7 +13,8 @@ from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.children.verify import Verified, distance_of, within_rounding
-from zerolm.networks.opener import one_line, stock_tokenizer
+from zerolm.io.brief import one_line
+from zerolm.networks.opener import stock_tokenizer
 from zerolm.networks.pooling import TokenPooling, prompt_tokens
 from zerolm.passes.outputs import embeddings
 from zerolm.text.calibration import longest_line

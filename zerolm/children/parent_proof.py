@@ -18,8 +18,9 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.same_tokens import has_llama_cpp
 from zerolm.children.verify import OUTPUT_TOLERANCE, Verified, distance_of, output_of, outputs, states_of
+from zerolm.io.brief import one_line
 from zerolm.io.memory import give_back
-from zerolm.networks.opener import is_decoder, one_line, stored_model, without
+from zerolm.networks.opener import is_decoder, stored_model, without
 from zerolm.networks.stock_parent import StockParent
 from zerolm.progress import Progress
 from zerolm.text.calibration import page_tokens

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import Final, Self
 
 import numpy as np
 
 from zerolm.checkpoints import Outgoing, Span
 from zerolm.checkpoints.headers import read_shard
+from zerolm.checkpoints.rows import byte_blocks
 
 BLOCK: Final = 1 << 18
 """Bytes to compare at a time: this number fits into a processor's cache."""
@@ -57,7 +58,7 @@ class FileAgain:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.opened: BinaryIO = path.open("rb", buffering=0)
+        self.opened = path.open("rb")
         self.sum = hashlib.sha256()
         self.tensors: list[Outgoing] = []
         self.start = 0
@@ -72,8 +73,8 @@ class FileAgain:
             self.sum.update(length + header)
         self.tensors.append(tensor)
         for part in parts_of(tensor):
-            stored = bytearray(len(part))
-            if filled(self.opened, stored) < len(stored) or stored != part:
+            stored = self.opened.read(len(part))
+            if stored != part:
                 raise ValueError(f"{tensor.name!r} of the written child differs from what its parent has")
             self.sum.update(stored)
 
@@ -93,27 +94,10 @@ class FileAgain:
         return self.sum.hexdigest()
 
 
-def parts_of(tensor: Outgoing) -> Iterator[bytes | bytearray]:
+def parts_of(tensor: Outgoing) -> Iterator[bytes]:
     """Yield the bytes of a tensor to be written, some at a time."""
     for chunk in tensor.chunks():
         if isinstance(chunk, Span):
-            with chunk.file.open("rb", buffering=0) as file:
-                file.seek(chunk.start)
-                remaining = chunk.end - chunk.start
-                while remaining:
-                    part = bytearray(min(BLOCK, remaining))
-                    if filled(file, part) < len(part):
-                        raise ValueError(f"{str(chunk.file)!r} was cut off while it was read")
-                    remaining -= len(part)
-                    yield part
+            yield from byte_blocks(chunk.file, chunk.start, chunk.end, BLOCK)
         else:
             yield chunk if isinstance(chunk, bytes) else np.ascontiguousarray(chunk).tobytes()
-
-
-def filled(file: BinaryIO, part: bytearray) -> int:
-    """Return the number of bytes read from a file into a part: fewer than its size at the end of the file."""
-    read = 0
-    with memoryview(part) as view:
-        while read < len(part) and (more := file.readinto(view[read:])):  # type: ignore[attr-defined]
-            read += more
-    return read

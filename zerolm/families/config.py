@@ -129,11 +129,6 @@ def size_of(family: Family, config: Mapping[str, Any], label: str) -> int:
     return _size(family, described(family, config), label)
 
 
-def is_tied(family: Family, config: Mapping[str, Any]) -> bool:
-    """Return whether the head is the embedding; ``ValueError`` where the configuration does not say so."""
-    return _is_tied(family, described(family, config))
-
-
 def _is_tied(family: Family, fields: Mapping[str, Any]) -> bool:
     tied = family.config.tied
     return boolean(fields, tied.field, tied.default)

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from zerolm.families.family import EQUAL, NO, UNEQUAL, Family, InFile, Pattern, Prefix
 from zerolm.families.rule import is_rule, needed
 
-RENAMED: Final = {"model_type": "name", "modules": "module_names"}
-"""Names in the document that differ in a ``Family``."""
+NAMES: Final = {"name": "model_type", "module_names": "modules"}
+"""Fields of a ``Family`` that have other names in the document."""
 NEEDED_SIZES: Final = ("depth", "hidden", "heads", "ffn")
 ALL_NEEDED: Final = (*NEEDED_SIZES, "kv_heads", "head_size", "vocab", "positions")
 FREE_AXES: Final = ("labels", "head", "q", "kv")
@@ -29,16 +29,20 @@ def read_family(document: Any) -> Family:
     """Return the family of a document; ``ValueError`` names the first entry that is wrong, and why."""
     if not isinstance(document, Mapping):
         raise ValueError("a family is a JSON object")
-    if any(new in document for new in RENAMED.values()):
-        raise ValueError(f"the family has an unknown entry; known are {', '.join(_names(Family))}")
-    family: Family = _read(Family, {RENAMED.get(name, name): document[name] for name in document}, "family")
+    family: Family = _read(Family, document, "family")
     _check(family)
     return family
 
 
-def _names(kind: Any) -> list[str]:
-    back = {new: old for old, new in RENAMED.items()} if kind is Family else {}
-    return [back.get(part.name, part.name) for part in fields(kind)]
+def entries_of(kind: Any) -> dict[str, tuple[str, Any, bool]]:
+    """Return by their names in a document the fields of a class, their types, and whether they are needed."""
+    hints, names = get_type_hints(kind), NAMES if kind is Family else {}
+    return {
+        names.get(part.name, part.name): (
+            part.name, hints[part.name], part.default is MISSING and part.default_factory is MISSING
+        )
+        for part in fields(kind)
+    }  # fmt: skip
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
@@ -70,19 +74,15 @@ def _read(kind: Any, value: Any, where: str) -> Any:
 def _object(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, Mapping):
         raise ValueError(f"{where} is {str(value)[:60]!r}, not an object")
-    parts, hints = {part.name: part for part in fields(kind)}, get_type_hints(kind)
+    entries = entries_of(kind)
     for name in value:
-        if name not in parts:
-            raise ValueError(
-                f"{where} has an unknown entry {str(name)[:60]!r}; known: {', '.join(_names(kind))}"
-            )
-    back = {new: old for old, new in RENAMED.items()} if kind is Family else {}
-    for name, part in parts.items():
-        if name not in value and part.default is MISSING and part.default_factory is MISSING:
-            raise ValueError(f"{where} lacks {back.get(name, name)!r}")
-    return kind(
-        **{name: _read(hints[name], value[name], f"{where}.{back.get(name, name)}") for name in value}
-    )
+        if name not in entries:
+            raise ValueError(f"{where} has an unknown entry {str(name)[:60]!r}; known: {', '.join(entries)}")
+    for name, (_, _, is_needed) in entries.items():
+        if is_needed and name not in value:
+            raise ValueError(f"{where} lacks {name!r}")
+    read = {name: _read(entries[name][1], value[name], f"{where}.{name}") for name in value}
+    return kind(**{entries[name][0]: item for name, item in read.items()})
 
 
 def _check(family: Family) -> None:

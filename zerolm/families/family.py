@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -443,37 +443,23 @@ class Support:
 class Modules:
     """The places of modules: ``layers`` and ``final`` below the base model, others below a layer.
 
-    ``attention`` returns the probabilities; ``projections`` by role, ``o`` and ``down`` among them, in the
-    order of use. ``between`` is the norm of a layer that has
-    the stream after attention; ``before`` the one before attention, None where none is; ``final`` the norm
-    that the head reads, None where it reads the last layer.
-    ``resized`` are attributes of the attention module (``config.NAME``: of its configuration) that hold the
-    length of an axis or a number of heads. A layer ``returns`` hidden states, alone or in a tuple.
-    """
-
-    layers: str
-    attention: str
-    projections: dict[str, str]
-    between: str
-    final: str | None
-    before: str | None = None
-    resized: dict[str, str] = field(default_factory=dict)
-    returns: Literal["tensor", "tuple"] = "tensor"
-
-
-@dataclass(frozen=True)
-class ModuleNames:
-    """Names of modules that do not follow from the tensor names; see ``Modules``.
+    A document names those that do not follow from the names of tensors. ``attention`` returns the
+    probabilities; ``projections`` by role, ``o`` and ``down`` among them, in the order of use. ``between`` is
+    the norm of a layer that has the stream after attention; ``before`` the one before attention, None where
+    none is; ``final`` the norm that the head reads, None where it reads the last layer. ``resized`` are
+    attributes of the attention module (``config.NAME``: of its configuration) that hold the length of an axis
+    or a number of heads. A layer ``returns`` hidden states, alone or in a tuple.
 
     ``text_type`` is the family whose stock class computes the text part, where its own has no head;
     ``text_fields`` are settings of that class by which it computes what the whole model does.
     """
 
-    layers: str | None = None
-    attention: str | None = None
+    layers: str = ""
+    attention: str = ""
     projections: dict[str, str] = field(default_factory=dict)
-    between: str | None = None
+    between: str = ""
     final: str | None = None
+    before: str | None = None
     resized: dict[str, str] = field(default_factory=dict)
     text_type: str | None = None
     text_fields: dict[str, Any] = field(default_factory=dict)
@@ -495,7 +481,7 @@ class Family:
     config: Configuration
     cut: Cuttable
     tensors: Tensors = field(default_factory=Tensors)
-    module_names: ModuleNames = field(default_factory=ModuleNames)
+    module_names: Modules = Modules()
     gguf: Gguf | None = None
     runtimes: dict[str, Support] = field(default_factory=dict)
 
@@ -539,15 +525,14 @@ class Family:
         projections = modules.projections or {role: at[role] for role in ordered}
         first = next(iter(projections.values()), "")
         between = "attention_post_norm" if self.norm in ("post", "output") else "ffn_norm"
-        return Modules(
+        return replace(
+            modules,
             layers=modules.layers or names.get("o", "").partition(".{layer}.")[0],
             attention=modules.attention or first.rpartition(".")[0],
             projections=projections,
             between=modules.between or inside.get(between, ""),
             final=modules.final or names.get("final_norm"),
-            before=inside.get("attention_norm"),
-            resized=modules.resized,
-            returns=modules.returns,
+            before=modules.before or inside.get("attention_norm"),
         )
 
 

@@ -112,12 +112,9 @@ def _families(folder: str) -> dict[str, Family]:
     documents = {entry.name: entry.value for entry in entries}
     result = {}
     for entry in entries:
-        if entry.source.startswith(GROUP):
-            with _warned(entry.source.removeprefix(f"{GROUP}: ")):
-                result[entry.name] = read_family(whole(entry.name, documents))
-        else:
-            with _named(entry.source):
-                result[entry.name] = read_family(whole(entry.name, documents))
+        name = entry.source.removeprefix(f"{GROUP}: ")
+        with _named(name) if name == entry.source else _warned(name):
+            result[entry.name] = read_family(whole(entry.name, documents))
     return result
 
 

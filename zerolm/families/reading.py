@@ -12,17 +12,14 @@ from zerolm.families.family import Family
 HEADS: Final = ("ForCausalLM", "LMHeadModel", "ForMaskedLM")
 """Ends of the names of classes that have a head for the task."""
 HIDDEN_NOTE: Final = "nothing says that the norms of a model that is read like another are plain"
-_LIKE: list[str] = []
+_LIKE: list[str | None] = [None]
 """The families that others are read like at present, the last of them now."""
 
 
 @contextmanager
 def others_like(name: str | None) -> Iterator[None]:
     """Within, models of types that are not known are read like this family; as ever without a name."""
-    if name is None:
-        yield
-        return
-    _LIKE.append(name)
+    _LIKE.append(current() if name is None else name)
     try:
         yield
     finally:
@@ -31,7 +28,7 @@ def others_like(name: str | None) -> Iterator[None]:
 
 def current() -> str | None:
     """Return the family that unknown ones are read like, None where they are refused."""
-    return _LIKE[-1] if _LIKE else None
+    return _LIKE[-1]
 
 
 def alike(family: Family, kind: str, config: Mapping[str, Any]) -> Family:

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin
 
-from zerolm.families.document import RENAMED
+from zerolm.families.document import entries_of
 from zerolm.families.family import Family, InFile, Prefix, Tensors
 from zerolm.families.like import LIKE, WITHOUT
 
@@ -66,18 +66,11 @@ def _reference(kind: type, defs: dict[str, Any], *, whole: bool) -> dict[str, An
 
 
 def _object(kind: Any, defs: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-    back = {new: old for old, new in RENAMED.items()} if kind is Family else {}
-    hints = get_type_hints(kind)
-    properties = {
-        back.get(part.name, part.name): _of(hints[part.name], defs, whole=whole) for part in fields(kind)
-    }
+    entries = entries_of(kind)
+    properties = {name: _of(type_, defs, whole=whole) for name, (_, type_, _) in entries.items()}
     if kind is Tensors and not whole:
         properties[WITHOUT] = TEXTS
-    needed = [
-        back.get(part.name, part.name)
-        for part in fields(kind)
-        if part.default is MISSING and part.default_factory is MISSING
-    ]
+    needed = [name for name, (_, _, is_needed) in entries.items() if is_needed]
     content: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     # A tensor is always given whole: it takes another's place.
     is_given_whole = whole or kind.__name__ in ("Pattern", "Dropped", "KindRule", "Kinds", "UnitAxis")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 from transformers import PreTrainedModel
 
 from zerolm.carving.recipe import Recipe
 from zerolm.checkpoints import Checkpoint
-from zerolm.networks.mapped import parameters
+from zerolm.networks.mapped import by_tensor, parameters
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import body_prefix
 from zerolm.training.randomness import set_dropout
@@ -51,56 +49,19 @@ class Compact:
 
     def train_only(self, role: str) -> None:
         """Let gradients reach the weights of this role alone; ``ValueError`` where there are none."""
-        slots = self.checkpoint.layout.slots
-        places = [name for stored, names, _ in self._parameters() for name in names
-                  if slots[stored].role == role]  # fmt: skip
-        for name in places:
-            self.model.get_parameter(name).requires_grad_(True)
-        if not places:
+        slots, weights = self.checkpoint.layout.slots, dict(self.model.named_parameters())
+        named = parameters(self.checkpoint, body_prefix(self.model))
+        places = [name for stored, names in named.items() if slots[stored].role == role for name in names]
+        chosen = [weights[name] for name in places if name in weights]
+        for weight in chosen:
+            weight.requires_grad_(True)
+        if not chosen:
             raise ValueError(
                 f"a {self.checkpoint.family.name} like this one has no {role} to train: leave --only out"
             )
 
-    def _parameters(self) -> Iterator[tuple[str, list[str], bool]]:
-        """Yield each tensor of the child, the network's parameters that it holds, and whether it has all."""
-        weights = {name for name, _ in self.model.named_parameters()}
-        prefix = body_prefix(self.model)
-        for stored, roles in parameters(self.checkpoint).items():
-            names = [name for role in roles for name in {role: 0, f"{prefix}{role}": 0} if name in weights]
-            yield stored, names, len(names) == len(roles)
-
     def values(self) -> dict[str, NDArray[np.float32]]:
         """Return the weights as they are now by the names of the child's tensors."""
-        weights = dict(self.model.named_parameters())
-        stored_in: dict[str, list[str]] = {}
-        values = dict[str, NDArray[np.float32]]()
-        for stored, names, has_all in self._parameters():
-            if has_all and len(names) == 1:
-                stored_in.setdefault(names[0], []).append(stored)
-            elif has_all:
-                arrays = [_array(weights[name]) for name in names]
-                axis = self.checkpoint.layout.slots[stored].parts[0].axis
-                values[stored] = np.concatenate(arrays, axis)
-        for name, several in stored_in.items():
-            values |= self._apart(_array(weights[name]), several)
-        return values
-
-    def _apart(self, whole: NDArray[np.float32], stored: list[str]) -> dict[str, NDArray[np.float32]]:
-        """Return the values of each of the tensors in which a parameter is stored.
-
-        Experts that are stored one by one follow one another: all gates, then all up projections.
-        """
-        if len(stored) == 1:
-            shape = self.checkpoint.tensors[stored[0]].shape
-            is_turned = self.checkpoint.layout.slots[stored[0]].transposed and whole.ndim == 3
-            return {stored[0]: whole.swapaxes(1, 2) if is_turned and whole.shape != shape else whole}
-        count, starts, values = len(whole), [0] * len(whole), dict[str, NDArray[np.float32]]()
-        for number, name in enumerate(stored):
-            expert, rows = number % count, self.checkpoint.tensors[name].shape[0]
-            values[name] = whole[expert, starts[expert] : starts[expert] + rows]
-            starts[expert] += rows
-        return values
-
-
-def _array(weight: nn.Parameter) -> NDArray[np.float32]:
-    return weight.detach().float().cpu().numpy()
+        weights = {name: weight.detach() for name, weight in self.model.named_parameters()}
+        tensors = by_tensor(self.checkpoint, weights, body_prefix(self.model))
+        return {stored: tensor.float().cpu().numpy() for stored, tensor in tensors}

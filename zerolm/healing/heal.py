@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -31,7 +31,6 @@ from zerolm.healing.request import BATCH, SENTENCES, HealRequest
 from zerolm.healing.result import Healed
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
-from zerolm.io.plain import as_plain, checked
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer, without_deprecations
 from zerolm.networks.pooling import TokenPooling, settings_note
 from zerolm.progress import Progress, silent
@@ -39,7 +38,7 @@ from zerolm.text.calibration import longest_line
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
 from zerolm.text.encoding import edges
 from zerolm.text.line_corpus import LineCorpus
-from zerolm.training.learner import EMBEDDING, Objective, Student, Teacher
+from zerolm.training.learner import EMBEDDING, OF_TEACHER, Objective, Student, Teacher
 from zerolm.training.processes import check_whole, device_for, of_first, owned_by_first, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
@@ -92,8 +91,7 @@ def heal(
         identity = of_first(lambda: healing.identity)
         with owned_by_first(lambda: work_folder(out, identity, force)) as work:
             healed = healing.healed(work)
-            written = of_first(lambda: as_plain(healing.put(healed, destination, form, work)))
-            return checked(Healed, written)
+            return of_first(lambda: healing.put(healed, destination, form, work))
 
 
 class Healing:
@@ -198,7 +196,7 @@ class Healing:
             parent = self._opened(self.patient.teacher)
         with seeded(self.request.seed):
             learner = self._learner(model, parent)
-        plan = self._plan(work, before, learner, parent)
+        plan = self._request(**of_first(partial(self._pace, work / PLAN, before, learner, parent)))
         data = Sequences(self.corpus, plan.sequences, plan.seed, plan.batch)
         teacher = self._teacher(parent, data)
         del parent
@@ -300,12 +298,6 @@ class Healing:
             learner.balance(*batch_of(batch), live)
         return learner
 
-    def _plan(
-        self, work: Path, before: dict[str, float], learner: Student, teacher: PreTrainedModel
-    ) -> TrainingRequest:
-        """Return how long and how fast to train, as the run was begun where it goes on."""
-        return self._request(**of_first(lambda: self._pace(work / PLAN, before, learner, teacher)))
-
     def _pace(
         self, file: Path, before: dict[str, float], learner: Student, teacher: PreTrainedModel
     ) -> dict[str, Any]:
@@ -337,7 +329,7 @@ class Healing:
     def _teacher(self, model: PreTrainedModel, data: Sequences) -> Teacher | None:
         """Return the teacher for the losses: the model itself, or its predictions on the disk."""
         request, bfloat16 = self.request.distillation, self.request.execution.bfloat16
-        if not self.objective.needs_teacher:
+        if not set(OF_TEACHER) & self.objective.weights.keys():
             return None
         top = request.top
         if top is None:

@@ -91,7 +91,7 @@ class Distillation:
         With a ``pooling`` sentences are read, whose embeddings can be compared. ``by_predictions`` alone a
         decoder learns unless losses are named.
         """
-        from zerolm.training.learner import EMBEDDING, OF_STATES, Objective
+        from zerolm.training.learner import CACHEABLE, EMBEDDING, OF_STATES, Objective
 
         usual = DEFAULT_LOSSES if is_decoder else ENCODER_LOSSES
         if (self.top is not None or by_predictions) and is_decoder:
@@ -109,7 +109,7 @@ class Distillation:
             raise ValueError(
                 f"an encoder predicts no tokens, so {', '.join(names)} cannot be; {possible} can"
             )
-        if self.top is not None and not objective.cacheable:
+        if self.top is not None and not set(names) <= set(CACHEABLE):
             raise ValueError(
                 f"--top keeps the teacher's predictions alone, and {', '.join(names)} need more: "
                 "leave --top out, or give --losses kl"

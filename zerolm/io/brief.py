@@ -1,7 +1,9 @@
-"""The short ``repr`` of an object that holds much."""
+"""Long texts in one line: the ``repr`` of an object that holds much, and errors of libraries."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 LONGEST_REPR: Final = 300
@@ -14,3 +16,15 @@ def brief(value: object, *parts: str) -> str:
     name = type(value).__name__
     room = LONGEST_REPR - len(name) - 2
     return f"{name}({text if len(text) <= room else text[: room - 1] + '…'})"
+
+
+@contextmanager
+def one_line(what: str) -> Iterator[None]:
+    """Within, what goes wrong in a library that reads files becomes a ``ValueError`` in one line."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # libraries raise what they will, and panics are not even Exceptions
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ValueError(f"{what} cannot be read: {reason}") from None

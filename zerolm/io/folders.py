@@ -73,17 +73,9 @@ def _is_result(folder: Path) -> bool:
     names = {entry.name for entry in folder.iterdir()}
     here = Path.cwd().resolve()
     stands_in = folder.resolve() in (here, *here.parents)
-    return not stands_in and (not names or _is_report(names) or _is_child(folder, names))
-
-
-def _is_report(names: set[str]) -> bool:
-    is_written = all(name in WRITTEN or name.isdecimal() for name in names)
-    return is_written and "result.json" in names
-
-
-def _is_child(folder: Path, names: set[str]) -> bool:
-    """Return whether a folder holds a model of ours and nothing that its recipe or result does not list."""
-    return any(name in names and _lists_all(folder, name, form) for name, form in LISTS.items())
+    is_report = "result.json" in names and all(name in WRITTEN or name.isdecimal() for name in names)
+    is_model = any(name in names and _lists_all(folder, name, form) for name, form in LISTS.items())
+    return not stands_in and (not names or is_report or is_model)
 
 
 def _lists_all(folder: Path, name: str, form: str) -> bool:

@@ -61,11 +61,6 @@ def embedded(embedding: nn.Module, ids: Tensor, table: Tensor | None = None) -> 
     return vectors
 
 
-def _sending(out: Any) -> Callable[..., Any]:
-    """Return a forward that returns this value for any arguments."""
-    return lambda *_, **__: out
-
-
 def tokens_at_once(blocks: Blocks, sequences: int) -> int:
     """Return the number of tokens of each of these sequences that are predicted at a time."""
     return max(1, LOGITS // (sequences * blocks.vocab))
@@ -216,7 +211,8 @@ class Blocks:
         layers = list(layer_list(self.model))
         nothing = hidden.new_zeros(*hidden.shape[:-1], embedding.weight.shape[1])  # nor is it read
         results: list[Any] = [nothing, *[hidden] * len(norms), *[self._returned(hidden)] * len(layers)]
-        skipped, forwards = [last.get_input_embeddings(), *norms, *layers], [_sending(out) for out in results]
+        skipped = [last.get_input_embeddings(), *norms, *layers]
+        forwards: list[Callable[..., Any]] = [lambda *_, out=out, **__: out for out in results]
         if replaced is not None:
             module: nn.Module = last.get_output_embeddings()
             skipped.append(module)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint, Part, TensorInfo
-from zerolm.checkpoints.packed_values import numbers_of
 from zerolm.networks.roles import body_prefix
 
 M = TypeVar("M", bound=nn.Module)
@@ -72,26 +71,13 @@ def by_tensor(
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield what each stored tensor has of values by the stock model's parameters, such as their gradients.
 
-    They are views of these values in the shapes of the tensors: the inverse of ``map_parameters``. Tensors of
-    parameters without values are left out.
+    They are views of these values: the inverse of ``map_parameters``. Tensors of parameters without values
+    are left out.
     """
-    rows: dict[tuple[str, int], int] = {}
-    for stored, names in parameters(checkpoint, prefix).items():
-        slot, shape = checkpoint.layout.slots[stored], checkpoint.tensors[stored].shape
-        if not values.keys() >= set(names):
-            continue
-        if len(names) > 1:
-            yield stored, torch.cat([values[name] for name in names], slot.parts[0].axis)
-            continue
-        whole = values[names[0]]
-        if whole.shape == shape:
-            yield stored, whole
-        elif slot.expert is None:
-            yield stored, whole.transpose(1, 2)
-        else:
-            start = rows.get((names[0], slot.expert), 0)
-            rows[names[0], slot.expert] = start + shape[0]
-            yield stored, whole[slot.expert, start : start + shape[0]]
+    shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
+    for stored, parts in _parts(checkpoint, values, prefix, shapes):
+        axis = checkpoint.layout.slots[stored].parts[0].axis
+        yield stored, parts[0] if len(parts) == 1 else torch.cat(parts, axis)
 
 
 def put_tensors(
@@ -101,25 +87,34 @@ def put_tensors(
 
     The inverse of ``by_tensor``. Tensors without values, and values without parameters, are left out.
     """
+    shapes = {name: tuple(value.shape) for name, value in values.items()}
+    for stored, parts in _parts(checkpoint, into, prefix, shapes):
+        axis = checkpoint.layout.slots[stored].parts[0].axis
+        lengths = [part.shape[axis] for part in parts]
+        for part, value in zip(parts, torch.split(values[stored], lengths, axis), strict=True):
+            part.copy_(value)
+
+
+def _parts(
+    checkpoint: Checkpoint, values: Mapping[str, Tensor], prefix: str, shapes: Mapping[str, tuple[int, ...]]
+) -> Iterator[tuple[str, list[Tensor]]]:
+    """Yield views of the values of parameters that make up each tensor, in the order in which they lie in it.
+
+    ``shapes`` are those of the tensors. The parts of an expert follow one another in its parameter.
+    """
     rows: dict[tuple[str, int], int] = {}
     for stored, names in parameters(checkpoint, prefix).items():
-        slot, value = checkpoint.layout.slots[stored], values.get(stored)
-        if value is None or not into.keys() >= set(names):
+        if stored not in shapes or not values.keys() >= set(names):
             continue
-        whole = into[names[0]]
-        if len(names) > 1:
-            axis = slot.parts[0].axis
-            parts = torch.split(value, [into[name].shape[axis] for name in names], axis)
-            for name, part in zip(names, parts, strict=True):
-                into[name].copy_(part)
-        elif whole.shape == value.shape:
-            whole.copy_(value)
-        elif slot.expert is None:
-            whole.copy_(value.transpose(1, 2))
-        else:
+        slot, shape, parts = checkpoint.layout.slots[stored], shapes[stored], [values[name] for name in names]
+        whole = parts[0]
+        if slot.expert is not None and whole.dim() > len(shape):
             start = rows.get((names[0], slot.expert), 0)
-            rows[names[0], slot.expert] = start + len(value)
-            whole[slot.expert, start : start + len(value)].copy_(value)
+            rows[names[0], slot.expert] = end = start + shape[0]
+            parts = [whole[slot.expert, start:end]]
+        elif slot.transposed and whole.dim() == 3 and whole.shape != shape:
+            parts = [whole.transpose(1, 2)]
+        yield stored, parts
 
 
 def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, tuple[str, ...]]:
@@ -145,11 +140,6 @@ def assembled(weight: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """
     make: Callable[[torch.dtype | None], Tensor] = weight.__dict__[_PARTS]
     return make(dtype)
-
-
-def _in(values: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return values in this type, or as they are."""
-    return values if dtype is None else values.to(dtype)
 
 
 def _experts(parts: Sequence[TensorInfo], experts: int, dtype: torch.dtype | None) -> Tensor:
@@ -182,7 +172,7 @@ def mapped_tensor(info: TensorInfo) -> Tensor:
     One that is packed is in memory, dequantised.
     """
     if info.is_packed:
-        return torch.from_numpy(numbers_of(info))
+        return torch.from_numpy(info.numbers())
     stored, dtype = STORED[info.dtype]
     raw: Any = np.memmap(info.file, np.uint8, "c", info.start, (info.end - info.start,))
     values = torch.from_numpy(np.require(raw.view(stored), requirements="A")).view(dtype).reshape(info.shape)
@@ -202,7 +192,7 @@ def _give(
 ) -> None:
     """Give a model a view of a stored tensor as this parameter; of one that is packed, when it is used."""
     if info.is_packed:
-        model.get_parameter(name).__dict__[_PARTS] = lambda dtype: view(_in(mapped_tensor(info), dtype))
+        model.get_parameter(name).__dict__[_PARTS] = lambda dtype: view(mapped_tensor(info).to(dtype))
     else:
         put(model, name, view(mapped_tensor(info)))
 

@@ -36,6 +36,7 @@ from zerolm.families.config import size_of, sizes_of
 from zerolm.families.family import Family
 from zerolm.families.known import family_named
 from zerolm.families.reading import current
+from zerolm.io.brief import one_line
 from zerolm.io.memory import free_memory
 from zerolm.networks.huggingface import HEADS, stock_network
 from zerolm.networks.mapped import in_memory, map_parameters, shapes_only
@@ -48,18 +49,6 @@ STORED: Final = ("*.safetensors*", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "
 PASSES_ROOM: Final = 4
 """The weights, their gradients and what a pass keeps: memory needed, in units of the weights."""
 COMMON: Final = {"local_files_only": True, "trust_remote_code": False}
-
-
-@contextmanager
-def one_line(what: str) -> Iterator[None]:
-    """Within, what goes wrong in a library that reads the folder becomes a ``ValueError`` in one line."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # libraries raise what they will, and panics are not even Exceptions
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ValueError(f"{what} cannot be read: {reason}") from None
 
 
 def check_stock_class(checkpoint: Checkpoint) -> None:

@@ -52,11 +52,6 @@ class StockLayer:
         return {name: norm for name, norm in self.norms.items() if name.startswith("behind_")}
 
     @property
-    def attention_out(self) -> nn.Module | None:
-        """The output matrix of attention, if any."""
-        return self.writers.get("o")
-
-    @property
     def ffn_out(self) -> nn.Module | None:
         """The output matrix of the FFN, if any."""
         return self.writers.get("down")

@@ -21,9 +21,10 @@ from transformers.core_model_loading import convert_and_load_state_dict_in_model
 from transformers.modeling_utils import LoadStateDictConfig
 
 from zerolm.checkpoints import Checkpoint
+from zerolm.io.brief import one_line
 from zerolm.networks.blocks import Blocks, Inputs
 from zerolm.networks.mapped import STORED, put
-from zerolm.networks.opener import blank_model, is_decoder, one_line, quiet, stock_config
+from zerolm.networks.opener import blank_model, is_decoder, quiet, stock_config
 from zerolm.networks.roles import layer_list
 
 

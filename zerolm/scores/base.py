@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 
@@ -170,19 +170,15 @@ def _brief(score: Score) -> str:
     return brief(score, "".join([score.name, *options]))
 
 
-ScoreKind = Literal["closed_form", "whole", "cost"]
-
-
 @dataclass(frozen=True)
 class ScoreDefinition:
-    """A score before its options are bound; its constants are ``fitted_to`` benchmarks of these names."""
+    """A score before its options are bound; its constants are ``fitted_to`` benchmarks of these names.
 
-    kind: ScoreKind
-    function: Callable[..., Any]
-    factor: Factor = unit_factor
-    sees_depth: bool = False
+    ``make(bound, named, costs)`` returns it with all options bound, of which some were ``named``.
+    """
+
+    make: Callable[[dict[str, Any], dict[str, Any], CostModel], Score]
     baseline: bool = False
-    backbone: BackboneFactor | None = None
     fitted_to: tuple[str, ...] = ()
 
 
@@ -211,10 +207,20 @@ def closed_form(
     def register(function: LayerFunction) -> LayerFunction:
         for part in (function, *(() if backbone is None else (backbone,))):
             _declared(name, part, settings)
-        definition = ScoreDefinition(
-            "closed_form", function, factor, sees_depth, baseline, backbone, fitted_to
-        )
-        SCORES.add(Entry(name, definition, source, options=tuple(settings)))
+
+        def make(bound: dict[str, Any], named: dict[str, Any], _: CostModel) -> ClosedForm:
+            return ClosedForm(
+                name,
+                lambda shapes, depth: function(shapes, depth, **bound),
+                source,
+                factor,
+                sees_depth=sees_depth,
+                baseline=baseline,
+                options=named,
+                backbone=None if backbone is None else partial(backbone, **bound),
+            )
+
+        SCORES.add(Entry(name, ScoreDefinition(make, baseline, fitted_to), source, options=tuple(settings)))
         return function
 
     return register
@@ -227,7 +233,11 @@ def whole_score(
 
     def register(function: Callable[..., float]) -> Callable[..., float]:
         _declared(name, function, settings)
-        SCORES.add(Entry(name, ScoreDefinition("whole", function), source, options=tuple(settings)))
+
+        def make(bound: dict[str, Any], named: dict[str, Any], _: CostModel) -> WholeScore:
+            return WholeScore(name, lambda one: float(function(one, **bound)), source, options=named)
+
+        SCORES.add(Entry(name, ScoreDefinition(make), source, options=tuple(settings)))
         return function
 
     return register
@@ -235,8 +245,18 @@ def whole_score(
 
 def cost_score(name: str, index: int) -> None:
     """Register the cost in column ``index`` of the cost model as a baseline score."""
-    definition = ScoreDefinition("cost", lambda: index, baseline=True)
-    SCORES.add(Entry(name, definition, "a count, no theory"))
+    source = "a count, no theory"
+
+    def make(_: dict[str, Any], __: dict[str, Any], costs: CostModel) -> ClosedForm:
+        return ClosedForm(
+            name,
+            layer=lambda shapes, depth: costs.layers(shapes)[:, index],
+            source=source,
+            ends=lambda ends: int(costs.ends(ends)[index]),
+            baseline=True,
+        )
+
+    SCORES.add(Entry(name, ScoreDefinition(make, baseline=True), source))
 
 
 def _declared(name: str, function: Callable[..., Any], settings: Sequence[Setting]) -> None:
@@ -267,33 +287,8 @@ def make_score(name: str, /, costs: CostModel | None = None, **options: Any) -> 
     cannot have.
     """
     entry = SCORES.entry(name)
-    definition = entry.value
     bound = check_settings(f"score {name!r}", entry.options, options)
-    named = {option: bound[option] for option in options}
-    if definition.kind == "whole":
-        return WholeScore(
-            name,
-            lambda architecture: float(definition.function(architecture, **bound)),
-            entry.source,
-            options=named,
-        )
-    if definition.kind == "cost":
-        return _cost_form(name, definition, costs or CostModel(), entry.source)
-
-    def layer(shapes: Shapes, depth: Ints) -> Floats | Ints:
-        return definition.function(shapes, depth, **bound)  # type: ignore[no-any-return]
-
-    backbone = definition.backbone
-    return ClosedForm(
-        name,
-        layer,
-        entry.source,
-        definition.factor,
-        sees_depth=definition.sees_depth,
-        baseline=definition.baseline,
-        options=named,
-        backbone=None if backbone is None else partial(backbone, **bound),
-    )
+    return entry.value.make(bound, {option: bound[option] for option in options}, costs or CostModel())
 
 
 def variants(name: str, options: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -324,17 +319,6 @@ def all_variants(
         except ValueError as error:
             left_out[name] = str(error)
     return shown_with, left_out
-
-
-def _cost_form(name: str, definition: ScoreDefinition, costs: CostModel, source: str) -> ClosedForm:
-    index: int = definition.function()
-    return ClosedForm(
-        name,
-        layer=lambda shapes, depth: costs.layers(shapes)[:, index],
-        source=source,
-        ends=lambda ends: int(costs.ends(ends)[index]),
-        baseline=True,
-    )
 
 
 def _list(names: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -100,7 +101,7 @@ def worth(one: Architecture, other: Architecture, train_tokens: int | None = Non
         of_one, of_other = _logarithm(weights, backbones, train_tokens) + sizes
         return float(of_one - of_other)
 
-    return ShapeEstimate(*_interval([ahead(weights) for weights in _drawn(train_tokens)]))
+    return _estimate(ahead, train_tokens)
 
 
 def ratio_worth(architecture: Architecture, train_tokens: int | None = None) -> ShapeEstimate:
@@ -111,19 +112,18 @@ def ratio_worth(architecture: Architecture, train_tokens: int | None = None) -> 
         gap = np.log(backbones[1] / backbones[0]) - _best(weights, backbones, train_tokens)
         return float(-weights[1] * gap[0] ** 2)
 
-    return ShapeEstimate(*_interval([lost(weights) for weights in _drawn(train_tokens)]))
+    return _estimate(lost, train_tokens)
 
 
 def off_ratio(times: float, train_tokens: int | None = None) -> ShapeEstimate:
     """Return that share for a hidden / depth of ``times`` the best, whatever that is."""
-    return ShapeEstimate(*_interval([-weights[1] * np.log(times) ** 2 for weights in _drawn(train_tokens)]))
+    return _estimate(lambda weights: float(-weights[1] * np.log(times) ** 2), train_tokens)
 
 
 def best_ratio(architecture: Architecture, train_tokens: int | None = None) -> ShapeEstimate:
     """Return the best hidden / depth of a network of that size, with its 95 % interval."""
     backbones = _backbones(ScoreBatch.of([architecture]))
-    logarithms = [float(_best(weights, backbones, train_tokens)[0]) for weights in _drawn(train_tokens)]
-    return ShapeEstimate(*_interval(logarithms))
+    return _estimate(lambda weights: float(_best(weights, backbones, train_tokens)[0]), train_tokens)
 
 
 def tokens_a_parameter(architecture: Architecture, train_tokens: int) -> float:
@@ -135,17 +135,12 @@ def _weights(train_tokens: int | None) -> LawWeights:
     return UNTOLD if train_tokens is None else TOLD
 
 
-def _drawn(train_tokens: int | None) -> Floats:
-    """Return the weights, then draws of them, (n, 4)."""
+def _estimate(logarithm: Callable[[Floats], float], train_tokens: int | None) -> ShapeEstimate:
+    """Return the number of this logarithm by the weights, and the ends that hold 95 % of those by draws."""
     of = _weights(train_tokens)
     drawn = np.random.default_rng(0).multivariate_normal(of.values, of.covariance, DRAWS)
-    return np.concatenate([[of.values], drawn])
-
-
-def _interval(logarithms: list[float]) -> tuple[float, float, float]:
-    """Return the exponential of the first, and of the ends that hold 95 % of the others."""
-    low, high = np.percentile(logarithms[1:], [2.5, 97.5])
-    return float(np.exp(logarithms[0])), float(np.exp(low)), float(np.exp(high))
+    low, high = np.percentile([logarithm(weights) for weights in drawn], [2.5, 97.5])
+    return ShapeEstimate(*(float(np.exp(one)) for one in (logarithm(np.array(of.values)), low, high)))
 
 
 def _backbones(batch: ScoreBatch) -> Backbones:

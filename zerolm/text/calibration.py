@@ -16,7 +16,8 @@ from torch.nn import functional
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.many_scripts import PAGE
 from zerolm.checkpoints.sentences import longest_of
-from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
+from zerolm.io.brief import one_line
+from zerolm.networks.opener import is_decoder, stock_tokenizer
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.documents import Text, read_text, whole_text

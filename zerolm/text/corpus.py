@@ -22,7 +22,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.io.files import cache_folder, replacing
 from zerolm.progress import Progress, silent
 from zerolm.text.defaults import HELD
-from zerolm.text.documents import Document, documents, is_local
+from zerolm.text.documents import Document, documents
 from zerolm.text.encoding import chat_renderer, document_ids, edges, separator
 from zerolm.text.record_texts import current_field
 from zerolm.text.sequences import cut
@@ -58,7 +58,7 @@ def token_file(
     """
     between = separator(tokenizer, vocabulary)
     digest, texts = "", documents(source, chat_renderer(tokenizer))
-    if is_local(source):
+    if Path(source).exists():
         local = list(texts)
         digest, texts = _digest(local), iter(local)
     reading = f"{current_field() or ''}{tokenizer.chat_template or ''}"

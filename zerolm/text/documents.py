@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.io.brief import one_line
 from zerolm.io.hub import PATIENCE, hub_problem
 from zerolm.text.record_texts import Render, current_field, text_fields, text_of
 from zerolm.text.records import JSON, check_is_text, holds_records, records_of
@@ -143,11 +144,6 @@ def documents(source: str, render: Render | None = None) -> Iterator[Document]:
         )
 
 
-def is_local(source: str) -> bool:
-    """Return whether a source is a file or a folder of this machine."""
-    return Path(source).exists()
-
-
 def _of_records(place: Path, name: str, render: Render | None) -> Iterator[Document]:
     """Yield the texts of records, at least one and 256 MiB at most; ``name`` begins the names of all."""
     records = records_of(place)
@@ -236,7 +232,7 @@ def _of_hub(source: str, render: Render | None) -> Iterator[Document]:
             f"{source!r} is no file or folder, and data sets of the hub need datasets: "
             "pip install 'zerolm[train]'"
         ) from None
-    try:
+    with one_line(f"the data set {source!r}"):
         check_on_hub(match["name"])
         rows: Any = load_dataset(
             match["name"], match["config"], split=match["split"] or "train", streaming=True
@@ -246,6 +242,3 @@ def _of_hub(source: str, render: Render | None) -> Iterator[Document]:
             fields = fields or text_fields(source, tuple(row))
             content, is_chat = text_of(f"row {number + 1}", row, fields, render)
             yield Document(str(number), content, is_chat)
-    except Exception as error:  # the library raises what it will
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ValueError(f"the data set {source!r} cannot be read: {reason}") from None

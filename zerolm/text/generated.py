@@ -68,7 +68,7 @@ def generated_tokens(
             sampler = sampler or Sampler.of(checkpoint, compute)
             uniforms = np.random.default_rng([seed, first]).random((count, length), np.float32)
             ids = sampler.sample(
-                torch.from_numpy(uniforms), _Share(progress, first * length, sequences * length)
+                torch.from_numpy(uniforms), progress, done=first * length, of=sequences * length
             )
             arrays = {"ids": ids.numpy().astype(np.int32)}
             cache.put(name, arrays)
@@ -108,18 +108,6 @@ def check_room(checkpoint: Checkpoint, compute: Compute) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Share:
-    """Progress of a batch among all tokens."""
-
-    progress: Progress
-    before: int
-    of: int
-
-    def __call__(self, tokens: int) -> None:
-        self.progress("sampling a calibration text from the parent", self.before + tokens, self.of)
-
-
 @dataclass(frozen=True, eq=False)
 class Sampler:
     """A decoder that is sampled from.
@@ -148,8 +136,8 @@ class Sampler:
         return cls(_whole_model(checkpoint, compute), before, kept, allowed, compute.device)
 
     @torch.inference_mode()
-    def sample(self, uniforms: Tensor, progress: _Share) -> Tensor:
-        """Return tokens (n, t) for ``uniforms`` (n, t) in [0, 1), one for each token."""
+    def sample(self, uniforms: Tensor, progress: Progress, *, done: int, of: int) -> Tensor:
+        """Return tokens (n, t) for ``uniforms`` (n, t) in [0, 1), one for each; ``done`` of all before."""
         count, length = uniforms.shape
         ids = torch.tensor(self.before, dtype=torch.long).repeat(count, 1)  # (n, b)
         dropped = len(self.before) - self.kept
@@ -162,7 +150,8 @@ class Sampler:
             logits = output.logits[:, -1, : len(self.allowed)].float().cpu()
             fed = drawn(logits, self.allowed, uniforms[:, step - dropped])[:, None]
             ids = torch.cat([ids, fed], 1)
-            progress(count * (step + 1 - dropped))
+            sampled = done + count * (step + 1 - dropped)
+            progress("sampling a calibration text from the parent", sampled, of)
         return ids[:, dropped:]
 
 

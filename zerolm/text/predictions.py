@@ -36,7 +36,7 @@ class PredictedText:
 
     def data(self, count: int, seed: int) -> Predictions:
         """Return ``count`` sequences to train on, in the order of the seed, with their labels."""
-        return Predictions(self.corpus, count, seed, self.task, self.mask, self.vocabulary)
+        return Predictions(self, count, seed)
 
     @property
     def held_ids(self) -> Tensor:
@@ -46,31 +46,32 @@ class PredictedText:
     @cached_property
     def held_out(self) -> tuple[Tensor, Tensor]:
         """Return inputs and labels (n, t) of what is never trained on; all that is predicted is masked."""
-        edges = (len(self.corpus.start), len(self.corpus.end))
-        return predicted(self.held_ids, self.task, self.mask, edges=edges)
+        return predicted(self.held_ids, self.task, self.mask, edges=self.edges)
+
+    @property
+    def edges(self) -> tuple[int, int]:
+        """The numbers of tokens that begin and end a sequence."""
+        return len(self.corpus.start), len(self.corpus.end)
 
 
 class Predictions(Dataset[dict[str, Tensor]]):
     """Sequences of a text in an order fixed by a seed, with what is to be predicted of them.
 
-    Every item has ``input_ids`` and ``labels`` (length,): the next token (``next``), or of 15 % that ``mask``
+    Every item has ``input_ids`` and ``labels`` (length,): the next token (``next``), or of 15 % that the mask
     stands for the token itself (``masked``), sampled anew at every place of the order: never the tokens that
-    begin and end a sequence, and with a ``vocabulary`` as BERT does it.
+    begin and end a sequence, and with a vocabulary as BERT does it.
     """
 
-    def __init__(
-        self, corpus: Corpus, count: int, seed: int, task: Task, mask: int, vocabulary: int = 0
-    ) -> None:
-        self.sequences, self.seed, self.task, self.mask = Sequences(corpus, count, seed), seed, task, mask
-        self.vocabulary, self.edges = vocabulary, (len(corpus.start), len(corpus.end))
+    def __init__(self, text: PredictedText, count: int, seed: int) -> None:
+        self.text, self.sequences, self.seed = text, Sequences(text.corpus, count, seed), seed
 
     def __len__(self) -> int:
         return len(self.sequences)
 
     def __getitem__(self, place: int) -> dict[str, Tensor]:
-        ids = self.sequences[place]["input_ids"]
+        ids, text = self.sequences[place]["input_ids"], self.text
         drawn = (self.seed + 1 << ORDERS) + place
-        inputs, labels = predicted(ids[None], self.task, self.mask, drawn, self.vocabulary, self.edges)
+        inputs, labels = predicted(ids[None], text.task, text.mask, drawn, text.vocabulary, text.edges)
         return {"input_ids": inputs[0], "labels": labels[0]}
 
 

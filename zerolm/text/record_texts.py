@@ -21,17 +21,14 @@ MOST_SHOWN: Final = 20
 
 Render = Callable[[Sequence[Mapping[str, Any]]], str]
 """Gives the text of messages, each with ``role`` and ``content``."""
-_FIELD: list[str] = []
+_FIELD: list[str | None] = [None]
 """The names of the field that is read at present, the last of them now."""
 
 
 @contextmanager
 def reading_field(name: str | None) -> Iterator[None]:
     """Within, the text of records is in this field; without a name, in the only one that is known."""
-    if name is None:
-        yield
-        return
-    _FIELD.append(name)
+    _FIELD.append(current_field() if name is None else name)
     try:
         yield
     finally:
@@ -40,7 +37,7 @@ def reading_field(name: str | None) -> Iterator[None]:
 
 def current_field() -> str | None:
     """Return the name of the field that texts are read from, None where the record decides."""
-    return _FIELD[-1] if _FIELD else None
+    return _FIELD[-1]
 
 
 def text_fields(place: str, fields: Sequence[str]) -> tuple[str, ...]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.io.brief import one_line
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import shown
 from zerolm.text.unpacked_files import blocks, form_of, lines
@@ -144,23 +144,12 @@ def _arrow(name: str, place: Path) -> Any:
         ) from None
 
 
-@contextmanager
-def _one_line(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except (ModuleNotFoundError, GeneratorExit):
-        raise
-    except Exception as error:  # the library raises what it will
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ValueError(f"the text {str(place)!r} cannot be read: {reason}") from None
-
-
 def _of_parquet(file: Path) -> TextRecords:
     parquet = _arrow("pyarrow.parquet", file)
 
     def rows(fields: Sequence[str]) -> Iterator[tuple[str, Row]]:
         number = 0
-        with _one_line(file), parquet.ParquetFile(file) as opened:
+        with one_line(f"the text {str(file)!r}"), parquet.ParquetFile(file) as opened:
             for batch in opened.iter_batches(ROWS_AT_A_TIME, columns=list(fields)):
                 for row in batch.to_pylist():
                     number += 1
@@ -168,7 +157,7 @@ def _of_parquet(file: Path) -> TextRecords:
 
     if not file.is_file():
         raise ValueError(f"the text {str(file)!r} does not exist, or is not a regular file")
-    with _one_line(file), parquet.ParquetFile(file) as opened:
+    with one_line(f"the text {str(file)!r}"), parquet.ParquetFile(file) as opened:
         return TextRecords(file, tuple(opened.schema_arrow.names), rows)
 
 
@@ -187,7 +176,7 @@ def _of_saved(folder: Path) -> TextRecords:
     def rows(fields: Sequence[str]) -> Iterator[tuple[str, Row]]:
         number = 0
         for file in files:
-            with _one_line(file), arrow.memory_map(str(file)) as opened:
+            with one_line(f"the text {str(file)!r}"), arrow.memory_map(str(file)) as opened:
                 for batch in arrow.ipc.open_stream(opened):
                     table = batch.select(list(fields))
                     for start in range(0, len(table), ROWS_AT_A_TIME):
@@ -195,7 +184,7 @@ def _of_saved(folder: Path) -> TextRecords:
                             number += 1
                             yield f"{str(folder)!r}, row {number}", row
 
-    with _one_line(folder), arrow.memory_map(str(files[0])) as opened:
+    with one_line(f"the text {str(folder)!r}"), arrow.memory_map(str(files[0])) as opened:
         return TextRecords(folder, tuple(arrow.ipc.open_stream(opened).schema.names), rows)
 
 

@@ -57,15 +57,6 @@ class Objective:
             raise ValueError(f"loss {shown(name)} is not known{nearest(name, LOSSES)}")
 
     @property
-    def needs_teacher(self) -> bool:
-        return any(name in OF_TEACHER for name in self.weights)
-
-    @property
-    def cacheable(self) -> bool:
-        """Whether the teacher's likeliest tokens are enough."""
-        return all(name in CACHEABLE for name in self.weights)
-
-    @property
     def hidden(self) -> bool:
         """Whether hidden states are compared."""
         return any(name in (*OF_STATES, EMBEDDING) for name in self.weights)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from zerolm.statistics.noise import Ceiling
+
 
 @dataclass(frozen=True)
-class SeedNoise:
-    """The most that a score could reach, by repeated runs: ``tau``, ``rho``; the ``deviation`` of a loss."""
+class SeedNoise(Ceiling):
+    """The most that a score could reach, by repeated runs; ``tau_between_seeds`` of the orders of any two."""
 
-    tau: float
-    rho: float
-    deviation: float
-    networks: int
-    runs: int
     tau_between_seeds: float | None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import combinations
 from typing import Any, Final
 
@@ -152,6 +153,4 @@ def _noise(quality: Floats, repeats: Sequence[Sequence[float]]) -> SeedNoise | N
     by_seed = np.array([[quality[i], *(-loss for loss in repeats[i])] for i in complete]).T
     taus = [agreement(one, other).tau for one, other in combinations(by_seed, 2)] if len(complete) > 1 else []
     between = float(np.mean(taus)) if taus and not np.isnan(taus).any() else None
-    return SeedNoise(
-        ceiling.tau, ceiling.rho, ceiling.deviation, ceiling.networks, ceiling.runs, tau_between_seeds=between
-    )
+    return SeedNoise(**asdict(ceiling), tau_between_seeds=between)

@@ -18,7 +18,7 @@ from refusals import Zerolm, refused
 from saved_mixtures import mixture
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
+from zerolm.checkpoints.gguf.dequantise import TypedTensor
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.networks.opener import open_model
 

@@ -17,7 +17,7 @@ from zerolm.carving.parent_model import KeptExperts, ParentModel
 from zerolm.carving.result import UnitRow
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.checkpoint import Fewer
-from zerolm.checkpoints.packed import PackedTensor
+from zerolm.checkpoints.packed_values import PackedTensor
 from zerolm.children.parent_proof import compare_with_stock
 from zerolm.children.verify import Verified, fits
 from zerolm.networks.opener import mapped_model

@@ -13,8 +13,7 @@ from zerolm.carving.request import SUMMED
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.ledger import Ledger, best_summing
 from zerolm.checkpoints.matrix_sums import Sums, sums_of
-from zerolm.checkpoints.packed import PackedTensor
-from zerolm.checkpoints.packed_values import sums_of_packed
+from zerolm.checkpoints.packed_values import PackedTensor, sums_of_packed
 from zerolm.io.cache import Arrays
 from zerolm.registry import Entry, Registry
 

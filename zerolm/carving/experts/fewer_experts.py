@@ -15,7 +15,7 @@ from zerolm.carving.experts.listed_modules import renumbered
 from zerolm.checkpoints import Checkpoint, Outgoing, TensorInfo, sliced
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.layout import Layout, Slot
-from zerolm.checkpoints.packed import PackedTensor
+from zerolm.checkpoints.packed_values import PackedTensor
 from zerolm.checkpoints.smaller import packed_in, smaller
 from zerolm.checkpoints.writer import Chunk
 from zerolm.children.folder import configuration

@@ -15,9 +15,10 @@ from tokenizers import Tokenizer
 
 from zerolm.architecture import Ints
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
+from zerolm.io.brief import one_line
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.io.files import sha256_of
-from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
+from zerolm.networks.opener import is_decoder, stock_tokenizer
 from zerolm.progress import Progress, silent
 from zerolm.text.documents import check_plain, documents
 from zerolm.text.encoding import chat_renderer

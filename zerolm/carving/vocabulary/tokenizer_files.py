@@ -14,8 +14,9 @@ from zerolm.carving.vocabulary.token_table import TokenTable, added_of, model_of
 from zerolm.carving.vocabulary.tokenizer_json import cut_document, ids_in, numbers, renumbered
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import inside, read_object
+from zerolm.io.brief import one_line
 from zerolm.io.files import write_json
-from zerolm.networks.opener import one_line, stock_tokenizer
+from zerolm.networks.opener import stock_tokenizer
 
 DOCUMENT: Final = "tokenizer.json"
 SETTINGS: Final = "tokenizer_config.json"

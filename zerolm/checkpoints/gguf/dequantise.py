@@ -1,13 +1,15 @@
-"""The numbers of rows that a GGUF file holds in one of its types."""
+"""The numbers of rows, and of matrices, that a GGUF file holds in one of its types."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.checkpoints.dtypes import widened
+from zerolm.checkpoints.headers import TensorInfo
 from zerolm.checkpoints.weight_types import BLOCKS, BY_NUMBER, STORED, WeightType
 
 STORED_NAMES: Final = {each.name for each in STORED}
@@ -42,3 +44,27 @@ def dequantised(raw: NDArray[Any], kind: WeightType) -> NDArray[np.float32]:
     from gguf.quants import dequantize
 
     return np.asarray(dequantize(raw, GGMLQuantizationType(kind.number)), np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTensor(TensorInfo):
+    """A matrix in blocks of a ``kind``, whose name is the ``dtype``."""
+
+    kind: WeightType
+
+    @property
+    def is_packed(self) -> bool:
+        return True
+
+    @property
+    def bits(self) -> int:
+        return round(self.kind.bits)
+
+    def bytes_of(self, count: int) -> int:
+        return self.kind.size(count)
+
+    def numbers(self) -> NDArray[np.float32]:
+        columns = self.shape[-1]
+        shape = (self.count // columns, self.kind.size(columns))
+        raw: Any = np.memmap(self.file, np.uint8, "r", self.start, shape)
+        return dequantised(np.asarray(raw), self.kind).reshape(self.shape)

@@ -6,7 +6,7 @@ two halves of a head, so these rows change places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -58,13 +58,6 @@ def roles_in(family: Family, config: Mapping[str, Any] | None = None) -> dict[st
         if role not in names and names.keys() >= set(role.split("+")):
             names[role] = "+".join(map(names.__getitem__, role.split("+")))
     return names
-
-
-def held_in_file(family: Family) -> Callable[[str], bool]:
-    """Return the test whether a file has the tensors of a role: those after an encoder are omitted."""
-    if family.task == "next":
-        return lambda role: True
-    return roles_in(family).__contains__
 
 
 def form_in(family: Family, role: str) -> InFile:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
 from zerolm.checkpoints.gguf.words import WORDS
-from zerolm.checkpoints.many_scripts import composed, plain_letters, strings, without_marks
+from zerolm.checkpoints.many_scripts import plain_letters, strings, without_marks
 from zerolm.settings import shown
 
 
@@ -64,7 +66,7 @@ ACCENTS: Final = Difference(
 )
 NORMALISATION: Final = Difference(
     "llama.cpp does not normalise text to NFC: tokens are the tokenizer's for text that is NFC already",
-    composed,
+    partial(unicodedata.normalize, "NFC"),
 )
 LETTERS: Final = Difference(
     "llama.cpp splits words at combining marks, and not before capital letters beyond ASCII: such words may "

@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from zerolm.checkpoints.dtypes import RAW_TYPES, narrowed, widened
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.checkpoints.gguf.configuration import FACTORS, configuration, family_in
-from zerolm.checkpoints.gguf.dequantise import STORED_NAMES, dequantised, readable
+from zerolm.checkpoints.gguf.dequantise import STORED_NAMES, TypedTensor, dequantised, readable
 from zerolm.checkpoints.gguf.header import GgufHeader
 from zerolm.checkpoints.gguf.names import changes_places, in_class_order, roles_in
 from zerolm.checkpoints.gguf.parts import GgufModel, first_part, read_gguf, stem_of
 from zerolm.checkpoints.gguf.tokenizer import LISTS, TOKENS, tokenizer_documents
-from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
 from zerolm.checkpoints.headers import Shard, TensorInfo, read_shard
 from zerolm.checkpoints.shards import SINGLE
 from zerolm.checkpoints.weight_types import BY_NUMBER, WeightType
@@ -70,16 +69,6 @@ class GgufSource:
 
 
 @dataclass(frozen=True)
-class Unpacked:
-    """The folder with what is no weight, the configuration, the files of the weights, and their source."""
-
-    folder: Path
-    config: dict[str, Any]
-    shards: tuple[Shard, ...]
-    source: GgufSource
-
-
-@dataclass(frozen=True)
 class _Stored:
     """A tensor of the file, by its name in the stock class."""
 
@@ -91,10 +80,6 @@ class _Stored:
     @property
     def role(self) -> str:
         return self.pattern.role
-
-    @property
-    def is_matrix_of_a_layer(self) -> bool:
-        return self.pattern.in_layer and len(self.info.shape) == 2
 
 
 def gguf_file(name: str | Path) -> Path | None:
@@ -112,10 +97,13 @@ def gguf_file(name: str | Path) -> Path | None:
     return first
 
 
-def unpacked(file: Path, *, mixtures: bool = False) -> Unpacked:
-    """Return a file as a folder and shards; ``ValueError``, in one line, for what is not a sound parent.
+def unpacked(
+    file: Path, *, mixtures: bool = False
+) -> tuple[Path, dict[str, Any], tuple[Shard, ...], GgufSource]:
+    """Return the folder with what is no weight, the configuration, the shards of a file, and their source.
 
-    Matrices in layers of ``mixtures`` stay in the file, quantised or not.
+    ``ValueError``, in one line, for what is not a sound parent. Matrices in layers of ``mixtures`` stay in
+    the file, quantised or not.
     """
     model = read_gguf(file, LISTS)
     header = model.header
@@ -157,12 +145,8 @@ def unpacked(file: Path, *, mixtures: bool = False) -> Unpacked:
         for each, part, state in zip(model.files, model.headers, states, strict=True)
     ]
     shards += [read_shard(folder / SINGLE)] if moved else []
-    return Unpacked(
-        folder,
-        read_object(folder, "config.json"),
-        tuple(shards),
-        GgufSource(file, types, sum(each.info.end - each.info.start for each in tensors)),
-    )
+    source = GgufSource(file, types, sum(each.info.end - each.info.start for each in tensors))
+    return folder, read_object(folder, "config.json"), tuple(shards), source
 
 
 def _tensors(model: GgufModel, family: Family, config: dict[str, Any]) -> list[_Stored]:
@@ -208,7 +192,8 @@ def _tensors(model: GgufModel, family: Family, config: dict[str, Any]) -> list[_
 
 def _is_moved(family: Family, tensor: _Stored) -> bool:
     shifted = family.tensors.factors.shift != 0 and tensor.role.endswith("norm")
-    there = tensor.kind.name in STORED_NAMES or (family.has_experts and tensor.is_matrix_of_a_layer)
+    is_in_mixture = family.has_experts and tensor.pattern.in_layer and len(tensor.info.shape) == 2
+    there = tensor.kind.name in STORED_NAMES or is_in_mixture
     return not there or changes_places(family, tensor.role) or shifted
 
 

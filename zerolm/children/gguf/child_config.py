@@ -14,7 +14,7 @@ from zerolm.checkpoints.gguf.names import form_in
 from zerolm.children.folder import configuration, lists_by_layer
 from zerolm.families.rule import value
 from zerolm.families.values import short
-from zerolm.networks.opener import one_line
+from zerolm.io.brief import one_line
 from zerolm.units.kept_units import Cut
 
 NOT_IN_JSON: Final = "__float__"

@@ -17,12 +17,13 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from zerolm.architecture import Floats
 from zerolm.checkpoints import Checkpoint
+from zerolm.io.brief import one_line
 from zerolm.lab.subnets import metrics
 from zerolm.lab.subnets.classified import AttackedTexts, ClassifiedTexts
 from zerolm.lab.subnets.walk import SubNetwork, last_states
 from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.compute import Compute, computed, put_on
-from zerolm.networks.opener import mapped_model, one_line, stored_model, without
+from zerolm.networks.opener import mapped_model, stored_model, without
 from zerolm.networks.pooling import TokenPooling
 from zerolm.networks.states import HiddenStates
 from zerolm.passes.divergence import kl, perplexity, surprises

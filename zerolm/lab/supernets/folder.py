@@ -10,10 +10,11 @@ from typing import Any, Final
 import safetensors.torch
 from transformers import PreTrainedTokenizerBase
 
+from zerolm.io.brief import one_line
 from zerolm.io.files import parse_json, read_text, write_json
 from zerolm.lab.spaces.elastic import Elastic
 from zerolm.lab.supernets.supernet import Supernet
-from zerolm.networks.opener import one_line, stock_tokenizer
+from zerolm.networks.opener import stock_tokenizer
 from zerolm.spaces import make_space
 
 SUPERNET_FORMAT: Final = "zerolm-supernet"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from zerolm.io.brief import one_line
 from zerolm.lab.spaces.elastic import NARROW, Elastic
 from zerolm.lab.supernets.distillation import FeatureDistillation, FeatureTeacher
 from zerolm.lab.supernets.learner import Aim
 from zerolm.lab.supernets.text import ElasticText
 from zerolm.networks.huggingface import HEADS
-from zerolm.networks.opener import differing_tokens, one_line, stock_tokenizer, stored_model
+from zerolm.networks.opener import differing_tokens, stock_tokenizer, stored_model
 from zerolm.training.randomness import seeded
 from zerolm.training.request import TrainingRequest
 

@@ -22,6 +22,7 @@ from zerolm.groundtruth.reader import (
     read,
     views,
 )
+from zerolm.io.brief import one_line
 from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.job import Measured, evaluate
@@ -31,7 +32,6 @@ from zerolm.lab.zero_cost.selection import USUAL_COUNT
 from zerolm.lab.zero_cost.selection import Selection as Selection
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.lab.zero_cost.store import Store
-from zerolm.networks.opener import one_line
 from zerolm.networks.workers import Backend, check_workers
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score

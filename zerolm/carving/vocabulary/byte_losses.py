@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -49,6 +50,8 @@ CHARACTERS: Final = 4
 """Approximate number of characters in a token."""
 BATCH_TOKENS: Final = 1 << 10
 """Approximate number of tokens to run at a time."""
+KEPT_SHARE: Final = 8
+"""The parent's states are stored if they take at most one in ``KEPT_SHARE`` bytes of memory."""
 LOSSES_VERSION: Final = 2
 Ids = TypeVar("Ids", Ints, Tensor)
 
@@ -160,7 +163,7 @@ class TokenLosses:
         head = None if kept is None else _head_of(torch.from_numpy(kept))
         nats = math.fsum(
             float(surprises(logits, new[wanted]).double().sum())
-            for logits, wanted in self._predictions(kept, head)
+            for logits, wanted in self._predictions(kept, head, keep=kept is None)
         )
         return nats / math.log(2) / self.bytes
 
@@ -172,7 +175,7 @@ class TokenLosses:
         if stored is not None:
             return stored["likely"]
         total, count = torch.zeros(self.checkpoint.layout.vocab, dtype=torch.float64), 0
-        for logits, _ in self._predictions(None, None):
+        for logits, _ in self._predictions(None, None, keep=False):
             total += logits.softmax(-1).sum(0).double()
             count += len(logits)
         likely: Floats = (total / max(1, count)).numpy()
@@ -180,10 +183,13 @@ class TokenLosses:
         return likely
 
     @torch.no_grad()
-    def _predictions(self, kept: Ints | None, head: Head | None) -> Iterator[tuple[Tensor, Tensor]]:
+    def _predictions(
+        self, kept: Ints | None, head: Head | None, *, keep: bool
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield logits (n, v) of some tokens, and the parent's ids (n,) of the tokens that follow.
 
-        The text is tokenized with the ``kept`` tokens; ``head`` replaces the model's.
+        The text is tokenized with the ``kept`` tokens; ``head`` replaces the model's. ``keep``: states behind
+        the last layer are stored.
         """
         rows = self.checkpoint.layout.vocab
         windows = [
@@ -192,9 +198,7 @@ class TokenLosses:
             for window in windows_of(np.concatenate([self._start, row]), self.length)
         ]
         windows.sort(key=len)
-        for at in range(0, len(windows), self._batch):
-            blocks, ids, mask = self._padded(windows[at : at + self._batch])
-            hidden = Stream(blocks).before(self.checkpoint.layout.depth)[0]
+        for blocks, ids, mask, hidden in self._run(windows, keep=keep):
             step, last = tokens_at_once(blocks, len(ids)), ids.shape[1] - 1
             for first in range(0, last, step):
                 end = min(first + step, last)
@@ -205,20 +209,52 @@ class TokenLosses:
                     ids[:, first + 1 : end + 1][is_token],
                 )
 
+    def _run(self, windows: Sequence[Ints], *, keep: bool) -> Iterator[tuple[Blocks, Tensor, Tensor, Tensor]]:
+        """Yield batches of windows: blocks, ids (b, t), mask, and the states (b, t, d) behind the last layer.
+
+        With ``keep`` these states are stored where memory allows it. A window of the same ids is not run
+        again: only the head differs between vocabularies that encode a window alike.
+        """
+        is_known = [window.tobytes() in self._states for window in windows]
+        for known in (True, False):
+            some = [window for window, each in zip(windows, is_known, strict=True) if each == known]
+            for at in range(0, len(some), self._batch):
+                rows = some[at : at + self._batch]
+                blocks, ids, mask = self._padded(rows)
+                if known:
+                    states = [self._states[row.tobytes()] for row in rows]
+                    hidden = nn.utils.rnn.pad_sequence(states, batch_first=True).to(blocks.device)
+                else:
+                    hidden = Stream(blocks).before(self.checkpoint.layout.depth)[0]
+                taken = sum(map(len, windows)) * hidden.shape[-1] * hidden.element_size()
+                if keep and taken <= blocks.compute.limit // KEPT_SHARE:
+                    pairs = zip(rows, hidden.cpu(), strict=True)
+                    self._states.update((row.tobytes(), each[: len(row)]) for row, each in pairs)
+                yield blocks, ids, mask, hidden
+
+    @cached_property
+    def _states(self) -> dict[bytes, Tensor]:
+        """The states behind the last layer of windows of the parent's own tokens, (t, d), by their ids."""
+        return {}
+
+    @cached_property
+    def _embeddings(self) -> dict[bytes, Tensor]:
+        """The embeddings of lines, (d,), by their ids."""
+        return {}
+
     @torch.no_grad()
     def _distance(self, kept: Ints | None) -> float:
-        pooling, distances = TokenPooling.of(self.checkpoint), list[float]()
-        pairs = list(zip(self._read(None, around=True), self._read(kept, around=True), strict=True))
-        for first in range(0, len(pairs), self._batch):
-            both = []
-            for place in (0, 1):
-                rows = [pair[place][: self.length] for pair in pairs[first : first + self._batch]]
-                blocks, _, mask = self._padded(rows)
-                last = Stream(blocks).before(self.checkpoint.layout.depth)[0]
-                hidden = blocks.finish(0, last).last_hidden_state
-                both.append(pooling(hidden.float().cpu(), mask))
-            distances += pooling.distances(both[1], both[0]).double().tolist()
-        return math.fsum(distances) / len(distances)
+        pooling, embeddings = TokenPooling.of(self.checkpoint), self._embeddings
+        both = [[row[: self.length] for row in self._read(some, around=True)] for some in (None, kept)]
+        new = {row.tobytes(): row for row in chain(*both) if row.tobytes() not in embeddings}
+        for blocks, ids, mask, last in self._run([*new.values()], keep=False):
+            pooled = pooling(blocks.finish(0, last).last_hidden_state.float().cpu(), mask)
+            embeddings.update(
+                (row[each].numpy().tobytes(), embedding)
+                for row, each, embedding in zip(ids, mask, pooled, strict=True)
+            )
+        wanted, changed = (torch.stack([embeddings[row.tobytes()] for row in rows]) for rows in both)
+        return float(pooling.distances(changed, wanted).double().mean())
 
     @property
     def _batch(self) -> int:

@@ -22,7 +22,7 @@ together with those of cutting.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -33,7 +33,7 @@ from transformers import PreTrainedModel
 
 from zerolm.families.known import family_named
 from zerolm.io.cache import ArrayCache, Arrays
-from zerolm.networks.blocks import Blocks, Inputs
+from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.roles import (
     BEHIND_NORMS,
@@ -62,6 +62,9 @@ from zerolm.units.stream.in_memory import put
 from zerolm.units.within_layers import UNITS
 
 BATCH_TOKENS: Final = 1 << 11
+SHARED_STATES: Final = 12
+"""What walks read of one layer of the parent, at most, in units of its hidden states: activations of its FFN
+are wide."""
 NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repaired"
 
 
@@ -103,7 +106,8 @@ def repair(
         return Repaired(note=NOT_SOLVED)
     sets = [tokens] if held is None else [tokens, held]
     batches = [[*each.filled(each.at_once(BATCH_TOKENS))] for each in sets]
-    walk = Walk(model, cut, [*chain(*batches)], len(batches[0]), ridges, reading_back, fisher)
+    parent = Stream(Blocks(model, [*chain(*batches)]))
+    walk = Walk(parent, cut, len(batches[0]), ridges, reading_back, fisher)
     for place, layer in enumerate(walk.kept):
         progress(f"repairing, {method}", place, len(walk.kept))
         arrays = cache.get(f"layer-{layer}")
@@ -112,7 +116,7 @@ def repair(
             continue
         REPAIRS[method](walk, layer)
         cache.put(f"layer-{layer}", walk.arrays(layer))
-    if method == "least-squares" and cut.narrowing and not cut.narrowing.width.tied:
+    if walk.reads_head(method):
         arrays = cache.get("head")
         if arrays is not None:
             walk.take(cut.parent.depth, arrays)
@@ -120,6 +124,35 @@ def repair(
             walk.read_by_head()
             cache.put("head", walk.arrays(cut.parent.depth))
     return walk.repaired
+
+
+def repair_together(
+    model: PreTrainedModel,
+    cuts: Sequence[Cut],
+    tokens: Tokens,
+    method: str = "least-squares",
+    *,
+    fisher: Fisher | None = None,
+) -> list[Repaired]:
+    """Return the repairs of several cuts, each as ``repair`` returns it; the parent runs once for all.
+
+    Memory holds all that the cuts read of one layer of the parent; where that is too much, it runs for each.
+    """
+    blocks = Blocks(model, tokens.filled(tokens.at_once(BATCH_TOKENS)))
+    held = (SHARED_STATES + 2 * len(cuts)) * sum(blocks.state_bytes)
+    varied = places_of(model).varied and any(cut.narrowing for cut in cuts)
+    if method == "none" or varied or len(cuts) < 2 or held > blocks.compute.limit:
+        return [repair(model, cut, tokens, method, fisher=fisher) for cut in cuts]
+    parent = SharedStream(blocks, inputs_and_outputs if any(cut.narrowing for cut in cuts) else parts)
+    walks = [Walk(parent, cut, len(blocks.batches), None, fisher=fisher) for cut in cuts]
+    for layer in range(cuts[0].parent.depth):
+        for walk in walks:
+            if layer in walk.kept:
+                REPAIRS[method](walk, layer)
+    for walk in walks:
+        if walk.reads_head(method):
+            walk.read_by_head()
+    return [walk.repaired for walk in walks]
 
 
 def columns_of(cut: Cut) -> int:
@@ -138,22 +171,20 @@ class Walk:
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        parent: Stream,
         cut: Cut,
-        batches: Sequence[Inputs],
         fitted: int,
         ridges: Mapping[Place, Ridges] | None,
         reading_back: ReadingBack | None = None,
         fisher: Fisher | None = None,
     ) -> None:
-        self.fisher = fisher
-        self.model, self.cut, self.fitted, self.ridges = model, cut, fitted, ridges
-        self.blocks, self.reading_back = Blocks(model, batches), reading_back
+        self.parent, self.blocks, self.model = parent, parent.blocks, parent.blocks.model
+        self.cut, self.fitted, self.ridges = cut, fitted, ridges
+        self.reading_back, self.fisher = reading_back, fisher
         self.kept = {kept.layer: kept for kept in cut.layers}
-        self.factor = residual_factor(model)
+        self.factor = residual_factor(self.model)
         self.repaired = Repaired()
         self._ends = None if reading_back is None else reading_back(self.blocks, self.repaired)
-        self.parent = Stream(self.blocks)
         self.child = Stream(self.blocks, self._module, self._embedded)
 
     def carved(self, layer: int) -> StockLayer:
@@ -172,6 +203,11 @@ class Walk:
         if self._ends is None:
             return enter(self.cut, self.blocks.embed(index))
         return self._ends.embed(index)
+
+    def reads_head(self, method: str) -> bool:
+        """Return whether the input of the head is fitted too."""
+        narrowing = self.cut.narrowing
+        return method == "least-squares" and narrowing is not None and not narrowing.width.tied
 
     def in_order(self, layer: int) -> None:
         """Repair a layer on the outputs of the carved layers before it."""
@@ -397,6 +433,25 @@ class Walk:
                 self.repaired.ridges[layer, name.removeprefix("ridge-")] = Ridges(*x.tolist())
             else:
                 self.repaired.arrays[layer, name] = x
+
+
+class SharedStream(Stream):
+    """A parent that several walks look at: what the last layer got and output is in memory for all of them.
+
+    ``watched`` names the modules that any of them looks at.
+    """
+
+    def __init__(self, blocks: Blocks, watched: Callable[[StockLayer], Mapping[str, nn.Module]]) -> None:
+        super().__init__(blocks)
+        self.watched, self.passed, self.passed_layer = watched, list[tuple[int, Tensor, Seen]](), -1
+
+    def through(
+        self, layer: int, watched: Callable[[StockLayer], Mapping[str, nn.Module]] | None = None
+    ) -> Iterator[tuple[int, Tensor, Seen]]:
+        if layer != self.passed_layer:
+            self.passed.clear()  # not two layers at a time
+            self.passed, self.passed_layer = [*super().through(layer, self.watched)], layer
+        return iter(self.passed)
 
 
 class Absent(nn.Module):

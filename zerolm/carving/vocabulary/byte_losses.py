@@ -28,6 +28,7 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.architecture import Floats, Ints
+from zerolm.carving.vocabulary.tokenizer_files import plain_document
 from zerolm.carving.vocabulary.tokenizer_json import cut_document
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
@@ -136,7 +137,7 @@ class TokenLosses:
 
     @cached_property
     def _document(self) -> dict[str, Any]:
-        return tokenizer_document(self.checkpoint)
+        return plain_document(self.checkpoint)
 
     @cached_property
     def _start(self) -> Ints:
@@ -169,8 +170,7 @@ class TokenLosses:
 
     def likely(self) -> Floats:
         """Return the model's mean probability of each row over all tokens, (rows,)."""
-        content = hashlib.sha256("\0".join(self.stretches).encode()).hexdigest()
-        cache = ArrayCache.of("likely tokens", *self._key, content)
+        cache = ArrayCache.of("likely tokens", *self._key)
         stored = cache.get("likely")
         if stored is not None:
             return stored["likely"]
@@ -272,12 +272,6 @@ class TokenLosses:
         if not bool(mask.all()):
             batch["attention_mask"] = mask.long()
         return Blocks(self.model, [batch]), ids, mask.bool()
-
-
-def tokenizer_document(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the tokenizer of a folder in transformers' form, without padding and truncation."""
-    stock = stock_tokenizer(checkpoint.folder).backend_tokenizer
-    return {**json.loads(stock.to_str()), "truncation": None, "padding": None}
 
 
 def _longest(checkpoint: Checkpoint, length: int) -> int:

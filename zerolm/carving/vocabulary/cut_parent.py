@@ -16,7 +16,7 @@ from zerolm.carving.vocabulary.kept_tokens import TokenUse
 from zerolm.carving.vocabulary.planned_size import BestByTokens, best_size, tried_sizes, usual_sizes
 from zerolm.carving.vocabulary.result import ChildVocabulary, CurveRow
 from zerolm.carving.vocabulary.same_strings import proven
-from zerolm.carving.vocabulary.text_use import text_use_of, use_of
+from zerolm.carving.vocabulary.text_use import use_of
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
@@ -41,7 +41,7 @@ def suggested(parent: ParentModel, text: str | None, costs: CostModel, progress:
     checkpoint = parent.checkpoint
     if not can_lose_tokens(checkpoint):
         return parent
-    use = use_of(checkpoint, text, progress=progress)
+    use = use_of(checkpoint, text, progress=progress).whole
     return replace(parent, vocabulary=described(checkpoint, use, checkpoint.layout.vocab, costs))
 
 
@@ -60,8 +60,8 @@ def chosen(
     """
     checkpoint, request = parent.checkpoint, size.vocabulary
     if request.size == AUTO:  # before the text is read
-        best_by_tokens.check(text_use_of(checkpoint, None, request.tokens, progress=progress).whole.least)
-    use = text_use_of(checkpoint, methods.text, request.tokens, progress=progress)
+        best_by_tokens.check(use_of(checkpoint, None, request.tokens, progress=progress).whole.least)
+    use = use_of(checkpoint, methods.text, request.tokens, progress=progress)
     more: dict[str, Any] = {}
     losses = None
     if methods.text is not None:

@@ -138,6 +138,12 @@ class TokenizerFiles:
                 raise ValueError(f"{str(self.folder / name)!r} is of another tokenizer than its {DOCUMENT}")
 
 
+def plain_document(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the tokenizer of a folder in transformers' form, without padding and truncation."""
+    stock = stock_tokenizer(checkpoint.folder).backend_tokenizer
+    return {**json.loads(stock.to_str()), "truncation": None, "padding": None}
+
+
 def write_compact(path: Path, value: Any) -> None:
     """Write JSON with one line for each token, as usual for large lists."""
     path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -157,14 +157,10 @@ class TokenLosses:
     def bits(self, kept: Ints | None) -> float:
         """Return bits per byte with only the kept tokens, None for all."""
         rows = self.checkpoint.layout.vocab
-        new = torch.full((rows,), -1)
-        new[torch.arange(rows) if kept is None else torch.from_numpy(kept)] = torch.arange(
-            rows if kept is None else len(kept)
-        )
-        head = None if kept is None else _head_of(torch.from_numpy(kept))
+        ids, new = np.arange(rows) if kept is None else kept, torch.full((rows,), -1)
+        new[torch.from_numpy(ids)] = torch.arange(len(ids))
         nats = math.fsum(
-            float(surprises(logits, new[wanted]).double().sum())
-            for logits, wanted in self._predictions(kept, head, keep=kept is None)
+            float(surprises(logits, new[wanted]).double().sum()) for logits, wanted in self._predictions(kept)
         )
         return nats / math.log(2) / self.bytes
 
@@ -175,7 +171,7 @@ class TokenLosses:
         if stored is not None:
             return stored["likely"]
         total, count = torch.zeros(self.checkpoint.layout.vocab, dtype=torch.float64), 0
-        for logits, _ in self._predictions(None, None, keep=False):
+        for logits, _ in self._predictions(None):
             total += logits.softmax(-1).sum(0).double()
             count += len(logits)
         likely: Floats = (total / max(1, count)).numpy()
@@ -183,31 +179,26 @@ class TokenLosses:
         return likely
 
     @torch.no_grad()
-    def _predictions(
-        self, kept: Ints | None, head: Head | None, *, keep: bool
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def _predictions(self, kept: Ints | None) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield logits (n, v) of some tokens, and the parent's ids (n,) of the tokens that follow.
 
-        The text is tokenized with the ``kept`` tokens; ``head`` replaces the model's. ``keep``: states behind
-        the last layer are stored.
+        With ``kept`` tokens the text is tokenized with only these, and v is their number.
         """
-        rows = self.checkpoint.layout.vocab
+        head = None if kept is None else _head_of(torch.from_numpy(kept))
         windows = [
             window
             for row in self._read(kept)
             for window in windows_of(np.concatenate([self._start, row]), self.length)
         ]
         windows.sort(key=len)
-        for blocks, ids, mask, hidden in self._run(windows, keep=keep):
+        for blocks, ids, mask, hidden in self._run(windows, keep=kept is None):
             step, last = tokens_at_once(blocks, len(ids)), ids.shape[1] - 1
             for first in range(0, last, step):
                 end = min(first + step, last)
                 logits: Tensor = blocks.finish(0, hidden[:, first:end], head=head).logits.float().cpu()
                 is_token = mask[:, first + 1 : end + 1]
-                yield (
-                    logits[is_token][:, : rows if kept is None else len(kept)],
-                    ids[:, first + 1 : end + 1][is_token],
-                )
+                following = ids[:, first + 1 : end + 1][is_token]
+                yield logits[is_token][:, : self.checkpoint.layout.vocab], following
 
     def _run(self, windows: Sequence[Ints], *, keep: bool) -> Iterator[tuple[Blocks, Tensor, Tensor, Tensor]]:
         """Yield batches of windows: blocks, ids (b, t), mask, and the states (b, t, d) behind the last layer.

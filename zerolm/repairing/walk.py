@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -34,7 +35,7 @@ from transformers import PreTrainedModel
 from zerolm.families.known import family_named
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.hooks import Seen, watching
+from zerolm.networks.hooks import Seen, stand_ins, watching
 from zerolm.networks.roles import (
     BEHIND_NORMS,
     StockLayer,
@@ -164,8 +165,8 @@ def columns_of(cut: Cut) -> int:
 class Walk:
     """The parent and the carved network together, layer after layer.
 
-    Matrices are fitted to the first ``fitted`` batches; the others are held out. Memory holds four hidden
-    states of all tokens (five where the stream is narrower), one carved layer, and the moments of one matrix
+    Matrices are fitted to the first ``fitted`` batches; the others are held out. Memory holds five hidden
+    states of all tokens (six where the stream is narrower), one carved layer, and the moments of one matrix
     (of two where a layer is solved on the parent's activations).
     """
 
@@ -245,14 +246,15 @@ class Walk:
         if self.reading_back is not None:
             carved = self.carved(layer)
 
+        attention = Attention(self.blocks, layer)
         for i, hidden in enumerate(child):
-            with watching(parts(carved), hidden, until="down") as seen:
-                self.blocks.call(i, layer, hidden, carved.module)
+            seen = attention.seen(i, hidden, carved, "down")
             earlier_error = (
                 None if carved.norm in BEHIND_NORMS else before[i] - self._before_ffn(carved, hidden, seen)
             )
             self._add(fits["down"], i, seen.inputs["down"], outputs[i], earlier_error, weights[i])
         self.solve((layer, "down"), carved.writers["down"], fits["down"])
+        self._pass_on(attention, carved)
 
     def _weights(
         self, place: Place, layer: StockLayer, index: int, stream: Tensor, before: Tensor, output: Tensor
@@ -320,19 +322,31 @@ class Walk:
             self._add(fit, i, inputs, attention[i], (stream[i] - hidden) / self.factor, weights[i])
         self.solve((layer, "o"), carved.writers["o"], fit)
 
-        fit = self._reading_fit()
+        fit, attention = self._reading_fit(), Attention(self.blocks, layer)
         for i, hidden in enumerate(child):
-            self._add(fit, i, self._input_of(carved, "ffn", i, layer, hidden), reads[i], None)
+            self._add(fit, i, attention.seen(i, hidden, carved, "ffn").inputs["ffn"], reads[i], None)
         self._solve_reading((layer, "ffn_norm"), fit)
 
         carved = self.carved(layer)
         fit = self._output_fit(carved.writers["down"])
         for i, hidden in enumerate(child):
-            with watching(parts(carved), hidden, until="down") as seen:
-                self.blocks.call(i, layer, hidden, carved.module)
+            seen = attention.seen(i, hidden, carved, "down")
+            if "o" not in seen.outputs:  # attention was not run again
+                seen.outputs["o"] = attention.outputs[i]
             earlier_error = middle[i] - self._before_ffn(carved, hidden, seen)
             self._add(fit, i, seen.inputs["down"], written[i], earlier_error, weights[i])
         self.solve((layer, "down"), carved.writers["down"], fit)
+        self._pass_on(attention, carved)
+
+    def _pass_on(self, attention: Attention, carved: StockLayer) -> None:
+        """Send the child through a layer whose matrices are solved, unless nothing follows."""
+        layer = attention.layer
+        if layer == max(self.kept) and not self.reads_head("least-squares"):
+            return
+        carved = carved if self.reading_back is None else self.carved(layer)
+        for i, hidden in enumerate(self.child.before(layer)):
+            self.child.hidden[i] = attention.behind(i, hidden, carved)
+        self.child.layer = layer + 1
 
     def read_by_head(self) -> None:
         """Fit the head's input of a narrower stream, behind all layers."""
@@ -433,6 +447,49 @@ class Walk:
                 self.repaired.ridges[layer, name.removeprefix("ridge-")] = Ridges(*x.tolist())
             else:
                 self.repaired.arrays[layer, name] = x
+
+
+class Attention:
+    """The attention of one layer of a child: it is run once for each batch, since no FFN changes its output.
+
+    ``outputs`` are its outputs, (b, t, d) each, without what else it returns (``others``).
+    """
+
+    def __init__(self, blocks: Blocks, layer: int) -> None:
+        self.blocks, self.layer, self.outputs = blocks, layer, blocks.states()
+        self.others: tuple[None, ...] | None = None
+
+    def seen(self, index: int, hidden: Tensor, carved: StockLayer, until: str) -> Seen:
+        """Return what the modules of a carved layer get, as far as ``until``, for a batch (b, t, d)."""
+        with self._run_once(index, carved), watching(parts(carved), hidden, until=until) as seen:
+            self.blocks.call(index, self.layer, hidden, carved.module)
+        return seen
+
+    def behind(self, index: int, hidden: Tensor, carved: StockLayer) -> Tensor:
+        """Return what a carved layer outputs for a batch (b, t, d)."""
+        with self._run_once(index, carved):
+            return self.blocks.call(index, self.layer, hidden, carved.module)
+
+    @contextmanager
+    def _run_once(self, index: int, carved: StockLayer) -> Iterator[None]:
+        """Within, attention outputs what it did before for this batch, else its output is noted."""
+        if carved.attention is None or self.blocks.keys.heads:  # later layers may read its keys
+            yield
+        elif index < len(self.outputs):
+            known = self.outputs[index]
+            out = known if self.others is None else (known, *self.others)
+            with stand_ins([carved.attention], [lambda *_, **__: out]):
+                yield
+        else:
+            handle = carved.attention.register_forward_hook(self._note)
+            try:
+                yield
+            finally:
+                handle.remove()
+
+    def _note(self, _: nn.Module, __: Any, out: Any) -> None:
+        self.others = (None,) * (len(out) - 1) if isinstance(out, tuple) else None
+        self.outputs.append(out[0] if isinstance(out, tuple) else out)
 
 
 class SharedStream(Stream):

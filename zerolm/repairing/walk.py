@@ -322,21 +322,21 @@ class Walk:
             self._add(fit, i, inputs, attention[i], (stream[i] - hidden) / self.factor, weights[i])
         self.solve((layer, "o"), carved.writers["o"], fit)
 
-        fit, attention = self._reading_fit(), Attention(self.blocks, layer)
+        fit, once = self._reading_fit(), Attention(self.blocks, layer)
         for i, hidden in enumerate(child):
-            self._add(fit, i, attention.seen(i, hidden, carved, "ffn").inputs["ffn"], reads[i], None)
+            self._add(fit, i, once.seen(i, hidden, carved, "ffn").inputs["ffn"], reads[i], None)
         self._solve_reading((layer, "ffn_norm"), fit)
 
         carved = self.carved(layer)
         fit = self._output_fit(carved.writers["down"])
         for i, hidden in enumerate(child):
-            seen = attention.seen(i, hidden, carved, "down")
+            seen = once.seen(i, hidden, carved, "down")
             if "o" not in seen.outputs:  # attention was not run again
-                seen.outputs["o"] = attention.outputs[i]
+                seen.outputs["o"] = once.outputs[i]
             earlier_error = middle[i] - self._before_ffn(carved, hidden, seen)
             self._add(fit, i, seen.inputs["down"], written[i], earlier_error, weights[i])
         self.solve((layer, "down"), carved.writers["down"], fit)
-        self._pass_on(attention, carved)
+        self._pass_on(once, carved)
 
     def _pass_on(self, attention: Attention, carved: StockLayer) -> None:
         """Send the child through a layer whose matrices are solved, unless nothing follows."""

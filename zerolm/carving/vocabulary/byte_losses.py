@@ -55,6 +55,8 @@ KEPT_SHARE: Final = 8
 """The parent's states are stored if they take at most one in ``KEPT_SHARE`` bytes of memory."""
 LOSSES_VERSION: Final = 2
 Ids = TypeVar("Ids", Ints, Tensor)
+ByIds = dict[bytes, Tensor]
+"""Tensors by the bytes of the ids of a window or a line."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,13 +226,13 @@ class TokenLosses:
                 yield blocks, ids, mask, hidden
 
     @cached_property
-    def _states(self) -> dict[bytes, Tensor]:
-        """The states behind the last layer of windows of the parent's own tokens, (t, d), by their ids."""
+    def _states(self) -> ByIds:
+        """The states behind the last layer of windows of the parent's own tokens, (t, d)."""
         return {}
 
     @cached_property
-    def _embeddings(self) -> dict[bytes, Tensor]:
-        """The embeddings of lines, (d,), by their ids."""
+    def _embeddings(self) -> ByIds:
+        """The embeddings of lines, (d,)."""
         return {}
 
     @torch.no_grad()

@@ -321,11 +321,13 @@ class Walk:
             inputs = self._input_of(carved, "o", i, layer, hidden)
             self._add(fit, i, inputs, attention[i], (stream[i] - hidden) / self.factor, weights[i])
         self.solve((layer, "o"), carved.writers["o"], fit)
+        del stream, attention  # have served
 
         fit, once = self._reading_fit(), Attention(self.blocks, layer)
         for i, hidden in enumerate(child):
             self._add(fit, i, once.seen(i, hidden, carved, "ffn").inputs["ffn"], reads[i], None)
         self._solve_reading((layer, "ffn_norm"), fit)
+        del reads
 
         carved = self.carved(layer)
         fit = self._output_fit(carved.writers["down"])

@@ -478,7 +478,7 @@ class Attention:
         if carved.attention is None or self.blocks.keys.heads:  # later layers may read its keys
             yield
         elif index < len(self.outputs):
-            known = self.outputs[index]
+            known = self.outputs[index].clone()  # some classes add to it in place
             out = known if self.others is None else (known, *self.others)
             with stand_ins([carved.attention], [lambda *_, **__: out]):
                 yield
@@ -491,7 +491,7 @@ class Attention:
 
     def _note(self, _: nn.Module, __: Any, out: Any) -> None:
         self.others = (None,) * (len(out) - 1) if isinstance(out, tuple) else None
-        self.outputs.append(out[0] if isinstance(out, tuple) else out)
+        self.outputs.append((out[0] if isinstance(out, tuple) else out).clone())
 
 
 class SharedStream(Stream):

@@ -15,6 +15,7 @@ import transformers
 from carvings import carve
 from tiny import model, saved
 from tiny_families import BIASED, DECODER, random_model
+from torch import nn
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
@@ -214,6 +215,20 @@ def test_cuts_are_repaired_together_as_each_alone(name: str, room: int, tmp_path
         assert ours.ridges == theirs.ridges
     batches, saved_runs = 1, (len(cuts) - 1) * 3 if room > 1 else 0
     assert len(together) == len(alone) - batches * saved_runs
+
+
+def test_attention_of_a_solved_layer_is_not_run_again() -> None:
+    """It runs whole once in each layer of the parent, and once in each of the child."""
+    network, run = model("llama"), list[nn.Module]()
+
+    def note(module: nn.Module, *_: Any) -> None:
+        if type(module).__name__.endswith("Attention") and "forward" not in module.__dict__:
+            run.append(module)
+
+    handle = nn.modules.module.register_module_forward_hook(note)
+    repair(network, half(network), TOKENS)
+    handle.remove()
+    assert len(run) == 3 + 3
 
 
 @contextmanager

@@ -321,11 +321,13 @@ class Walk:
             inputs = self._input_of(carved, "o", i, layer, hidden)
             self._add(fit, i, inputs, attention[i], (stream[i] - hidden) / self.factor, weights[i])
         self.solve((layer, "o"), carved.writers["o"], fit)
+        del stream, attention  # have served
 
         fit, once = self._reading_fit(), Attention(self.blocks, layer)
         for i, hidden in enumerate(child):
             self._add(fit, i, once.seen(i, hidden, carved, "ffn").inputs["ffn"], reads[i], None)
         self._solve_reading((layer, "ffn_norm"), fit)
+        del reads
 
         carved = self.carved(layer)
         fit = self._output_fit(carved.writers["down"])
@@ -476,7 +478,7 @@ class Attention:
         if carved.attention is None or self.blocks.keys.heads:  # later layers may read its keys
             yield
         elif index < len(self.outputs):
-            known = self.outputs[index]
+            known = self.outputs[index].clone()  # some classes add to it in place
             out = known if self.others is None else (known, *self.others)
             with stand_ins([carved.attention], [lambda *_, **__: out]):
                 yield
@@ -489,7 +491,7 @@ class Attention:
 
     def _note(self, _: nn.Module, __: Any, out: Any) -> None:
         self.others = (None,) * (len(out) - 1) if isinstance(out, tuple) else None
-        self.outputs.append(out[0] if isinstance(out, tuple) else out)
+        self.outputs.append((out[0] if isinstance(out, tuple) else out).clone())
 
 
 class SharedStream(Stream):

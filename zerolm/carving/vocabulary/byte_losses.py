@@ -24,6 +24,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 import zerolm
@@ -74,27 +75,26 @@ class TokenLosses:
     @classmethod
     def on(cls, checkpoint: Checkpoint, model: PreTrainedModel, text: str, length: int) -> TokenLosses:
         """Return losses on stretches of a text, evenly spread."""
-        length = _longest(checkpoint, length)
-        count, size = _stretches(length, LOSS_TOKENS)
         render = chat_renderer(stock_tokenizer(checkpoint.folder))
-        return cls._of(checkpoint, model, stretches_of(text, count, size, render), length, LOSS_TOKENS)
+        longest, count = _windows(checkpoint, length, LOSS_TOKENS)
+        return cls._of(
+            checkpoint, model, stretches_of(text, count, longest * CHARACTERS, render), longest, count
+        )
 
     @classmethod
     def of_pieces(
         cls, checkpoint: Checkpoint, model: PreTrainedModel, pieces: Sequence[str], length: int
     ) -> TokenLosses:
         """Return losses on stretches of a text's pieces, with half the tokens of a whole text."""
-        length, tokens = _longest(checkpoint, length), LOSS_TOKENS // 2
-        count, size = _stretches(length, tokens)
+        longest, count = _windows(checkpoint, length, LOSS_TOKENS // 2)
         per_piece = -(-count // max(1, len(pieces)))
-        stretches = [part for piece in pieces for part in _within(piece, per_piece, size)]
-        return cls._of(checkpoint, model, stretches, length, tokens)
+        parts = [part for piece in pieces for part in _within(piece, per_piece, longest * CHARACTERS)]
+        return cls._of(checkpoint, model, parts, longest, count)
 
     @classmethod
     def _of(
-        cls, checkpoint: Checkpoint, model: PreTrainedModel, stretches: list[str], length: int, tokens: int
+        cls, checkpoint: Checkpoint, model: PreTrainedModel, stretches: list[str], length: int, count: int
     ) -> TokenLosses:
-        count, _ = _stretches(length, tokens)
         if not is_decoder(checkpoint):
             lines = (line.strip() for part in stretches for line in part.splitlines())
             stretches = [line for line in lines if line][: 4 * count]
@@ -216,7 +216,7 @@ class TokenLosses:
                 blocks, ids, mask = self._padded(rows)
                 if known:
                     states = [self._states[row.tobytes()] for row in rows]
-                    hidden = nn.utils.rnn.pad_sequence(states, batch_first=True).to(blocks.device)
+                    hidden = pad_sequence(states, batch_first=True).to(blocks.device)
                 else:
                     hidden = Stream(blocks).before(self.checkpoint.layout.depth)[0]
                 taken = sum(map(len, windows)) * hidden.shape[-1] * hidden.element_size()
@@ -256,26 +256,20 @@ class TokenLosses:
 
     def _padded(self, rows: Sequence[Ints]) -> tuple[Blocks, Tensor, Tensor]:
         """Return a model for rows of ids, the ids as one tensor (b, t), and the mask of its tokens."""
-        longest = max(map(len, rows))
-        ids, mask = torch.zeros(len(rows), longest, dtype=torch.long), torch.zeros(len(rows), longest)
-        for place, row in enumerate(rows):
-            ids[place, : len(row)] = torch.from_numpy(row)
-            mask[place, : len(row)] = 1
-        batch = {"input_ids": ids}
-        if not bool(mask.all()):
-            batch["attention_mask"] = mask.long()
-        return Blocks(self.model, [batch]), ids, mask.bool()
+        ids = pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True)
+        mask = torch.arange(ids.shape[1]) < torch.tensor([[len(row)] for row in rows])
+        masked = {} if bool(mask.all()) else {"attention_mask": mask.long()}
+        return Blocks(self.model, [{"input_ids": ids, **masked}]), ids, mask
 
 
-def _longest(checkpoint: Checkpoint, length: int) -> int:
-    """Return the largest number of tokens of a window: some classes reserve positions for padding."""
+def _windows(checkpoint: Checkpoint, length: int, tokens: int) -> tuple[int, int]:
+    """Return the largest length of a window, and how many of them have about this number of tokens.
+
+    Some classes reserve positions for padding.
+    """
     positions = checkpoint.layout.sizes.get("positions", length + PADDING)
-    return min(longest_line(checkpoint, length), max(1, positions - PADDING))
-
-
-def _stretches(length: int, tokens: int) -> tuple[int, int]:
-    """Return the number of stretches, and of characters in each, that have about this number of tokens."""
-    return max(8, tokens // length), length * CHARACTERS
+    longest = min(longest_line(checkpoint, length), max(1, positions - PADDING))
+    return longest, max(8, tokens // longest)
 
 
 def _within(piece: str, count: int, size: int) -> list[str]:

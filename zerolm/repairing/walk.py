@@ -462,13 +462,13 @@ class Attention:
         self.others: tuple[None, ...] | None = None
 
     def seen(self, index: int, hidden: Tensor, carved: StockLayer, until: str) -> Seen:
-        """Return what the modules of a carved layer get, as far as ``until``, for a batch (b, t, d)."""
+        """Return inputs and outputs of modules of a carved layer up to ``until``, for a batch (b, t, d)."""
         with self._run_once(index, carved), watching(parts(carved), hidden, until=until) as seen:
             self.blocks.call(index, self.layer, hidden, carved.module)
         return seen
 
     def behind(self, index: int, hidden: Tensor, carved: StockLayer) -> Tensor:
-        """Return what a carved layer outputs for a batch (b, t, d)."""
+        """Return the states behind a carved layer for a batch (b, t, d)."""
         with self._run_once(index, carved):
             return self.blocks.call(index, self.layer, hidden, carved.module)
 
@@ -478,8 +478,8 @@ class Attention:
         if carved.attention is None or self.blocks.keys.heads:  # later layers may read its keys
             yield
         elif index < len(self.outputs):
-            known = self.outputs[index].clone()  # some classes add to it in place
-            out = known if self.others is None else (known, *self.others)
+            output = self.outputs[index].clone()  # some classes add to it in place
+            out = output if self.others is None else (output, *self.others)
             with stand_ins([carved.attention], [lambda *_, **__: out]):
                 yield
         else:

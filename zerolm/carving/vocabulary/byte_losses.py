@@ -208,17 +208,17 @@ class TokenLosses:
         With ``keep`` these states are stored where memory allows it. A window of the same ids is not run
         again: only the head differs between vocabularies that encode a window alike.
         """
-        is_known = [window.tobytes() in self._states for window in windows]
-        for known in (True, False):
-            some = [window for window, each in zip(windows, is_known, strict=True) if each == known]
+        stored = [window for window in windows if window.tobytes() in self._states]
+        new = [window for window in windows if window.tobytes() not in self._states]
+        for some, is_new in ((stored, False), (new, True)):
             for at in range(0, len(some), self._batch):
                 rows = some[at : at + self._batch]
                 blocks, ids, mask = self._padded(rows)
-                if known:
+                if is_new:
+                    hidden = Stream(blocks).before(self.checkpoint.layout.depth)[0]
+                else:
                     states = [self._states[row.tobytes()] for row in rows]
                     hidden = pad_sequence(states, batch_first=True).to(blocks.device)
-                else:
-                    hidden = Stream(blocks).before(self.checkpoint.layout.depth)[0]
                 taken = sum(map(len, windows)) * hidden.shape[-1] * hidden.element_size()
                 if keep and taken <= blocks.compute.limit // KEPT_SHARE:
                     pairs = zip(rows, hidden.cpu(), strict=True)

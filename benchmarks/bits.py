@@ -11,9 +11,9 @@ import argparse
 import ctypes
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from io import StringIO
 from pathlib import Path
@@ -28,17 +28,17 @@ from parts import Parts
 from timing import one_thread
 
 from zerolm.carving.bits.options import All, Options, least_loss
-from zerolm.carving.bits.plain_bytes import plain_bytes
 from zerolm.carving.bits.plan import TypedPlan
 from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild
+from zerolm.carving.bits.typed_child import TypedChild
+from zerolm.carving.bits.weighed_child import Types, WeighedChild
 from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
 from zerolm.carving.request import Destination, Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.weight_types import BY_NAME, types_named
-from zerolm.children.gguf.file_tensors import names_in
+from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.checkpoints.weight_types import BY_NAME, BY_NUMBER, WeightType, types_named
 from zerolm.children.gguf.network import network_in
 from zerolm.children.gguf.write import write
 from zerolm.io.plain import as_plain
@@ -139,10 +139,6 @@ class Parent:
         return self.session.weighed(Cut.whole(dimensions(self.checkpoint)), Repaired())
 
     @property
-    def untyped(self) -> int:
-        return plain_bytes(self.weighed.cut, self.checkpoint)
-
-    @property
     def encodes(self) -> bool:
         """Whether embeddings are what it sends."""
         return self.checkpoint.family.task != "next"
@@ -176,7 +172,13 @@ class Parent:
     def losses(self) -> dict[Place, Options]:
         """What each matrix of the parent loses by each of all types."""
         types = types_named("all", with_importances=True)
-        return {place: self.weighed.losses(place, types) for place in self.weighed.tensors}
+        return {place: self.options(place, types) for place in self.weighed.matrices}
+
+    def options(self, place: Place, types: Sequence[WeightType]) -> Options:
+        """Return the bytes and losses of a matrix of the parent by type, infinite where it does not fit."""
+        fits = [all(kind.holds(each.columns) for each in self.weighed.matrices[place]) for kind in types]
+        losses = np.where(fits, self.weighed.losses(place, types).sum((0, 1)), np.inf)
+        return Options(place, self.weighed.sizes(place, types), losses)
 
     def repaired(self, part: str) -> dict[str, Any]:
         """Return types alone at the bytes of another part, with what they lose paid back by least squares."""
@@ -189,7 +191,7 @@ class Parent:
         wanted = set(types_named(names, with_importances=True))
         rows = np.array([place for place, kind in enumerate(every) if kind in wanted])
         tables = (Options(place, one.bytes[rows], one.loss[rows]) for place, one in self.losses.items())
-        best = least_loss(All(tuple(tables)), budget - self.untyped)
+        best = least_loss(All(tuple(tables)), budget - self.weighed.plain_bytes)
         if best is None:
             return {"bytes": None}
         typed = TypedChild(self.weighed, {place: every[rows[row]].name for place, row in best.picks.items()})
@@ -201,36 +203,33 @@ class Parent:
 
     def single(self, kind: str) -> dict[str, Any]:
         """Return what one type everywhere loses with importances, and types alone at its bytes."""
-        types: Types = dict.fromkeys(self.weighed.tensors, kind)
-        if not all(BY_NAME[kind].holds(tensor.shape[1]) for tensor in self.weighed.tensors.values()):
+        types: Types = dict.fromkeys(self.weighed.matrices, kind)
+        if not self.weighed.holds(BY_NAME[kind]):
             return {"bytes": None}
         typed = TypedChild(self.weighed, types)
         lost = {**self.lost(typed, Repaired()), "alone": self.alone(typed.bytes)}
         return lost if self.encodes else {**lost, "k_types": self.alone(typed.bytes, K_TYPES)}
 
-    def mix(self, name: str) -> dict[str, Any]:
+    def mix(self, mix: str) -> dict[str, Any]:
         """Return what a mix of llama.cpp loses with importances, and types alone at its bytes."""
         from llama_cpp import llama_cpp as lib
 
-        source, target = plain_file(self), self.work / f"{self.name}-{name}.gguf"
-        names = {place: names_in(self.weighed.child)[place] for place in self.weighed.tensors}
-        rows = (lib.llama_model_imatrix_data * (len(names) + 1))()
-        kept = []
-        for place, (where, tensor) in enumerate(names.items()):
-            values = self.weighed.importances(where)
-            assert values is not None
-            kept.append(values)
-            rows[place].name, rows[place].size = tensor.encode(), len(values)
+        source, target = plain_file(self), self.work / f"{self.name}-{mix}.gguf"
+        importances = dict(self.weighed.by_column())
+        rows = (lib.llama_model_imatrix_data * (len(importances) + 1))()
+        for place, (name, values) in enumerate(importances.items()):
+            rows[place].name, rows[place].size = name.encode(), values.size
             rows[place].data = values.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         settings = lib.llama_model_quantize_default_params()
-        settings.nthread, settings.ftype = 1, MIXES[name]
+        settings.nthread, settings.ftype = 1, MIXES[mix]
         settings.imatrix = ctypes.cast(rows, type(settings.imatrix))
         done = lib.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(settings))
         assert done == 0
-        written = WrittenChild(self.weighed, {}, target)
-        typed = replace(written, types=written.stored())
+        header, matrices = read_gguf_header(target), self.weighed.matrices
+        types = {place: BY_NUMBER[header.types[every[0].name]].name for place, every in matrices.items()}
+        typed = WrittenChild(self.weighed, types, target)
         told = sum(
-            float(self.weighed.losses(place, (BY_NAME[kind],)).loss[0]) for place, kind in typed.types.items()
+            float(self.weighed.losses(place, [BY_NAME[kind]]).sum()) for place, kind in typed.types.items()
         )
         lost = self.lost(typed, Repaired(), target)
         return {**lost, "told": told, "alone": self.alone(typed.bytes)}

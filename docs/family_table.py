@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.families.family import Family
 from zerolm.families.known import described
 
@@ -35,7 +34,7 @@ def table() -> str:
     for name, family in described().items():
         cells = ["proven", *(_cell(family, kind, notes) for kind in KINDS)]
         cells.append(f"`{family.gguf.architecture}`" if family.gguf else "no")
-        cells.append(_types(family))
+        cells.append("no" if family.gguf is None else "proven")
         part = f"as {family.module_names.text_type or 'its text'}"
         cells.append("proven" if name in learnt else part if family.config.at else "not done")
         rows.append(f"| {name} | {' | '.join(cells)} |")
@@ -48,13 +47,6 @@ def _cell(family: Family, kind: str, notes: list[str]) -> str:
     if getattr(family.cut, kind):
         return "proven"
     return _numbered(family.cut.hidden_note if kind == "hidden" else family.cut.note, notes)
-
-
-def _types(family: Family) -> str:
-    """Return whether matrices of a GGUF file get types: with all cuts, or with all but the hidden size."""
-    if family.gguf is None:
-        return "no"
-    return "but hidden" if is_rearranged(family) and family.cut.hidden else "proven"
 
 
 def _numbered(note: str, notes: list[str]) -> str:

@@ -67,15 +67,6 @@ REFUSED: Final = (
     ),
     Refusal(
         "*b*",
-        [("hidden size", "types")],
-        ["gguf"],
-        "granitemoeshared",
-        "types of a granitemoeshared keep the hidden size, because its gguf file holds",
-        "only if the file holds matrices as the checkpoint does ([types: all](families.md#table)). "
-        "Otherwise prune the hidden size first, then select types for the child.",
-    ),
-    Refusal(
-        "*c*",
         [("FFN neurons", unit) for unit in OF_EXPERTS],
         FORMS,
         "granitemoe",
@@ -209,9 +200,8 @@ def test_types_and_all_kinds_that_they_are_weighed_against(parents: Path, tmp_pa
     checked(parents, tmp_path, "gguf", [*CUTS, "tokens", "types"], types="Q4_0", max_weight_bytes="0.07x")
 
 
-def test_types_and_all_kinds_of_a_mixture_but_the_hidden_size(parents: Path, tmp_path: Path) -> None:
-    units = [unit for unit in UNITS if unit != "hidden size"]
-    checked(parents, tmp_path, "gguf", units, max_weight_bytes="0.1x")
+def test_types_and_all_kinds_of_a_mixture(parents: Path, tmp_path: Path) -> None:
+    checked(parents, tmp_path, "gguf", list(UNITS), types="Q4_0", max_weight_bytes="0.05x")
 
 
 def test_a_text_and_budgets_weigh_experts_against_all_else(parents: Path, tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from zerolm.carving.bits.kernels import rounded  # noqa: E402
-from zerolm.carving.bits.typed_child import TypedChild, WeighedChild  # noqa: E402
+from zerolm.carving.bits.typed_child import TypedChild  # noqa: E402
+from zerolm.carving.bits.weighed_child import WeighedChild  # noqa: E402
 from zerolm.children.child_tensors import Child  # noqa: E402
 from zerolm.children.gguf.rope import factors_of  # noqa: E402
 from zerolm.children.gguf.write import write  # noqa: E402
@@ -130,8 +131,8 @@ def test_scaled_positions_are_read_from_their_factors(scaling: dict[str, Any], t
 def quantised(folder: Path, file: Path, kind: str) -> Path:
     """The whole model of a folder in one type."""
     checkpoint = Checkpoint.open(folder)
-    whole = WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint))), None)
-    write(whole.child, file, TypedChild(whole, dict.fromkeys(whole.tensors, kind)))
+    whole = WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint))))
+    write(whole.child, file, TypedChild(whole, dict.fromkeys(whole.matrices, kind)))
     return file
 
 

@@ -21,25 +21,19 @@ from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.costs import CostModel
 from zerolm.families.family import Family
 from zerolm.families.known import families
-from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import open_model
-from zerolm.planning.size_request import SizeRequest
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.pruning import Repaired, apply_in_memory
+from zerolm.units.pruning import apply_in_memory
 
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from gguf_parents import CHANGES, DELTA, IN_BLOCKS, LAYERS, SECTIONED, WRITTEN, parent_of, tiny_changes
+from gguf_parents import CHANGES, DELTA, LAYERS, SECTIONED, WRITTEN, parent_of, tiny_changes
 
-from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.typed_child import ReadBack, TypedChild, WeighedChild
-from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.children.child_tensors import Child
-from zerolm.children.gguf.check import COARSELY, check
+from zerolm.children.gguf.check import check
 from zerolm.children.gguf.network import is_read_back, network_in
 from zerolm.children.gguf.tokenizer import opened
 from zerolm.children.gguf.write import expressible, write
@@ -405,48 +399,3 @@ def test_files_with_published_tokenizers(name: str, tmp_path: Path) -> None:
     checkpoint, file = Checkpoint.open(folder), tmp_path / "child.gguf"
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
     assert check(file, sent_by(open_model(checkpoint)), opened(checkpoint)).relative <= 5e-3
-
-
-ALONE: Final = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1}, {"max_weight_bytes": 1 << 20})
-TYPED: Final = [name for name in WRITTEN if not is_rearranged(families()[name])]
-
-
-def test_families_with_types_alone_hold_matrices_otherwise() -> None:
-    """A family of plain dense layers has types beside cuts, whatever factors are on its stream."""
-    dense = {"gemma", "gemma2", "gemma3_text", "granite", "nemotron", "llama", "qwen2", "qwen3", "apertus"}
-    assert dense <= set(TYPED)
-    assert {"gpt2", "gpt_neox", "mixtral"} <= set(WRITTEN) - set(TYPED)
-
-
-@pytest.mark.parametrize("kinds", [("F16",), ("Q8_0", "Q4_0", "F16")], ids=["16 bits", "mixed"])
-@pytest.mark.parametrize("name", chosen(TYPED))
-def test_llama_cpp_reads_the_types_that_were_measured(
-    name: str, kinds: tuple[str, ...], tmp_path: Path
-) -> None:
-    changes = tiny_changes(name, "float32")
-    changes |= {field: size for field, size in IN_BLOCKS.items() if field in TINY[name]}
-    if "head_dim" in changes:
-        changes["head_dim"] = 16
-    checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **changes))
-    whole = dimensions(checkpoint)
-    ffn = 32 if checkpoint.family.cut.ffn else whole.ffn
-    child = Child(checkpoint, Cut.of(whole, (0, 2), lambda _: (whole.kv_heads, ffn)))
-    weighed = WeighedChild(child, None)
-    places = enumerate(weighed.tensors.items())
-    types = {
-        place: kinds[number % len(kinds)] if tensor.shape[1] % 32 == 0 else "F16"
-        for number, (place, tensor) in places
-    }
-    typed = TypedChild(weighed, types)
-    write(child, tmp_path / "child.gguf", typed=typed)
-    model = open_model(checkpoint)
-    proof = check(
-        tmp_path / "child.gguf",
-        lambda ids: ReadBack(Blocks(model, [{"input_ids": ids}]), typed, Repaired())(0),
-        None,
-        tolerance=1e9,
-    )
-    # readers round activations to 8 bits beside quantised weights; tiny outputs show it more than large ones
-    assert proof.relative < (5e-3 if kinds == ("F16",) else 2 * COARSELY)
-    planner = TypePlanner(checkpoint, ALONE, None, CostModel(), lambda *_: None)
-    planner.check(by_loss=False)

@@ -1,4 +1,4 @@
-"""Types, alone and with cuts, of families whose files hold matrices otherwise, as llama.cpp reads them."""
+"""Types, alone and with cuts, as llama.cpp reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from covering import chosen
 from torch import Tensor
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.families.known import families
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import by_tensor
 from zerolm.networks.opener import open_model
@@ -22,6 +21,8 @@ from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import Repaired
+from zerolm.units.stream.maps import stored_gain
+from zerolm.units.stream.narrowing import Basis, Narrowing, Width
 from zerolm.units.within_layers import NAMES
 
 pytest.importorskip("gguf", reason="gguf is not installed")
@@ -29,18 +30,17 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from gguf_parents import LAYERS, WRITTEN, in_blocks, parent_of
 
-from zerolm.carving.bits.file_child import TypedFile, WeighedFile
 from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.written import written_of
+from zerolm.carving.bits.typed_child import TypedChild
+from zerolm.carving.bits.weighed_child import WeighedChild
+from zerolm.carving.bits.written import WrittenChild
 from zerolm.checkpoints.gguf.header import read_gguf_header
-from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.checkpoints.weight_types import BY_NUMBER
 from zerolm.children.child_tensors import Child
 from zerolm.children.gguf.check import COARSELY, NOISIEST, check
 from zerolm.children.gguf.file_tensors import matrices
 from zerolm.children.gguf.write import write
 
-REARRANGED: Final = [name for name in WRITTEN if is_rearranged(families()[name])]
 KEPT: Final = SizeRequest.of({"all": 1}, {"max_weight_bytes": 1 << 22})
 GATED_DELTA: Final = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 """What is rounded in them is divided by lengths that are small in random models."""
@@ -58,29 +58,52 @@ def part_of(checkpoint: Checkpoint) -> Cut:
     return Cut.of(whole, layers, lambda _: sizes, lambda _, kind, count: np.arange(last[kind])[-count:])
 
 
+def narrowing_of(checkpoint: Checkpoint) -> Narrowing:
+    """Return the maps to fewer blocks of the stream, in directions that are drawn."""
+    hidden = checkpoint.layout.hidden
+    vectors, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(hidden, hidden)))
+    gain = stored_gain(checkpoint, "final_norm", None).astype(np.float64)
+    basis = Basis("drawn", vectors, np.full(hidden, 1 / hidden), np.eye(hidden), gain)
+    blocks = hidden - 32
+    width = (
+        hidden // 2 if blocks % checkpoint.layout.heads else blocks
+    )  # some stock classes divide it by heads
+    return basis.narrowing(Width(width, tied=checkpoint.layout.tied))
+
+
 @pytest.mark.parametrize(
     ("kinds", "cut"),
-    [(("F16",), "whole"), (("Q8_0", "Q4_0", "F16"), "whole"), (("Q8_0", "Q4_0", "F16"), "part")],
-    ids=["16 bits", "mixed", "mixed, cut"],
+    [
+        (("F16",), "whole"),
+        (("Q8_0", "Q4_0", "F16"), "whole"),
+        (("Q8_0", "Q4_0", "F16"), "part"),
+        (("Q8_0", "Q4_0", "F16"), "narrower"),
+    ],
+    ids=["16 bits", "mixed", "mixed, cut", "mixed, narrower"],
 )
-@pytest.mark.parametrize("name", chosen(REARRANGED))
+@pytest.mark.parametrize("name", chosen(WRITTEN))
 def test_llama_cpp_reads_the_types_that_were_measured(
     name: str, kinds: tuple[str, ...], cut: str, tmp_path: Path
 ) -> None:
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
     kept = Cut.whole(dimensions(checkpoint)) if cut == "whole" else part_of(checkpoint)
+    if cut == "narrower":
+        gguf = checkpoint.family.gguf
+        if not checkpoint.family.cut.hidden or gguf is None or gguf.square:
+            pytest.skip("its stream cannot be narrowed, or not alone")
+        kept = replace(kept, narrowing=narrowing_of(checkpoint))
     child, file = Child(checkpoint, kept), tmp_path / "child.gguf"
-    weighed = WeighedFile(child, None)
+    weighed = WeighedChild(child)
     types = {
         place: kinds[number % len(kinds)] if all(each.columns % 32 == 0 for each in every) else "F16"
         for number, (place, every) in enumerate(weighed.matrices.items())
     }
-    typed = TypedFile(weighed, types)
+    typed = TypedChild(weighed, types)
     write(child, file, typed=typed)
     header = read_gguf_header(file)
     for place, every in weighed.matrices.items():
         assert {BY_NUMBER[header.types[each.name]].name for each in every} == {types[place]}
-    written, model = written_of(typed, file), open_model(checkpoint)
+    written, model = WrittenChild(weighed, types, file), open_model(checkpoint)
     written.check()
     proof = check(
         file,
@@ -94,11 +117,11 @@ def test_llama_cpp_reads_the_types_that_were_measured(
     TypePlanner(checkpoint, KEPT, None, StoredCosts(), silent).check(by_loss=False)
 
 
-@pytest.mark.parametrize("name", chosen(REARRANGED))
+@pytest.mark.parametrize("name", chosen(WRITTEN))
 def test_units_are_where_the_file_has_them(name: str, tmp_path: Path) -> None:
     """A cut child's file has the rows and columns of the uncut file that its units' numbers name."""
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
-    weighed, met = WeighedFile(Child(checkpoint, part_of(checkpoint)), None), set[int]()
+    weighed, met = WeighedChild(Child(checkpoint, part_of(checkpoint))), set[int]()
     for place, every in weighed.matrices.items():
         for matrix, uncut in zip(every, weighed.whole.matrices[place], strict=True):
             along, layer = weighed.whole.along(uncut), matrix.stack.first.kept
@@ -108,7 +131,7 @@ def test_units_are_where_the_file_has_them(name: str, tmp_path: Path) -> None:
                 continue
             units = layer[NAMES[along.unit]]
             np.testing.assert_array_equal(values, whole.take(along.kept(units), along.axis))
-            assert along.shaped(len(units)) == values.shape
+            assert along.shaped(len(units), checkpoint.layout.hidden) == values.shape
             met.add(along.unit)
     assert met
 
@@ -121,14 +144,14 @@ def test_a_wrong_order_is_refused_whatever_rounding_explains(name: str, tmp_path
     assert family.gguf is not None
     order = {"tiled": {}} if family.gguf.tiled else {"halves": not family.gguf.halves}
     wrong = replace(checkpoint, family=replace(family, gguf=replace(family.gguf, **order)))
-    right, other = (WeighedFile(Child(each, cut), None) for each in (checkpoint, wrong))
-    typed = TypedFile(right, dict.fromkeys(right.matrices, "Q8_0"))
+    right, other = (WeighedChild(Child(each, cut)) for each in (checkpoint, wrong))
+    typed = TypedChild(right, dict.fromkeys(right.matrices, "Q8_0"))
     model = open_model(checkpoint)
 
     def sent(ids: Tensor) -> Tensor:
         return typed.output(Blocks(model, [{"input_ids": ids}]), Repaired())
 
-    write(other.child, file, typed=TypedFile(other, typed.types))
+    write(other.child, file, typed=TypedChild(other, typed.types))
     with pytest.raises(ValueError, match=r"llama\.cpp's logits differ from the carved parent's"):
         check(file, sent, None)
     file.unlink()
@@ -136,7 +159,7 @@ def test_a_wrong_order_is_refused_whatever_rounding_explains(name: str, tmp_path
     assert check(file, sent, None).relative < NOISIEST
 
 
-@pytest.mark.parametrize("name", chosen(REARRANGED))
+@pytest.mark.parametrize("name", chosen(WRITTEN))
 def test_what_a_file_holds_becomes_what_is_stored(name: str, tmp_path: Path) -> None:
     """Every number of a tensor is in one piece of the file, and goes back to its place."""
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))

@@ -24,8 +24,8 @@ from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
-    from zerolm.carving.bits.file_child import TypedFile
-    from zerolm.carving.bits.typed_child import TypedChild, Types
+    from zerolm.carving.bits.typed_child import TypedChild
+    from zerolm.carving.bits.weighed_child import Types
     from zerolm.carving.session import Session
     from zerolm.units.pruning import Repaired
 
@@ -217,7 +217,7 @@ def _more_tokens(
     )
 
 
-def _more_files(carving: Carving, typed: TypedChild | TypedFile | None) -> tuple[str, ...]:
+def _more_files(carving: Carving, typed: TypedChild | None) -> tuple[str, ...]:
     """Return the names of requested files in addition to the child."""
     if typed is None or not carving.size.weights.imatrix:
         return ()
@@ -226,7 +226,7 @@ def _more_files(carving: Carving, typed: TypedChild | TypedFile | None) -> tuple
     return (IMATRIX,)
 
 
-def _write_more(carving: Carving, folder: Path, typed: TypedChild | TypedFile | None) -> None:
+def _write_more(carving: Carving, folder: Path, typed: TypedChild | None) -> None:
     """Write the requested files in addition to the child."""
     if typed is None or carving.session is None:
         return
@@ -236,7 +236,7 @@ def _write_more(carving: Carving, folder: Path, typed: TypedChild | TypedFile | 
         write_imatrix(typed.weighed, folder / name, str(carving.session.tokens.text))
 
 
-def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | TypedFile | None]:
+def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | None]:
     """Return the repaired matrices, and the child with its types, if any.
 
     The types are the recipe's, or those of least loss for its own weights, repaired without types.
@@ -252,6 +252,6 @@ def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, T
         repaired = Repaired() if cut.keeps_all else session.repaired(cut)
         types = carving.typing.types_of(session, cut, repaired)
         if not session.repairs_types:
-            return repaired, session.weighed(cut, repaired).typed(types)
+            return repaired, session.typed(cut, repaired, types)
     repaired = session.repaired(cut, ridges, types if session.repairs_types else None)
-    return repaired, session.weighed(cut, repaired).typed(types)
+    return repaired, session.typed(cut, repaired, types)

@@ -18,7 +18,6 @@ from zerolm.registry import Entry, Registry
 from zerolm.units.kept_units import Cut
 
 if TYPE_CHECKING:
-    from zerolm.carving.bits.file_child import TypedFile
     from zerolm.carving.bits.typed_child import TypedChild
     from zerolm.carving.session import Session
     from zerolm.children.gguf.file_tensors import Typed
@@ -73,7 +72,7 @@ class Format(ABC):
         cut: Cut,
         repaired: Repaired,
         folder: Path,
-        typed: TypedChild | TypedFile | None = None,
+        typed: TypedChild | None = None,
     ) -> Verified:
         """Open the written child; ``ValueError`` where it differs from the carved parent."""
 
@@ -114,7 +113,7 @@ class StockFolder(Format):
         cut: Cut,
         repaired: Repaired,
         folder: Path,
-        typed: TypedChild | TypedFile | None = None,
+        typed: TypedChild | None = None,
     ) -> Verified:
         from zerolm.children.encoded import with_encoded
         from zerolm.children.verify import (
@@ -193,7 +192,7 @@ class GgufFile(Format):
         cut: Cut,
         repaired: Repaired,
         folder: Path,
-        typed: TypedChild | TypedFile | None = None,
+        typed: TypedChild | None = None,
     ) -> Verified:
         from zerolm.children.gguf.check import check
         from zerolm.children.gguf.tokenizer import opened
@@ -201,9 +200,9 @@ class GgufFile(Format):
         file, tokenizer = next(folder.glob("*.gguf")), opened(session.checkpoint)
         if typed is None:
             return check(file, session.carved_layers(cut, repaired), tokenizer, pooling=session.pooling)
-        from zerolm.carving.bits.written import written_of
+        from zerolm.carving.bits.written import WrittenChild
 
-        written = written_of(typed, file)
+        written = WrittenChild(typed.weighed, typed.types, file)
         written.check()
         return check(file, session.read_back(written, repaired), tokenizer, pooling=session.pooling)
 

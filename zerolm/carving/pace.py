@@ -10,8 +10,8 @@ from typing import Final
 import torch
 
 from zerolm.carving.amount import inputs_of, tokens_scored
-from zerolm.carving.bits.estimates import SAMPLED as SAMPLED_ROWS
 from zerolm.carving.bits.file_moments import DECODER_TOKENS
+from zerolm.carving.bits.row_losses import rows_measured
 from zerolm.carving.request import Methods
 from zerolm.networks.blocks import Blocks
 from zerolm.passes.loss_moments import MOMENT_TOKENS
@@ -80,8 +80,8 @@ class CarvingWork:
     """All work of a carving: its parent's sizes, its methods, and whether widths of the stream are tried.
 
     ``plans`` is the number of whole plans that are repaired and measured before the choice; ``types`` the
-    number of quantisation types to choose from, ``in_file_form`` if they are of a file's own matrices. With a
-    large ``vocab`` only some positions are predicted.
+    number of quantisation types to choose from, ``with_gradients`` if these need the gradients of weights.
+    With a large ``vocab`` only some positions are predicted.
     """
 
     parent: Dimensions
@@ -91,7 +91,7 @@ class CarvingWork:
     is_written: bool
     types: int = 0
     vocab: int = 0
-    in_file_form: bool = False
+    with_gradients: bool = False
 
     def seconds(self, pace: Pace, sequences: int) -> dict[str, float]:
         """Return the seconds of each part of the work, with this number of calibration sequences."""
@@ -109,7 +109,7 @@ class CarvingWork:
             parts["sampling a text"] = STEPS * tokens * (there + pace.head)
         if self.narrows or by_gradients or self.types:
             parts["Fisher information"] = min(fitted, MOMENT_TOKENS) * (back + (self.types > 0) * pace.head)
-        if self.in_file_form:
+        if self.with_gradients:
             parts["gradients of weights"] = min(fitted, DECODER_TOKENS) * WITH_WEIGHTS * back
         if methods.plan == "prices":
             parts["predicting cuts"] = min(held, ESTIMATE_TOKENS) * back
@@ -163,7 +163,12 @@ class CarvingWork:
     def _rounding(self) -> float:
         """Return the seconds to round some rows of every matrix to every type."""
         parent = self.parent
-        sampled = parent.depth * SAMPLED_ROWS * (6 * parent.hidden + parent.ffn)
+        queries, keys = parent.heads * parent.head_size, parent.kv_heads * parent.head_size
+        of_stream = [queries, keys, keys, parent.ffn, parent.ffn]
+        shapes = [(rows, parent.hidden) for rows in of_stream] + [
+            (parent.hidden, k) for k in (queries, parent.ffn)
+        ]
+        sampled = parent.depth * sum(k * min(rows, rows_measured(k)) for rows, k in shapes)
         return (1 + self.narrows) * self.types * sampled / ROUNDED
 
     def _repair(self, pace: Pace, tokens: int, solved: float) -> float:

@@ -107,11 +107,15 @@ class Carving:
         return replace(cut, narrowing=narrowing)
 
     @property
+    def weighs_by_gradients(self) -> bool:
+        """Whether types need gradients of weights: a file's matrices are not those of modules."""
+        return self.has_types and is_rearranged(self.checkpoint.family)
+
+    @property
     def narrows(self) -> bool:
         """Whether losses determine the width of the stream."""
         size = self.size
         is_free = bool(size.budgets) and size.space is None and size.keep.get("hidden") != 1
-        is_free = is_free and not (self.has_types and is_rearranged(self.checkpoint.family))
         return self.checkpoint.family.cut.hidden and is_free and self.methods.plan in BY_LOSS
 
     def running(self) -> Carving:

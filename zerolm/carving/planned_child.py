@@ -129,7 +129,7 @@ def work_of(carving: Carving, session: Session) -> CarvingWork:
         carving.destination.folder is not None,
         0 if carving.typing is None else len(carving.typing.types),
         carving.checkpoint.layout.vocab,
-        carving.typing is not None and carving.typing.file_form,
+        carving.weighs_by_gradients,
     )
 
 

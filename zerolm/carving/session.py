@@ -17,9 +17,9 @@ from transformers import PreTrainedModel
 import zerolm
 from zerolm.architecture import Floats
 from zerolm.carving.amount import inputs_of, tokens_scored
-from zerolm.carving.bits.file_child import FileReadBack, TypedFile, WeighedFile
-from zerolm.carving.bits.file_moments import GradientMoments, file_moments
-from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild
+from zerolm.carving.bits.file_moments import GradientMoments, file_moments, of_matrices
+from zerolm.carving.bits.typed_child import ReadBack, TypedChild
+from zerolm.carving.bits.weighed_child import Types, WeighedChild
 from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.request import Methods
@@ -39,8 +39,6 @@ from zerolm.networks.stream import Stream
 from zerolm.networks.threads import use_idle_processors
 from zerolm.passes.fisher import Fisher
 from zerolm.passes.loss_moments import LossMoments, loss_moments
-from zerolm.passes.matrix_moments import MatrixMoments
-from zerolm.passes.matrix_moments import Place as MatrixPlace
 from zerolm.planning.estimates import ESTIMATE_TOKENS, calibrated, estimated_losses
 from zerolm.planning.sensitivity import (
     FINAL_TOKENS,
@@ -205,11 +203,6 @@ class Session:
     def fisher(self) -> Fisher:
         """The Fisher information of all outputs, and of a stream that can be narrowed."""
         return self._loss_moments.fisher
-
-    @property
-    def matrix_moments(self) -> Mapping[MatrixPlace, MatrixMoments]:
-        """The moments of every matrix, where matrices get types; else empty."""
-        return self._loss_moments.matrices
 
     @cached_property
     def _loss_moments(self) -> LossMoments:
@@ -381,10 +374,8 @@ class Session:
         """Whether repair corrects rounding errors: not with experts, which take too long to round again."""
         return self.methods.repair == "least-squares" and not _experts(self.checkpoint)[0]
 
-    def _reading_back(
-        self, cut: Cut, types: Types, blocks: Blocks, repaired: Repaired
-    ) -> ReadBack | FileReadBack:
-        return self.weighed(cut, repaired).typed(types).read_back(blocks, repaired)
+    def _reading_back(self, cut: Cut, types: Types, blocks: Blocks, repaired: Repaired) -> ReadBack:
+        return self.typed(cut, repaired, types).read_back(blocks, repaired)
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         """Return the losses of whole cuts, repaired on some sequences and measured on others.
@@ -428,31 +419,29 @@ class Session:
     @cached_property
     def moments(self) -> dict[str, list[GradientMoments]]:
         """Second moments of the gradients of every matrix in the file of an uncut child."""
-        sums, child = self.cache("file moments", self.pooling), self._whole
+        child = Child(self.checkpoint, Cut.whole(dimensions(self.checkpoint)))
+        if not is_rearranged(self.checkpoint.family):
+            return of_matrices(child, self._loss_moments.matrices)
+        sums = self.cache("file moments", self.pooling)
         tokens, pooling = self.divided.fitted, self.pooling
         moments = file_moments(self.model, child, tokens, pooling=pooling, cache=sums, progress=self.progress)
         give_back()
         return moments
 
-    @property
-    def _whole(self) -> Child:
-        return Child(self.checkpoint, Cut.whole(dimensions(self.checkpoint)))
+    def weighed(self, cut: Cut, repaired: Repaired) -> WeighedChild:
+        """Return a child with the moments of its matrices, where there are tokens."""
+        moments = self.moments if self.methods.text is not None else None
+        fisher = self.fisher if moments is not None and cut.narrowing else None
+        return WeighedChild(Child(self.checkpoint, cut, repaired), moments, fisher, torch.get_num_threads())
 
-    def weighed(self, cut: Cut, repaired: Repaired) -> WeighedChild | WeighedFile:
-        """Return a child with the moments of its matrices, or of its file's, where there are tokens."""
-        child, threads, has_tokens = (
-            Child(self.checkpoint, cut, repaired), torch.get_num_threads(), self.methods.text is not None,
-        )  # fmt: skip
-        if is_rearranged(self.checkpoint.family):
-            return WeighedFile(child, self.moments if has_tokens else None, threads)
-        moments = self.matrix_moments if has_tokens else None
-        information = self.fisher if moments is not None and cut.narrowing else None
-        return WeighedChild(child, moments, information, threads)
+    def typed(self, cut: Cut, repaired: Repaired, types: Types) -> TypedChild:
+        """Return a child with types."""
+        return TypedChild(self.weighed(cut, repaired), types)
 
     def typed_final(
         self,
         cut: Cut,
-        choose: Callable[[WeighedChild | WeighedFile], Types],
+        choose: Callable[[WeighedChild], Types],
         *,
         is_repaired: bool = True,
     ) -> float:
@@ -467,7 +456,7 @@ class Session:
         if self.repairs_types and is_repaired:
             reading = partial(self._reading_back, cut, types)
             repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing, reading_back=reading)
-        return self.compared_loss(self.weighed(cut, repaired).typed(types), repaired)
+        return self.compared_loss(self.typed(cut, repaired, types), repaired)
 
     def _repaired_by(self, fitted: Tokens, cuts: Sequence[Cut]) -> list[Repaired]:
         """Return the repairs of cuts on few tokens, empty where all units are kept."""
@@ -477,14 +466,14 @@ class Session:
         give_back()
         return repaired
 
-    def compared_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:
+    def compared_loss(self, typed: TypedChild, repaired: Repaired) -> float:
         """Return the loss of a child as read back, on the tokens that compare plans."""
         loss = typed.loss(self._compared_loss, repaired)
         self._compared_loss.let_go()
         give_back()
         return loss
 
-    def typed_loss(self, typed: TypedChild | TypedFile, repaired: Repaired) -> float:
+    def typed_loss(self, typed: TypedChild, repaired: Repaired) -> float:
         """Return the loss of a child as read back, on the tokens of all other losses."""
         self.progress("measuring the child, quantised")
         return typed.loss(self._loss, repaired)
@@ -573,7 +562,7 @@ class Session:
 
         return output
 
-    def read_back(self, typed: TypedChild | TypedFile, repaired: Repaired) -> Callable[[Tensor], Tensor]:
+    def read_back(self, typed: TypedChild, repaired: Repaired) -> Callable[[Tensor], Tensor]:
         """Return a child as read back, as a function from ids (1, t) to its output, layer by layer.
 
         It runs on the CPU in float32.

@@ -151,6 +151,14 @@ class ChildTensor:
         else:
             yield from sliced(self.info, self.indices)
 
+    def of_expert(self, expert: int) -> NDArray[Any]:
+        """Return one expert of a tensor of all, as stored, (1, ...); nothing but the stream is cut."""
+        raw = np.asarray(self.child.parent.raw(self.source)[expert])[None]
+        if self.child.maps is None or "hidden" not in self.slot.axes:
+            return raw
+        turned, dtype = self.slot.transposed, self.info.dtype
+        return self._narrowed(self.child.maps.whole(self.role, self.slot.layer, raw, dtype, turned=turned))
+
     def _narrowed(self, values: NDArray[np.floating[Any]]) -> NDArray[Any]:
         """Return new values in the stored dtype; ``ValueError`` names the tensor if they exceed its range."""
         remedy = "give --repair none, or save the parent in bfloat16 first"

@@ -14,9 +14,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.carving.bits.estimates import rows_of_weights, spread_rows
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.options import All, Options, least_bytes, least_loss
+from zerolm.carving.bits.row_losses import FEWEST_ROWS, spread_rows
 from zerolm.carving.experts.fewer_experts import ROUTER
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.weight_types import BY_NAME, QUANTISED, WeightType, from_largest
@@ -145,7 +145,7 @@ def _bytes(info: TensorInfo) -> int:
 def _errors(weight: Tensor, matrix: TypedMatrix, kinds: list[WeightType]) -> Floats:
     """Return the squared error of some rows in each type by their squares; 0 as stored."""
     flat = weight.detach().reshape(matrix.rows, matrix.columns)
-    taken = spread_rows(matrix.rows, rows_of_weights(ROWS, matrix.columns, WEIGHTS))
+    taken = spread_rows(matrix.rows, min(ROWS, max(FEWEST_ROWS, WEIGHTS // matrix.columns)))
     some = flat[torch.as_tensor(taken, device=flat.device)].float().cpu().numpy()
     squares = max(float(np.square(some, dtype=np.float64).sum()), 1e-300)
     errors = [

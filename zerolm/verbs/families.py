@@ -62,9 +62,8 @@ class FamiliesSettings(Request):
 class FamilyRow:
     """A family: its ``task``, the kinds of ``cuts`` that it takes, and whether it is written as ``gguf``.
 
-    ``types``: the matrices of a GGUF file may have types of their own; ``types_note`` shows why these need
-    the whole hidden size, where that is so. ``experts``: it is an MoE, or may be one, whose experts can be
-    pruned.
+    ``types``: the matrices of a GGUF file may have types of their own. ``experts``: it is an MoE, or may be
+    one, whose experts can be pruned.
 
     ``counted``: its tensors are described. ``note`` says what of heads, and ``hidden_note`` why the stream
     cannot be narrowed; it is empty where it can.
@@ -79,14 +78,10 @@ class FamilyRow:
     experts: bool
     note: str
     hidden_note: str
-    types_note: str
 
 
 def family_row(family: Family) -> FamilyRow:
     """Return the row of a family in the list."""
-    from zerolm.checkpoints.gguf.names import rearrangement
-
-    different = rearrangement(family) if family.gguf and family.cut.hidden else ""
     return FamilyRow(
         family.name,
         family.task,
@@ -97,7 +92,6 @@ def family_row(family: Family) -> FamilyRow:
         family.has_experts,
         family.cut.note,
         "" if family.cut.hidden else family.cut.hidden_note,
-        f"with the whole hidden size: a GGUF file holds {different}" if different else "",
     )
 
 
@@ -138,13 +132,8 @@ def tokenizers() -> str:
 
 def _cells(row: FamilyRow) -> Row:
     marks = ["yes" if kind in row.cuts else "-" for kind in KINDS]
-    marks += ["yes" if can else "-" for can in (row.experts, row.gguf)]
-    return [row.name, *marks, _types(row), Cell(row.note, "shape")]
-
-
-def _types(row: FamilyRow) -> str:
-    """Return whether matrices get types: with all cuts, with all but the hidden size, or not."""
-    return "but hidden" if row.types_note else "yes" if row.types else "-"
+    marks += ["yes" if can else "-" for can in (row.experts, row.gguf, row.types)]
+    return [row.name, *marks, Cell(row.note, "shape")]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -209,7 +198,7 @@ class FamilyReport(Shown):
             *([("heads that are left", heads)] if "heads" in row.cuts else []),
             *([("note", cut.note)] if "heads" in row.cuts else []),
             ("gguf", f"as {gguf.architecture}" if gguf else "no"),
-            *([("types", row.types_note or "yes")] if gguf else []),
+            ("types", "yes" if row.types else "no"),
         ]
 
     def _fields(self) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from tiny import DECODER
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+from zerolm.carving.bits.typed_child import TypedChild
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
@@ -62,9 +63,8 @@ def cuts(session: Session) -> list[Cut]:
     return [Cut.whole(whole), Cut.of(whole, range(whole.depth), lambda layer: (whole.kv_heads, 96))]
 
 
-def typed(session: Session, cut: Cut, repaired: Repaired, kind: str) -> Any:
-    weighed = session.weighed(cut, repaired)
-    return weighed.typed(dict.fromkeys(weighed.places, kind))
+def typed(session: Session, cut: Cut, repaired: Repaired, kind: str) -> TypedChild:
+    return session.typed(cut, repaired, dict.fromkeys(session.weighed(cut, repaired).matrices, kind))
 
 
 def test_with_full_width_it_is_plain_repair(either: Session) -> None:
@@ -99,12 +99,17 @@ def test_the_first_matrices_are_least_squares_on_what_is_read_back(session: Sess
     knowing = session.repaired(cut, dict.fromkeys(places, Ridges(RIDGE, RIDGE)), types)
     child, parent = typed(session, cut, knowing, "Q4_0"), open_model(session.checkpoint)
     ours = copy.deepcopy(parent)
-    ours.model.embed_tokens.weight.data = torch.from_numpy(child.rounded((None, "embedding")))
+    layout = session.checkpoint.layout
+
+    def rounded(layer: int | None, role: str) -> Tensor:
+        return torch.from_numpy(child.tensors(layer)[layout.name(role, layer) or ""]())
+
+    ours.model.embed_tokens.weight.data = rounded(None, "embedding")
     layer = ours.model.layers[0]
     for role, module in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "o_proj")):
-        layer.self_attn.get_submodule(module).weight.data = torch.from_numpy(child.rounded((0, role)))
+        layer.self_attn.get_submodule(module).weight.data = rounded(0, role)
     for role in ("gate", "up"):
-        layer.mlp.get_submodule(f"{role}_proj").weight.data = torch.from_numpy(child.rounded((0, role)))
+        layer.mlp.get_submodule(f"{role}_proj").weight.data = rounded(0, role)
     ids = session.divided.fitted.ids
     theirs, mine = (seen(network, ids) for network in (parent, ours))
     stream = theirs["before"] + theirs["o"]

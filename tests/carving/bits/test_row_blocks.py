@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,17 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 import gguf
 from gguf_files import TYPES, quantised, read, written
 
-from zerolm.carving.bits.row_blocks import check_rows, fit_notes, in_blocks, rows_by_axis
+from zerolm.carving.bits.estimates import TypeEstimates
+from zerolm.carving.bits.row_blocks import Rows, check_rows, fit_notes, in_blocks, widths_in_file
+from zerolm.carving.bits.weighed_child import WeighedChild
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, QUANTISED, for_rows, types_named
+from zerolm.children.child_tensors import Child
 from zerolm.children.gguf.check import COARSELY, rounding_error
 from zerolm.planning.size_request import SizeRequest
-from zerolm.units.kept_units import dimensions
+from zerolm.planning.sizes import choices
+from zerolm.units.importance.criterion import FirstUnits
+from zerolm.units.kept_units import Cut, dimensions
 
 Zerolm = Callable[..., Any]
 SMALL: dict[str, Any] = {"hidden_size": 96, "num_attention_heads": 6, "intermediate_size": 256}
@@ -34,6 +40,13 @@ SMALL: dict[str, Any] = {"hidden_size": 96, "num_attention_heads": 6, "intermedi
 ODD: dict[str, Any] = {"hidden_size": 72, "num_attention_heads": 4, "intermediate_size": 172, "head_dim": 18}
 """Rows of 72 and 172, which no blocks fit."""
 FLAGS = ("--format", "gguf", "--sequences", "4", "--length", "16")
+
+
+def rows_of(checkpoint: Checkpoint, request: SizeRequest) -> list[Rows]:
+    """Return the rows of a parent's matrices, of all lengths that a request allows."""
+    estimates = TypeEstimates(WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint)))), ())
+    widths = widths_in_file(checkpoint, FirstUnits(-1.0), request)
+    return estimates.rows(choices(checkpoint, request, width) for width in widths)
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +98,7 @@ def test_a_named_type_that_fits_no_matrix_is_refused_before_any_work(
     command = ("carve", str(parents / "odd"), *FLAGS, "--types", names, "--max-weight-bytes", "0.3x")
     text = ("--text", str(parents / "text.txt"), "--out", "child")
     words = "do not divide rows of 72 (q, k, v, gate, up, embedding, head, o) and 172 (down); no quantised"
-    monkeypatch.setattr("zerolm.carving.session.Session.matrix_moments", None)
+    monkeypatch.setattr("zerolm.carving.session.Session.moments", None)
     refused(zerolm, *command, *text, words=words)
 
 
@@ -94,7 +107,7 @@ def test_types_that_fit_are_named_with_the_refusal(tmp_path: Path) -> None:
     request = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1})
     able = ", ".join(kind.name for kind in QUANTISED if kind.weights == 32)
     with pytest.raises(ValueError, match=f"Q4_K fits no matrix.*; {able} fit some$"):
-        check_rows(rows_by_axis(checkpoint, request), "Q4_K")
+        check_rows(rows_of(checkpoint, request), "Q4_K")
 
 
 def plan(zerolm: Zerolm, parents: Path, parent: str, *flags: str) -> dict[str, Any]:
@@ -188,13 +201,13 @@ def test_a_stream_that_is_narrowed_so_that_types_fit_is_named(parents: Path, zer
 @given(st.data())
 def test_notes_name_each_matrix_that_a_type_does_not_fit(parents: Path, data: st.DataObject) -> None:
     checkpoint = Checkpoint.open(parents / "small")
-    axes = rows_by_axis(checkpoint, SizeRequest.of(budgets={"max_weight_bytes": 10**5}))
-    lengths = {rows.axis: {8 * data.draw(st.integers(1, 64))} for rows in axes}
+    whole = rows_of(checkpoint, SizeRequest.of(budgets={"max_weight_bytes": 10**5}))
+    axes = [replace(rows, possible=frozenset({8 * data.draw(st.integers(1, 64))})) for rows in whole]
     types = types_named(data.draw(st.sampled_from(["all", "Q4_K,Q6_K", "Q4_0"])), with_importances=True)
     named = data.draw(st.booleans())
-    words = " ".join(fit_notes(axes, lengths, types, named=named))
+    words = " ".join(fit_notes(axes, types, named=named))
     for rows in axes:
-        length = min(lengths[rows.axis])
+        (length,) = rows.possible
         unfit = any(not kind.holds(length) for kind in types)
         listed = re.findall(rf"(?:rows of|and) {length} \(([^)]*)\)", words)
         assert unfit == bool(listed)

@@ -25,7 +25,8 @@ from typed_models import (
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 
-from zerolm.carving.bits.typed_child import TypedChild, WeighedChild  # noqa: E402
+from zerolm.carving.bits.typed_child import TypedChild  # noqa: E402
+from zerolm.carving.bits.weighed_child import WeighedChild  # noqa: E402
 from zerolm.carving.bits.written import WrittenChild  # noqa: E402
 from zerolm.carving.result import Carved  # noqa: E402
 from zerolm.checkpoints import Checkpoint  # noqa: E402
@@ -124,17 +125,16 @@ def test_shares_say_sizes_and_bytes_the_types(parent: Path, text: str, tmp_path:
 
 def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(parent)
-    weighed = WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint))), None)
-    types = dict.fromkeys(weighed.tensors, "Q8_0")
+    weighed = WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint))))
+    types = dict.fromkeys(weighed.matrices, "Q8_0")
     file = tmp_path / "child.gguf"
     write(weighed.child, file, TypedChild(weighed, types))
     WrittenChild(weighed, types, file).check()
     with pytest.raises(ValueError, match=r"'blk\.1\.attn_q\.weight' of .* is Q8_0, not Q4_0 as planned"):
         WrittenChild(weighed, {**types, (1, "q"): "Q4_0"}, file).check()
-    turned = WeighedChild(Child(checkpoint, weighed.cut, None), None)
-    turned.tensors[0, "gate"], turned.tensors[0, "up"] = turned.tensors[0, "up"], turned.tensors[0, "gate"]
+    other = Checkpoint.open(typed_parent(tmp_path / "other", seed=1))
     with pytest.raises(ValueError, match="has other numbers than the child"):
-        WrittenChild(turned, types, file).check()
+        WrittenChild(WeighedChild(Child(other, weighed.cut)), types, file).check()
     header = read_gguf_header(file)
     assert {BY_NUMBER[kind].name for kind in header.types.values()} == {"Q8_0", "F32"}
 

@@ -16,20 +16,23 @@ from typed_models import fused_parent, some_words, typed_parent
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from zerolm.architecture import Ints
-from zerolm.carving.bits.estimates import TypeEstimates, as_importances
+from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
+from zerolm.carving.bits.file_moments import of_matrices
 from zerolm.carving.bits.kernels import rounded
-from zerolm.carving.bits.plain_bytes import plain_bytes
 from zerolm.carving.bits.plan import Within, typed_plans
 from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
+from zerolm.carving.bits.row_losses import importances_of
+from zerolm.carving.bits.typed_child import TypedChild
+from zerolm.carving.bits.weighed_child import WeighedChild
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
+from zerolm.carving.vocabulary.fewer_tokens import shaped
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.children.child_tensors import Child
 from zerolm.networks.opener import open_model
 from zerolm.passes.loss_moments import loss_moments
-from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.part_costs import Choices, StoredCosts
 from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
@@ -46,10 +49,23 @@ TYPES = (BY_NAME["Q8_0"], BY_NAME["Q4_0"])
 @pytest.fixture(scope="module")
 def estimates(tmp_path_factory: pytest.TempPathFactory) -> TypeEstimates:
     folder = tmp_path_factory.mktemp("typed")
-    checkpoint = Checkpoint.open(typed_parent(folder / "parent"))
-    tokens = tokens_of(checkpoint, str(some_words(folder / "text.txt")), sequences=8, length=16)
+    return estimates_of(typed_parent(folder / "parent"), some_words(folder / "text.txt"))
+
+
+def estimates_of(parent: Path, text: Path) -> TypeEstimates:
+    """Return the estimates of types of a parent, with moments on a text."""
+    checkpoint = Checkpoint.open(parent)
+    tokens = tokens_of(checkpoint, str(text), sequences=8, length=16)
     moments = loss_moments(open_model(checkpoint), tokens, with_matrices=True).matrices
-    return TypeEstimates(checkpoint, TYPES, moments, (checkpoint.layout.hidden,))
+    child = Child(checkpoint, Cut.whole(dimensions(checkpoint)))
+    return TypeEstimates(WeighedChild(child, of_matrices(child, moments)), TYPES, (checkpoint.layout.hidden,))
+
+
+def in_layers(
+    estimates: TypeEstimates, by: Criterion, groups: tuple[int, ...], ffn: tuple[int, ...]
+) -> dict[str, RoleEstimates]:
+    """Return the estimates of all roles for these numbers of units."""
+    return estimates.in_layers(Choices((groups, ffn), (estimates.parent.depth,)), by)
 
 
 def table(seed: int) -> LossTable:
@@ -67,20 +83,16 @@ def of(budget: int) -> Within:
 
 def exact_price(estimates: TypeEstimates, layer: int, role: str, kind: str) -> float:
     """Return 1/2 f sum_rc E[G_r^2] e_rc^2 E[x_c^2] of a whole matrix, by its definition."""
-    assert estimates.moments is not None
-    values = estimates.checkpoint.read(estimates.checkpoint.layout.name(role, layer) or "")
-    moments = estimates.moments[layer, role]
-    errors = np.square(
-        rounded(values, BY_NAME[kind], as_importances(moments.inputs)) - values, dtype=np.float64
-    )
+    (matrix,) = estimates.weighed.matrices[layer, role]
+    (values,), (moments,) = matrix.values(), estimates.weighed.parts(matrix, 0)
+    errors = np.square(rounded(values, BY_NAME[kind], importances_of([moments])) - values, dtype=np.float64)
     return float(0.5 * moments.factor * moments.gradients @ errors @ moments.inputs)
 
 
 def test_a_whole_matrix_is_priced_by_the_formula(estimates: TypeEstimates) -> None:
-    counts = {"groups": np.array([2]), "ffn": np.array([96])}
-    for role in (role for unit in UNITS for role in unit.matrices):
-        kind = unit_of_role(role).name
-        priced = estimates.of_layers(None, role, counts[kind], FirstUnits(None))
+    roles = in_layers(estimates, FirstUnits(None), (2,), (96,))
+    assert set(roles) == {role for unit in UNITS for role in unit.matrices}
+    for role, priced in roles.items():
         for layer, (place, one) in itertools.product(range(2), enumerate(priced.types)):
             wanted = exact_price(estimates, layer, role, one.name)
             assert np.isclose(priced.loss[layer, 0, place], wanted, rtol=1e-6, atol=1e-15)
@@ -89,29 +101,25 @@ def test_a_whole_matrix_is_priced_by_the_formula(estimates: TypeEstimates) -> No
 @pytest.mark.parametrize("groups", [1, 2])
 def test_a_fused_matrix_is_priced_by_the_rows_of_its_units(groups: int, tmp_path: Path) -> None:
     """They are those that a cut keeps, wherever they lie."""
-    checkpoint = Checkpoint.open(fused_parent(tmp_path / "parent"))
-    tokens = tokens_of(checkpoint, str(some_words(tmp_path / "text.txt")), sequences=8, length=16)
-    moments = loss_moments(open_model(checkpoint), tokens, with_matrices=True).matrices
-    estimates = TypeEstimates(checkpoint, TYPES, moments, (checkpoint.layout.hidden,))
-    assert tuple(map(estimates.roles, UNITS)) == (("q+k+v", "o"), ("gate+up", "down"))
-    by = Last()
+    estimates = estimates_of(fused_parent(tmp_path / "parent"), some_words(tmp_path / "text.txt"))
+    checkpoint, by = estimates.checkpoint, Last()
     cut = Cut.of(estimates.parent, (0, 1), lambda layer: (groups, 32 * groups), by.choose)
-    for layer, (role, count) in itertools.product(range(2), (("q+k+v", groups), ("gate+up", 32 * groups))):
+    part = in_layers(estimates, by, (groups,), (32 * groups,))
+    whole = in_layers(estimates, by, (2,), (96,))
+    assert set(whole) == {"q+k+v", "o", "gate+up", "down"}
+    for layer, role in itertools.product(range(2), ("q+k+v", "gate+up")):
+        (matrix,) = estimates.weighed.matrices[layer, role]
+        (values,), (moments,) = matrix.values(), estimates.weighed.parts(matrix, 0)
         name = checkpoint.layout.name(role, layer) or ""
         rows = cut.kept(cut.layers[layer], checkpoint.layout.slots[name].axes[0])
-        whole, each = checkpoint.read(name), moments[layer, role]
-        all_units = np.array([2 if role == "q+k+v" else 96])
-        kept = whole if rows is None else whole[rows]
-        weights = each.gradients if rows is None else each.gradients[rows]
-        share = float(weights @ np.square(kept) @ each.inputs) / float(
-            each.gradients @ np.square(whole) @ each.inputs
-        )
-        part, priced = (estimates.of_layers(None, role, size, by) for size in (np.array([count]), all_units))
-        np.testing.assert_allclose(part.loss[layer, 0], share * priced.loss[layer, 0], rtol=1e-5)
-        for place, one in enumerate(priced.types):
-            assert np.isclose(
-                priced.loss[layer, 0, place], exact_price(estimates, layer, role, one.name), rtol=0.1
-            )
+        kept = slice(None) if rows is None else rows  # the file has them in the order of the checkpoint
+        np.testing.assert_array_equal(values, checkpoint.read(name))
+        squares = moments.gradients * (np.square(values) @ moments.inputs)
+        share = squares[kept].sum() / squares.sum()
+        np.testing.assert_allclose(part[role].loss[layer, 0], share * whole[role].loss[layer, 0], rtol=1e-5)
+        for place, one in enumerate(whole[role].types):
+            wanted = exact_price(estimates, layer, role, one.name)
+            assert np.isclose(whole[role].loss[layer, 0, place], wanted, rtol=0.1)
 
 
 class Last(FirstUnits):
@@ -124,25 +132,9 @@ class Last(FirstUnits):
         return np.arange({"groups": 2, "ffn": 96}[kind])[-count:]
 
 
-def test_a_child_is_weighed_as_its_parent_where_nothing_is_cut(estimates: TypeEstimates) -> None:
-    checkpoint = estimates.checkpoint
-    weighed = WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint))), estimates.moments)
-    for place in weighed.tensors:
-        if place[0] is not None:
-            losses = weighed.losses(place, TYPES).loss
-            wanted = [exact_price(estimates, place[0], place[1], one.name) for one in TYPES]
-            np.testing.assert_allclose(losses, wanted, rtol=1e-6)
-
-
 def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool) -> float:
     """Return the least loss of all sizes, layers and types, by trying what each of them costs."""
-    fronts = []
-    sizes = {
-        role: np.array(counts)
-        for unit, counts in zip(UNITS, ([1, 2], [32, 64, 96]), strict=True)
-        for role in unit.matrices
-    }
-    roles = {role: estimates.of_layers(None, role, counts, by) for role, counts in sizes.items()}
+    fronts, roles = [], in_layers(estimates, by, (1, 2), (32, 64, 96))
     for layer in range(2):
         options: dict[tuple[int, int] | None, list[tuple[int, float]]] = {
             None: [(0, float(by.without_layer[layer]))]
@@ -201,9 +193,7 @@ def test_the_plan_is_the_best_of_all(
     assert np.isclose(plan.loss, wanted, rtol=1e-9)
     assert plan.is_proven
     assert plan.bytes <= budget
-    weighed = WeighedChild(Child(checkpoint, plan.cut), estimates.moments)
-    assert weighed.bytes_of(plan.types) + plain_bytes(plan.cut, checkpoint) == plan.bytes
-    assert TypedChild(weighed, plan.types).bytes == plan.bytes
+    assert TypedChild(WeighedChild(Child(checkpoint, plan.cut)), plan.types).bytes == plan.bytes
 
 
 def test_a_narrower_stream_is_a_cut(estimates: TypeEstimates) -> None:
@@ -240,6 +230,22 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
         repair="least-squares",
     )
     return Session(Checkpoint.open(parent), methods, silent, types=True)
+
+
+def test_fewer_tokens_leave_their_bytes_to_the_rest(session: Session) -> None:
+    """Plans of a smaller vocabulary count its rows, with the losses that the parent's rows have."""
+    whole = sum(4 * one.count for one in session.checkpoint.tensors.values())
+    size = SizeRequest.of({"all": 1}, budgets={"max_weight_bytes": int(0.15 * whole)})
+    parents = [session.checkpoint, shaped(session.checkpoint, session.checkpoint.layout.vocab // 2)]
+    planners = [TypePlanner(each, size, session, StoredCosts(), silent) for each in parents]
+    _ = planners[0].estimates(FirstUnits(None)).measured
+    by = FirstUnits(None)
+    all_tokens, half = (planner.estimates(by).outside(None) for planner in planners)
+    for role, one in all_tokens.items():
+        np.testing.assert_array_equal(one.bytes, 2 * half[role].bytes)
+        np.testing.assert_array_equal(one.loss, half[role].loss)
+    plans = [planner.predicted(by)[0] for planner in planners]
+    assert plans[1].loss < plans[0].loss
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2])

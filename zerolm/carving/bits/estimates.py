@@ -1,326 +1,40 @@
-"""The loss of every possible type of a matrix, at every size that a cut allows.
+"""The loss of every possible type of a file's tensors, at every size that a cut allows.
 
-For a matrix W with inputs x and output gradients G, rounding costs 1/2 f sum_rc E[G_r^2] e_rc^2 E[x_c^2]
-(``zerolm.passes.matrix_moments``). The errors of a type are a share of the weights, nearly constant within a
-matrix. So the ratio of the sum with e to that with w is measured once, on some rows. The sum with w splits
-over units, and over the directions of a narrower stream, so that adding gives the loss of a matrix of any
-size.
+The loss of a whole tensor is that of rounding some of its rows. The errors of a type are a share of the
+weights, nearly constant within a tensor. So a part of it loses its share of the weighted squared weights,
+which splits over units, and over the directions of a narrower stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from zerolm.architecture import Floats, Ints
-from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
+from zerolm.architecture import Bools, Floats, Ints
+from zerolm.carving.bits.directions import Directions
+from zerolm.carving.bits.file_units import COLUMNS, MATRICES, ROWS, UnitsAlong, units_along
+from zerolm.carving.bits.kernels import Values, rounded
 from zerolm.carving.bits.options import Options
-from zerolm.carving.bits.plain_bytes import PlainBytes
-from zerolm.carving.bits.row_blocks import (
-    WRITTEN,
-    first_part,
-    roles_of,
-    types_of_any_rows,
-    types_of_rows,
-)
+from zerolm.carving.bits.row_blocks import STREAM, Rows, types_of_any_rows, types_of_rows
+from zerolm.carving.bits.row_losses import importances_of, measured_rows
+from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, WeighedChild
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.weight_types import WeightType
-from zerolm.families.family import OUTPUT_ROLES
+from zerolm.checkpoints.weight_types import BY_NAME, WeightType, from_largest
+from zerolm.children.gguf.file_tensors import FileMatrix, stored_pieces
 from zerolm.io.cache import ArrayCache
-from zerolm.passes.fisher import Fisher
-from zerolm.passes.matrix_moments import EMBEDDING, UNTIED, MatrixMoments, Place, outside_layers
+from zerolm.passes.matrix_moments import MatrixMoments, Place
 from zerolm.planning.part_costs import Choices
 from zerolm.progress import Counted, Progress, silent
 from zerolm.units.importance.criterion import Criterion
-from zerolm.units.kept_units import Dimensions, dimensions
-from zerolm.units.layer_unit import LayerUnit
-from zerolm.units.stream.maps import stored_gain
-from zerolm.units.stream.narrowing import Basis, Width, energies, norm_before
-from zerolm.units.within_layers import UNITS, unit_of_role
+from zerolm.units.kept_units import Dimensions
+from zerolm.units.stream.narrowing import Width
+from zerolm.units.within_layers import UNITS
 
-SAMPLED: Final = 128
-"""Rows of a matrix whose errors are measured; of the embedding and the head those with the largest
-gradients."""
-SAMPLED_WEIGHTS: Final = 1 << 17
-FEWEST_ROWS: Final = 64
-"""Fewer long rows are measured, with about ``SAMPLED_WEIGHTS`` weights, but at least this number of rows."""
 ROWS_AT_ONCE: Final = 1024
-
-
-@dataclass(frozen=True, eq=False)
-class Directions:
-    """A basis of the stream, as columns of ``vectors`` (d, d), with second moments along each, (d,).
-
-    ``inputs`` are those of the normalised stream in the layers, ``last`` those before the head. ``gradients``
-    are those of the gradients in the outputs that are added to the stream, scaled to a trace of 1; ``shares``
-    (layers, 2) are the total squared gradients of ``o`` and ``down`` of a layer.
-    """
-
-    vectors: Floats
-    inputs: Floats
-    last: Floats
-    gradients: Floats
-    shares: Floats
-
-    @classmethod
-    def of(cls, basis: Basis, fisher: Fisher) -> Directions:
-        """Return the moments along a basis, from the Fisher information."""
-        vectors, whole = basis.vectors, len(basis.vectors)
-        inputs, last = (shares_along(vectors, each) * whole for each in (fisher.stream["energy"], basis.last))
-        return cls(vectors, inputs, last, shares_along(vectors, fisher.outputs), total_gradients(fisher))
-
-
-def shares_along(vectors: Floats, moments: Floats) -> Floats:
-    """Return the share of each direction in second ``moments``, (k,), clamped to at least 0."""
-    return np.maximum(energies(vectors, moments), 0.0)
-
-
-def total_gradients(fisher: Fisher) -> Floats:
-    """Return the total squared gradients of the outputs of ``o`` and ``down``, (layers, 2)."""
-    return np.asarray(fisher.shares * float(np.trace(fisher.outputs)))
-
-
-@dataclass(frozen=True, eq=False)
-class Weighed:
-    """A matrix's ``energy`` (units, widths), its weighted squared weights, and error ``ratio`` (types,).
-
-    The widths are those of the stream, the whole last; the whole has a separate ratio, ``ratio_whole``. With
-    a tied head the kept directions are rotated among themselves, which spreads inputs and gradients evenly
-    over them: ``turned`` (units, widths) are the energies then.
-    """
-
-    energy: Floats
-    turned: Floats
-    ratio: Floats
-    ratio_whole: Floats
-
-    def at_width(self, width: Width | None, at: int) -> tuple[Floats, Floats]:
-        """Return the energies (units,) and ratios for a width with the place ``at``."""
-        if width is None:
-            return self.energy[:, at], self.ratio_whole
-        return (self.turned if width.tied else self.energy)[:, at], self.ratio
-
-
-@dataclass(frozen=True, eq=False)
-class TypeEstimates:
-    """Bytes and losses of the matrices of a checkpoint by type, for each of the ``hidden`` widths.
-
-    ``moments`` has the moments of each matrix; without it errors of a matrix count relative to its weights.
-    ``hidden`` ascend, the parent's last; ``directions`` are needed where there are others.
-    """
-
-    checkpoint: Checkpoint
-    types: tuple[WeightType, ...]
-    moments: Mapping[Place, MatrixMoments] | None
-    hidden: tuple[int, ...]
-    directions: Directions | None = None
-    progress: Progress = silent
-    cache: ArrayCache = field(default_factory=ArrayCache)
-
-    @cached_property
-    def parent(self) -> Dimensions:
-        return dimensions(self.checkpoint)
-
-    def roles(self, unit: LayerUnit) -> tuple[str, ...]:
-        """Return the roles of the matrices of some units, ``q+k+v`` where they are fused."""
-        return roles_of(self.checkpoint, unit.matrices)
-
-    @property
-    def _ends(self) -> tuple[str, ...]:
-        """The roles outside the layers that have moments."""
-        return outside_layers(predicts=self.checkpoint.family.task == "next")
-
-    def candidates(self, name: str) -> tuple[WeightType, ...]:
-        """Return the types that a tensor of the parent may have for some length of its rows."""
-        return types_of_any_rows(self.checkpoint, self.types, name)
-
-    def of_rows(self, name: str, row: int) -> tuple[WeightType, ...]:
-        """Return the types that a tensor of the parent may have with rows of this length."""
-        return types_of_rows(self.checkpoint, self.types, name, row)
-
-    def options(
-        self, weighed: Any, place: Place, kinds: Sequence[WeightType] | None = None
-    ) -> tuple[Sequence[WeightType], Options]:
-        """Return the possible types of a child's matrix, or these ``kinds``, with bytes and losses."""
-        if kinds is None:
-            tensor = weighed.tensors[place]
-            kinds = self.of_rows(tensor.source, tensor.shape[1])
-        return kinds, weighed.losses(place, tuple(kinds))
-
-    def in_layers(self, choices: Choices, by: Criterion | None) -> dict[str, RoleEstimates]:
-        """Return the estimates of all roles in layers for the choices of sizes, with units chosen by ``by``.
-
-        Without ``by`` losses are 0 where a type is possible.
-        """
-        return {
-            role: self.of_layers(choices.width, role, np.array(choices.units[place]), by)
-            for place, unit in enumerate(UNITS)
-            for role in self.roles(unit)
-        }
-
-    def of_layers(self, width: Width | None, role: str, counts: Ints, by: Criterion | None) -> RoleEstimates:
-        """Return the estimates of a role in all layers, for numbers of units (s,) chosen by ``by``."""
-        unit, depth = unit_of_role(role), self.parent.depth
-        types, sizes, possible = self._sizes(width, role, counts)
-        losses = np.zeros((depth, len(counts), len(types)))
-        for layer in range(depth if by is not None else 0):
-            assert by is not None
-            measured = self.measured[layer, role]
-            kept = kept_units(by, layer, unit.name, counts, len(measured.energy))
-            energy, ratio = measured.at_width(width, self.hidden.index(self._hidden(width)))
-            losses[layer] = np.outer(kept @ energy, ratio)
-        losses = np.where(possible, losses, np.inf)
-        every = np.broadcast_to(sizes, losses.shape)
-        return RoleEstimates(types, every, losses, np.arange(depth), UNITS.index(unit))
-
-    def _sizes(
-        self, width: Width | None, role: str, counts: Ints
-    ) -> tuple[tuple[WeightType, ...], Ints, NDArray[np.bool_]]:
-        """Return the types of a role, its bytes (s, types) by number of units, and which are possible."""
-        layout, hidden = self.checkpoint.layout, self._hidden(width)
-        in_layer = role not in UNTIED
-        name = layout.name(role, 0 if in_layer else None) or layout.name("embedding")
-        assert name is not None
-        types = self.candidates(name)
-        unit = self._unit(role) if in_layer else self.checkpoint.tensors[name].shape[0]
-        rows, columns = (hidden, counts * unit) if role in WRITTEN else (counts * unit, hidden)
-        across = np.broadcast_arrays(rows, columns, counts)
-        return types, *self._bytes(name, across[0], across[1])
-
-    def _bytes(self, name: str, rows: Ints, columns: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-        """Return the bytes (s, types) of a tensor cut to these sizes (s,), and a mask of possible types."""
-        types, pairs = self.candidates(name), list(zip(rows.tolist(), columns.tolist(), strict=True))
-        sizes = np.array([[one.size(column) * row for one in types] for row, column in pairs])
-        able = [self.of_rows(name, column) for _, column in pairs]
-        return sizes.astype(np.int64), np.array([[one in each for one in types] for each in able])
-
-    def outside(self, width: Width | None, *, measured: bool = True) -> dict[str, RoleEstimates]:
-        """Return the estimates of the embedding and of an untied head, as one layer with one size each.
-
-        A tied embedding has the losses of both. Unless ``measured`` losses are 0.
-        """
-        tied = self.checkpoint.layout.tied if width is None else width.tied
-        estimates = {}
-        for role in EMBEDDING if tied else self._ends:
-            types, sizes, possible = self._sizes(width, role, np.array([1]))
-            losses = np.zeros(len(types))
-            for part in (self._ends if tied else (role,)) if measured else ():
-                at = self.hidden.index(self._hidden(width))
-                energy, ratio = self.measured[None, part].at_width(width, at)
-                losses += energy[0] * ratio
-            estimates[role] = RoleEstimates(
-                types, sizes[None], np.where(possible, losses, np.inf)[None], np.zeros(1, np.int64)
-            )
-        return estimates
-
-    def plain(self, choices: Choices) -> PlainBytes:
-        """Return the bytes of tensors without a type for the choices of sizes."""
-        return PlainBytes.of(self.checkpoint, choices)
-
-    def _hidden(self, width: Width | None) -> int:
-        return self.parent.hidden if width is None else width.hidden
-
-    def _unit(self, role: str) -> int:
-        """Return the number of elements of a unit along the role's axis."""
-        return sum(self._parts(role))
-
-    def _parts(self, role: str) -> list[int]:
-        """Return the number of elements of each part of a unit, in the order in which they are fused."""
-        unit = unit_of_role(role)
-        return [unit.row(self.parent, part) for part in role.split("+")]
-
-    def _by_unit(self, role: str, rows: int) -> Ints:
-        """Return the row order of a fused matrix by unit, where rows are stored by part."""
-        parts = self._parts(role)
-        units, starts = rows // sum(parts), np.cumsum([0, *parts[:-1]]) * (rows // sum(parts))
-        places = [np.arange(units * size).reshape(units, size) + start
-                  for size, start in zip(parts, starts, strict=True)]  # fmt: skip
-        return np.concatenate(places, axis=1).ravel()
-
-    @cached_property
-    def measured(self) -> dict[Place, Weighed]:
-        """The energies and ratios of all matrices."""
-        depth = self.parent.depth
-        places: list[Place] = [
-            (layer, role) for layer in range(depth) for unit in UNITS for role in self.roles(unit)
-        ]
-        places += [(None, role) for role in self._ends]
-        step = Counted(self.progress, "rounding every matrix to every type", len(places))
-        measured = {}
-        for place in places:
-            name = "-".join(map(str, place))
-            row = self.cache.get(name)
-            if row is None:
-                result = self._measure(place)
-                row = vars(result)
-                self.cache.put(name, row)
-            measured[place] = Weighed(**row)
-            step()
-        return measured
-
-    def _measure(self, place: Place) -> Weighed:
-        """Return the energies and ratios of a matrix, in the parent's channels and along the directions."""
-        layer, role = place
-        name = self.checkpoint.layout.name(role, layer) or self.checkpoint.layout.name("embedding")
-        assert name is not None
-        values, types = self.checkpoint.read(name), self.candidates(name)
-        moments = self._moments_of(place, values)
-        if "+" in role:
-            order = self._by_unit(role, len(values))
-            values, moments = values[order], replace(moments, gradients=moments.gradients[order])
-        units, is_written = self._units(place, values), role in WRITTEN
-        energy, turned = np.zeros((2, units, len(self.hidden)))
-        energy[:, -1:] = _energies(
-            values, moments.inputs, moments.gradients, units, self.hidden[-1:], across=is_written
-        )
-        ratio = whole = _ratios(
-            values, moments.inputs, moments.gradients, types, largest_gradients=layer is None
-        )
-        if len(self.hidden) > 1:
-            assert self.directions is not None
-            along, inputs, rows = self._turned(place, values, moments)
-            widths = self.hidden[:-1]
-            energy[:, :-1] = _energies(along, inputs, rows, units, widths, across=is_written)
-            stream = rows if is_written else inputs
-            evenly = np.ones(len(stream))
-            pair = (inputs, evenly) if is_written else (evenly, rows)
-            turned[:, :-1] = _energies(along, pair[0], pair[1], units, widths, across=is_written)
-            turned[:, :-1] *= (stream.cumsum() / np.arange(1, len(stream) + 1))[np.array(widths) - 1]
-            ratio = _ratios(along, inputs, rows, types, largest_gradients=layer is None)
-        half = 0.5 * moments.factor
-        return Weighed(half * energy, half * turned, ratio, whole)
-
-    def _moments_of(self, place: Place, values: Values) -> MatrixMoments:
-        if self.moments is None:
-            rows, columns = values.shape
-            return MatrixMoments(np.ones(columns), np.ones(rows), 1.0 / max(sum_of_squares(values), 1e-300))
-        return self.moments[place]
-
-    def _turned(self, place: Place, values: Values, moments: MatrixMoments) -> tuple[Values, Floats, Floats]:
-        """Return a matrix along the directions of the stream, with its input and gradient moments there."""
-        layer, role = place
-        directions = self.directions
-        assert directions is not None
-        vectors = directions.vectors.astype(np.float32)
-        if role in WRITTEN:
-            assert layer is not None
-            share = directions.shares[layer, OUTPUT_ROLES.index(role)]
-            return vectors.T @ values, moments.inputs, directions.gradients * share
-        if role == "embedding":
-            return values @ vectors, directions.gradients * moments.inputs.sum(), moments.gradients
-        gain = stored_gain(self.checkpoint, norm_before(first_part(role)), layer)
-        inputs = directions.last if role == "head" else directions.inputs
-        return np.asarray((values * gain) @ vectors, np.float32), inputs, moments.gradients
-
-    def _units(self, place: Place, values: Values) -> int:
-        layer, role = place
-        axis = 1 if role in WRITTEN else 0
-        return 1 if layer is None else values.shape[axis] // self._unit(role)
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,23 +57,301 @@ class RoleEstimates:
         return self.bytes[row, size], self.loss[row, size]
 
 
-def _energies(
-    values: Values, inputs: Floats, gradients: Floats, units: int, widths: Sequence[int], *, across: bool
-) -> Floats:
-    """Return gradients_r inputs_c w_rc^2 summed within each unit and the first components, (units, w).
+@dataclass(frozen=True, eq=False)
+class PlainBytes:
+    """The bytes of tensors without a type in a file, for the choices of sizes.
 
-    Units of a matrix (n, k) are its rows and the stream its columns; with ``across`` the opposite.
+    Those of ``units`` (layers, n) by kind and number of units, of the rest of each ``layer`` (layers,), and
+    at the ``ends``.
     """
-    along, weights = (gradients, inputs) if across else (inputs, gradients)
-    turned = values.T if across else values
-    ends = np.array(widths) - 1
-    summed = np.empty((len(turned), len(ends)))
-    for start in range(0, len(turned), ROWS_AT_ONCE):
-        part = np.square(turned[start : start + ROWS_AT_ONCE]) * along.astype(np.float32)
-        columns = np.add.accumulate(part, axis=1, dtype=np.float64)[:, ends]
-        summed[start : start + ROWS_AT_ONCE] = columns * weights[start : start + ROWS_AT_ONCE, None]
-    total: Floats = summed.reshape(units, -1, len(ends)).sum(1)
-    return total
+
+    units: list[Ints]
+    layer: Ints
+    ends: int
+
+
+class PlaceLosses(NamedTuple):
+    """Losses of an uncut place's m matrices by t types, and how they split over units and widths.
+
+    ``error`` (2, m, t) is the loss of whole matrices, and before it the error of matrices that are turned
+    into the directions of the stream, relative to the weighted squared weights. ``energy``
+    (2, widths, m, 1 + units) has these squares, first of elements without a unit, and for the widest stream
+    their share. With a tied head the kept directions are rotated among themselves, which spreads inputs and
+    gradients evenly over them: the second row has the squares then.
+    """
+
+    error: Floats
+    energy: Floats
+
+    def of_kept(self, kept: Floats, width: Width | None, at: int) -> Floats:
+        """Return the losses (s, t) where elements are kept, 1 each (s, 1 + units), at a width's place."""
+        is_tied = width is not None and width.tied
+        loss: Floats = (kept @ self.energy[int(is_tied), at].T) @ self.error[int(width is None)]
+        return loss
+
+
+@dataclass(frozen=True, eq=False)
+class TypeEstimates:
+    """Bytes and losses of the tensors of a file by type; ``weighed`` is the parent with all its units.
+
+    ``hidden`` are the possible widths of the stream, ascending, the parent's last; ``directions`` (d,) are
+    needed where there are others.
+    """
+
+    weighed: WeighedChild
+    types: tuple[WeightType, ...]
+    hidden: tuple[int, ...] = ()
+    directions: Directions | None = None
+    progress: Progress = silent
+    cache: ArrayCache = field(default_factory=ArrayCache)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return self.weighed.child.parent
+
+    @property
+    def parent(self) -> Dimensions:
+        return self.weighed.cut.parent
+
+    def in_layers(self, choices: Choices, by: Criterion | None) -> dict[str, RoleEstimates]:
+        """Return the estimates of all roles in layers for the choices of sizes, with units chosen by ``by``.
+
+        Without ``by`` losses are 0 where a type is possible.
+        """
+        places: dict[str, list[int]] = {}
+        for layer, role in self.weighed.matrices:
+            if layer is not None:
+                places.setdefault(role, []).append(layer)
+        return {role: self._of_role(role, sorted(layers), choices, by) for role, layers in places.items()}
+
+    def outside(self, width: Width | None, *, measured: bool = True) -> dict[str, RoleEstimates]:
+        """Return the estimates of embeddings and a head, as one layer with one size each.
+
+        A tied embedding has the losses of both. Unless ``measured`` losses are 0.
+        """
+        is_tied = HEAD not in self.weighed.matrices if width is None else width.tied
+        estimates = {}
+        for role in (place[1] for place in self._places if place[0] is None):
+            if is_tied and role == HEAD[1]:
+                continue
+            kinds = self.candidates((None, role))
+            sizes, possible = self._bytes((None, role), np.zeros(1, np.int64), kinds, width)
+            loss = np.zeros((1, len(kinds)))
+            both = is_tied and role == EMBEDDING[1] and HEAD in self._places
+            for place in (EMBEDDING, HEAD) if both else ((None, role),):
+                if measured:
+                    loss += self.measured[place].of_kept(np.ones((1, 1)), width, self._at(width))
+            losses = np.where(possible, loss, np.inf)
+            estimates[role] = RoleEstimates(kinds, sizes[None], losses[None], np.zeros(1, np.int64))
+        return estimates
+
+    def plain(self, choices: Choices) -> PlainBytes:
+        """Return the bytes of tensors without a type for the choices of sizes."""
+        depth, hidden = self.checkpoint.layout.depth, self._hidden(choices.width)
+        units = [np.zeros((depth, len(counts)), np.int64) for counts in choices.units]
+        layer, ends = np.zeros(depth, np.int64), 0
+        for along, number, dtype in self._plain:
+            size = BY_NAME[dtype].size
+            rest = size(int(np.prod(along.shaped(0, hidden))))
+            if number is None:
+                ends += rest
+                continue
+            layer[number] += rest
+            if along.unit is not None:
+                counts = choices.units[along.unit]
+                units[along.unit][number] += [
+                    size(int(np.prod(along.shaped(n, hidden)))) - rest for n in counts
+                ]
+        return PlainBytes(units, layer, ends)
+
+    @cached_property
+    def _plain(self) -> list[tuple[UnitsAlong, int | None, str]]:
+        """The units along each piece without a chosen type, with its layer and stored type."""
+        names = {matrix.name for every in self.weighed.matrices.values() for matrix in every}
+        return [
+            (units_along(stack, piece, self.parent), stack.place[0], dtype)
+            for stack, piece, dtype in stored_pieces(self.weighed.child)
+            if piece.name not in names
+        ]
+
+    def rows(self, sizes: Iterable[Choices]) -> list[Rows]:
+        """Return the lengths of rows that matrices have with any of these sizes, by the axis along them."""
+        every: dict[tuple[str, int], tuple[dict[str, None], set[int]]] = {}
+        chosen = list(sizes)
+        for place, matrices in sorted(self.weighed.matrices.items(), key=lambda each: each[0][0] is None):
+            for matrix in matrices:
+                along, whole = self.weighed.along(matrix), matrix.columns
+                unit = UNITS[along.unit] if along.unit is not None and along.axis == COLUMNS else None
+                axis = STREAM if along.stream == COLUMNS else unit.share if unit else str(whole)
+                roles, lengths = every.setdefault((axis, whole), ({}, set()))
+                roles[place[1]] = None
+                for choices in chosen:
+                    counts = (0,) if along.unit is None else choices.units[along.unit]
+                    lengths.update(along.shaped(n, self._hidden(choices.width))[COLUMNS] for n in counts)
+        return [
+            Rows(axis, tuple(roles), whole, frozenset(lengths))
+            for (axis, whole), (roles, lengths) in every.items()
+        ]
+
+    def candidates(self, place: Place) -> tuple[WeightType, ...]:
+        """Return the types that a place may have for some length of its rows, the largest first."""
+        return types_of_any_rows(self.checkpoint, self.types, self._of(place)[0].stack.first.source)
+
+    def able(self, weighed: WeighedChild, place: Place) -> tuple[WeightType, ...]:
+        """Return the types that a place of a child may have: those that fit all of its pieces."""
+        pairs = ((matrix.stack.first.source, matrix.columns) for matrix in weighed.matrices[place])
+        every = [types_of_rows(self.checkpoint, self.types, *pair) for pair in pairs]
+        return tuple(kind for kind in every[0] if all(kind in other for other in every))
+
+    def options(
+        self, weighed: WeighedChild, place: Place, kinds: Sequence[WeightType] | None = None
+    ) -> tuple[Sequence[WeightType], Options]:
+        """Return the possible types of a place of a child, or these ``kinds``, with bytes and losses.
+
+        Losses are those of the parent where the place has its numbers.
+        """
+        kinds, sizes = kinds or self.able(weighed, place), weighed.sizes
+        if not weighed.is_as_stored(place):
+            return kinds, Options(place, sizes(place, kinds), weighed.losses(place, kinds).sum((0, 1)))
+        at = [self.candidates(place).index(kind) for kind in kinds]
+        uses: list[Place] = [(place[0], use) for use in weighed.uses(place)]
+        losses = np.asarray(sum(self.measured[use].error[1].sum(0)[at] for use in uses))
+        return kinds, Options(place, sizes(place, kinds), losses)
+
+    @property
+    def _places(self) -> list[Place]:
+        """The places of the file, and the head where it is the embedding."""
+        whole = self.weighed
+        uses = whole.uses(EMBEDDING) if EMBEDDING in whole.matrices else ()
+        return list(dict.fromkeys([*whole.matrices, *((None, use) for use in uses)]))
+
+    @cached_property
+    def measured(self) -> dict[Place, PlaceLosses]:
+        """The losses of all uncut places."""
+        places = self._places
+        step = Counted(self.progress, "rounding every matrix to every type", len(places))
+        results = {}
+        for place in places:
+            name = "-".join(map(str, place))
+            row = self.cache.get(name)
+            if row is None:
+                row = self._measure(place)._asdict()
+                self.cache.put(name, row)
+            results[place] = PlaceLosses(**row)
+            step()
+        return results
+
+    def _measure(self, place: Place) -> PlaceLosses:
+        kinds, every, weighed = self.candidates(place), self._of(place), self.weighed
+        of_file = every[0].stack.place
+        use = weighed.uses(of_file).index(place[1])
+        units, narrower = self._along(of_file).whole, self.hidden[:-1]
+        energy = np.zeros((2, 1 + len(narrower), len(every), 1 + units))
+        error = np.zeros((2, len(every), len(kinds)))
+        error[1] = weighed.losses(of_file, kinds)[use]
+        for row, matrix in enumerate(every):
+            along, sampled = weighed.along(matrix), np.zeros((2, len(kinds)))
+            for number, values in enumerate(matrix.values()):
+                part = weighed.parts(matrix, number)[use]
+                energy[:, -1, row] += _by_unit(values, part, along, number)
+                if narrower and along.stream is not None:
+                    turned = self._turned(place, values, part)
+                    energy[:, :-1, row] += _of_widths(*turned, along, number, narrower)
+                    sampled += self._errors(*turned, kinds, matrix.count)
+            energy[:, -1, row] /= np.maximum(energy[:, -1, row].sum(-1, keepdims=True), 1e-300)
+            error[0, row] = sampled[0] / np.maximum(sampled[1], 1e-300)
+            if along.stream is None:
+                energy[:, :-1, row], error[0, row] = energy[:, -1:, row], error[1, row]
+        return PlaceLosses(error, energy)
+
+    def _turned(self, place: Place, values: Values, moments: MatrixMoments) -> tuple[Values, MatrixMoments]:
+        """Return a matrix along the directions of the stream, with its moments there."""
+        assert self.directions is not None
+        layer, role = place
+        turned = self.directions.matrix(values, role, layer, self.checkpoint)
+        return turned, self.directions.moments(moments, role, layer, self.checkpoint)
+
+    def _errors(
+        self, values: Values, moments: MatrixMoments, kinds: Sequence[WeightType], count: int
+    ) -> Floats:
+        """Return the weighted squared errors of some rows by type, and their weighted squares, (2, t)."""
+        taken = measured_rows(count, *values.shape)
+        importances, sums = importances_of([moments]), np.zeros((2, len(kinds)))
+        weights = moments.factor * moments.gradients[taken]
+        for place, kind in enumerate(kinds):
+            columns = values.shape[1] // kind.weights * kind.weights  # all, where the type fits
+            if columns:
+                some, inputs = np.ascontiguousarray(values[taken, :columns]), moments.inputs[:columns]
+                errors = rounded(some, kind, importances[:columns], self.weighed.threads) - some
+                sums[:, place] = [
+                    weights @ (np.square(each, dtype=np.float64) @ inputs) for each in (errors, some)
+                ]
+        return sums
+
+    def _of_role(
+        self, role: str, layers: Sequence[int], choices: Choices, by: Criterion | None
+    ) -> RoleEstimates:
+        """Return the estimates of a role in the layers that have it."""
+        places: list[Place] = [(layer, role) for layer in layers]
+        unit = self._along(places[0]).unit
+        counts = np.zeros(1, np.int64) if unit is None else np.array(choices.units[unit])
+        kinds = from_largest({kind for place in places for kind in self.candidates(place)})
+        sizes, losses = (np.zeros((len(places), len(counts), len(kinds)), kind) for kind in (np.int64, float))
+        for row, place in enumerate(places):
+            sizes[row], possible = self._bytes(place, counts, kinds, choices.width)
+            if by is not None:
+                losses[row] = self._losses(place, counts, kinds, by, choices.width)
+            losses[row][~possible] = np.inf
+        return RoleEstimates(kinds, sizes, losses, np.array(layers), unit)
+
+    def _losses(
+        self, place: Place, counts: Ints, kinds: Sequence[WeightType], by: Criterion, width: Width | None
+    ) -> Floats:
+        """Return the losses (s, t) of a place for numbers of units chosen by ``by``."""
+        layer, _ = place
+        along, kept = self._along(place), np.ones((len(counts), 1))
+        assert layer is not None
+        if along.unit is not None:
+            units = kept_units(by, layer, UNITS[along.unit].name, counts, along.whole)
+            kept = np.hstack([kept, units])
+        losses, able = self.measured[place].of_kept(kept, width, self._at(width)), self.candidates(place)
+        every = np.full((len(counts), len(kinds)), np.inf)
+        for column, kind in enumerate(kinds):
+            if kind in able:
+                every[:, column] = losses[:, able.index(kind)]
+        return every
+
+    def _bytes(
+        self, place: Place, counts: Ints, kinds: Sequence[WeightType], width: Width | None
+    ) -> tuple[Ints, Bools]:
+        """Return the bytes (s, t) of a place by number of units and type, and which are possible."""
+        sizes = np.zeros((len(counts), len(kinds)), np.int64)
+        possible = np.ones(sizes.shape, np.bool_)
+        for matrix in self._of(place):
+            along = self.weighed.along(matrix)
+            for row, count in enumerate(counts.tolist()):
+                m, n, k = along.shaped(count, self._hidden(width))
+                able = types_of_rows(self.checkpoint, self.types, matrix.stack.first.source, k)
+                sizes[row] += [kind.size(k) * n * m for kind in kinds]
+                possible[row] &= [kind in able for kind in kinds]
+        return sizes, possible
+
+    def _of(self, place: Place) -> Sequence[FileMatrix]:
+        """Return the matrices of a place; of a tied head those of the embedding."""
+        return self.weighed.matrices.get(place) or self.weighed.matrices[EMBEDDING]
+
+    def _at(self, width: Width | None) -> int:
+        return -1 if width is None else self.hidden.index(width.hidden)
+
+    def _hidden(self, width: Width | None) -> int:
+        return self.parent.hidden if width is None else width.hidden
+
+    def _along(self, place: Place) -> UnitsAlong:
+        """Return the units along the first piece of a place; ``ValueError`` where others have other units."""
+        first, *others = map(self.weighed.along, self._of(place))
+        if any(other.unit != first.unit for other in others):
+            raise ValueError(f"{place[1]!r} has pieces with and without units, whose types are not planned")
+        return first
 
 
 def kept_units(by: Criterion, layer: int, kind: str, counts: Ints, whole: int) -> Floats:
@@ -372,60 +364,45 @@ def kept_units(by: Criterion, layer: int, kind: str, counts: Ints, whole: int) -
     return kept
 
 
-def _ratios(
-    values: Values, inputs: Floats, gradients: Floats, types: Sequence[WeightType], *, largest_gradients: bool
+def _of_widths(
+    values: Values, moments: MatrixMoments, along: UnitsAlong, number: int, widths: Sequence[int]
 ) -> Floats:
-    """Return the weighted squared errors of each type divided by the weighted squared weights, (types,)."""
-    most = rows_of_weights(SAMPLED, values.shape[1], SAMPLED_WEIGHTS)
-    first = (
-        np.argsort(-gradients, kind="stable")[:most] if largest_gradients else spread_rows(len(values), most)
-    )
-    taken = np.sort(first)
-    some, weights = values[taken], gradients[taken]
-    return np.array([_ratio(some, inputs, weights, each) for each in types])
+    """Return the loss of a matrix along directions by unit and width, without error, (2, widths, 1 + units).
 
-
-def rows_of_weights(most: int, columns: int, weights: int) -> int:
-    """Return the number of rows with about ``weights`` weights, between ``FEWEST_ROWS`` and ``most``."""
-    return min(most, max(FEWEST_ROWS, weights // columns))
-
-
-def spread_rows(rows: int, most: int) -> Ints:
-    """Return at most ``most`` rows, evenly spread."""
-    return np.unique(np.linspace(0, rows - 1, min(rows, most)).round().astype(np.int64))
-
-
-def _ratio(values: Values, inputs: Floats, gradients: Floats, kind: WeightType) -> float:
-    columns = values.shape[1] // kind.weights * kind.weights
-    if columns == 0:
-        return np.inf
-    some, importances = np.ascontiguousarray(values[:, :columns]), inputs[:columns]
-    whole = float(gradients @ (np.square(some, dtype=np.float64) @ importances))
-    errors = rounded(some, kind, as_importances(importances)) - some
-    return float(gradients @ (np.square(errors, dtype=np.float64) @ importances)) / max(whole, 1e-300)
-
-
-def loss_of_rows(squares: Floats, taken: Ints, moments: MatrixMoments) -> float:
-    """Return the loss of a matrix from the squared errors (n, k) of the rows ``taken`` (n,).
-
-    Columns that are left out at the end of the rows count in proportion to their inputs.
+    In the second row inputs and gradients are spread evenly over the first directions.
     """
-    columns = squares.shape[1]
-    weights, inputs = moments.gradients[taken], moments.inputs[:columns]
-    share = float(weights.sum() / moments.gradients.sum()) or 1.0
-    if columns < len(moments.inputs):
-        share *= float(inputs.sum() / moments.inputs.sum()) or 1.0
-    return 0.5 * moments.factor * float(weights @ (squares @ inputs)) / share
+    is_written = along.stream == ROWS
+    stream = moments.gradients if is_written else moments.inputs
+    ones = np.ones(len(stream))
+    evenly = replace(moments, gradients=ones) if is_written else replace(moments, inputs=ones)
+    means = (stream.cumsum() / np.arange(1, len(stream) + 1))[np.array(widths) - 1]
+    separately, spread = (_by_unit(values, each, along, number, widths) for each in (moments, evenly))
+    return 0.5 * np.stack([separately, spread * means[:, None]])
 
 
-def importances_of(parts: Sequence[MatrixMoments]) -> Values:
-    """Return the weights (k,) of squared errors by column of a matrix with these moments."""
-    return as_importances(np.asarray(sum(part.gradients.sum() * part.factor * part.inputs for part in parts)))
+def _by_unit(
+    values: Values, moments: MatrixMoments, along: UnitsAlong, number: int, widths: Sequence[int] = ()
+) -> Floats:
+    """Return f E[G_r^2] w_rc^2 E[x_c^2] of a matrix (n, k), summed by unit, (widths, 1 + units).
 
-
-def as_importances(moments: Floats) -> Values:
-    """Return importances (k,) for the quantiser: positive, of mean 1; all 1 where all inputs are 0."""
-    mean = float(moments.mean())
-    if not mean > 0.0:
-        return np.ones(len(moments), np.float32)
-    return np.maximum(moments / mean, 1e-6).astype(np.float32)
+    Elements without a unit come first. With ``widths`` only so many components of the stream count, and
+    without there is one row; ``number`` is that of the matrix in its tensor.
+    """
+    across = along.stream if widths else ROWS if along.axis == COLUMNS else COLUMNS
+    rows, columns = moments.gradients, moments.inputs
+    lines, outer, inner = (values.T, columns, rows) if across == ROWS else (values, rows, columns)
+    scale = float(inner.max()) or 1.0  # small numbers vanish in float32
+    weights, ends = (inner / scale).astype(np.float32), np.array(widths, np.int64) - 1
+    sums = np.empty((len(lines), max(1, len(ends))))
+    for start in range(0, len(lines), ROWS_AT_ONCE):
+        squares = np.square(lines[start : start + ROWS_AT_ONCE])
+        sums[start : start + ROWS_AT_ONCE] = (
+            np.add.accumulate(squares * weights, axis=1, dtype=np.float64)[:, ends]
+            if widths
+            else (squares @ weights)[:, None]
+        )
+    sums *= (moments.factor * scale * outer)[:, None]
+    units = np.full(len(lines), -1) if along.unit is None else along.numbers
+    if along.axis == MATRICES and along.unit is not None:
+        units = np.full(len(lines), units[number])
+    return np.stack([np.bincount(units + 1, column, 1 + along.whole) for column in sums.T])

@@ -28,6 +28,7 @@ from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.roles import body_prefix, places_of
 from zerolm.passes.matrix_moments import (
     MatrixMoments,
+    Place,
     add_embedding,
     add_head,
     embedding_factor,
@@ -115,6 +116,23 @@ def file_moments(
     count = sum(int(each.sum()) if predicts else len(each) for each in counted)
     factor = embedding_factor(blocks) ** 2 if predicts else 1.0
     return {matrix.name: each for matrix in every if (each := _means(matrix, sums, count, factor, ends))}
+
+
+def of_matrices(child: Child, moments: Mapping[Place, MatrixMoments]) -> dict[str, list[GradientMoments]]:
+    """Return the moments of an uncut child's matrices by their names in a file that only reorders rows.
+
+    A tied embedding has two entries.
+    """
+    every = {}
+    for matrix in matrices(child):
+        place, piece = matrix.stack.place, matrix.piece
+        is_tied = place == (None, "embedding") and child.parent.layout.tied and (None, "head") in moments
+        uses = [place, (None, "head")] if is_tied else [place]
+        every[matrix.name] = [
+            GradientMoments(each.inputs[None], each.gradients[None, piece.rows], np.array([each.factor]))
+            for each in (moments[use] for use in uses if use in moments)
+        ]
+    return {name: each for name, each in every.items() if each}
 
 
 def _empty(every: list[FileMatrix]) -> Arrays:

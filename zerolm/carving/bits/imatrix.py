@@ -8,14 +8,13 @@ from typing import Final
 import numpy as np
 from gguf import GGUFValueType, GGUFWriter
 
-from zerolm.carving.bits.file_child import WeighedFile
-from zerolm.carving.bits.typed_child import WeighedChild
+from zerolm.carving.bits.weighed_child import WeighedChild
 from zerolm.passes.loss_moments import MOMENT_TOKENS
 
 IMATRIX: Final = "importances.imatrix"
 
 
-def write_imatrix(weighed: WeighedChild | WeighedFile, file: Path, text: str) -> None:
+def write_imatrix(weighed: WeighedChild, file: Path, text: str) -> None:
     """Write the importances of every matrix of a child by llama.cpp's names; ``text`` names their source.
 
     The file holds the importances of columns, scaled to mean 1, as sums over one token: readers divide by the

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Final
 
 import numpy as np
 
 from zerolm.architecture import Bools, Floats, Ints
-from zerolm.carving.bits.estimates import RoleEstimates
+from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
-from zerolm.carving.bits.plain_bytes import PlainBytes
 from zerolm.carving.bits.row_blocks import widths_in_file
-from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.weight_types import BY_NAME, WeightType
+from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.costs import CostModel
 from zerolm.passes.matrix_moments import Place
 from zerolm.planning.part_costs import Choices, outer_sum, part_costs
@@ -79,31 +77,10 @@ class Losses:
     stream: float
 
 
-class Estimates(Protocol):
-    """Bytes and losses of the matrices of a file by type, for all sizes that a cut allows."""
-
-    @property
-    def checkpoint(self) -> Checkpoint: ...
-
-    def in_layers(self, choices: Choices, by: Criterion | None) -> dict[str, RoleEstimates]:
-        """Return the estimates of all roles in layers; without ``by`` losses are 0 where possible."""
-
-    def outside(self, width: Width | None, *, measured: bool = True) -> dict[str, RoleEstimates]:
-        """Return the estimates of roles outside the layers; unless ``measured`` losses are 0."""
-
-    def plain(self, choices: Choices) -> PlainBytes:
-        """Return the bytes of tensors without a type."""
-
-    def options(
-        self, weighed: Any, place: Place, kinds: Sequence[WeightType] | None = None
-    ) -> tuple[Sequence[WeightType], Options]:
-        """Return the possible types of a child's matrix, or these ``kinds``, with bytes and losses."""
-
-
 class Backbones:
     """The possible sizes of a child for one width of the stream, with their bytes and losses."""
 
-    def __init__(self, estimates: Estimates, choices: Choices, by: Criterion, budget: int) -> None:
+    def __init__(self, estimates: TypeEstimates, choices: Choices, by: Criterion, budget: int) -> None:
         self.estimates, self.choices, self.by = estimates, choices, by
         self.parent = dimensions(estimates.checkpoint)
         self.losses = _losses(self.parent, by, choices)
@@ -286,7 +263,9 @@ class Within:
         )
 
 
-def typed_plans(estimates: Estimates, by: Criterion, request: SizeRequest, within: Within) -> list[TypedPlan]:
+def typed_plans(
+    estimates: TypeEstimates, by: Criterion, request: SizeRequest, within: Within
+) -> list[TypedPlan]:
     """Return the best plan for each width of the stream that allows one, the best of all first.
 
     Cuts have the losses of ``by``, if that is a table of losses; otherwise 0, and the request must fix the
@@ -407,7 +386,7 @@ class Fewest:
         )
 
 
-def fewest_bytes(estimates: Estimates, request: SizeRequest) -> Fewest:
+def fewest_bytes(estimates: TypeEstimates, request: SizeRequest) -> Fewest:
     """Return the fewest bytes of any child that the request allows."""
     every = []
     for width in widths_in_file(estimates.checkpoint, FirstUnits(-1.0), request):

@@ -11,45 +11,34 @@ from typing import Final
 import numpy as np
 import torch
 
-from zerolm.carving.bits.estimates import Directions, TypeEstimates
-from zerolm.carving.bits.file_child import TypedFile, WeighedFile
-from zerolm.carving.bits.file_estimates import FileEstimates
+from zerolm.carving.bits.directions import Directions
+from zerolm.carving.bits.estimates import TypeEstimates
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.options import All, least_loss
-from zerolm.carving.bits.plan import Estimates, TypedPlan, Within, described, fewest_bytes, typed_plans
-from zerolm.carving.bits.row_blocks import (
-    MATRICES,
-    ROW_MULTIPLE,
-    Rows,
-    check_rows,
-    fit_notes,
-    in_blocks,
-    roles_of,
-    rows_by_axis,
-    widths_in_file,
-)
-from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild
+from zerolm.carving.bits.plan import TypedPlan, Within, described, fewest_bytes, typed_plans
+from zerolm.carving.bits.row_blocks import ROW_MULTIPLE, check_rows, fit_notes, in_blocks, widths_in_file
+from zerolm.carving.bits.single import everywhere, fitting
+from zerolm.carving.bits.typed_child import TypedChild
+from zerolm.carving.bits.weighed_child import Types, WeighedChild
 from zerolm.carving.result import EqualBytes
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.gguf.names import is_rearranged, rearrangement
 from zerolm.checkpoints.weight_types import ALL, types_named
 from zerolm.children.child_tensors import Child
 from zerolm.costs import CostModel
-from zerolm.io.cache import ArrayCache
+from zerolm.planning.part_costs import Choices
 from zerolm.planning.plan import finalists
 from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SHARES, SizeRequest
-from zerolm.planning.sizes import sizes_of
+from zerolm.planning.sizes import choices, sizes_of
 from zerolm.progress import Progress
 from zerolm.solvers.problem import Budgets
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import Repaired
-from zerolm.units.within_layers import UNITS
 
 FINALISTS: Final = 3
-"""Largest number of measured plans, not counting that of types alone."""
+"""Largest number of measured plans, not counting one of another width and that of types alone."""
 ALONE: Final = "types alone"
 SIZES: Final = 64
 """Approximate number of FFN widths to try."""
@@ -92,10 +81,7 @@ def row_multiple(ffn: int) -> int:
 
 
 class TypePlanner:
-    """Plans types together with cuts, and measures the plans; ``session`` is None without tokens.
-
-    Types are of a checkpoint's matrices, or in the ``file_form`` of those of its file, where these differ.
-    """
+    """Plans types together with cuts, and measures the plans; ``session`` is None without tokens."""
 
     def __init__(
         self,
@@ -107,17 +93,13 @@ class TypePlanner:
     ) -> None:
         step = size.multiple_of or row_multiple(dimensions(checkpoint).ffn)
         self.checkpoint, self.session, self.costs, self.progress = checkpoint, session, costs, progress
-        self.file_form = is_rearranged(checkpoint.family)
-        self.asked_hidden = size.keep.get("hidden", 1.0)
-        if self.file_form:
-            size = replace(size, shares=replace(size.shares, hidden=1.0))
         self.rounded_shares, size = in_blocks(checkpoint, size)
         self.size = size if "ffn" in size.keep else replace(size, multiple_of=step)
         self.types = types_named(size.weights.types or "all", with_importances=session is not None)
         self.budget = int(size.budgets["max_weight_bytes"])
         others = {name: value for name, value in size.budgets.items() if name != "max_weight_bytes"}
         self.within = Within(self.budget, Budgets.of(others), costs)
-        self._estimates: TypeEstimates | FileEstimates | None = None
+        self._estimates: TypeEstimates | None = None
 
     @property
     def may_cut(self) -> bool:
@@ -148,9 +130,10 @@ class TypePlanner:
         """
         ranked = [self.predicted(by) for by in tables]
         owner = {id(plan): by for by, plans in zip(tables, ranked, strict=True) for plan in plans}
-        plans = [
-            self._with_loss_by(plan, owner[id(plan)], tables[0]) for plan in finalists(ranked, FINALISTS)
-        ]
+        near = finalists(ranked, FINALISTS)
+        if len({plan.width for plan in near}) == 1:  # predictions of different widths are less comparable
+            near += [plan for plan in ranked[0] if plan.width != near[0].width][:1]
+        plans = [self._with_loss_by(plan, owner[id(plan)], tables[0]) for plan in near]
         if self.session is None:
             return Chosen(plans[0], [])
         allowed = len(plans)
@@ -174,58 +157,29 @@ class TypePlanner:
         cut = self.narrowed(plan)
         return replace(plan, loss=plan.loss - by.predicted(cut) + other.predicted(cut))
 
-    def estimates(self, by: Criterion) -> TypeEstimates | FileEstimates:
+    def estimates(self, by: Criterion) -> TypeEstimates:
         """Return the losses of types for all widths that ``by`` can compare."""
-        if self.file_form:
-            return self._estimates_of_file()
-        hidden = self.checkpoint.layout.hidden
-        wanted = {
-            width.hidden if width else hidden for width in widths_in_file(self.checkpoint, by, self.size)
-        }
+        hidden, session = self.checkpoint.layout.hidden, self.session
+        widths = widths_in_file(self.checkpoint, by, self.size)
+        wanted = {width.hidden if width else hidden for width in widths}
         every = tuple(sorted(wanted | {hidden}))
-        if isinstance(self._estimates, TypeEstimates) and self._estimates.hidden == every:
+        if self._estimates is not None and self._estimates.hidden == every:
             return self._estimates
-        moments, session = None, self.session
-        directions, cache = None, ArrayCache()
+        estimates = replace(self._without_losses, hidden=every)
         if session is not None:
-            moments = session.matrix_moments
-            directions = Directions.of(session.basis, session.fisher) if wanted != {hidden} else None
-            cache = session.cache("type prices", self._names, sorted(wanted))
-        self._estimates = TypeEstimates(
-            self.checkpoint, self.types, moments, every, directions, self.progress, cache
-        )
-        return self._estimates
-
-    def _estimates_of_file(self) -> FileEstimates:
-        """Return the losses of types for the tensors of a file."""
-        if isinstance(self._estimates, FileEstimates):
-            return self._estimates
-        estimates, session = self._without_losses, self.session
-        assert isinstance(estimates, FileEstimates)
-        if session is not None:
+            is_narrower = wanted != {hidden}
+            directions = Directions.of(session.basis.vectors, session.fisher) if is_narrower else None
+            cache = session.cache("types", [kind.name for kind in self.types], sorted(wanted))
             weighed = replace(estimates.weighed, moments=session.moments, threads=torch.get_num_threads())
-            cache = session.cache("file types", self._names)
-            estimates = replace(estimates, weighed=weighed, cache=cache)
+            estimates = replace(estimates, weighed=weighed, directions=directions, cache=cache)
         self._estimates = estimates
         return estimates
 
-    @property
-    def _names(self) -> list[str]:
-        return [kind.name for kind in self.types]
-
     @cached_property
-    def _without_losses(self) -> TypeEstimates | FileEstimates:
+    def _without_losses(self) -> TypeEstimates:
         """The bytes of types, without a pass over tokens."""
-        if not self.file_form:
-            return TypeEstimates(self.checkpoint, self.types, None, ())
-        whole = Cut.whole(dimensions(self.checkpoint))
-        return FileEstimates(WeighedFile(Child(self.checkpoint, whole), None), self.types, self.progress)
-
-    @property
-    def _ready(self) -> Estimates:
-        """The losses that plans were made with."""
-        assert self._estimates is not None
-        return self._estimates
+        whole = WeighedChild(Child(self.checkpoint, Cut.whole(dimensions(self.checkpoint))))
+        return TypeEstimates(whole, self.types, progress=self.progress)
 
     def check(self, by_loss: bool) -> None:
         """Raise ``ValueError`` before the long computation for a request that would fail after it.
@@ -233,7 +187,6 @@ class TypePlanner:
         ``by_loss``: losses of cuts are predicted. Raises ``ModuleNotFoundError`` without llama-cpp-python.
         """
         chunk()
-        self._check_family()
         if self.size.weights.imatrix and self.session is None:
             raise ValueError("--imatrix needs the inputs of matrices on a text: give --text FILE")
         if self.may_cut and not by_loss:
@@ -242,7 +195,9 @@ class TypePlanner:
                 "--keep 1 for types alone"
             )
         if self.names_types:
-            check_rows(self._rows, str(self.size.weights.types))
+            widths = widths_in_file(self.checkpoint, FirstUnits(-1.0), self.size)
+            sizes = (choices(self.checkpoint, self.size, width) for width in widths)
+            check_rows(self._without_losses.rows(sizes), str(self.size.weights.types))
         least = fewest_bytes(self._without_losses, self.size)
         if least.bytes > self.budget:
             whole = fewest_bytes(self._without_losses, self._whole)
@@ -258,41 +213,13 @@ class TypePlanner:
     def _whole(self) -> SizeRequest:
         return SizeRequest.of(dict.fromkeys(SHARES, 1))
 
-    @cached_property
-    def _rows(self) -> list[Rows]:
-        """The rows of matrices by their length."""
-        without = self._without_losses
-        if isinstance(without, FileEstimates):
-            return without.rows
-        return rows_by_axis(self.checkpoint, self.size)
-
-    def _check_family(self) -> None:
-        """Raise ``ValueError`` for a family with other matrices than plans support."""
-        checkpoint, family = self.checkpoint, self.checkpoint.family
-        if self.file_form:
-            if self.asked_hidden < 1:
-                raise ValueError(
-                    f"types of a {family.name} keep the hidden size, because its gguf file holds "
-                    f"{rearrangement(family)}: drop --keep-hidden, or give --types stored"
-                )
-            return
-        parts = {part for role in roles_of(checkpoint, MATRICES) for part in role.split("+")}
-        layout = checkpoint.layout
-        layers = [layout.layer(layer) for layer in range(layout.depth)]
-        matrices = {frozenset(role for role, name in each.items() if layout.slots[name].is_matrix)
-                    for each in layers}  # fmt: skip
-        if parts != {*MATRICES} - (set() if layout.gated else {"gate"}) or len(matrices) > 1:
-            raise ValueError(
-                f"quantisation types are not planned for a {family.name}, because its layers differ: give "
-                "--types stored"
-            )
-
     def _alone(self) -> TypedPlan | None:
         """Return the plan that keeps all units; None where no types are small enough."""
         if self.within.limited:
             return None
         try:
-            return typed_plans(self._ready, FirstUnits(None), self._whole, self.within)[0]
+            assert self._estimates is not None
+            return typed_plans(self._estimates, FirstUnits(None), self._whole, self.within)[0]
         except ValueError:
             return None
 
@@ -311,50 +238,45 @@ class TypePlanner:
         """Return the types of a child to be written."""
         return self.typed(session.weighed(cut, repaired)).types
 
-    def typed(self, weighed: WeighedChild | WeighedFile) -> TypedChild | TypedFile:
+    def typed(self, weighed: WeighedChild) -> TypedChild:
         """Return a child with the types of least loss for its own weights, within the bytes."""
-        tables = {place: self._ready.options(weighed, place) for place in weighed.places}
+        assert self._estimates is not None
+        tables = {place: self._estimates.options(weighed, place) for place in weighed.matrices}
         best = least_loss(
             All(tuple(options for _, options in tables.values())), self.budget - weighed.plain_bytes
         )
         if best is None:
             raise ValueError(f"no types keep {self.budget:,} bytes")
-        return weighed.typed({place: tables[place][0][row].name for place, row in best.picks.items()})
+        types = {place: tables[place][0][row].name for place, row in best.picks.items()}
+        return TypedChild(weighed, types)
 
     def fit(self, plan: TypedPlan) -> list[str]:
         """Return notes on types that do not fit matrices of a plan, and on cuts that make some fit."""
-        if self.file_form:
-            family = self.checkpoint.family.name
-            lengths = {rows.axis: {rows.whole} for rows in self._rows}
-            is_refitted = self.session is None or self.session.repairs_types
-            rounding = [] if is_refitted else [f"errors of rounding are not refitted in a {family}"]
-        else:
-            parent, rounding = plan.cut.parent, []
-            lengths = {"stream": {plan.width.hidden if plan.width else parent.hidden}}
-            for unit, counts in zip(UNITS, zip(*plan.cut.sizes.values(), strict=True), strict=True):
-                lengths[unit.share] = {unit.row(parent, unit.writer) * count for count in counts}
-        notes = fit_notes(self._rows, lengths, self.types, named=self.names_types)
-        return [*self.rounded_shares, *notes, *rounding]
+        rows, session = (
+            self._without_losses.rows([replace(Choices.of_cut(plan.cut), width=plan.width)]),
+            self.session,
+        )
+        notes = [*self.rounded_shares, *fit_notes(rows, self.types, named=self.names_types)]
+        if session is not None and session.methods.repair == "least-squares" and not session.repairs_types:
+            notes.append("errors of rounding are not refitted with experts")
+        return notes
 
     def _single(self) -> list[EqualBytes]:
         """Return the loss of the best single type with which the whole parent keeps the bytes, if any."""
-        session = self.session
+        session, estimates = self.session, self._estimates
         assert session is not None
-        whole = Cut.whole(dimensions(self.checkpoint))
-        weighed = session.weighed(whole, Repaired())
-        ways = {kind: weighed.typed(dict.fromkeys(weighed.places, kind.name)) for kind in self.types
-                if weighed.holds(kind)}  # fmt: skip
-        able = [kind for kind, typed in ways.items() if typed.bytes <= self.budget]
+        assert estimates is not None
+        weighed = estimates.weighed
+        able = fitting(self.types, weighed, self.budget)
         if not able:
             return []
         losses = np.sum(
-            [self._ready.options(weighed, place, able)[1].loss for place in weighed.places], axis=0
+            [estimates.options(weighed, place, able)[1].loss for place in weighed.matrices], axis=0
         )
         best = int(np.argmin(losses))
-        typed = ways[able[best]]
-        name = f"{able[best].name} everywhere"
+        typed, name = everywhere(able[best], weighed), f"{able[best].name} everywhere"
         self.progress(f"measuring {name}")
-        measured = session.typed_final(whole, lambda _: typed.types, is_repaired=False)
+        measured = session.typed_final(weighed.cut, lambda _: typed.types, is_repaired=False)
         return [EqualBytes(name, typed.bytes, float(losses[best]), measured)]
 
 

@@ -18,31 +18,15 @@ from zerolm.checkpoints.weight_types import (
     types_named,
 )
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.sizes import choices, sizes_of, widths
-from zerolm.units.importance.criterion import Criterion, FirstUnits
-from zerolm.units.kept_units import dimensions
+from zerolm.planning.sizes import sizes_of, widths
+from zerolm.units.importance.criterion import Criterion
 from zerolm.units.stream.narrowing import Width
 from zerolm.units.within_layers import UNITS
 
-MATRICES: Final = tuple(role for unit in UNITS for role in unit.matrices)
-WRITTEN: Final = tuple(unit.writer for unit in UNITS)
-"""Matrices that write to the stream; the others read it, and have rows of its width."""
+STREAM: Final = "stream"
 ROW_MULTIPLE: Final = 32
 """The smallest block size of types."""
-SIZES: Final = {"stream": "hidden", **{unit.share: unit.axis for unit in UNITS}}
-
-
-def roles_of(checkpoint: Checkpoint, parts: Sequence[str]) -> tuple[str, ...]:
-    """Return the roles of a layer's matrices that begin with one of these parts, fused ones included."""
-    layout = checkpoint.layout
-    slots = (layout.slots[name] for name in layout.layer(0).values())
-    roles = {slot.role for slot in slots if slot.is_matrix and first_part(slot.role) in parts}
-    return tuple(sorted(roles, key=lambda role: parts.index(first_part(role))))
-
-
-def first_part(role: str) -> str:
-    """Return the first part of a fused role, such as ``q`` of ``q+k+v``."""
-    return role.split("+")[0]
+SIZES: Final = {STREAM: "hidden", **{unit.share: unit.axis for unit in UNITS}}
 
 
 def types_of_rows(
@@ -94,7 +78,8 @@ def widths_in_file(checkpoint: Checkpoint, criterion: Criterion, request: SizeRe
 class Rows:
     """The matrices of some ``roles`` with rows of one length: ``whole`` in the parent.
 
-    ``axis`` is ``stream``, or the ``share`` of some units; after a cut the length is one of ``possible``.
+    ``axis`` is ``stream``, or the ``share`` of some units, or the length of rows that are not cut. After a
+    cut the length is one of ``possible``.
     """
 
     axis: str
@@ -103,28 +88,9 @@ class Rows:
     possible: frozenset[int]
 
 
-def rows_by_axis(checkpoint: Checkpoint, request: SizeRequest) -> list[Rows]:
-    """Return the possible lengths of rows within a request, by the axis along them."""
-    parent, layout = dimensions(checkpoint), checkpoint.layout
-    outside = ["embedding", *(["head"] if layout.name("head") and not layout.tied else [])]
-    readers = roles_of(checkpoint, [part for part in MATRICES if part not in WRITTEN])
-    row_of = {unit.share: unit.row(parent, unit.writer) for unit in UNITS}
-    possible: dict[str, set[int]] = {"stream": set(), **{share: set() for share in row_of}}
-    for width in widths_in_file(checkpoint, FirstUnits(-1.0), request):
-        chosen = choices(checkpoint, request, width)
-        possible["stream"].add(parent.hidden if width is None else width.hidden)
-        for unit, counts in zip(UNITS, chosen.units, strict=True):
-            possible[unit.share] |= {row_of[unit.share] * count for count in counts}
-    roles = {"stream": (*readers, *outside)}
-    roles |= {unit.share: roles_of(checkpoint, [unit.writer]) for unit in UNITS}
-    whole = {"stream": parent.hidden}
-    whole |= {unit.share: row_of[unit.share] * unit.count(parent) for unit in UNITS}
-    return [Rows(axis, roles[axis], whole[axis], frozenset(possible[axis])) for axis in roles]
-
-
 def check_rows(axes: Sequence[Rows], names: str) -> None:
     """Raise ``ValueError`` for types of these names that fit no matrix with any of these rows."""
-    whole = _by_length(axes, {rows.axis: {rows.whole} for rows in axes})
+    whole = _by_length(replace(rows, possible=frozenset({rows.whole})) for rows in axes)
     for kind in types_named(names, with_importances=True):
         if any(kind.holds(length) for rows in axes for length in rows.possible):
             continue
@@ -136,17 +102,15 @@ def check_rows(axes: Sequence[Rows], names: str) -> None:
         )
 
 
-def fit_notes(
-    axes: Sequence[Rows], lengths: Mapping[str, set[int]], types: Sequence[WeightType], *, named: bool
-) -> list[str]:
+def fit_notes(axes: Sequence[Rows], types: Sequence[WeightType], *, named: bool) -> list[str]:
     """Return notes on types that do not fit matrices of a child, and on cut sizes that they do fit.
 
-    ``lengths`` are those of the child's rows by axis; ``named`` where the user named the ``types``.
+    ``axes`` has the child's rows; ``named`` where the user named the ``types``.
     """
     kinds = [kind for kind in types if kind in QUANTISED]
     if not kinds:
         return []
-    notes, of_length = [], _by_length(axes, lengths)
+    notes, of_length = [], _by_length(axes)
     bare = [length for length in of_length if not for_rows(kinds, length)]
     if bare:
         notes.append(f"no quantised type fits {_rows(of_length, bare)}: 16 bits a weight or more")
@@ -162,10 +126,10 @@ def fit_notes(
         elif unfit:
             notes.append(f"only blocks of {ROW_MULTIPLE} fit {_rows(of_length, unfit)}, not those of {block}")
         cut = [
-            f"{SIZES[rows.axis]} {_span(sorted(lengths[rows.axis]))} of {rows.whole:,}"
-            + (" (--keep-hidden 1 keeps it)" if rows.axis == "stream" else "")
+            f"{SIZES[rows.axis]} {_span(sorted(rows.possible))} of {rows.whole:,}"
+            + (" (--keep-hidden 1 keeps it)" if rows.axis == STREAM else "")
             for rows in axes
-            if rows.whole % block and all(length % block == 0 for length in lengths[rows.axis])
+            if rows.whole % block and all(length % block == 0 for length in rows.possible)
         ]
         if cut:
             notes.append(f"blocks of {block} fit what is cut, and not the parent's: {', '.join(cut)}")
@@ -192,11 +156,11 @@ def in_blocks(checkpoint: Checkpoint, request: SizeRequest) -> tuple[list[str], 
     return notes, replace(request, shares=replace(request.shares, **shares))
 
 
-def _by_length(axes: Iterable[Rows], lengths: Mapping[str, set[int]]) -> dict[int, list[str]]:
+def _by_length(axes: Iterable[Rows]) -> dict[int, list[str]]:
     """Return the roles with rows of each length, the shortest first."""
     of_length: dict[int, list[str]] = {}
     for rows in axes:
-        for length in lengths[rows.axis]:
+        for length in rows.possible:
             of_length.setdefault(length, []).extend(rows.roles)
     return {length: list(dict.fromkeys(of_length[length])) for length in sorted(of_length)}
 

@@ -12,7 +12,8 @@ import torch
 from transformers import PreTrainedModel
 
 from zerolm.carving.bits.kernels import rounded
-from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
+from zerolm.carving.bits.typed_child import TypedChild
+from zerolm.carving.bits.weighed_child import WeighedChild
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.weight_types import BY_NUMBER, QUANTISED, WeightType
@@ -50,7 +51,7 @@ def of_one_type(file: Path, parent: Checkpoint) -> OneType | None:
     room = sum(
         BY_NUMBER[header.types[name]].size(int(np.prod(shape))) for name, shape in header.tensors.items()
     )
-    whole = WeighedChild(Child(parent, Cut.whole(dimensions(parent))), None)
+    whole = WeighedChild(Child(parent, Cut.whole(dimensions(parent))))
     able = fitting([kind for kind in QUANTISED if not kind.needs_importances], whole, room)
     if not able:
         return None
@@ -61,11 +62,9 @@ def of_one_type(file: Path, parent: Checkpoint) -> OneType | None:
 
 def fitting(types: Sequence[WeightType], whole: WeighedChild, room: int) -> list[WeightType]:
     """Return the types that fit all matrices of a parent and keep it within ``room`` bytes."""
-    shapes = [tensor.shape for tensor in whole.tensors.values()]
-    able = [kind for kind in types if all(kind.holds(shape[1]) for shape in shapes)]
-    return [kind for kind in able if everywhere(kind, whole).bytes <= room]
+    return [kind for kind in types if whole.holds(kind) and everywhere(kind, whole).bytes <= room]
 
 
 def everywhere(kind: WeightType, whole: WeighedChild) -> TypedChild:
     """Return a parent with one type for all matrices."""
-    return TypedChild(whole, dict.fromkeys(whole.tensors, kind.name))
+    return TypedChild(whole, dict.fromkeys(whole.matrices, kind.name))

@@ -84,33 +84,17 @@ def _mapped(mapped: Any, stored: str, suffix: str) -> str | None:
 
 
 def is_rearranged(family: Family) -> bool:
-    """Return whether some tensors of a file differ from the checkpoint: split, transposed, computed."""
-    return bool(rearrangement(family))
-
-
-def rearrangement(family: Family) -> str:
-    """Return the difference of a file from the checkpoint in words; empty where there is none.
-
-    Types are planned together with a smaller hidden size only for matrices as they are stored.
-    """
+    """Return whether a file has other matrices than the checkpoint: split, turned, by expert, computed."""
     axes, body = family.config.axes, family.tensors.body
-    fused = [
-        pattern
-        for pattern in body
-        if "+" in (pattern.gguf.name or "")
-        or "+" in pattern.parameter
-        or (len(pattern.roles) > 1 and any(len(axes[a].parts) > 1 for a in pattern.axes if a in axes))
-    ]
-    matrices = [pattern for pattern in body if len(pattern.axes) > 1]
-    forms = [p for p in matrices if p.gguf.key or p.gguf.values or p.gguf.shape or p.gguf.times]
-    turned = [pattern for pattern in body if pattern.transposed and len(pattern.axes) > 1]
-    if any(pattern.of_experts for pattern in body):
-        return "the experts of a layer as one tensor"
-    if turned:
-        return f"{turned[0].role} transposed"
-    if fused:
-        return f"the parts of {fused[0].role} in another order"
-    return f"{forms[0].role} in another form" if forms else ""
+    for pattern in body:
+        fused = len(pattern.roles) > 1 and any(len(axes[a].parts) > 1 for a in pattern.axes if a in axes)
+        if pattern.of_experts or fused or "+" in (pattern.gguf.name or "") or "+" in pattern.parameter:
+            return True
+        form = pattern.gguf
+        is_changed = pattern.transposed or form.key or form.values or form.shape or form.times
+        if len(pattern.axes) > 1 and is_changed:
+            return True
+    return False
 
 
 def in_class_order(family: Family, role: str, values: NDArray[Any], head_size: int) -> NDArray[Any]:

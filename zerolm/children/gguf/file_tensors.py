@@ -142,13 +142,10 @@ class FileMatrix:
 
     def _stored(self, expert: int) -> Values:
         """Return the stored numbers of one expert, (1, ...)."""
-        tensor = self.stack.tensors[expert if self.stack.first.slot.expert is not None else 0]
-        raw = (
-            tensor.array()
-            if tensor.slot.expert is not None
-            else tensor.child.parent.raw(tensor.source)[expert]
-        )
-        return widened(np.asarray(raw), tensor.info.dtype)[None]
+        first = self.stack.first
+        if first.slot.expert is None:
+            return widened(first.of_expert(expert), first.info.dtype)
+        return widened(self.stack.tensors[expert].array(), first.info.dtype)[None]
 
     def put(self, stored: Values, values: Values) -> None:
         """Put matrices (m, n, k) of a file into a stored tensor, in place: the inverse of ``of``."""
@@ -213,11 +210,6 @@ def matrices(child: Child) -> Iterator[FileMatrix]:
                     yield FileMatrix(stack, piece)
 
 
-def has_type(tensor: ChildTensor) -> bool:
-    """Return whether a tensor may have any type in a file: a matrix that is multiplied with activations."""
-    return len(tensor.shape) == 2 and tensor.role not in ADDED
-
-
 def _keeps_type(tensor: ChildTensor) -> bool:
     """Return whether a tensor keeps its stored type in the file when none is chosen: most matrices do."""
     is_computed = bool(form_in(tensor.child.parent.family, tensor.role).values)
@@ -233,19 +225,6 @@ def check_names(checkpoint: Checkpoint, layers: Iterable[int]) -> None:
         if slot.layer in kept and slot.role not in names and form_in(family, slot.role).key is None:
             architecture = family.gguf.architecture if family.gguf else "of none"
             raise ValueError(f"llama.cpp has no {slot.role} in its architecture {architecture}")
-
-
-def names_in(child: Child) -> dict[Place, str]:
-    """Return a file's names for the matrices of a child, by the parent's layer and the role."""
-    names = roles_in(child.parent.family, child.parent.config)
-    places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
-    return {
-        (None if tensor.kept is None else tensor.kept.layer, tensor.role): names[tensor.role].replace(
-            "{layer}", str(_place(tensor, places))
-        )
-        for tensor in child.tensors()
-        if len(tensor.shape) == 2 and tensor.role in names
-    }
 
 
 def _place(tensor: ChildTensor, places: Mapping[int, int]) -> int:

@@ -1,0 +1,222 @@
+"""A child whose matrices get types, in the form of its file: split, transposed, by expert.
+
+All matrices of a layer's experts are one tensor of the file. All pieces of a tensor that is fused in the
+checkpoint have one type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.bits.directions import Directions
+from zerolm.carving.bits.file_moments import LAYER_EMBEDDING, GradientMoments
+from zerolm.carving.bits.file_units import COLUMNS, MATRICES, ROWS, UnitsAlong, units_along
+from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
+from zerolm.carving.bits.row_losses import importances_of, loss_of_rows, measured_rows
+from zerolm.checkpoints.weight_types import BY_NAME, WeightType
+from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.file_tensors import FileMatrix, entries, matrices
+from zerolm.passes.fisher import Fisher
+from zerolm.passes.matrix_moments import MatrixMoments, Place, outside_layers
+from zerolm.units.kept_units import Cut
+from zerolm.units.within_layers import NAMES
+
+Types = Mapping[Place, str]
+"""The names of types by the parent's layer and the role; None outside the layers."""
+EMBEDDING: Final[Place] = (None, "embedding")
+HEAD: Final[Place] = (None, "head")
+
+
+@dataclass(frozen=True, eq=False)
+class WeighedChild:
+    """A child, with the ``moments`` of the matrices of its uncut file by name.
+
+    Without tokens there are no moments, and errors count relative to the weights. ``fisher`` is needed where
+    the stream is narrower.
+    """
+
+    child: Child
+    moments: Mapping[str, list[GradientMoments]] | None = None
+    fisher: Fisher | None = None
+    threads: int = 1
+
+    @property
+    def cut(self) -> Cut:
+        return self.child.cut
+
+    @cached_property
+    def whole(self) -> WeighedChild:
+        """The same without a cut and without repair."""
+        if self.cut.is_whole and self.child.weights is None and self.cut.narrowing is None:
+            return self
+        return replace(self, child=Child(self.child.parent, Cut.whole(self.cut.parent)))
+
+    @cached_property
+    def matrices(self) -> dict[Place, tuple[FileMatrix, ...]]:
+        """The matrices whose types are chosen, by the parent's layer and the role of the stored tensor."""
+        by_place: dict[Place, tuple[FileMatrix, ...]] = {}
+        for matrix in matrices(self.child):
+            layer, role = place = matrix.stack.place
+            if layer is not None or role in (*self._ends, LAYER_EMBEDDING):
+                by_place[place] = (*by_place.get(place, ()), matrix)
+        return by_place
+
+    @property
+    def _ends(self) -> tuple[str, ...]:
+        """The uses of matrices outside the layers that have moments."""
+        return outside_layers(predicts=self.child.parent.family.task == "next")
+
+    @cached_property
+    def _uncut(self) -> dict[str, FileMatrix]:
+        """The matrices of the uncut file by the names of this one's; that of a new head is the embedding."""
+        whole = self.whole.matrices
+        pairs = ((every, whole.get(place) or whole[EMBEDDING]) for place, every in self.matrices.items())
+        return {one.name: other for pair in pairs for one, other in zip(*pair, strict=True)}
+
+    @cached_property
+    def _along(self) -> dict[tuple[object, ...], UnitsAlong]:
+        """The units along the uncut matrices so far; those of a role and shape are alike in all layers."""
+        return {}
+
+    def along(self, matrix: FileMatrix) -> UnitsAlong:
+        """Return the units along a matrix of an uncut file."""
+        first = matrix.stack.first
+        key = first.role, first.info.shape, matrix.name.split(".", 2)[-1]  # without the number of the layer
+        if key not in self._along:
+            self._along[key] = units_along(matrix.stack, matrix.piece, self.cut.parent)
+        return self._along[key]
+
+    def is_as_stored(self, place: Place) -> bool:
+        """Return whether the tensors of a place have all numbers of the parent's."""
+        tensors = (tensor for matrix in self.matrices[place] for tensor in matrix.stack.tensors)
+        return self.child.maps is None and not any(
+            tensor.indices or tensor.source in self.child.new for tensor in tensors
+        )
+
+    @cached_property
+    def plain_bytes(self) -> int:
+        """The bytes of all tensors of the file that have no chosen type."""
+        names = {matrix.name for every in self.matrices.values() for matrix in every}
+        return sum(tensor.bytes for tensor in entries(self.child) if tensor.name not in names)
+
+    def uses(self, place: Place) -> tuple[str, ...]:
+        """Return the roles of a matrix; a tied embedding has two, its own and the head's."""
+        is_tied = place == EMBEDDING and HEAD not in self.matrices
+        return self._ends if is_tied else (place[1],)
+
+    def parts(self, matrix: FileMatrix, number: int) -> list[MatrixMoments]:
+        """Return the moments of one matrix of a tensor in each of its uses."""
+        layer, _ = place = matrix.stack.place
+        uses = self.uses(place)
+        if self.moments is None:
+            return [MatrixMoments(np.ones(matrix.columns), np.ones(matrix.rows), 1.0) for _ in uses]
+        uncut = self._uncut[matrix.name]
+        every = self.moments[uncut.name]
+        if layer is None:
+            whole = self.whole.uses(uncut.stack.place)
+            every = [every[whole.index(use)] for use in uses]
+        kept, along = matrix.stack.first.kept, self.whole.along(uncut)
+        if kept is None or along.unit is None:
+            moments = [each.of(number) for each in every]
+        else:
+            moments = [_of_kept(each, number, along, kept[NAMES[along.unit]]) for each in every]
+        if self.child.maps is None or along.stream is None:
+            return moments
+        return [self._along_stream(each, (layer, use)) for each, use in zip(moments, uses, strict=True)]
+
+    def _along_stream(self, moments: MatrixMoments, use: Place) -> MatrixMoments:
+        """Return the moments of a matrix of the narrower stream."""
+        layer, role = use
+        narrowing = self.cut.narrowing
+        assert narrowing is not None
+        turned = self._directions.moments(moments, role, layer, self.child.parent)
+        if turned.inputs is moments.inputs or role == "embedding":
+            return turned
+        inputs = turned.inputs / narrowing.scale**2
+        if role == "head" and narrowing.final_gain is not None:
+            inputs = inputs * np.square(narrowing.final_gain)
+        return replace(turned, inputs=inputs)
+
+    @cached_property
+    def _directions(self) -> Directions:
+        assert self.fisher is not None
+        assert self.cut.narrowing is not None
+        return Directions.of(self.cut.narrowing.basis, self.fisher)
+
+    def importances(self, matrix: FileMatrix, number: int) -> Values | None:
+        """Return the weights of the squared errors by column of one matrix, (k,); None without tokens."""
+        if self.moments is None:
+            return None
+        return importances_of(self.parts(matrix, number))
+
+    def by_column(self) -> Iterator[tuple[str, Values]]:
+        """Yield the importances of each tensor by its name, (m, k)."""
+        for every in self.matrices.values():
+            for matrix in every:
+                rows = [self.importances(matrix, number) for number in range(matrix.count)]
+                yield matrix.name, np.stack([row for row in rows if row is not None])
+
+    def sizes(self, place: Place, types: Sequence[WeightType]) -> Ints:
+        """Return the bytes of the stored tensors of a place by type, (t,)."""
+        every = self.matrices[place]
+        return np.array([sum(size_of(matrix, kind) for matrix in every) for kind in types], np.int64)
+
+    def losses(self, place: Place, types: Sequence[WeightType]) -> Floats:
+        """Return the losses of a place by use, matrix and type, (u, m, t), for types that fit it."""
+        losses, whole = np.zeros((len(self.uses(place)), len(self.matrices[place]), len(types))), 0.0
+        for row, matrix in enumerate(self.matrices[place]):
+            for number, values in enumerate(matrix.values()):
+                losses[:, row] += self._losses(matrix, number, values, types)
+                whole += sum_of_squares(values) if self.moments is None else 0.0
+        return losses / max(whole, 1e-300) if self.moments is None else losses
+
+    def _losses(self, matrix: FileMatrix, number: int, values: Values, types: Sequence[WeightType]) -> Floats:
+        """Return the loss of one matrix of a tensor by use and type, (u, t), from the errors of some rows."""
+        taken = measured_rows(matrix.count, matrix.rows, matrix.columns)
+        parts, importances = self.parts(matrix, number), self.importances(matrix, number)
+        losses = np.zeros((len(parts), len(types)))
+        used = [(use, part) for use, part in enumerate(parts) if part.gradients.sum() > 0.0]
+        for place, kind in enumerate(types if used else ()):
+            columns = matrix.columns // kind.weights * kind.weights  # all, where the type fits
+            if not columns:
+                continue
+            some = np.ascontiguousarray(values[taken, :columns])
+            weighing = None if importances is None else importances[:columns]
+            errors = np.square(rounded(some, kind, weighing, self.threads) - some, dtype=np.float64)
+            for use, part in used:
+                losses[use, place] = loss_of_rows(errors, taken, part)
+        return losses
+
+    def bytes_of(self, types: Types) -> int:
+        """Return the bytes of all matrices with these types."""
+        return sum(
+            size_of(matrix, BY_NAME[types[place]])
+            for place, every in self.matrices.items()
+            for matrix in every
+        )
+
+    def holds(self, kind: WeightType) -> bool:
+        """Return whether a type fits the rows of all matrices."""
+        return all(kind.holds(matrix.columns) for every in self.matrices.values() for matrix in every)
+
+
+def _of_kept(every: GradientMoments, number: int, along: UnitsAlong, units: Ints) -> MatrixMoments:
+    """Return the moments of one matrix where only some units along it are kept."""
+    kept = along.kept(units)
+    moments = every.of(int(kept[number]) if along.axis == MATRICES else number)
+    return replace(
+        moments,
+        inputs=moments.inputs[kept] if along.axis == COLUMNS else moments.inputs,
+        gradients=moments.gradients[kept] if along.axis == ROWS else moments.gradients,
+    )
+
+
+def size_of(matrix: FileMatrix, kind: WeightType) -> int:
+    """Return the bytes of a tensor of a file in a type."""
+    return kind.size(matrix.columns) * matrix.rows * matrix.count

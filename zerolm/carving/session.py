@@ -332,7 +332,7 @@ class Session:
         losses = {layer: float(row["loss"]) for layer, row in rows.items() if row is not None}
         left = [layer for layer in layers if layer not in losses]
         if left:
-            self.progress("measuring losses without a layer")
+            self.progress(f"measuring the loss without layer {', '.join(map(str, left))}")
             for layer, loss in self._few_loss.without(left).items():
                 losses[layer] = loss
                 cache.put(f"layer-{layer}", {"loss": np.array(loss)})

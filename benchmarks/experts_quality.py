@@ -34,13 +34,12 @@ from training.decoder import stream
 import zerolm
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.experts import expert_scores, neuron_scores
-from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts
+from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts, best_of_rows
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, ROUTER, FewerExperts, expert_layers
 from zerolm.carving.experts.joint_plan import least_lost
 from zerolm.carving.experts.masked_parent import as_child
-from zerolm.carving.experts.neuron_scores import best_neurons
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.evaluation.quantised_parent import matrices_of, quantised_parent
@@ -250,7 +249,7 @@ class Narrower:
     def narrowed(self, kept: Mapping[int, Any], worth: Callable[[int], Any]) -> FewerExperts:
         """The child with these experts, and the neurons of most worth (e, m) by layer of each of them."""
         width = self.most(len(next(iter(kept.values()))))
-        neurons = {layer: best_neurons(worth(layer)[each], width) for layer, each in kept.items()}
+        neurons = {layer: best_of_rows(worth(layer)[each], width) for layer, each in kept.items()}
         return FewerExperts(self.mixture.checkpoint, kept, neurons=neurons)
 
     def alone(self, by: str) -> FewerExperts:

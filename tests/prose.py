@@ -95,7 +95,6 @@ EXCEPTIONS: Final[Mapping[str, str]] = {
     "sizes are planned: prices (losses estimated": "prices is a value of --plan",
     "--plan prices": "prices is a value of --plan",
     "prices of cuts": "the name of a cache",
-    "type prices": "the name of a cache",
     'class="beside"': "a class of the page's style",
 }
 """Fragments of sentences that may break the style, each with the reason; one that is not needed fails."""

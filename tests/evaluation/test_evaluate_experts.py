@@ -15,11 +15,13 @@ from tiny import word_tokenizer
 
 import zerolm
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
+from zerolm.carving.experts.masked_parent import masked
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation.evaluate import Evaluated, evaluate
-from zerolm.evaluation.masked_mixtures import all_masked, without_experts
+from zerolm.evaluation.masked_mixtures import without_experts
 from zerolm.evaluation.same_size import DRAW_SEEDS, MASKED, NARROWER, NOT_COMPARED
 from zerolm.networks.opener import open_model
+from zerolm.networks.roles import layer_list
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import DividedTokens, Tokens
 
@@ -86,7 +88,8 @@ def test_the_parent_is_as_it_was_behind_a_masked_one(tmp_path: Path) -> None:
     alone = without_experts(model, fewer)
     assert not torch.equal(alone(input_ids=ids).logits, wanted)
     assert torch.equal(model(input_ids=ids).logits, wanted)
-    with pytest.raises(ValueError, match="does not use all its routers"), all_masked(model, fewer):
+    modules = {layer: layer_list(model)[layer] for layer in fewer.by_layer}
+    with pytest.raises(ValueError, match="as a router"), masked(modules, fewer):
         pass
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -283,9 +282,7 @@ def test_a_child_with_fewer_experts_is_its_parent_that_cannot_choose_them(
     assert carved.experts is not None
     kept = {row.layer: np.array(row.kept) for row in carved.experts.layers}
     network, fewer = opened(parent.folder, kind), FewerExperts(parent, kept)
-    with ExitStack() as stack:
-        for layer in kept:
-            stack.enter_context(masked(text_of(network).layers[layer], fewer, layer))
+    with masked({layer: text_of(network).layers[layer] for layer in kept}, fewer):
         wanted = sent(network)
     child = sent(opened(tmp_path / "child", kind))
     assert float((child - wanted).abs().max() / wanted.abs().max()) <= 1e-5

@@ -8,10 +8,10 @@ from pathlib import Path
 from zerolm.carving.experts.budgeted_experts import of_experts, ready, with_fewer_experts
 from zerolm.carving.finished_child import finished
 from zerolm.carving.formats import FORMATS
-from zerolm.carving.parent_and_request import ANYWHERE, NOWHERE, Carving, quantised_types
+from zerolm.carving.parent_and_request import ANYWHERE, NOWHERE, Carving, quantised_types, within_budgets
 from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planned_child import PlannedChild, in_time, planned
-from zerolm.carving.recipe import read_recipe
+from zerolm.carving.recipe import HEADER, read_recipe, recipe_document
 from zerolm.carving.request import Destination, Methods
 from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint, ledger_of
@@ -24,7 +24,7 @@ from zerolm.io.folders import check_new, scratch_folder
 from zerolm.planning.part_costs import StoredCosts
 from zerolm.planning.size_request import SizeRequest, WeightsRequest
 from zerolm.planning.size_spaces import SIZE_SPACES
-from zerolm.planning.sizes import budgets_of, costs_of
+from zerolm.planning.sizes import costs_of
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest
 
@@ -48,11 +48,14 @@ def carve(
     size.check()
     size.experts.check()
     file = gguf_file(parent)
+    _check_place(destination, parent, file)
     if file is not None and size.cuts_experts_alone and not size.vocabulary.cuts:
         from zerolm.carving.experts.carve_gguf import GgufExpertCarving
+        from zerolm.carving.experts.gguf_mixture import GgufMixture
 
         compute.check()
-        return GgufExpertCarving(file, size, methods, destination, compute, progress).carved()
+        mixture = GgufMixture.open(file)
+        return GgufExpertCarving(mixture, size, methods, destination, compute, progress).carved()
     checkpoint = _opened(parent, destination, packed=size.experts.are_cut or file is not None)
     place = replace(destination, form=destination.form or "hf")
     model, costs = ParentModel(str(parent), checkpoint), costs or StoredCosts()
@@ -81,12 +84,12 @@ def rebuild(
     bytes are the same on the same machine. The ``note`` reports differences.
     """
     file = gguf_file(parent)
-    if file is not None:
+    _check_place(destination, parent, file)
+    document = None if file is None else recipe_document(Path(recipe))
+    if file is not None and isinstance(document, dict) and HEADER in document:
         from zerolm.carving.experts.carve_gguf import rebuilt_file
 
-        carved = rebuilt_file(file, Path(recipe), destination, progress)
-        if carved is not None:
-            return carved
+        return rebuilt_file(file, Path(recipe), document, destination, progress)
     checkpoint, costs = _opened(parent, destination, packed=True), costs or StoredCosts()
     ledger_of(checkpoint, progress=progress)  # rejects weights that are not finite
     read = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
@@ -128,19 +131,14 @@ def _with_sequences(request: Carving) -> Carving:
 
 def _within_budgets(request: Carving) -> Carving:
     """Return the request with budgets as numbers; ``ValueError`` if its parent does not allow it."""
-    checkpoint, size, methods, form = (
-        request.checkpoint, request.size, request.methods, str(request.destination.form),
-    )  # fmt: skip
+    checkpoint, size, form = request.checkpoint, request.size, str(request.destination.form)
     if size.space is not None:
         SIZE_SPACES[size.space].choices(checkpoint)
-    limits = budgets_of(size.budgets, request.whole_costs)
-    limits = size.weights.limits(limits, costs_of(checkpoint, request.costs)["params"])
-    methods.check()
-    size.weights.check(form, limits)
-    size.vocabulary.check(methods.text, limits)
+    params = costs_of(checkpoint, request.costs)["params"]
+    within = within_budgets(size, request.methods, form, request.whole_costs, params)
     if size.vocabulary.cuts:
         size.weights.check_parent(quantised_types(checkpoint), types_alone=False)
-    return replace(request, size=size.within(limits))
+    return replace(request, size=within)
 
 
 def _proven(carving: Carving) -> Carving:
@@ -157,14 +155,10 @@ def _proven(carving: Carving) -> Carving:
 
 
 def _opened(parent: str | Path, destination: Destination, *, packed: bool) -> Checkpoint:
-    """Return the parent, after checking the output folder; on request also a ``packed`` parent."""
-    place = destination.folder
+    """Return the parent, on request also a ``packed`` one; ``ValueError`` where no child can be written."""
+    checkpoint, place = Checkpoint.open(parent, packed=packed), destination.folder
     if place is None:
-        return Checkpoint.open(parent, packed=packed)
-    if Path(parent).is_dir() and not place.exists():
-        _check_outside(place, Path(parent))
-    check_new(place, destination.force)  # before a download from the hub
-    checkpoint = Checkpoint.open(parent, packed=packed)
+        return checkpoint
     _check_outside(place, checkpoint.root)
     if destination.form in FORMATS:
         FORMATS[str(destination.form)].check_tokenizer(checkpoint)
@@ -173,6 +167,18 @@ def _opened(parent: str | Path, destination: Destination, *, packed: bool) -> Ch
 
         check_stock_class(checkpoint)
     return checkpoint
+
+
+def _check_place(destination: Destination, parent: str | Path, file: Path | None) -> None:
+    """Raise ``ValueError`` for an output that cannot be made, or holds its parent: before any download."""
+    place = destination.folder
+    if place is None:
+        return
+    if file is not None and file.resolve().is_relative_to(place.resolve()):
+        raise ValueError(f"output {str(place)!r} holds the parent, which is never touched; name another")
+    if Path(parent).is_dir() and not place.exists():
+        _check_outside(place, Path(parent))
+    check_new(place, destination.force)
 
 
 def _check_outside(place: Path, parent: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.planned_child import PlannedChild
-from zerolm.carving.recipe import document, versions_of, with_kept
+from zerolm.carving.recipe import WEIGHTS, document, versions_of, with_kept
 from zerolm.carving.result import Carved, TypedWeights, UnitRow, rows_of, stream, widths
 from zerolm.carving.vocabulary.budgeted_tokens import tokens_note
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
@@ -164,11 +164,11 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
             losses["as_read_back"] = session.typed_loss(typed, repaired)
     versions = versions_of("torch", "transformers") | session.compute.to_json()
     whole = carving.checkpoint.whole
-    parent = origin_of(whole.root), fingerprint(whole, progress=carving.progress)
+    parent = origin_of(whole.root), {WEIGHTS: fingerprint(whole, progress=carving.progress)}
     calibration = carving.recipe.document["calibration"] if carving.recipe else session.calibration
-    recipe = document(replace(carved, losses=losses), *parent, calibration, repaired.ridges, versions)
-    if carving.parent.experts is not None:
-        recipe = carving.parent.experts.recorded(recipe)
+    carved, experts = replace(carved, losses=losses), carving.parent.experts
+    repair = experts.repair if experts else "none"
+    recipe = document(carved, *parent, calibration, repaired.ridges, versions, repair)
     if carving.checkpoint.kept_tokens is not None:
         recipe = with_kept(recipe, carving.checkpoint.kept_tokens)
     with new_folder(out, carving.destination.force) as folder:
@@ -180,11 +180,10 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
         _write_more(carving, folder, typed)
         carving.progress("reopening the child")
         proof = carving.format.verified(session, cut, repaired, folder, typed).of(carving.parent.proof)
-        if carving.parent.experts is not None:
-            proof = proof.after(carving.parent.experts.proof)
+        proof = proof.after(experts.proof if experts else None)
         notes += [proof.note, settings_note(carving.checkpoint, in_file=carving.format.has_tokenizer)]
         note = "; ".join(filter(None, notes))
-        carved = replace(carved, losses=losses, note=note, verified=proof.distances)
+        carved = replace(carved, note=note, verified=proof.distances)
         if finish:
             finish(folder, carved.child)
         for shard in carving.checkpoint.shards:

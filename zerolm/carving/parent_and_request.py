@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.costs import CostModel
 from zerolm.planning.part_costs import StoredCosts
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.sizes import costs_of
+from zerolm.planning.sizes import budgets_of, costs_of
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.defaults import GENERATED
@@ -155,6 +156,23 @@ def session_of(
 
         check_room(checkpoint, session.compute)
     return session
+
+
+def within_budgets(
+    size: SizeRequest, methods: Methods, form: str, costs: Mapping[str, int], params: int
+) -> SizeRequest:
+    """Return a request with budgets as numbers, for a parent of these ``costs`` and parameters.
+
+    Raises ``ValueError`` for methods, types or tokens that cannot be, and for costs that it does not have.
+    """
+    unknown = next((name for name in size.budgets if name.removeprefix("max_") not in costs), None)
+    if unknown is not None:
+        raise ValueError(f"{unknown} is not known of this parent; {', '.join(costs)} are")
+    limits = size.weights.limits(budgets_of(size.budgets, costs), params)
+    methods.check()
+    size.weights.check(form, limits)
+    size.vocabulary.check(methods.text, limits)
+    return size.within(limits)
 
 
 def whole_costs(checkpoint: Checkpoint, costs: CostModel, space: str | None) -> dict[str, int]:

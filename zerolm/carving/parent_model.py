@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerolm.carving.experts.result import ChildExperts
 from zerolm.carving.result import UnitRow
@@ -17,16 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class KeptExperts:
-    """The kept experts of a parent: ``described`` for a report.
+    """The kept experts of a parent, ``described`` for a report and a recipe, and their ``repair``.
 
-    ``recorded`` adds them to a recipe. ``units`` list experts, and neurons of them, ``before`` and ``after``,
-    and the removed parameters. ``proof`` compares the parent with the one whose routers mask the removed
-    experts, None where nothing is written. ``optimal``: the criterion prefers no other choice; None where
-    that is unknown.
+    ``units`` list experts, and neurons of them, ``before`` and ``after``, and the removed parameters.
+    ``proof`` compares the parent with the one whose routers mask the removed experts, None where nothing is
+    written. ``optimal``: the criterion prefers no other choice; None where that is unknown.
     """
 
     described: ChildExperts
-    recorded: Callable[[dict[str, Any]], dict[str, Any]]
+    repair: str
     units: list[UnitRow]
     note: str
     proof: Verified | None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,8 @@ import zerolm
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.experts.fewer_experts import FewerExperts
-from zerolm.carving.recipe_fields import MAX_NAME, RecipeFields, ascending
+from zerolm.carving.experts.result import ChildExperts
+from zerolm.carving.recipe_fields import MAX_NAME, ExpertsAndNeurons, RecipeFields, ascending
 from zerolm.carving.request import Methods
 from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint
@@ -35,6 +37,9 @@ RECIPE_VERSION: Final = 1
 MAX_RECIPE_BYTES: Final = 64 << 20
 OF_EXPERTS: Final = ("experts", "criterion_of_experts", "repair_of_experts")
 """Fields of a recipe about the kept experts."""
+WEIGHTS, HEADER = "parent_weights", "parent_header"
+"""Fields for the SHA-256 of a parent: of its weights, or of the header of a file whose blocks are copied."""
+OTHERS: Final = {WEIGHTS: "a parent with other weights", HEADER: "another file"}
 
 
 def versions_of(*libraries: str) -> dict[str, str]:
@@ -43,22 +48,37 @@ def versions_of(*libraries: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
-    """A child's recipe that was read: its ``fields``, and the whole ``document``.
-
-    ``ridges`` are by (layer, role). ``width`` is that of a narrower stream. ``types`` are those of weights by
-    layer and role, None for stored types. ``experts`` are the kept ones by layer, and ``kept`` the tokens,
-    ascending; None where all are kept. ``neurons`` (e, n) are those of experts, empty where all are kept.
-    """
+class RecipeOfExperts:
+    """A recipe that was read: its ``fields``, the whole ``document``, and ``experts``, None for all."""
 
     fields: RecipeFields
     document: Mapping[str, Any]
+    experts: ExpertsAndNeurons | None
+
+    def difference(self, sha256: Mapping[str, str], versions: Mapping[str, str]) -> str:
+        """Return a note on the files that differ from those of the recipe; empty if none does."""
+        before = self.fields.sha256
+        differing = sorted(name for name in {*before, *sha256} if before.get(name) != sha256.get(name))
+        if self.fields.healing:
+            return "the recipe is of a healed child: this is the child before zerolm heal trained it"
+        if not differing:
+            return ""
+        then, now = (", ".join(map(" ".join, named.items())) for named in (self.fields.versions, versions))
+        return f"{differing[0]!r} differs from the child that the recipe describes (then {then}; now {now})"
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe(RecipeOfExperts):
+    """The recipe of any child of a checkpoint.
+
+    ``ridges`` are by (layer, role). ``width`` is that of a narrower stream. ``types`` are those of weights by
+    layer and role, None for stored types. ``kept`` are the tokens, ascending; None where all are kept.
+    """
+
     cut: Cut
     ridges: dict[Place, Ridges]
     width: Width | None
     types: dict[tuple[int | None, str], str] | None
-    experts: dict[int, Ints] | None
-    neurons: dict[int, Ints]
     kept: Ints | None
 
     @property
@@ -70,10 +90,11 @@ class Recipe:
     def methods(self, text: str | None) -> Methods:
         """Return the methods to rebuild the child; ``ValueError`` where they need the original text."""
         fields, tokens = self.fields, self.fields.calibration
+        of_experts = fields.criterion_of_experts or ""
         by_loss = fields.stream is not None and fields.stream.basis == "loss"
         repairs = {fields.repair, fields.repair_of_experts or "none"} != {"none"}
         if tokens is None or not (repairs or by_loss or self.types is not None):
-            return Methods(criterion=fields.criterion, plan=fields.plan)
+            return Methods(criterion=fields.criterion, plan=fields.plan, experts=of_experts)
         without = RANDOM if tokens.generated is None else GENERATED
         if tokens.text is not None and text in NO_FILES:
             raise ValueError(
@@ -87,6 +108,7 @@ class Recipe:
             length=tokens.length,
             repair=fields.repair,
             seed=tokens.seed or 0,
+            experts=of_experts,
         )
 
     def check_text(self, sha256: str | None) -> None:
@@ -100,17 +122,6 @@ class Recipe:
         wanted = self.fields.calibration.generated if self.fields.calibration else None
         is_same = wanted in (None, digest)
         return "" if is_same else "the parent generates another text here than for the recipe"
-
-    def difference(self, sha256: Mapping[str, str], versions: Mapping[str, str]) -> str:
-        """Return a note on the files that differ from those of the recipe; empty if none does."""
-        before = self.fields.sha256
-        differing = sorted(name for name in {*before, *sha256} if before.get(name) != sha256.get(name))
-        if self.fields.healing:
-            return "the recipe is of a healed child: this is the child before zerolm heal trained it"
-        if not differing:
-            return ""
-        then, now = (", ".join(map(" ".join, named.items())) for named in (self.fields.versions, versions))
-        return f"{differing[0]!r} differs from the child that the recipe describes (then {then}; now {now})"
 
 
 def to_layers(cut: Cut) -> list[dict[str, Any]]:
@@ -143,15 +154,17 @@ def from_layers(parent: Dimensions, layers: Any) -> Cut:
 def document(
     carved: Carved,
     parent: Origin,
-    weights: str,
+    digest: Mapping[str, str],
     calibration: Mapping[str, Any] | None,
     ridges: Mapping[Place, Ridges],
     versions: Mapping[str, str],
+    repair_of_experts: str = "none",
 ) -> dict[str, Any]:
     """Return the recipe of a child as plain JSON, without the files that are written with it.
 
-    ``weights`` is the SHA-256 of its parent's; ``calibration`` describes the tokens, ``ridges`` are by
-    (layer, role), ``versions`` those of the software, with the device and the dtype of products.
+    ``digest`` is the SHA-256 of its parent by the name of its field, one of ``OTHERS``. ``calibration``
+    describes the tokens, ``ridges`` are by (layer, role), ``versions`` those of the software, with the device
+    and the dtype of products.
     """
     return {
         "format": RECIPE_FORMAT,
@@ -159,7 +172,7 @@ def document(
         "parent": parent.name,
         "revision": parent.revision,
         **parent.licence,
-        "parent_weights": weights,
+        **digest,
         "family": carved.family,
         **{name: getattr(carved, name) for name in ("criterion", "repair", "plan", "shape")},
         "written_as": carved.format,
@@ -172,27 +185,56 @@ def document(
         "versions": dict(versions),
         "stream": as_plain(carved.stream),
         **({"types": as_plain(carved.types)} if carved.types else {}),
-        "layers": to_layers(carved.cut),
+        "layers": to_layers(carved.kept) if carved.kept else [],
+        **(_experts(carved.experts, repair_of_experts) if carved.experts else {}),
     }
 
 
-def read_recipe(file: Path, checkpoint: Checkpoint, weights: str) -> Recipe:
-    """Read a recipe for a parent with these ``weights``; ``ValueError`` for another file or parent."""
+def _experts(experts: ChildExperts, repair: str) -> dict[str, Any]:
+    """Return the fields of ``OF_EXPERTS``: kept experts and neurons, and the gaps of choices by domains."""
+    rows = [
+        {
+            "layer": row.layer,
+            "kept": row.kept,
+            **({} if row.neurons is None else {"neurons": row.neurons.kept}),
+            **({} if row.gap is None else {"gap": row.gap}),
+        }
+        for row in experts.layers
+    ]
+    return {"criterion_of_experts": experts.criterion, "repair_of_experts": repair, "experts": rows}
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Name the recipe in the error where it cannot be used."""
     try:
-        return _recipe(parse_json(read_text(file, MAX_RECIPE_BYTES)), checkpoint, weights)
+        yield
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"recipe {str(file)!r} cannot be used: {error}") from None
 
 
-def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
+def recipe_document(file: Path) -> Any:
+    """Return the JSON of a recipe, unchecked."""
+    with reading(file):
+        return parse_json(read_text(file, MAX_RECIPE_BYTES))
+
+
+def read_recipe(file: Path, checkpoint: Checkpoint, weights: str) -> Recipe:
+    """Read a recipe for a parent with these ``weights``; ``ValueError`` for another file or parent."""
+    document = recipe_document(file)
+    with reading(file):
+        return _recipe(document, checkpoint, weights)
+
+
+def fields_of(document: Any, parent: str, digest: str) -> RecipeFields:
+    """Return the fields of a recipe for the parent of a ``digest``, whose field is ``parent``."""
     if not isinstance(document, dict) or document.get("format") != RECIPE_FORMAT:
         raise ValueError("it is no recipe of a carved child")
     if document.get("version") != RECIPE_VERSION:
         version = str(document.get("version"))[:MAX_NAME]
         raise ValueError(f"its version is {version}; {RECIPE_VERSION} can be read")
-    if document.get("parent_weights") != weights:
-        parent = str(document.get("parent"))[:MAX_NAME]
-        raise ValueError(f"it was made for a parent with other weights: {parent!r}")
+    if document.get(parent) != digest:
+        raise ValueError(f"it was made for {OTHERS[parent]}: {str(document.get('parent'))[:MAX_NAME]!r}")
     rows = checked(RecipeFields, document)
     REPAIRS.entry(rows.repair)
     if rows.experts is not None:
@@ -200,53 +242,33 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         REPAIRS.entry(rows.repair_of_experts or "")
     if rows.experts is None or rows.criterion not in EXPERT_CRITERIA:
         CRITERIA.entry(rows.criterion)
+    return rows
+
+
+def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
+    rows = fields_of(document, WEIGHTS, weights)
     if rows.family != checkpoint.family.name:
         raise ValueError(f"it was made for a {rows.family}, not a {checkpoint.family.name}")
     if rows.space is not None:
         SIZE_SPACES[rows.space].choices(checkpoint)
     rows.check_healing()
-    experts, neurons = rows.kept_experts(checkpoint.layout.sizes)
+    experts = rows.kept_experts(checkpoint.layout.sizes)
     kept = _kept(document, checkpoint.layout.vocab)
     whole = dimensions(checkpoint)
-    if neurons:  # layers are those of the parent with its kept experts
-        whole = dimensions(FewerExperts(checkpoint, experts, neurons=neurons).shaped())
+    if experts and experts[1]:  # layers are those of the parent with its kept neurons of experts
+        whole = dimensions(FewerExperts(checkpoint, experts[0], neurons=experts[1]).shaped())
     cut = from_layers(whole, rows.layers)
     rows.check_calibration()
     return Recipe(
         rows,
         document,
+        experts,
         cut,
         rows.by_place(whole.depth),
         rows.width(whole, checkpoint),
         rows.type_by_place(whole.depth),
-        None if rows.experts is None else experts,
-        neurons,
         kept,
     )
-
-
-def with_experts(
-    recipe: Mapping[str, Any],
-    experts: Mapping[int, Ints],
-    by: Mapping[str, str],
-    gaps: Mapping[int, float] | None = None,
-    neurons: Mapping[int, list[str]] | None = None,
-) -> dict[str, Any]:
-    """Return a recipe with these kept experts of each layer, and the ``gaps`` of their choice.
-
-    ``by`` has the criterion and the repair. ``neurons`` has, by layer, the kept neurons of each expert in the
-    form of ``to_hex``; None where all are kept.
-    """
-    rows = [
-        {
-            "layer": layer,
-            "kept": kept.tolist(),
-            **({"neurons": neurons[layer]} if neurons else {}),
-            **({"gap": gaps[layer]} if gaps and layer in gaps else {}),
-        }
-        for layer, kept in experts.items()
-    ]
-    return {**recipe, **by, "experts": rows}
 
 
 def with_kept(recipe: Mapping[str, Any], kept: Ints) -> dict[str, Any]:

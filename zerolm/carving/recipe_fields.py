@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Lt, MaxLen
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_width import layer_from_hex
-from zerolm.carving.experts.fewer_experts import NEURONS
+from zerolm.carving.experts.fewer_experts import AXIS, NEURONS
 from zerolm.carving.request import MAX_TOKENS
 from zerolm.carving.result import ChildStream, TypeRow
 from zerolm.checkpoints import Checkpoint
@@ -28,6 +28,8 @@ IN_LAYER: Final = (*OUTPUT_ROLES, "attention_norm", "ffn_norm")
 BASES: Final = ("loss", "weights")
 Name = Annotated[str, MaxLen(MAX_NAME)]
 Share = Annotated[float, Gt(0), Lt(1e6)]
+ExpertsAndNeurons = tuple[dict[int, Ints], dict[int, Ints]]
+"""The kept experts by layer, ascending, and the kept neurons (e, n) of each; none where all are kept."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +123,18 @@ class RecipeFields:
             if not set(losses.before) <= set(losses.after) & set(losses.parent):
                 raise ValueError(f"a stage of its healing has no {', '.join(losses.before)} after it")
 
-    def kept_experts(self, sizes: Mapping[str, int]) -> tuple[dict[int, Ints], dict[int, Ints]]:
-        """Return the kept experts by layer, and the kept neurons (e, n) where neurons are removed."""
-        rows, whole = self.experts or [], sizes.get(NEURONS, 0)
-        experts, neurons = experts_of(rows, sizes.get("experts", 0)), dict[int, Ints]()
-        if any(row.neurons for row in rows):
-            neurons = {row.layer: layer_from_hex(row.neurons, len(row.kept), whole) for row in rows}
-        return experts, neurons
+    def kept_experts(self, sizes: Mapping[str, int]) -> ExpertsAndNeurons | None:
+        """Return the kept experts and neurons of a parent of these sizes; None where all are kept."""
+        rows, whole = self.experts, sizes.get(NEURONS, 0)
+        if rows is None:
+            return None
+        experts = {
+            row.layer: ascending(row.kept, sizes.get(AXIS, 0), f"its experts of layer {row.layer}")
+            for row in rows
+        }
+        if not any(row.neurons for row in rows):
+            return experts, {}
+        return experts, {row.layer: layer_from_hex(row.neurons, len(row.kept), whole) for row in rows}
 
     def by_place(self, depth: int) -> dict[Place, Ridges]:
         """Return the ridges by layer and role; ``ValueError`` for a matrix that is not refitted."""
@@ -173,8 +180,3 @@ def ascending(numbers: Any, whole: int, words: str) -> Ints:
     if numbers and not 0 <= numbers[0] <= numbers[-1] < whole:  # before int64 could overflow
         raise ValueError(f"{words} must ascend within 0 to {whole - 1}")
     return np.array(numbers, np.int64)
-
-
-def experts_of(rows: Sequence[ExpertsRow], count: int) -> dict[int, Ints]:
-    """Return the experts of rows by layer; ``ValueError`` for numbers that a layer of ``count`` lacks."""
-    return {row.layer: ascending(row.kept, count, f"its experts of layer {row.layer}") for row in rows}

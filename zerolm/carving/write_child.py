@@ -51,11 +51,15 @@ def write(
             _copy(checkpoint.root, name, folder)
     auto = _auto_class(checkpoint) if written.config is not None else weights[0].name
     text = card(recipe, written.kind, auto, checkpoint.layout.hidden)
+    describe(folder, text, {**recipe, "sha256": sha256}, more)
+    return sha256
+
+
+def describe(folder: Path, text: str, recipe: Mapping[str, Any], more: Sequence[str] = ()) -> None:
+    """Write the ``text`` of its card and the recipe of a child; it lists all files, ``more`` among them."""
     (folder / "README.md").write_text(text, encoding="utf-8")
     files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
-    whole = {**recipe, "sha256": sha256, "files": sorted([*files, "recipe.json", *more])}
-    write_json(folder / "recipe.json", whole)
-    return sha256
+    write_json(folder / "recipe.json", {**recipe, "files": sorted([*files, "recipe.json", *more])})
 
 
 def _auto_class(checkpoint: Checkpoint) -> str:

@@ -10,7 +10,7 @@ from typing import Final, cast
 import torch
 from transformers import PreTrainedModel
 
-from zerolm.carving.recipe import MAX_RECIPE_BYTES, read_recipe
+from zerolm.carving.recipe import read_recipe, recipe_document
 from zerolm.carving.vocabulary.fewer_tokens import with_tokens
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.gguf.configuration import has_experts
@@ -21,7 +21,6 @@ from zerolm.costs import CostModel
 from zerolm.evaluation.llama_cpp_network import LlamaCppNetwork
 from zerolm.evaluation.masked_mixtures import fewer_experts, has_narrower_experts
 from zerolm.evaluation.same_size import QUANTISED_PARENT, cut_to
-from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 from zerolm.networks.compute import Compute, computed, put_on
 from zerolm.networks.opener import is_decoder, open_model
@@ -254,8 +253,5 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
 
 def _fingerprint_in(recipe: Path) -> object:
     """Return the fingerprint of the parent that a recipe names."""
-    try:
-        document = parse_json(read_text(recipe, MAX_RECIPE_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"recipe {str(recipe)!r} cannot be used: {error}") from None
+    document = recipe_document(recipe)
     return document.get("parent_weights") if isinstance(document, dict) else None

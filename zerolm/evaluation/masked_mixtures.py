@@ -4,8 +4,7 @@ copy."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial, wraps
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts.expert_choice import best_experts
 from zerolm.carving.experts.expert_scores import drawn
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts
-from zerolm.carving.experts.masked_parent import routers_masked
+from zerolm.carving.experts.masked_parent import masked
 from zerolm.carving.experts.routing import Routing
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation.by_layers import Choice, counts_tokens
@@ -70,21 +69,8 @@ def without_experts(model: PreTrainedModel, fewer: FewerExperts) -> PreTrainedMo
 
     @wraps(forward)
     def run(*arguments: Any, **named: Any) -> Any:
-        with all_masked(model, fewer):
+        with masked({layer: layer_list(model)[layer] for layer in fewer.by_layer}, fewer):
             return forward(*arguments, **named)
 
     network.forward = run
     return network
-
-
-@contextmanager
-def all_masked(model: PreTrainedModel, fewer: FewerExperts) -> Iterator[None]:
-    """Within, no router of a model can choose the experts that have gone (``masked_parent.masked``).
-
-    ``ValueError`` where a router is not met.
-    """
-    modules = {layer: layer_list(model)[layer] for layer in fewer.by_layer}
-    with routers_masked(modules, fewer) as mode:
-        yield
-    if len(mode.met) < len(modules):
-        raise ValueError(f"the stock class of a {fewer.parent.family.name} does not use all its routers")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from refusals import Zerolm, refused
 from saved_mixtures import mixture
 from tiny_families import saved
-
-from zerolm.cli import main
 
 BY_PAIRS = ["--criterion", "hope_moments"]
 ON_TOKENS = ["--text", "random", *BY_PAIRS, "--sequences", "4", "--length", "12"]
@@ -111,19 +110,17 @@ WRONG = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_it_is_refused(fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags, message = WRONG[fault]
-    folder, out = mixture(tmp_path / "parent", "qwen3_moe"), tmp_path / "child"
-    capsys.readouterr()
-    assert main(["carve", str(folder), *flags, "--out", str(out), "-q"]) == 2
-    last = capsys.readouterr().err.strip().splitlines()
-    assert message in last[-1]
-    assert len(last) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["parent"]
+def test_it_is_refused(fault: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags, words = WRONG[fault]
+    mixture(tmp_path / "parent", "qwen3_moe")
+    monkeypatch.chdir(tmp_path)
+    refused(zerolm, "carve", "parent", *flags, "--out", "child", words=words)
 
 
-def test_a_network_without_experts_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = saved(tmp_path / "parent", "llama")
-    capsys.readouterr()
-    assert main(["carve", str(folder), "--keep-experts", "4", "--out", str(tmp_path / "child")]) == 2
-    assert "has no experts to take out" in capsys.readouterr().err
+def test_a_network_without_experts_is_refused(
+    zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path / "parent", "llama")
+    monkeypatch.chdir(tmp_path)
+    words = "has no experts to take out"
+    refused(zerolm, "carve", "parent", "--keep-experts", "4", "--out", "child", words=words)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import ExitStack
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -15,18 +14,17 @@ import pytest
 import torch
 from carvings import carve, rebuild
 from safetensors.torch import load_file
-from saved_mixtures import mixture
+from saved_mixtures import kept_in, logits_of_stock, mixture
 from tiny_mixtures import MIXTURES
-from transformers import AutoModelForCausalLM
 
 from zerolm.carving.experts.expert_selection import ExpertSelection
-from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.masked_parent import compare_with_masked, masked
+from zerolm.carving.experts.fewer_experts import FewerExperts
+from zerolm.carving.experts.masked_parent import compare_with_masked
 from zerolm.carving.experts.routing import Routing
+from zerolm.carving.experts.stock_mixture import StockMixture
 from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint, Outgoing, write_shards
 from zerolm.children.read_again import ReadAgain
-from zerolm.networks.roles import layer_list
 from zerolm.planning.part_costs import StoredCosts
 from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
@@ -37,12 +35,6 @@ BY_CHANCE: dict[str, Any] = {"keep_experts": "0.5", "criterion": "random", "seed
 GROUPED = ("deepseek_v2", "deepseek_v3", "dots1", "glm4_moe", "nemotron_h", "solar_open")
 
 
-def kept_in(child: Path) -> dict[int, np.ndarray[Any, Any]]:
-    """Return the experts that stay by layer, as the recipe says."""
-    recipe = json.loads((child / "recipe.json").read_text())
-    return {row["layer"]: np.array(row["kept"]) for row in recipe["experts"]}
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("kind", [*MIXTURES, "gemma4_text"])
 def test_a_child_sends_what_the_masked_parent_sends(kind: str, tmp_path: Path) -> None:
@@ -51,24 +43,15 @@ def test_a_child_sends_what_the_masked_parent_sends(kind: str, tmp_path: Path) -
     carved = carve(folder, tmp_path / "child", **BY_CHANCE)
     assert carved.verified is not None
     assert carved.verified.by == "outputs"
-    kept = kept_in(tmp_path / "child")
-    fewer = FewerExperts(Checkpoint.open(folder), kept)
+    kept, ids = kept_in(tmp_path / "child"), torch.arange(1, 25)[None]
     assert set(map(len, kept.values())) == {4}
-    child, parent = (
-        AutoModelForCausalLM.from_pretrained(tmp_path / name).eval() for name in ("child", "parent")
+    sent, wanted, whole = (
+        logits_of_stock(place, ids, of)
+        for place, of in ((tmp_path / "child", None), (folder, kept), (folder, None))
     )
-    ids = torch.arange(1, 25)[None]
-    whole = parent(input_ids=ids, use_cache=False).logits
-    with ExitStack() as stack:
-        for layer in kept:
-            stack.enter_context(masked(layer_list(parent)[layer], fewer, layer))
-        wanted = parent(input_ids=ids, use_cache=False).logits
-    sent = child(input_ids=ids, use_cache=False).logits
     scale = float(wanted.abs().max())
     assert float((sent - wanted).abs().max()) <= 1e-5 * scale
     assert float((whole - wanted).abs().max()) > 1e-3 * scale, "masking does something"
-    again = parent(input_ids=ids, use_cache=False).logits
-    assert torch.allclose(again, whole, rtol=1e-5, atol=1e-6), "and leaves nothing behind"
 
 
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "ernie4_5_moe", "gemma4_text", "minimax_m2"])
@@ -220,7 +203,8 @@ def test_by_pairs_no_other_experts_lose_less(
     carved = carve(folder, tmp_path / "child", keep_experts="4", **tokens)
     checkpoint = Checkpoint.open(folder)
     methods = Methods(criterion="hope_moments", text="random", sequences=4, length=12)
-    use = ExpertSelection(checkpoint, SizeRequest(), methods, StoredCosts(), ComputeRequest(), silent).use
+    parent = StockMixture(checkpoint, SizeRequest(), StoredCosts(), silent)
+    use = ExpertSelection(parent, SizeRequest(), methods, ComputeRequest(), silent).use
     groups, kept = Routing.of(checkpoint).groups, kept_in(tmp_path / "child")
     assert carved.optimal is False, "it is the best, which is not proven"
     assert carved.experts is not None
@@ -237,23 +221,3 @@ def test_by_pairs_no_other_experts_lose_less(
         assert (row.loss, row.gap) == (pytest.approx(least, rel=1e-7), None)
     rebuild(tmp_path / "child" / "recipe.json", folder, tmp_path / "again")
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "child" / FILE).read_bytes()
-
-
-def test_auto_keeps_the_most_within_a_budget(tmp_path: Path) -> None:
-    folder = mixture(tmp_path / "parent", "qwen3_moe")
-    parent = Checkpoint.open(folder)
-    carved = carve(folder, keep_experts="auto", criterion="random", budgets={"max_params": "0.8x"})
-    assert carved.experts is not None
-    count, limit = carved.experts.child, 0.8 * carved.costs["parent"]["params"]
-    stored = {
-        number: sum(
-            tensor.bytes // 4
-            for tensor in FewerExperts(
-                parent, {layer: np.arange(number) for layer in expert_layers(parent)}
-            ).outgoing()
-        )
-        for number in (count, count + 1)
-    }
-    assert carved.costs["child"]["params"] == stored[count] <= limit < stored[count + 1]
-    with pytest.raises(ValueError, match="max_params 10 would have to be at least"):
-        carve(folder, keep_experts="auto", criterion="random", budgets={"max_params": 10})

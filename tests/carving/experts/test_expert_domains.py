@@ -15,6 +15,7 @@ from saved_mixtures import mixture
 from tiny import word_tokenizer
 
 from zerolm.carving.experts.expert_selection import ExpertSelection
+from zerolm.carving.experts.stock_mixture import StockMixture
 from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint
 from zerolm.planning.part_costs import StoredCosts
@@ -41,7 +42,8 @@ def parent(tmp_path: Path) -> Path:
 def carving(parent: Path, text: str, domains: str = "mean", criterion: str = "reap") -> ExpertSelection:
     size = SizeRequest(experts=ExpertsRequest("4", domains=domains))
     methods = Methods(criterion=criterion, text=text, sequences=10, length=12)
-    return ExpertSelection(Checkpoint.open(parent), size, methods, StoredCosts(), ComputeRequest(), silent)
+    stock = StockMixture(Checkpoint.open(parent), SizeRequest(), StoredCosts(), silent)
+    return ExpertSelection(stock, size, methods, ComputeRequest(), silent)
 
 
 def test_sums_of_domains_are_kept_apart_and_add_up(parent: Path, tmp_path: Path) -> None:

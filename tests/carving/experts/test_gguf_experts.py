@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from carvings import carve, rebuild
-from saved_mixtures import mixture
+from refusals import Zerolm, refused
+from saved_mixtures import kept_in, mixture
 from tiny import logits_of
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.weight_types import BLOCKS
-from zerolm.cli import main
 from zerolm.networks.opener import open_model
 
 gguf: Any = pytest.importorskip("gguf", reason="gguf is not installed")
@@ -45,38 +45,25 @@ def gguf_parent(folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_a_child_is_the_file_of_the_child_of_the_folder(kind: str, tmp_path: Path) -> None:
-    """The folder's child equals its masked parent; llama.cpp computes the same from the file's."""
-    file = gguf_parent(tmp_path, kind)
-    child, kept = fewer_of(file, tmp_path / "child")
-    carve(tmp_path / "parent", tmp_path / "folder", keep_experts="0.5", criterion="random", seed=3)
-    recipe = json.loads((tmp_path / "folder" / "recipe.json").read_text())
-    assert kept == {row["layer"]: row["kept"] for row in recipe["experts"]}
-    theirs = read(written(tmp_path / "folder", tmp_path / "folder.gguf"))
-    ours = read(child)
-    assert ours.keys() == theirs.keys()
-    assert all(ours[name][0] == theirs[name][0] for name in ours)
-    assert all(np.array_equal(ours[name][1], theirs[name][1]) for name in ours)
-    checked = check(child, logits_of(open_model(Checkpoint.open(tmp_path / "folder"))), None, tolerance=5e-3)
-    assert checked.difference <= 5e-3
-
-
-@pytest.mark.parametrize("kind", PLAIN)
-def test_a_child_of_a_folder_as_a_file(kind: str, tmp_path: Path) -> None:
-    """It is the file of the folder's child, and its recipe builds it again."""
+def test_a_child_is_the_same_file_by_every_way(kind: str, tmp_path: Path) -> None:
+    """Of the file, of the folder as a file, and the folder's child, which is its masked parent, as a file."""
+    file, parent = gguf_parent(tmp_path, kind), tmp_path / "parent"
     flags: dict[str, Any] = {"keep_experts": "0.5", "criterion": "random", "seed": 3}
-    parent = mixture(tmp_path / "parent", kind, **PLAIN[kind])
-    carved = carve(parent, tmp_path / "child", form="gguf", **flags)
+    child, kept = fewer_of(file, tmp_path / "child")
+    carve(parent, tmp_path / "folder", **flags)
+    assert kept == {layer: row.tolist() for layer, row in kept_in(tmp_path / "folder").items()}
+    carved = carve(parent, tmp_path / "as file", form="gguf", **flags)
     assert carved.verified is not None
     assert carved.verified.difference <= 5e-3
-    carve(parent, tmp_path / "folder", **flags)
-    ours = read(tmp_path / "child" / "parent-carved.gguf")
     theirs = read(written(tmp_path / "folder", tmp_path / "folder.gguf"))
-    assert ours.keys() == theirs.keys()
-    assert all(np.array_equal(ours[name][1], theirs[name][1]) for name in ours)
-    again = rebuild(tmp_path / "child" / "recipe.json", parent, tmp_path / "again")
-    assert not again.note
-    assert (tmp_path / "again" / "parent-carved.gguf").is_file()
+    for ours in (read(child), read(tmp_path / "as file" / child.name)):
+        assert ours.keys() == theirs.keys()
+        assert all(ours[name][0] == theirs[name][0] for name in ours)
+        assert all(np.array_equal(ours[name][1], theirs[name][1]) for name in ours)
+    checked = check(child, logits_of(open_model(Checkpoint.open(tmp_path / "folder"))), None, tolerance=5e-3)
+    assert checked.difference <= 5e-3
+    assert not rebuild(tmp_path / "as file" / "recipe.json", parent, tmp_path / "again").note
+    assert (tmp_path / "again" / child.name).is_file()
     assert not list(tmp_path.glob(".zerolm-*"))
 
 
@@ -176,7 +163,7 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
         ({"parent_header": "0"}, "made for another file: 'parent.gguf'"),
         ({"experts": document["experts"][1:]}, "other numbers of experts"),
         ({"experts": [{"layer": 0, "kept": [0, 8]}]}, "must ascend within 0 to 7"),
-        ({"version": 99}, "no recipe of this version"),
+        ({"version": 99}, "its version is 99; 1 can be read"),
     ):
         (tmp_path / "wrong.json").write_text(json.dumps(document | change))
         with pytest.raises(ValueError, match=message):
@@ -246,20 +233,13 @@ TORN: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("fault", TORN)
 def test_files_that_do_not_fit_are_refused(
-    fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fault: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes, message = TORN[fault]
-    file, out = torn(tmp_path / "x.gguf", **changes), tmp_path / "child"
-    refused(capsys, [str(file), "--keep-experts", "2", "--format", "gguf", "--out", str(out)], message)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.gguf"]
-
-
-def refused(capsys: pytest.CaptureFixture[str], flags: list[str], message: str) -> None:
-    capsys.readouterr()
-    assert main(["carve", *flags, "-q"]) == 2
-    last = capsys.readouterr().err.strip().splitlines()
-    assert message in last[-1]
-    assert len(last) == 1
+    changes, words = TORN[fault]
+    torn(tmp_path / "x.gguf", **changes)
+    monkeypatch.chdir(tmp_path)
+    flags = ("--keep-experts", "2", "--format", "gguf", "--out", "child")
+    refused(zerolm, "carve", "x.gguf", *flags, words=words)
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
@@ -268,25 +248,21 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "another cut": (["--format", "gguf", "--keep-heads", ".5"], "is not read as a parent"),
     "neurons": (["--format", "gguf", "--keep-expert-ffn", "8"], "in blocks, so that none can be pruned"),
     "too few": (["--format", "gguf", "--keep-experts", "1"], "the nearest that can be is 2"),
+    "the parent's folder": (["--force", "--out", "."], "holds the parent, which is never touched"),
+    "bits and no budget": (["--keep-experts", "auto", "--max-bits", "1"], "would have to be at least"),
 }
+OUT = ("--out", "child")
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_what_is_not_done_is_refused(fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags, message = WRONG[fault]
-    file = torn(tmp_path / "x.gguf")
-    flags = ["--keep-experts", "2", *flags] if "--keep-experts" not in flags else flags
-    refused(capsys, [str(file), *flags, "--out", str(tmp_path / "child")], message)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.gguf"]
-
-
-def test_a_folder_with_the_parent_is_never_replaced(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_is_not_done_is_refused(
+    fault: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = torn(tmp_path / "x.gguf")
-    flags = ["--keep-experts", "2", "--criterion", "random", "--force", "--out", str(tmp_path)]
-    refused(capsys, [str(file), *flags], "holds the parent, which is never touched")
-    assert file.exists()
+    flags, words = WRONG[fault]
+    torn(tmp_path / "x.gguf")
+    monkeypatch.chdir(tmp_path)
+    count = () if "--keep-experts" in flags else ("--keep-experts", "2")
+    refused(zerolm, "carve", "x.gguf", *count, *flags, *(() if "--out" in flags else OUT), words=words)
 
 
 def test_types_that_are_not_known_are_refused(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ import torch
 from carvings import carve, rebuild
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import Zerolm, refused
 from saved_mixtures import mixture
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.typed_tensor import TypedTensor
 from zerolm.checkpoints.identity import fingerprint
-from zerolm.cli import main
 from zerolm.networks.opener import open_model
 
 pytest.importorskip("gguf", reason="gguf is not installed")
@@ -197,28 +197,22 @@ def test_what_is_no_sound_mixture_is_refused(old: bytes, new: bytes, reason: str
     assert "x.gguf" in str(error.value)
 
 
-def refused(capsys: pytest.CaptureFixture[str], flags: list[str]) -> str:
-    capsys.readouterr()
-    assert main([*flags, "-q"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
-def test_what_no_text_tells_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_no_text_tells_is_refused(
+    zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another architecture, no text, a text that is not read, a worst domain of one, another command."""
-    file, out = parent_of(tmp_path, "qwen3_moe"), str(tmp_path / "child")
-    flags = ["carve", str(file), "--keep-experts", "4", "--format", "gguf", "--out", out]
-    assert "criterion reap needs tokens: give --text FILE" in refused(capsys, [*flags, "--criterion", "reap"])
-    more = ["--criterion", "aimer", "--text", "random"]
-    assert "criterion aimer reads no text" in refused(capsys, [*flags, *more])
-    more = ["--criterion", "reap", "--text", "random", "--domains", "worst"]
-    assert "--domains worst needs texts of several domains" in refused(capsys, [*flags, *more])
-    assert "a qwen3_moe in a gguf file is read by carve and eval alone" in refused(
-        capsys, ["ledger", str(file)]
-    )
-    other = written(
-        mixture(tmp_path / "oss", "gpt_oss", hidden_size=64, intermediate_size=32), tmp_path / "o.gguf"
-    )
-    flags = ["carve", str(other), "--keep-experts", "4", "--criterion", "reap", "--text", "random"]
-    assert "architecture 'gpt-oss' is not read" in refused(capsys, [*flags, "--format", "gguf", "--out", out])
-    assert not Path(out).exists()
+    parent_of(tmp_path, "qwen3_moe")
+    other = mixture(tmp_path / "oss", "gpt_oss", hidden_size=64, intermediate_size=32)
+    written(other, tmp_path / "other.gguf")
+    monkeypatch.chdir(tmp_path)
+    reap = ("--criterion", "reap", "--text", "random")
+    for flags, words in (
+        (("parent.gguf", *reap[:2]), "criterion reap needs tokens: give --text FILE"),
+        (("parent.gguf", "--criterion", "aimer", *reap[2:]), "criterion aimer reads no text"),
+        (("parent.gguf", *reap, "--domains", "worst"), "--domains worst needs texts of several domains"),
+        (("other.gguf", *reap), "architecture 'gpt-oss' is not read"),
+    ):
+        keep = ("--keep-experts", "4", "--format", "gguf", "--out", "child")
+        refused(zerolm, "carve", *flags, *keep, words=words)
+    words = "a qwen3_moe in a gguf file is read by carve and eval alone"
+    refused(zerolm, "ledger", "parent.gguf", words=words)

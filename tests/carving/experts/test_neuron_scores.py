@@ -6,6 +6,7 @@ import json
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,62 +15,30 @@ from carvings import carve
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from saved_mixtures import experts_called, mixture
+from saved_mixtures import mixture, sums_by_hooks
 
+from zerolm.carving.experts.expert_choice import best_of_rows
 from zerolm.carving.experts.expert_count import TRIED, tried_of
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
-from zerolm.carving.experts.neuron_scores import best_neurons, by_weights, losses
+from zerolm.carving.experts.joint_plan import between_corners, least_lost
+from zerolm.carving.experts.neuron_scores import by_weights, losses
+from zerolm.carving.experts.stock_mixture import StockMixture
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.opener import mapped_model
 from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import costs_of
+from zerolm.progress import silent
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
-KINDS = ["qwen3_moe", "qwen2_moe", "mixtral", "gpt_oss", "deepseek_v3", "olmoe", "gemma4_text"]
 FILE = "model.safetensors"
 
 
 def tokens() -> Tokens:
     return Tokens(torch.randint(64, (6, 12), generator=torch.Generator().manual_seed(0)), seed=0)
-
-
-@torch.no_grad()
-def by_hooks(folder: Path, ids: torch.Tensor) -> dict[int, torch.Tensor]:
-    """Return for each neuron the squared length of what it adds, summed over tokens: vector by vector."""
-    sums = {}
-    for layer, (experts, x, index, gates) in experts_called(folder, ids).items():
-        rows = []
-        for expert, (up, down) in enumerate(zip(experts.gate_up_proj, experts.down_proj, strict=True)):
-            if hasattr(experts, "gate_up_proj_bias"):
-                h, columns = experts._apply_gate(x @ up + experts.gate_up_proj_bias[expert]), down
-            else:
-                gate, rest = (x @ up.T).chunk(2, -1)
-                h, columns = experts.act_fn(gate) * rest, down.T
-            g = (gates * (index == expert)).sum(1)
-            sent = g[:, None, None] * h[:, :, None] * columns  # (t, m, d)
-            rows.append(sent.double().square().sum((0, 2)))
-        sums[layer] = torch.stack(rows)
-    return sums
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_sums_of_neurons_are_those_of_hooks_on_the_stock_model(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A few tokens at a time, too."""
-    monkeypatch.setattr("zerolm.carving.experts.expert_neurons.AT_ONCE", 200)
-    folder, text = mixture(tmp_path / "parent", kind), tokens()
-    checkpoint = Checkpoint.open(folder)
-    use = expert_use(checkpoint, mapped_model(checkpoint), text, batch=4, neurons=True)
-    twin = by_hooks(folder, text.ids)
-    assert use.keys() == twin.keys()
-    for layer, sums in use.items():
-        wanted = twin[layer].numpy()
-        np.testing.assert_allclose(sums["neurons"], wanted, rtol=1e-5, atol=1e-7 * wanted.max())
 
 
 def test_sums_that_were_kept_without_neurons_are_not_taken_for_those_with_them(tmp_path: Path) -> None:
@@ -94,13 +63,13 @@ def test_the_neurons_of_most_worth_stay(tmp_path: Path, monkeypatch: pytest.Monk
     text: dict[str, Any] = {"text": "random", "sequences": 6, "length": 12}
     flags: dict[str, Any] = {"criterion": "hope_moments", **text}
     carved = carve(folder, tmp_path / "child", keep_experts="4", keep_expert_ffn="16", **flags)
-    twin = by_hooks(folder, tokens_of(Checkpoint.open(folder), **text).divided().fitted.ids)
+    twin = sums_by_hooks(folder, tokens_of(Checkpoint.open(folder), **text).divided().fitted.ids)
     assert carved.experts is not None
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     for row, told in zip(recipe["experts"], carved.experts.layers, strict=True):
         gone = 0.0
         for expert, digits in zip(row["kept"], row["neurons"], strict=True):
-            worth = twin[row["layer"]][expert].numpy()
+            worth = twin[row["layer"]]["neurons"][expert].numpy()
             stays = np.array([bit == "1" for bit in f"{int(digits, 16):024b}"])
             assert stays.sum() == 16
             assert worth[stays].min() >= worth[~stays].max()
@@ -156,17 +125,12 @@ def test_what_stays_and_what_is_lost_are_all_that_there_is(
     count = data.draw(st.integers(0, size))
     values = st.lists(st.integers(0, 9), min_size=experts * size, max_size=experts * size)
     worth = np.array(data.draw(values), float).reshape(experts, size)
-    kept, gone = best_neurons(worth, count), losses(worth)[:, count]
+    kept, gone = best_of_rows(worth, count), losses(worth)[:, count]
     assert kept.shape == (experts, count)
     for row, numbers, loss in zip(worth, kept, gone, strict=True):
         least = min(sum(row[list(left)]) for left in combinations(range(size), size - count))
         assert loss == least == row.sum() - row[numbers].sum()
         assert (np.diff(numbers) > 0).all()
-
-
-def test_a_worth_that_is_no_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        best_neurons(np.array([[1.0, np.nan]]), 1)
 
 
 @given(st.data())
@@ -201,19 +165,15 @@ def test_the_joint_plan_loses_least_of_all_pairs(data: st.DataObject) -> None:
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "deepseek_v3", "nemotron_h", "gemma4_text"])
 def test_costs_between_corners_are_those_of_the_child(kind: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(mixture(tmp_path / "parent", kind))
-    layers, whole = expert_layers(checkpoint), checkpoint.layout.sizes["expert_ffn"]
-
-    def costs(count: int, width: int) -> dict[str, int]:
-        kept = {layer: np.arange(count) for layer in layers}
-        neurons = {layer: np.tile(np.arange(width), (count, 1)) for layer in layers}
-        return costs_of(FewerExperts(checkpoint, kept, neurons=neurons).shaped(), StoredCosts())
-
-    counts, widths = range(2, 9, 2), range(8, whole + 1, 8)
-    between = CornerCosts.of(counts, widths, costs)
-    assert len(between.corners) == 4
+    costs = StockMixture(checkpoint, SizeRequest(), StoredCosts(), silent).costs
+    counts, widths = range(2, 9, 2), range(8, checkpoint.layout.sizes["expert_ffn"] + 1, 8)
+    counted = Mock(wraps=costs)
+    between = between_corners(counts, widths, counted)
+    assert counted.call_count == 4
     for count, width in product(counts, widths):
         assert between(count, width) == costs(count, width)
-    assert CornerCosts.of([4], [16], costs)(4, 16) == costs(4, 16)
+    assert counted.call_count == 4
+    assert between_corners([4], [16], costs)(4, 16) == costs(4, 16)
 
 
 @pytest.mark.parametrize("kind", ["mixtral", "deepseek_v3"])
@@ -268,7 +228,11 @@ def test_both_are_planned_as_by_trying_all(
 
 @pytest.mark.parametrize(
     "sizes",
-    [{"keep_experts": "6", "keep_expert_ffn": "auto"}, {"keep_experts": "auto", "keep_expert_ffn": "32"}],
+    [
+        {"keep_experts": "6", "keep_expert_ffn": "auto"},
+        {"keep_experts": "auto", "keep_expert_ffn": "32"},
+        {"keep_experts": "auto"},
+    ],
 )
 def test_with_one_number_the_other_is_the_most_within_the_budget(
     sizes: dict[str, str], tmp_path: Path
@@ -277,8 +241,9 @@ def test_with_one_number_the_other_is_the_most_within_the_budget(
     checkpoint = Checkpoint.open(folder)
     carved = carve(folder, **sizes, criterion="aimer", budgets={"max_params": "0.6x"})
     assert carved.experts is not None
-    count, width = carved.experts.child, carved.experts.ffn.child
-    assert str(count if sizes["keep_experts"] != "auto" else width) in sizes.values()
+    count, ffn, named = carved.experts.child, carved.experts.ffn, {"keep_expert_ffn": "40"} | sizes
+    width = ffn.child if ffn else 40
+    assert {str(count), str(width)} & {*named.values()}
 
     def params(count: int, width: int) -> int:
         layers = expert_layers(checkpoint)
@@ -287,7 +252,7 @@ def test_with_one_number_the_other_is_the_most_within_the_budget(
         return sum(tensor.bytes // 4 for tensor in FewerExperts(checkpoint, kept, neurons=neurons).outgoing())
 
     limit = 0.6 * carved.costs["parent"]["params"]
-    more = params(count, width + 8) if sizes["keep_experts"] == "6" else params(count + 1, width)
+    more = params(count, width + 8) if named["keep_expert_ffn"] == "auto" else params(count + 1, width)
     assert carved.costs["child"]["params"] == params(count, width) <= limit < more
     with pytest.raises(ValueError, match="max_params 10 would have to be at least"):
         carve(folder, **sizes, criterion="aimer", budgets={"max_params": 10})

@@ -385,8 +385,8 @@ def _by_unit(
 ) -> Floats:
     """Return f E[G_r^2] w_rc^2 E[x_c^2] of a matrix (n, k), summed by unit, (widths, 1 + units).
 
-    Elements without a unit come first. With ``widths`` only so many components of the stream count, and
-    without there is one row; ``number`` is that of the matrix in its tensor.
+    Elements without a unit come first. Each row counts the first components of the stream, as many as one of
+    the ``widths``; without widths there is one row for all. ``number`` is that of the matrix in its tensor.
     """
     across = along.stream if widths else ROWS if along.axis == COLUMNS else COLUMNS
     rows, columns = moments.gradients, moments.inputs

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
+from zerolm.carving.experts.expert_count import Costs, counts_of, largest_within, limits_of
+from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import expert_layers
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_possible, planned
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 NO_TEXT: Final = "no text is given"
 SHARES: Final = (0.75, 0.5, 0.25)
 """The tried shares of experts, and of the neurons of each, besides the largest number within the budgets."""
-Costs = Mapping[str, int]
 
 
 def with_fewer_experts(request: Carving, folder: Path) -> Carving:
@@ -44,9 +45,7 @@ def with_fewer_experts(request: Carving, folder: Path) -> Carving:
         return replace(rest, parent=experts.as_parent(folder / "experts"))
     reason = why_experts_are_kept(request)
     if reason and size.weighs_experts:
-        from zerolm.carving.experts.routing import Routing
-
-        Routing.of(request.checkpoint)  # rejects a parent without experts
+        _ = of_experts(request).mixture.routing  # rejects a parent without experts
         raise ValueError(
             f"experts share budgets with tokens or types by losses on one --text FILE ({reason}): give "
             "numbers instead of auto"
@@ -106,7 +105,9 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
     for way in [{"all": _whole(request.size.experts)}, *ways]:
         for name, experts in way.items():
             announce(request.progress, f"comparing experts with all other units: {name}")
-            carving = _with_experts(request, experts)
+            usual = request.methods.experts or usual_criterion_of_experts(experts, request.methods.text)
+            methods = replace(request.methods, experts=usual if experts.are_cut else "")
+            carving = replace(request, size=replace(request.size, experts=experts), methods=methods)
             try:
                 with TemporaryDirectory(dir=folder) as scratch:
                     loss = _loss(carving, Path(scratch), 0 if tried else 1 + sum(map(len, ways)))
@@ -136,35 +137,30 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
     Each way starts with the largest number, and ends where nothing else has to be cut. A given number is
     that of all trials. If both are ``auto``, fewer neurons and fewer experts are also tried together.
     """
-    from zerolm.carving.experts.expert_count import counts_of, limits_of
-    from zerolm.carving.experts.expert_width import ExpertWidth
-
-    size, numbers = request.size, request.size.experts
-    whole = _whole(numbers)
-    limits = limits_of(size, request.whole_costs)
-    selection = of_experts(_with_experts(request, ExpertsRequest(keep=AUTO))).selection
-    experts, all_kept = selection.routing.experts, counts_of(replace(size, experts=whole), selection.routing)
+    size, numbers, mixture = request.size, request.size.experts, of_experts(request).mixture
+    whole, limits, width, neurons = _whole(numbers), limits_of(size), None, None
     try:
         width = ExpertWidth.of(request.checkpoint, size)
+        neurons = None if whole.ffn is None else width.size(whole.ffn)[0]
     except ValueError:  # neurons of experts cannot be removed
         if numbers.ffn is not None:
             raise
-        width = None
-    neurons = None if width is None or whole.ffn is None else width.size(whole.ffn)[0]
 
     def costs(count: int, neurons: int | None) -> dict[str, int]:
-        return request.costs_in(selection.shaped(count, neurons))
+        return request.costs_in(mixture.shaped(count, neurons))
 
     fewer: dict[str, ExpertsRequest] = {}
     narrower: dict[str, ExpertsRequest] = {}
     if numbers.keep == AUTO or not size.weighs_experts:
-        possible = selection.routing.possible(numbers.parallel)
+        possible = mixture.routing.possible(numbers.parallel)
         counts = _tried(possible, limits, lambda count: costs(count, neurons))
-        fewer = {f"{count} of {experts}": replace(whole, keep=str(count)) for count in counts}
+        fewer = {f"{count} of {mixture.routing.experts}": replace(whole, keep=str(count)) for count in counts}
     if width is not None and (numbers.ffn == AUTO or not size.weighs_experts):
-        sizes = _tried(width.possible, limits, lambda count: costs(all_kept[0], count))
-        names = {f"{count} of {width.whole} neurons of each": str(count) for count in sizes}
-        narrower = {name: replace(whole, ffn=count) for name, count in names.items()}
+        experts = counts_of(replace(size, experts=whole), mixture.routing)[0]
+        sizes = _tried(width.possible, limits, lambda count: costs(experts, count))
+        narrower = {
+            f"{count} of {width.whole} neurons of each": replace(whole, ffn=str(count)) for count in sizes
+        }
     both = [
         {f"{name} with {each}": replace(one, ffn=narrow.ffn) for name, one in fewer.items()}
         for each, narrow in (narrower.items() if size.weighs_experts else ())
@@ -174,21 +170,11 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
 
 def _tried(possible: Sequence[int], limits: Costs, costs: Callable[[int], Costs]) -> list[int]:
     """Return the numbers to try of those ``possible`` (ascending), the largest first, without the whole."""
-    from zerolm.carving.experts.expert_count import largest_within
-
     whole = possible[-1]
     nearest = {min(possible, key=lambda count: abs(count - share * whole)) for share in SHARES}
     alone = largest_within(limits, possible, costs)
     least = possible[0] if alone is None else alone
     return sorted({count for count in (*nearest, least) if least <= count < whole}, reverse=True)
-
-
-def _with_experts(request: Carving, experts: ExpertsRequest) -> Carving:
-    """Return the request with these experts, chosen by their default criterion."""
-    usual = request.methods.experts or usual_criterion_of_experts(experts, request.methods.text)
-    by = usual if experts.are_cut else ""
-    size, methods = replace(request.size, experts=experts), replace(request.methods, experts=by)
-    return replace(request, size=size, methods=methods)
 
 
 def _loss(request: Carving, folder: Path, trials: int) -> float:

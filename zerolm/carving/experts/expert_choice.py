@@ -32,15 +32,21 @@ class ChosenExperts:
 def best_experts(scores: Floats, count: int, groups: int = 1) -> Ints:
     """Return the ``count`` experts, ascending, with the largest sum of scores (e,), equally many per group.
 
-    Experts of a group are consecutive. The sum is separable, so the best of each group are the best choice;
-    ties go to the first. Raises ``ValueError`` for a score that is not finite.
+    Experts of a group are consecutive. The sum is separable, so the best of each group are the best choice.
+    """
+    best = best_of_rows(scores.reshape(groups, -1), count // groups, "an expert's")
+    return (best + np.arange(groups)[:, None] * (len(scores) // groups)).reshape(-1)
+
+
+def best_of_rows(scores: Floats, count: int, whose: str = "a neuron's") -> Ints:
+    """Return the ``count`` places (r, count), ascending, with the largest scores (r, n) of each row.
+
+    Ties go to the first. Raises ``ValueError``, with ``whose`` they are, for a score that is not finite.
     """
     if not np.isfinite(scores).all():
-        raise ValueError("an expert's score is NaN or infinite: the model's activations are not finite")
-    by_group = scores.reshape(groups, -1)
-    order = np.argsort(-by_group, axis=1, kind="stable")[:, : count // groups]
-    first = np.arange(groups)[:, None] * by_group.shape[1]
-    return np.sort((order + first).reshape(-1))
+        raise ValueError(f"{whose} score is NaN or infinite: the model's activations are not finite")
+    best: Ints = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :count], axis=1)
+    return best
 
 
 def best_by_domains(scores: Floats, count: int, groups: int = 1) -> ChosenExperts:

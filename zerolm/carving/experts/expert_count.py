@@ -13,7 +13,6 @@ from zerolm.carving.experts.expert_scores import is_of_pairs, needs_tokens
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.request import SUMMED, Methods
 from zerolm.planning.size_request import ALL, AUTO, WORST, SizeRequest
-from zerolm.planning.sizes import budgets_of
 from zerolm.settings.domains import domains_of
 
 Costs = Mapping[str, int]
@@ -23,9 +22,14 @@ LEAST_SQUARES: Final = "least-squares"
 
 
 def check_request(size: SizeRequest, methods: Methods, *, alone: bool) -> None:
-    """Raise ``ValueError`` for impossible requests for experts; ``alone``: nothing else is removed."""
-    flag = "--keep-experts" if size.experts.keep == AUTO else "--keep-expert-ffn"
-    if not size.budgets and size.experts.take_budgets:
+    """Raise ``ValueError`` for impossible requests for experts; ``alone``: nothing else is removed.
+
+    A joint plan of experts and neurons needs estimated losses, and a choice by the worst domain scores of
+    single experts on several domains.
+    """
+    experts, name = size.experts, methods.criterion
+    flag = "--keep-experts" if experts.keep == AUTO else "--keep-expert-ffn"
+    if not size.budgets and experts.take_budgets:
         raise ValueError(f"{flag} auto chooses within budgets: give one such as --max-params 0.7x")
     if alone and methods.plan != "weights":
         raise ValueError("--plan has no effect with --keep-experts alone: use --criterion")
@@ -33,44 +37,19 @@ def check_request(size: SizeRequest, methods: Methods, *, alone: bool) -> None:
         raise ValueError(
             f"--repair {methods.repair} is for other cuts: experts take {LEAST_SQUARES}, or none"
         )
-
-
-def check_joint(size: SizeRequest, methods: Methods) -> None:
-    """Raise ``ValueError`` for a joint plan of experts and neurons by a criterion without loss estimates."""
-    if size.experts.keep == size.experts.ffn == AUTO and methods.criterion != SUMMED:
-        raise ValueError(
-            f"experts and their neurons are planned together by estimated losses, which {methods.criterion} "
-            f"does not give: use --criterion {SUMMED} and --text, or one of both numbers"
-        )
-
-
-def check_text(methods: Methods) -> None:
-    """Raise ``ValueError`` for a criterion that needs tokens where there is no text."""
-    if needs_tokens(methods.criterion) and methods.text is None:
-        raise ValueError(
-            f"criterion {methods.criterion} needs tokens: give --text FILE, or --criterion aimer, which "
-            "needs none"
-        )
-
-
-def check_domains(size: SizeRequest, methods: Methods) -> None:
-    """Raise ``ValueError`` for a choice by the worst domain without several domains, or their scores."""
-    if size.experts.domains != WORST:
-        return
-    name = methods.criterion
-    if len(domains_of(methods.text)) < 2 or not needs_tokens(name):
+    if experts.domains == WORST and (len(domains_of(methods.text)) < 2 or not needs_tokens(name)):
         raise ValueError("--domains worst needs texts of several domains: --text code=FILE,chat=FILE")
-    if is_of_pairs(name):
+    if experts.domains == WORST and is_of_pairs(name):
         raise ValueError(f"--domains worst needs scores of single experts, not of pairs as {name}: give reap")
-
-
-def count_of(size: SizeRequest, routing: Routing, parent: Costs, costs: Callable[[int], Costs]) -> int:
-    """Return the number of experts that a layer keeps: the requested one, or the most within the budgets.
-
-    ``costs`` returns those of a child with a number of experts. Raises ``ValueError`` where none is possible.
-    """
-    counts = counts_of(size, routing)
-    return counts[0] if size.experts.keep != AUTO else most_within(limits_of(size, parent), counts, costs)
+    if needs_tokens(name) and methods.text is None:
+        raise ValueError(
+            f"criterion {name} needs tokens: give --text FILE, or --criterion aimer, which needs none"
+        )
+    if experts.keep == experts.ffn == AUTO and name != SUMMED:
+        raise ValueError(
+            f"experts and their neurons are planned together by estimated losses, which {name} does not "
+            f"give: use --criterion {SUMMED} and --text, or one of both numbers"
+        )
 
 
 def counts_of(size: SizeRequest, routing: Routing) -> list[int]:
@@ -98,14 +77,9 @@ def tried_of(counts: Sequence[int]) -> list[int]:
     return [counts[place] for place in places]
 
 
-def limits_of(size: SizeRequest, parent: Costs) -> dict[str, int]:
-    """Return budgets by the names of costs; ``ValueError`` for a cost that this parent does not have."""
-    limits = budgets_of(size.budgets, parent)
-    named = {name.removeprefix("max_"): limit for name, limit in limits.items()}
-    unknown = next((name for name in named if name not in parent), None)
-    if unknown is not None:
-        raise ValueError(f"max_{unknown} is not known of this parent; {', '.join(parent)} are")
-    return named
+def limits_of(size: SizeRequest) -> dict[str, int]:
+    """Return budgets, which are numbers, by the names of costs."""
+    return {name.removeprefix("max_"): limit for name, limit in size.budgets.items()}
 
 
 def largest_within(limits: Costs, counts: Sequence[int], costs: Callable[[int], Costs]) -> int | None:
@@ -133,14 +107,12 @@ def most_within(
     )
 
 
-def checked(experts: Mapping[int, Ints], layers: list[int], routing: Routing) -> Mapping[int, Ints]:
-    """Return the experts of a recipe; ``ValueError`` where they do not fit the parent's ``layers``."""
-    sizes = {len(kept) for kept in experts.values()}
+def check_experts(experts: Mapping[int, Ints], layers: list[int], routing: Routing) -> None:
+    """Raise ``ValueError`` for experts of a recipe that do not fit the parent's ``layers``."""
     groups = routing.groups
     by_group = {
         tuple(np.bincount(kept * groups // routing.experts, minlength=groups)) for kept in experts.values()
     }
-    if sorted(experts) != layers or len(sizes) != 1 or any(len(set(row)) > 1 for row in by_group):
+    if sorted(experts) != layers or len({count for row in by_group for count in row}) != 1:
         raise ValueError("the recipe keeps other numbers of experts than its parent's layers can have")
-    routing.size(str(sizes.pop()))
-    return experts
+    routing.size(str(sum(by_group.pop())))

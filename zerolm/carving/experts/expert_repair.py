@@ -13,7 +13,7 @@ norms do not dominate. A matrix that is no better on held-out sequences is not c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -52,7 +52,6 @@ def repaired_experts(
     model: PreTrainedModel,
     tokens: Tokens,
     *,
-    batch: int = 8,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     progress: Progress = silent,
 ) -> tuple[dict[int, Matrices], dict[int, float]]:
@@ -61,12 +60,8 @@ def repaired_experts(
     The share is that of held-out sequences. The ``cache`` has the results of an interrupted run. Raises
     ``ValueError`` for experts with unknown activations.
     """
-    walk, changed, error_shares = (
-        _Walk(fewer, model, tokens, batch),
-        dict[int, Matrices](),
-        dict[int, float](),
-    )
-    layers = list(fewer.by_layer)
+    walk, layers = _Walk(fewer, model, tokens), list(fewer.by_layer)
+    changed, error_shares = dict[int, Matrices](), dict[int, float]()
     for layer in layers:
         progress("repairing the kept experts", layer, fewer.parent.layout.depth)
         row = cache.get(f"layer-{layer}")
@@ -84,9 +79,9 @@ def repaired_experts(
 class _Walk:
     """The parent and the masked parent, layer after layer: two hidden states of all tokens, and one layer."""
 
-    def __init__(self, fewer: FewerExperts, model: PreTrainedModel, tokens: Tokens, batch: int) -> None:
+    def __init__(self, fewer: FewerExperts, model: PreTrainedModel, tokens: Tokens) -> None:
         self.fewer, self.factor = fewer, residual_factor(model)
-        self.blocks = Blocks(model, tokens.batches(batch))
+        self.blocks = Blocks(model, tokens.batches())
         self.parent, self.child = Stream(self.blocks), Stream(self.blocks)
         sizes = [len(each["input_ids"]) for each in self.blocks.batches]
         self.firsts = np.cumsum([0, *sizes])[:-1].tolist()
@@ -101,11 +96,8 @@ class _Walk:
         self.parent.before(layer), self.child.before(layer)
         module = self.blocks.layer(layer).module
         experts: Any = experts_of(self.fewer.parent, module, layer)
-        return self._swept(layer, experts, self._use(layer, module, experts))
-
-    def _swept(self, layer: int, experts: Any, use: _Use) -> tuple[Matrices, float]:
-        """Return the new down projections of a layer from its inputs and errors, expert after expert."""
-        before, matrices = use.error(), Matrices()
+        use, matrices = self._use(layer, module, experts), Matrices()
+        before = use.error()
         for _ in range(SWEEPS):
             for expert in self.fewer.by_layer[layer].tolist():
                 parents = experts.down_proj[expert].detach().float()
@@ -114,8 +106,7 @@ class _Walk:
                 kept = self.fewer.neurons_of(layer, expert)
                 neurons = slice(None) if kept is None else torch.from_numpy(kept).to(whole.device)
                 columns = whole[neurons]
-                fit, rows = use.fit(experts, expert, columns, neurons)
-                better = _better(fit, columns)
+                better = _better(use.fit(experts, expert, columns, neurons), columns)
                 if better is None:
                     continue
                 solved = torch.zeros_like(whole)
@@ -124,7 +115,7 @@ class _Walk:
                 matrices[expert] = self.fewer.as_stored(layer, stored)
                 new = torch.from_numpy(matrices[expert]).to(columns)
                 change = (new if experts.is_transposed else new.T)[neurons] - columns
-                use.take(experts, expert, rows, change, neurons)
+                use.take(experts, expert, change, neurons)
         after = use.error()
         return matrices, after / before if before else 1.0
 
@@ -200,43 +191,34 @@ class _Use:
         self.held.append(held.reshape(-1))
         self.used.append(mask.reshape(-1))
 
-    def _rows(self, index: int, expert: int) -> tuple[Tensor, Tensor]:
-        """Return the tokens (n,) of a batch that are routed to an expert, and their gates (n, 1)."""
-        numbers, gates = self.routed[index]
-        routed = (numbers == expert) & self.used[index][:, None]
-        rows = routed.any(1).nonzero()[:, 0]
-        return rows, (gates * routed)[rows].sum(1, keepdim=True).float()
+    def _read(self, experts: Any, expert: int, neurons: Kept) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Yield by batch the tokens (n,) that are routed to an expert, and gate times input (n, k)."""
+        for index, (numbers, gates) in enumerate(self.routed):
+            routed = (numbers == expert) & self.used[index][:, None]
+            rows = routed.any(1).nonzero()[:, 0]
+            if len(rows):
+                gate = (gates * routed)[rows].sum(1, keepdim=True).float()
+                read = gate * inside(experts, expert, self.hidden[index][rows])[:, neurons].float()
+                yield index, rows, read
 
-    def fit(self, experts: Any, expert: int, columns: Tensor, neurons: Kept) -> tuple[Fit, list[Tensor]]:
-        """Return the moments of an expert with these columns (k, d), and its tokens of each batch.
-
-        The columns are those of the kept ``neurons`` (k,).
-        """
+    def fit(self, experts: Any, expert: int, columns: Tensor, neurons: Kept) -> Fit:
+        """Return the moments of an expert with these columns (k, d), those of the kept ``neurons`` (k,)."""
         fit = Fit.empty(*columns.shape, bias=False, device=self.walk.blocks.compute.sums)
-        taken = []
-        for index in range(len(self.hidden)):
-            rows, gates = self._rows(index, expert)
-            taken.append(rows)
-            if not len(rows):
-                continue
-            read = gates * inside(experts, expert, self.hidden[index][rows])[:, neurons].float()
+        for index, rows, read in self._read(experts, expert, neurons):
             wanted = self.lacking[index][rows] + read @ columns.to(read)
             scale = self.weights[index][rows]
             read, wanted = scale * read, scale * wanted
             for moments, some in ((fit.fitted, ~self.held[index][rows]), (fit.held, self.held[index][rows])):
                 if some.any():
                     moments.add(read[some], wanted[some])
-        return fit, taken
+        return fit
 
-    def take(self, experts: Any, expert: int, taken: list[Tensor], change: Tensor, neurons: Kept) -> None:
+    def take(self, experts: Any, expert: int, change: Tensor, neurons: Kept) -> None:
         """Subtract from the errors the effect of a change (k, d) of some columns of an expert."""
-        for index, rows in enumerate(taken):
-            if len(rows):
-                _, gates = self._rows(index, expert)
-                read = gates * inside(experts, expert, self.hidden[index][rows])[:, neurons].float()
-                lacking = self.lacking[index]
-                lacking[rows] -= read @ change.to(read)
-                self.lacking[index] = lacking
+        for index, rows, read in self._read(experts, expert, neurons):
+            lacking = self.lacking[index]
+            lacking[rows] -= read @ change.to(read)
+            self.lacking[index] = lacking
 
     def error(self) -> float:
         """Return the sum of squared errors of held-out sequences; of all where none are held out."""

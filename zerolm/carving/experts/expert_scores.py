@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Floats
-from zerolm.carving.experts.fewer_experts import expert_matrices
+from zerolm.carving.experts.fewer_experts import AXIS, expert_matrices
 from zerolm.carving.request import SUMMED
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.ledger import Ledger, best_summing
-from zerolm.checkpoints.matrix_sums import sums_of
+from zerolm.checkpoints.matrix_sums import Sums, sums_of
 from zerolm.checkpoints.packed import PackedTensor
 from zerolm.checkpoints.packed_values import sums_of_packed
 from zerolm.io.cache import Arrays
@@ -65,24 +65,28 @@ def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
     with the highest ratio are removed first. The ``ledger`` has the sums of matrices that are separate
     tensors; those of packed ones are summed here, one at a time.
     """
-    ratios = []
-    for matrices in expert_matrices(checkpoint, layer):
-        count = sum(matrix.count for matrix in matrices)
-        sums = [_sums(checkpoint, matrix, ledger) for matrix in matrices]
-        absolute, squares = (sum(column) / count for column in zip(*sums, strict=True))
-        ratios.append(absolute / np.sqrt(squares) if squares else 1.0)
-    return -np.array(ratios)
+    sums = np.zeros((3, checkpoint.layout.sizes[AXIS]))
+    for _, expert, matrix in expert_matrices(checkpoint, layer):
+        if isinstance(matrix, PackedTensor):
+            totals = sums_of_packed(matrix)
+        else:
+            rows = sums_along(checkpoint, matrix, ledger)[0]
+            totals = float(rows.absolute.sum()), float(rows.squares.sum())
+        sums[:, expert] += matrix.count, *totals
+    return spread(*sums)
 
 
-def _sums(checkpoint: Checkpoint, matrix: TensorInfo, ledger: Ledger) -> tuple[float, float]:
-    """Return the sums of absolute values and of squares of a matrix."""
-    if isinstance(matrix, PackedTensor):
-        return sums_of_packed(matrix)
+def spread(count: Floats, absolute: Floats, squares: Floats) -> Floats:
+    """Return minus the mean absolute of ``count`` weights over their root mean square (e,), -1 for 0."""
+    means = np.sqrt(squares / count)
+    return -np.divide(absolute / count, means, out=np.ones_like(means), where=means > 0)
+
+
+def sums_along(checkpoint: Checkpoint, matrix: TensorInfo, ledger: Ledger) -> tuple[Sums, Sums]:
+    """Return the sums of the rows and columns of an expert's matrix: the ledger's where it is a tensor."""
     if matrix.name in checkpoint.tensors:
-        totals = ledger.total(matrix.name)
-    else:
-        totals = sums_of(matrix, best_summing(matrix.end - matrix.start))[0].totals(matrix.count)
-    return totals.absolute, totals.squares
+        return ledger.rows(matrix.name), ledger.cols(matrix.name)
+    return sums_of(matrix, best_summing(matrix.end - matrix.start))
 
 
 def drawn(seed: int, layer: int, experts: int) -> Floats:

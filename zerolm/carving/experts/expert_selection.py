@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -9,9 +10,16 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_scores, neuron_scores
-from zerolm.carving.experts.expert_choice import ChosenExperts, best_by_domains, best_by_pairs, best_experts
+from zerolm.carving.experts.expert_choice import (
+    ChosenExperts,
+    best_by_domains,
+    best_by_pairs,
+    best_experts,
+    best_of_rows,
+)
 from zerolm.carving.experts.expert_count import (
-    count_of,
+    check_experts,
+    check_request,
     counts_of,
     largest_within,
     limits_of,
@@ -19,59 +27,50 @@ from zerolm.carving.experts.expert_count import (
     tried_of,
 )
 from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
-from zerolm.carving.experts.expert_width import ExpertWidth
-from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
-from zerolm.carving.experts.joint_plan import CornerCosts, least_lost
-from zerolm.carving.experts.neuron_scores import best_neurons, losses
-from zerolm.carving.experts.result import ExpertRow
-from zerolm.carving.experts.routing import Routing
+from zerolm.carving.experts.expert_width import ExpertWidth, to_hex
+from zerolm.carving.experts.fewer_experts import AXIS, NEURONS
+from zerolm.carving.experts.gguf_mixture import GgufMixture
+from zerolm.carving.experts.joint_plan import CostsOf, between_corners, least_lost
+from zerolm.carving.experts.neuron_scores import losses
+from zerolm.carving.experts.result import ChildExperts, ChildWidth, ExpertRow, NeuronRow
+from zerolm.carving.experts.stock_mixture import StockMixture
+from zerolm.carving.recipe_fields import ExpertsAndNeurons
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
-from zerolm.checkpoints import Checkpoint, ledger_of
-from zerolm.checkpoints.ledger import Ledger
-from zerolm.costs import CostModel
 from zerolm.io.cache import Arrays
 from zerolm.planning.size_request import AUTO, WORST, SizeRequest
-from zerolm.planning.sizes import costs_of, plan_of
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
 from zerolm.settings.domains import domains_of
-from zerolm.units.importance.criterion import FirstUnits
 
 
 @dataclass(frozen=True, eq=False)
 class ExpertSelection:
-    """A mixture of experts, and the part that a request keeps: planned and chosen lazily."""
+    """The part of a mixture of experts that a request keeps, or a recipe: planned and chosen lazily.
 
-    checkpoint: Checkpoint
+    ``of_recipe`` are the experts and neurons of a child that is built again; nothing is chosen then.
+    """
+
+    mixture: StockMixture | GgufMixture
     size: SizeRequest
     methods: Methods
-    costs: CostModel
     compute: ComputeRequest
     progress: Progress
-
-    @cached_property
-    def routing(self) -> Routing:
-        return Routing.of(self.checkpoint)
-
-    @cached_property
-    def ledger(self) -> Ledger:
-        """The per-unit sums of all weights, which are checked to be finite."""
-        return ledger_of(self.checkpoint, progress=self.progress)
+    of_recipe: ExpertsAndNeurons | None = None
 
     @cached_property
     def session(self) -> Session:
-        return Session(self.checkpoint, self.methods, self.progress, self._running)
+        return self._session(self.methods.text)
 
-    @property
-    def _running(self) -> ComputeRequest:
-        """The compute settings, in float32: expert inputs are multiplied with their weights separately."""
-        return replace(self.compute, dtype="float32")
+    def _session(self, text: str | None) -> Session:
+        """Return a session on one of the texts, in float32: inputs of experts are multiplied separately."""
+        methods, running = replace(self.methods, text=text), replace(self.compute, dtype="float32")
+        return Session(self.mixture.checkpoint, methods, self.progress, running)
 
     @property
     def are_chosen_by_tokens(self) -> bool:
         """Whether experts are chosen from tokens."""
-        return expert_scores.needs_tokens(self.methods.criterion)
+        return self.of_recipe is None and expert_scores.needs_tokens(self.methods.criterion)
 
     @cached_property
     def use(self) -> dict[int, Arrays]:
@@ -92,73 +91,79 @@ class ExpertSelection:
     @cached_property
     def uses(self) -> dict[str, dict[int, Arrays]]:
         """The sums of the pass over each text, by domain and layer; empty where no tokens are used."""
-        text = self.methods.text
-        if text is None or not expert_scores.needs_tokens(self.methods.criterion):
+        if not self.are_chosen_by_tokens:
             return {}
-        several = {name: f"{name}={one}" for name, one in domains_of(text).items()}
+        several = {name: f"{name}={one}" for name, one in domains_of(self.methods.text).items()}
         return {name: self._use(self._session(one)) for name, one in several.items()} or {
             "": self._use(self.session)
         }
-
-    def _session(self, text: str) -> Session:
-        """Return a session on one of several texts."""
-        return Session(self.checkpoint, replace(self.methods, text=text), self.progress, self._running)
 
     def _use(self, session: Session) -> dict[int, Arrays]:
         """Return the sums of the pass over the text of a session, by layer."""
         if session.tokens.ids.shape[1] < 2:
             raise ValueError("the text has one token a sequence; two at least are needed")
-        cache = session.cache("experts")
         return expert_use(
-            self.checkpoint,
+            session.checkpoint,
             session.model,
             session.divided.fitted,
             neurons=self.size.experts.ffn is not None,
-            cache=cache,
+            cache=session.cache("experts"),
             progress=self.progress,
         )
 
     @cached_property
     def width(self) -> ExpertWidth | None:
         """The possible numbers of neurons of an expert; None where all are kept."""
-        return None if self.size.experts.ffn is None else ExpertWidth.of(self.checkpoint, self.size)
+        return None if self.size.experts.ffn is None else ExpertWidth.of(self.mixture.checkpoint, self.size)
 
-    def check(self) -> None:
-        """Raise ``ValueError`` for impossible sizes before any work."""
-        if self.size.experts.keep == self.size.experts.ffn == AUTO and self.width is not None:
-            counts, limits = counts_of(self.size, self.routing), limits_of(self.size, self._whole)
-            least = self.width.possible[0]
-            most_within(limits, counts, lambda count: self._corners(count, least))
+    @cached_property
+    def _counts(self) -> list[int]:
+        """The possible numbers of experts of a layer, ascending."""
+        return counts_of(self.size, self.mixture.routing)
+
+    def check(self, *, alone: bool) -> None:
+        """Raise ``ValueError`` for an impossible request before any work; ``alone``: nothing else is removed.
+
+        A recipe was checked when it was read, but for what depends on its parent.
+        """
+        _ = self.mixture.routing
+        if self.of_recipe is None:
+            check_request(self.size, self.methods, alone=alone)
+            _ = self.least
         else:
-            _ = self.plan
+            experts, neurons = self.of_recipe
+            check_experts(experts, self.mixture.layers, self.mixture.routing)
+            if neurons:
+                ExpertWidth.of(self.mixture.checkpoint, self.size).check(neurons)
+
+    @property
+    def least(self) -> tuple[int, int | None]:
+        """The planned numbers of experts and neurons, or the least possible where a pass plans both."""
+        width = self.width
+        if width is None or not self.size.experts.keep == self.size.experts.ffn == AUTO:
+            return self.plan
+        least = width.possible[0]
+        most_within(limits_of(self.size), self._counts, lambda count: self._corners(count, least))
+        return self._counts[0], least
 
     @cached_property
-    def _whole(self) -> dict[str, int]:
-        """The costs of the parent."""
-        return costs_of(self.checkpoint, self.costs)
-
-    @cached_property
-    def _corners(self) -> CornerCosts:
+    def _corners(self) -> CostsOf:
         """The costs of all possible numbers of experts and neurons."""
         assert self.width is not None
-        return CornerCosts.of(counts_of(self.size, self.routing), self.width.possible, self._costs)
+        return between_corners(self._counts, self.width.possible, self.mixture.costs)
 
     @cached_property
     def plan(self) -> tuple[int, int | None]:
         """The kept experts of a layer, and neurons of each (None: all): as requested, or within budgets."""
-        experts, width = self.size.experts, self.width
-        if width is None:
-            return self._count(None), None
-        if experts.ffn != AUTO:
-            neurons, _ = width.size(str(experts.ffn))
-            return self._count(neurons), neurons
-        counts, limits = counts_of(self.size, self.routing), limits_of(self.size, self._whole)
-        if experts.keep != AUTO:
-            units, costs = (
-                f"neurons of each of {counts[0]} experts a layer",
-                partial(self._corners, counts[0]),
-            )
-            return counts[0], most_within(limits, width.possible, costs, units)
+        experts, width, counts, limits = self.size.experts, self.width, self._counts, limits_of(self.size)
+        number = None if experts.keep == AUTO else counts[0]
+        if width is None or experts.ffn != AUTO:
+            neurons = None if width is None else width.size(str(experts.ffn))[0]
+            number = number or most_within(limits, counts, partial(self.mixture.costs, neurons=neurons))
+            return number, neurons
+        if number is not None:
+            units = f"neurons of each of {number} experts a layer"
+            return number, most_within(limits, width.possible, partial(self._corners, number), units)
         planned = least_lost(
             tried_of(counts),
             lambda count: largest_within(limits, width.possible, partial(self._corners, count)),
@@ -170,67 +175,46 @@ class ExpertSelection:
         )
         return planned.experts, planned.neurons
 
-    def _count(self, neurons: int | None) -> int:
-        """Return the number of kept experts of a layer with ``neurons`` each: as requested, or the most."""
-        return count_of(self.size, self.routing, self._whole, lambda count: self._costs(count, neurons))
-
     @cached_property
     def _neuron_losses(self) -> dict[int, Floats]:
         """The predicted loss of each expert of a layer by number of kept neurons (e, m + 1), from tokens."""
         return {layer: losses(sums[OF_NEURONS]) for layer, sums in self.use.items()}
 
-    def neuron_loss(self, layer: int) -> float | None:
-        """Return the predicted loss of the removed neurons of kept experts; None without tokens."""
-        if not self.are_chosen_by_tokens or self.width is None:
-            return None
-        neurons = self.plan[1] or self.width.whole
-        return float(self._neuron_losses[layer][self.chosen[layer].kept, neurons].sum())
-
-    def shaped(self, count: int | None = None, neurons: int | None = None) -> Checkpoint:
-        """Return a child with these numbers of experts in a layer, and of neurons of each, for counting.
-
-        By default they are the planned ones. Where experts and neurons are planned together by losses, which
-        takes a pass, they are the smallest possible ones.
-        """
-        if count is None and self.size.experts.keep == self.size.experts.ffn == AUTO and self.width:
-            count, neurons = counts_of(self.size, self.routing)[0], self.width.possible[0]
-        if count is None:
-            count, neurons = self.plan
-        layers = expert_layers(self.checkpoint)
-        first = {layer: np.arange(count) for layer in layers}
-        narrow = {layer: np.tile(np.arange(neurons or 0), (count, 1)) for layer in layers if neurons}
-        return FewerExperts(self.checkpoint, first, neurons=narrow).shaped()
-
-    def _costs(self, count: int, neurons: int | None) -> dict[str, int]:
-        """Return the costs of a child with these numbers of experts in a layer, and of neurons of each.
-
-        Its other units have their requested shares.
-        """
-        rest, child = self.size.without_experts, self.shaped(count, neurons)
-        if not rest.keep:
-            return costs_of(child, self.costs)
-        return dict(plan_of(child, FirstUnits(-1.0), rest, self.costs).costs)
-
     @cached_property
-    def fewer(self) -> FewerExperts:
-        """The child with the best experts of each layer, and the best neurons of each."""
-        best = {layer: each.kept for layer, each in self.chosen.items()}
-        return FewerExperts(self.checkpoint, best, neurons=self._neurons())
-
-    def _neurons(self) -> dict[int, Ints]:
-        """Return the best neurons of each kept expert, by layer; empty where all are kept."""
+    def neurons(self) -> Mapping[int, Ints]:
+        """The kept neurons (e, n) of each kept expert, by layer; empty where all are kept."""
+        if self.of_recipe is not None:
+            return self.of_recipe[1]
         count = self.plan[1]
         if self.width is None or count in (None, self.width.whole):
             return {}
         return {
-            layer: best_neurons(self._neuron_scores(layer)[each.kept], count or 0)
+            layer: best_of_rows(self._neuron_scores(layer)[each.kept], count or 0)
             for layer, each in self.chosen.items()
         }
 
     @cached_property
+    def in_hex(self) -> dict[int, list[str]]:
+        """The kept neurons of each expert as hexadecimal digits, by layer; empty where all are kept."""
+        whole = self.mixture.sizes.get(NEURONS, 0)
+        return {layer: [to_hex(kept, whole) for kept in rows] for layer, rows in self.neurons.items()}
+
+    @property
+    def kept(self) -> dict[int, Ints]:
+        """The kept experts by layer, ascending."""
+        return {layer: each.kept for layer, each in self.chosen.items()}
+
+    @cached_property
     def chosen(self) -> dict[int, ChosenExperts]:
-        """The experts of each layer, chosen by the criterion."""
+        """The experts of each layer: the recipe's, or those chosen by the criterion."""
+        if self.of_recipe is not None:
+            return {layer: ChosenExperts(kept) for layer, kept in self.of_recipe[0].items()}
         return self.chosen_of(self.plan[0])
+
+    @property
+    def is_optimal(self) -> bool | None:
+        """Whether it is proven that no choice is better; None where a recipe names the experts."""
+        return None if self.of_recipe else all(each.is_proven for each in self.chosen.values())
 
     @cached_property
     def _choices(self) -> dict[int, dict[int, ChosenExperts]]:
@@ -241,38 +225,39 @@ class ExpertSelection:
         """Return ``count`` experts of each layer, chosen by the criterion."""
         if count in self._choices:
             return self._choices[count]
-        groups, depth = self.routing.groups, self.checkpoint.layout.depth
-        chosen = self._choices.setdefault(count, {})
-        for layer in expert_layers(self.checkpoint):
+        groups, chosen = self.mixture.routing.groups, self._choices.setdefault(count, {})
+        for layer in self.mixture.layers:
             if self.size.experts.domains == WORST:
                 by_domain = np.array([self._by_sums(use[layer]) for use in self.uses.values()])
                 chosen[layer] = best_by_domains(by_domain, count, groups)
             elif expert_scores.is_of_pairs(self.methods.criterion):
-                self.progress("choosing experts by their pairs", layer, depth)
+                self._tell("choosing experts by their pairs", layer)
                 chosen[layer] = best_by_pairs(self._scores(layer), count, groups)
             else:
                 chosen[layer] = ChosenExperts(best_experts(self._scores(layer), count, groups))
         return chosen
 
+    def _tell(self, words: str, layer: int) -> None:
+        self.progress(words, layer, self.mixture.layers[-1] + 1)
+
     def _neuron_scores(self, layer: int) -> Floats:
         """Return the scores (e, m) of the neurons of the experts of a layer."""
-        name = self.methods.criterion
-        if expert_scores.needs_tokens(name):
+        if self.are_chosen_by_tokens:
             return self.use[layer][OF_NEURONS]
-        if name == expert_scores.RANDOM:
-            sizes = self.checkpoint.layout.sizes
-            return neuron_scores.drawn(self.methods.seed, layer, sizes[AXIS], sizes[NEURONS])
-        self.progress("scoring neurons by their weights", layer, self.checkpoint.layout.depth)
-        return neuron_scores.by_weights(self.checkpoint, layer, self.ledger)
+        mixture = self.mixture
+        assert isinstance(mixture, StockMixture)
+        if self.methods.criterion == expert_scores.RANDOM:
+            return neuron_scores.drawn(self.methods.seed, layer, mixture.sizes[AXIS], mixture.sizes[NEURONS])
+        self._tell("scoring neurons by their weights", layer)
+        return neuron_scores.by_weights(mixture.checkpoint, layer, mixture.ledger)
 
     def _scores(self, layer: int) -> Floats:
-        name = self.methods.criterion
-        if expert_scores.needs_tokens(name):
+        if self.are_chosen_by_tokens:
             return self._by_sums(self.use[layer])
-        if name == expert_scores.RANDOM:
-            return expert_scores.drawn(self.methods.seed, layer, self.routing.experts)
-        self.progress("scoring experts by their weights", layer, self.checkpoint.layout.depth)
-        return expert_scores.by_weights(self.checkpoint, layer, self.ledger)
+        if self.methods.criterion == expert_scores.RANDOM:
+            return expert_scores.drawn(self.methods.seed, layer, self.mixture.routing.experts)
+        self._tell("scoring experts by their weights", layer)
+        return self.mixture.by_weights(layer)
 
     def _by_sums(self, sums: Arrays) -> Floats:
         """Return the scores of experts, or the losses of their pairs, from the sums of a layer."""
@@ -280,7 +265,29 @@ class ExpertSelection:
         assert by_sums is not None
         return by_sums(sums)
 
-    def kept_shares(self, layer: int, kept: Ints) -> dict[str, float]:
+    def described(self, left: Mapping[int, float]) -> ChildExperts:
+        """Return the description of the kept experts; ``left`` are shares of error after repair by layer."""
+        routing, rows = self.mixture.routing, list[ExpertRow]()
+        for layer, chosen in self.chosen.items():
+            tokens, gates = (self._share(layer, name, chosen.kept) for name in ("count", "gate"))
+            row = ExpertRow(layer, chosen.kept.tolist(), tokens, gates, chosen.loss, chosen.gap)
+            narrow = NeuronRow(self.in_hex[layer], self._neuron_loss(layer)) if self.neurons else None
+            domains = self._kept_shares(layer, chosen.kept)
+            rows.append(replace(row, left=left.get(layer), domains=domains, neurons=narrow))
+        whole = self.mixture.sizes.get(NEURONS, 0)
+        width = next((each.shape[1] for each in self.neurons.values()), whole)
+        ffn = ChildWidth(whole, width) if self.neurons or self.width else None
+        counts = routing.experts, len(rows[0].kept), routing.active, routing.groups
+        return ChildExperts(self.methods.criterion, *counts, ffn, rows)
+
+    def _neuron_loss(self, layer: int) -> float | None:
+        """Return the predicted loss of the removed neurons of kept experts; None without tokens."""
+        if not self.are_chosen_by_tokens or self.width is None:
+            return None
+        neurons = self.plan[1] or self.width.whole
+        return float(self._neuron_losses[layer][self.chosen[layer].kept, neurons].sum())
+
+    def _kept_shares(self, layer: int, kept: Ints) -> dict[str, float]:
         """Return by domain the kept share of all experts' scores; by pairs 1 minus the lost share."""
         if len(domains_of(self.methods.text)) < 2:
             return {}
@@ -292,18 +299,6 @@ class ExpertSelection:
             total = float(scores.sum())
             shares[name] = 1.0 - float(removed_scores.sum()) / total if total else 1.0
         return shares
-
-    def described(self, layer: int, chosen: ChosenExperts) -> ExpertRow:
-        """Return the description of a choice of experts: shares of tokens, gates and scores, loss and gap."""
-        return ExpertRow(
-            layer,
-            chosen.kept.tolist(),
-            self._share(layer, "count", chosen.kept),
-            self._share(layer, "gate", chosen.kept),
-            chosen.loss,
-            chosen.gap,
-            domains=self.kept_shares(layer, chosen.kept),
-        )
 
     def _share(self, layer: int, name: str, kept: Ints) -> float | None:
         """Return the share of the kept experts in a sum; None without one."""

@@ -60,7 +60,6 @@ def expert_use(
     model: PreTrainedModel,
     tokens: Tokens,
     *,
-    batch: int = 8,
     neurons: bool = False,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
     progress: Progress = silent,
@@ -79,7 +78,7 @@ def expert_use(
         use[layer] = row
     if len(use) == len(layers):
         return use
-    stream = Stream(Blocks(model, tokens.batches(batch)))
+    stream = Stream(Blocks(model, tokens.batches()))
     _resume(stream, cache, layers[len(use)])
     for layer in layers[len(use) :]:
         progress("running tokens through the experts", layer, checkpoint.layout.depth)
@@ -96,19 +95,12 @@ def _sums(checkpoint: Checkpoint, stream: Stream, layer: int, neurons: bool) -> 
     stream.before(layer)
     sums, blocks = ExpertSums(checkpoint.layout.sizes[AXIS]), stream.blocks
     experts = experts_of(checkpoint, blocks.layer(layer).module, layer)
-    masks = [blocks.tokens(index).reshape(-1) for index in range(len(blocks.batches))]
-    inner, remaining_masks = NeuronSums(experts, checkpoint.family.name), iter(masks)
-    add_and_forward = summing(experts, sums, iter(masks))
-
-    def forward(hidden: Tensor, numbers: Tensor, gates: Tensor) -> Tensor:
-        mask = next(remaining_masks)
-        inner.add(hidden[mask], numbers[mask], gates[mask])
-        return add_and_forward(hidden, numbers, gates)
-
-    with stand_ins([experts], [forward if neurons else add_and_forward]):
+    masks = (blocks.tokens(index).reshape(-1) for index in range(len(blocks.batches)))
+    inner = NeuronSums(experts, checkpoint.family.name) if neurons else None
+    with stand_ins([experts], [summing(experts, sums, inner, masks)]):
         for _ in stream.through(layer):
             pass
-    return sums.arrays | ({OF_NEURONS: inner.scores} if neurons else {})
+    return sums.arrays if inner is None else sums.arrays | {OF_NEURONS: inner.scores}
 
 
 def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:
@@ -122,8 +114,10 @@ def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Modu
     return experts
 
 
-def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Callable[..., Tensor]:
-    """Return a forward function of experts that also adds to ``sums``.
+def summing(
+    experts: nn.Module, sums: ExpertSums, inner: NeuronSums | None, masks: Iterator[Tensor]
+) -> Callable[..., Tensor]:
+    """Return a forward function of experts that also adds to ``sums``, and to ``inner`` ones if any.
 
     Each expert's output is computed once, as for a token with gate 1 that is routed to it alone; then outputs
     are combined with the gates. ``masks`` are the tokens (t,) of each call that count.
@@ -133,6 +127,8 @@ def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Ca
     def forward(hidden: Tensor, numbers: Tensor, gates: Tensor) -> Tensor:
         tokens, active = numbers.shape
         mask, out = next(masks), torch.empty_like(hidden)
+        if inner is not None:
+            inner.add(hidden[mask], numbers[mask], gates[mask])
         step = max(1, AT_ONCE // (active * hidden.shape[-1]))
         for start in range(0, tokens, step):
             here = slice(start, start + step)

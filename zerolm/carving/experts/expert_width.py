@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from zerolm.planning.sizes import EXPERTS_MULTIPLE
 from zerolm.settings.shares import KeptUnits
 
 KEPT: Final = KeptUnits("--keep-expert-ffn", "neurons", "0.75")
-HEX: Final = "0123456789abcdef"
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,11 @@ class ExpertWidth:
         possible = [count for count, fault in faults.items() if not fault]
         return cls(whole, step, (*possible, whole))
 
-    def checked(self, neurons: Mapping[int, Ints]) -> Mapping[int, Ints]:
-        """Return the neurons (e, n) by layer of a recipe; ``ValueError`` where they do not fit the parent."""
+    def check(self, neurons: Mapping[int, Ints]) -> None:
+        """Raise ``ValueError`` for neurons (e, n) by layer of a recipe that do not fit the parent."""
         sizes = {rows.shape[1] for rows in neurons.values()}
         if len(sizes) != 1 or not sizes <= {*self.possible}:
             raise ValueError("the recipe keeps other numbers of neurons than experts of its parent can have")
-        return neurons
 
     def size(self, text: str) -> tuple[int, str]:
         """Return the number of neurons for ``512``, ``0.75`` or ``0.75x``, and a note on rounding.
@@ -114,13 +113,13 @@ def to_hex(kept: Ints, whole: int) -> str:
     return np.packbits(mask).tobytes().hex()
 
 
-def from_hex(text: Any, whole: int) -> Ints:
+def from_hex(text: str, whole: int) -> Ints:
     """Return the neurons, ascending, that ``to_hex`` wrote; ``ValueError`` for other text."""
     digits = 2 * -(-whole // 8)
-    sound = isinstance(text, str) and len(text) == digits and not set(text) - set(HEX)
-    bits = np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8)) if sound else np.zeros(0, np.uint8)
+    sound = re.fullmatch(f"[0-9a-f]{{{digits}}}", text) is not None
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(text if sound else ""), np.uint8))
     if not bits.any() or bits[whole:].any():
-        raise ValueError(f"its neurons are {str(text)[:40]!r}, not bits of {whole} as {digits} digits")
+        raise ValueError(f"its neurons are {text[:40]!r}, not bits of {whole} as {digits} digits")
     return np.flatnonzero(bits)
 
 

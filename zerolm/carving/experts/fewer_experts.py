@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.listed_modules import renumbered
-from zerolm.checkpoints import Checkpoint, Outgoing, Span, TensorInfo, sliced
+from zerolm.checkpoints import Checkpoint, Outgoing, TensorInfo, sliced
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.layout import Layout, Slot
 from zerolm.checkpoints.packed import PackedTensor
@@ -84,24 +84,29 @@ class FewerExperts:
     def _kept_part_of(self, info: TensorInfo, slot: Slot | None) -> list[Outgoing]:
         """Return the kept part of a tensor, or of those that hold it; ``ValueError`` if it cannot be cut."""
         kept = None if slot is None or slot.layer is None else self.by_layer.get(slot.layer)
-        if slot is None or kept is None:
+        if slot is None or kept is None or (slot.expert is None and AXIS not in slot.axes):
             return [Outgoing.copied(part) for part in info.stored]
-        if slot.expert is not None:
-            place = int(kept.searchsorted(slot.expert))
-            if place == len(kept) or kept[place] != slot.expert:
+        expert, narrow, changed = slot.expert, self._narrow(slot), self._changed(slot)
+        inner = list(info.shape[1:] if expert is None else info.shape)
+        if narrow is not None:
+            along, places = narrow
+            inner[along] = len(places) * self.width
+        if expert is not None:
+            place = int(kept.searchsorted(expert))
+            if place == len(kept) or kept[place] != expert:
                 return []
-            expert, narrow = slot.expert, self._narrow(slot)
-            name = _renamed(info.name, expert, place)
-            if narrow is None and expert not in self._changed(slot):
+            if narrow is None and expert not in changed:
                 return [Outgoing.copied(part, _renamed(part.name, expert, place)) for part in info.stored]
-            shape = _resized(info.shape, narrow, self.width)
-            return [Outgoing(name, info.dtype, shape, lambda: self._expert(info, slot, expert))]
-        if AXIS not in slot.axes:
-            return [Outgoing.copied(part) for part in info.stored]
-        axis, narrow = slot.axes.index(AXIS), self._narrow(slot)
-        if self._changed(slot) or narrow is not None:
-            shape = (len(kept), *_resized(info.shape[1:], narrow, self.width))
-            return [Outgoing(info.name, info.dtype, shape, lambda: self._experts(info, slot, kept))]
+            name = _renamed(info.name, expert, place)
+            return [Outgoing(name, info.dtype, tuple(inner), lambda: self._expert(info, slot, expert))]
+        axis = slot.axes.index(AXIS)
+        if changed or narrow is not None:
+
+            def parts() -> Iterable[Chunk]:
+                for number in kept.tolist():
+                    yield from self._expert(info.one(number), slot, number)
+
+            return [Outgoing(info.name, info.dtype, (len(kept), *inner), parts)]
         if isinstance(info, PackedTensor) and not (slot.of_experts and axis == 0):
             raise ValueError(
                 f"tensor {info.name!r} is stored in {info.dtype}, whose blocks hold rows of several experts"
@@ -109,40 +114,26 @@ class FewerExperts:
         return [_rows(part, axis, kept) for part in info.stored]
 
     def _narrow(self, slot: Slot) -> tuple[int, Ints] | None:
-        """Return the axis along which an expert's tensor is cut, and the places of neurons on it, (p, m).
-
-        Each neuron has p places: two where gate and up projections are fused. None where no neurons are
-        removed.
-        """
-        if not self.neurons or not slot.of_experts:
-            return None
-        axes = slot.axes[1:] if slot.expert is None else slot.axes
-        every = (neuron_places(self.parent, label) for label in axes)
-        return next(((axis, places) for axis, places in enumerate(every) if places is not None), None)
+        """Return the axis along which an expert's tensor is cut, and the places of neurons on it, (p, m)."""
+        return neurons_along(self.parent, slot) if self.neurons and slot.of_experts else None
 
     def _changed(self, slot: Slot) -> Matrices:
         """Return the new values of a tensor by expert; empty where it is unchanged."""
         return {} if slot.layer is None or slot.role != DOWN else self.changed.get(slot.layer, {})
 
-    def _experts(self, info: TensorInfo, slot: Slot, kept: Ints) -> Iterable[Chunk]:
-        """Yield the kept part of a tensor of all experts, with new values."""
-        for expert in kept.tolist():
-            yield from self._expert(info.one(expert), slot, expert)
-
     def _expert(self, tensor: TensorInfo, slot: Slot, expert: int) -> Iterable[Chunk]:
         """Yield the kept part of the tensor of one expert, new or unchanged."""
-        matrix, narrow = self._changed(slot).get(expert), self._narrow(slot)
-        if narrow is None:
-            yield Span(tensor.file, tensor.start, tensor.end) if matrix is None else _stored(matrix, tensor)
-            return
-        axis, places = narrow
-        neurons = self.neurons_of(slot.layer or 0, expert)
-        rows = np.sort(places[:, neurons].reshape(-1))
+        matrix, narrow, kept = self._changed(slot).get(expert), self._narrow(slot), dict[int, Ints]()
+        if narrow is not None:
+            axis, places = narrow
+            kept[axis] = np.sort(places[:, self.neurons_of(slot.layer or 0, expert)].reshape(-1))
         if matrix is None:
-            yield from sliced(tensor, {axis: rows})
-        else:
-            turned = matrix if matrix.shape == tensor.shape else matrix.T
-            yield narrowed(turned.take(rows, axis), tensor.dtype)
+            yield from sliced(tensor, kept)
+            return
+        stored = matrix if matrix.shape == tensor.shape else matrix.T
+        for axis, rows in kept.items():
+            stored = stored.take(rows, axis)
+        yield narrowed(stored, tensor.dtype)
 
     def as_stored(self, layer: int, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a down projection of a layer, rounded to its stored type."""
@@ -215,8 +206,17 @@ def with_neurons(checkpoint: Checkpoint, config: Mapping[str, Any], count: int) 
     return {**config, **changed}
 
 
-def neuron_places(checkpoint: Checkpoint, label: str) -> Ints | None:
-    """Return the places of an expert's neurons along an axis, (p, m), p 2 with fused gates; else None."""
+def neurons_along(checkpoint: Checkpoint, slot: Slot) -> tuple[int, Ints] | None:
+    """Return the axis of an expert's tensor that has neurons, and their places on it, (p, m); None without.
+
+    Each neuron has p places: two where gate and up projections are fused.
+    """
+    axes = slot.axes[1:] if slot.expert is None else slot.axes
+    every = (_neuron_places(checkpoint, label) for label in axes)
+    return next(((axis, places) for axis, places in enumerate(every) if places is not None), None)
+
+
+def _neuron_places(checkpoint: Checkpoint, label: str) -> Ints | None:
     size = checkpoint.layout.sizes.get(NEURONS, 0)
     labels, axis = label.split("+"), checkpoint.family.config.axes.get(label)
     if all(one == NEURONS for one in labels):  # one after the other
@@ -232,44 +232,27 @@ def expert_layers(checkpoint: Checkpoint) -> list[int]:
     return [layer for layer in range(layout.depth) if layout.name(ROUTER, layer) is not None]
 
 
-def expert_matrices(checkpoint: Checkpoint, layer: int) -> list[list[TensorInfo]]:
-    """Return the matrices of each expert of a layer as places in files, (rows, columns), unread."""
+def expert_matrices(checkpoint: Checkpoint, layer: int) -> Iterator[tuple[Slot, int, TensorInfo]]:
+    """Yield the matrices of the experts of a layer, each with its slot and expert, unread.
+
+    The matrix of one expert within a tensor of all is a place in its file, with another name.
+    """
     layout = checkpoint.layout
-    matrices: list[list[TensorInfo]] = [[] for _ in range(layout.sizes[AXIS])]
     for key, name in layout.layer(layer).items():
         slot, info = layout.slots[name], checkpoint.tensors[name]
         if not slot.is_matrix or not slot.of_experts:
             continue
         if slot.expert is not None:
-            matrices[slot.expert].append(info)
+            yield slot, slot.expert, info
             continue
         for expert in range(info.shape[0]):
-            matrices[expert].append(replace(info.one(expert), name=f"{key}.{expert}"))
-    return matrices
-
-
-def _stored(matrix: NDArray[np.float32], info: TensorInfo) -> Chunk:
-    """Return a matrix in the stored form: in its type, and transposed where that is."""
-    shape = info.shape[-2:]
-    return narrowed(matrix if matrix.shape == shape else matrix.T, info.dtype)
-
-
-def _resized(shape: tuple[int, ...], narrow: tuple[int, Ints] | None, width: int) -> tuple[int, ...]:
-    """Return the shape of an expert's tensor with fewer neurons along an axis."""
-    if narrow is None:
-        return shape
-    axis, places = narrow
-    return (*shape[:axis], len(places) * width, *shape[axis + 1 :])
+            yield slot, expert, replace(info.one(expert), name=f"{key}.{expert}")
 
 
 def _rows(info: TensorInfo, axis: int, kept: Ints) -> Outgoing:
     shape = tuple(len(kept) if place == axis else size for place, size in enumerate(info.shape))
     flat = info if axis else replace(info, shape=(info.shape[0], info.count // info.shape[0]))
-    return Outgoing(info.name, info.dtype, shape, _reading(flat, axis, kept))
-
-
-def _reading(flat: TensorInfo, axis: int, kept: Ints) -> Callable[[], Iterable[Chunk]]:
-    return lambda: sliced(flat, {axis: kept})
+    return Outgoing(info.name, info.dtype, shape, lambda: sliced(flat, {axis: kept}))
 
 
 def _renamed(name: str, expert: int, place: int) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import numpy as np
 
@@ -71,26 +71,16 @@ class FewerGgufExperts:
     def compare(self, file: Path) -> None:
         """Read the written file and its parent again; ``ValueError`` names what differs."""
         child, parent = read_gguf_header(file), self.parent.header
-        metadata = parent.metadata | self._changes
-        if child.metadata != metadata or list(child.tensors) != list(parent.tensors):
+        if child.metadata != parent.metadata | self._changes or list(child.tensors) != list(parent.tensors):
             raise ValueError("the written child has other metadata or tensors than were to be written")
-        with file.open("rb") as child_file, self.parent.file.open("rb") as parent_file:
-            if not all(
-                _bytes(child_file, *child.entries[key]) == _bytes(parent_file, *parent.entries[key])
-                for key in parent.entries
-                if key not in self._changes
-            ):
+        for key in parent.entries.keys() - self._changes.keys():
+            if _read(file, *child.entries[key]) != _read(self.parent.file, *parent.entries[key]):
                 raise ValueError("the written child has other metadata than its parent")
-        with file.open("rb") as child_file:
-            for name in parent.tensors:
-                start, end = child.places[name]
-                same = (child.tensors[name], child.types[name]) == (self.shape(name), parent.types[name])
-                same = same and end - start == _size(self.spans(name))
-                child_file.seek(start)
-                if not same or not all(
-                    part == child_file.read(len(part)) for part in _parts(self.spans(name))
-                ):
-                    raise ValueError(f"{name!r} of the written child differs from what its parent has")
+        for name in parent.tensors:
+            written, wanted = Span(file, *child.places[name]), self.spans(name)
+            same = (child.tensors[name], child.types[name]) == (self.shape(name), parent.types[name])
+            if not same or not _are_equal(written, wanted):
+                raise ValueError(f"{name!r} of the written child differs from what its parent has")
 
     def _in_order(self) -> list[str]:
         """Return the tensors in the order of the file, or of its parts."""
@@ -113,8 +103,7 @@ class FewerGgufExperts:
         """Return all before the tensors: the parent's metadata with ``_changes``, and new offsets."""
         header = self.parent.header
         end = max(last for _, last in header.entries.values())
-        with self.parent.file.open("rb") as opened:
-            text = bytearray(_bytes(opened, 0, end))
+        text = bytearray(_read(self.parent.file, 0, end))
         for key, value in self._changes.items():
             at = header.entries[key][0]
             at += 8 + struct.unpack_from("<Q", text, at)[0]
@@ -136,14 +125,18 @@ def _size(spans: list[Span]) -> int:
     return sum(span.end - span.start for span in spans)
 
 
-def _bytes(opened: BinaryIO, start: int, end: int) -> bytes:
-    opened.seek(start)
-    return opened.read(end - start)
+def _read(file: Path, start: int, end: int) -> bytes:
+    with file.open("rb") as opened:
+        opened.seek(start)
+        return opened.read(end - start)
 
 
-def _parts(spans: list[Span]) -> Iterator[bytes]:
-    """Yield the bytes of spans, a block at a time."""
-    for span in spans:
-        with span.file.open("rb") as opened:
-            for start, end in pairwise([*range(span.start, span.end, BLOCK), span.end]):
-                yield _bytes(opened, start, end)
+def _are_equal(written: Span, wanted: list[Span]) -> bool:
+    """Return whether a span has the bytes of others, read a block at a time."""
+    at = written.start
+    for span in wanted:
+        for start, end in pairwise([*range(span.start, span.end, BLOCK), span.end]):
+            if _read(span.file, start, end) != _read(written.file, at, at + end - start):
+                return False
+            at += end - start
+    return at == written.end

@@ -6,17 +6,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from zerolm.architecture import Floats
+from zerolm.carving.experts.expert_scores import spread
+from zerolm.carving.experts.fewer_experts import AXIS
 from zerolm.carving.experts.routing import Routing
+from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.dequantise import dequantised, readable
 from zerolm.checkpoints.gguf.header import GgufHeader
 from zerolm.checkpoints.gguf.parts import GgufModel, read_gguf
-from zerolm.checkpoints.weight_types import BLOCKS, WeightType
+from zerolm.checkpoints.headers import Shard
+from zerolm.checkpoints.weight_types import BLOCKS
 
 OF_EXPERTS: Final = re.compile(
     r"blk\.(\d+)\.(ffn_(?:gate|up|down|gate_up)_exps\.(?:weight|bias|scale|input_scale)"
@@ -39,12 +44,13 @@ WEIGHTS: Final = 1 << 22
 class GgufMixture:
     """A model, and its tensors with a part for each expert: layer, and the rest of the name.
 
-    ``file`` is its only file, or the first of its parts.
+    ``file`` is its only file, or the first of its parts; ``shards`` are all of them as they were opened.
     """
 
     file: Path
     model: GgufModel
     of_experts: dict[str, tuple[int, str]]
+    shards: tuple[Shard, ...]
 
     @classmethod
     def open(cls, file: Path) -> GgufMixture:
@@ -53,7 +59,11 @@ class GgufMixture:
             model = read_gguf(file)
             matches = {name: OF_EXPERTS.fullmatch(name) for name in model.header.tensors}
             of_experts = {name: (int(match[1]), match[2]) for name, match in matches.items() if match}
-            mixture = cls(file, model, of_experts)
+            states = zip(model.files, model.headers, (each.stat() for each in model.files), strict=True)
+            shards = tuple(
+                Shard(each, {}, part.digest, state.st_size, state.st_mtime_ns) for each, part, state in states
+            )
+            mixture = cls(file, model, of_experts, shards)
             mixture._check()
         except ValueError as error:
             raise ValueError(f"{str(file)!r}: {error}") from None
@@ -83,12 +93,35 @@ class GgufMixture:
         """The layers with experts, ascending."""
         return sorted({layer for layer, _ in self.of_experts.values()})
 
-    def count_of(self, name: str) -> int:
-        """Return the number of elements of a tensor."""
-        return int(np.prod(self.header.tensors[name], dtype=object))
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of experts of a layer; neurons of them are stored in blocks, and are not counted."""
+        return {AXIS: self.routing.experts}
 
-    def scores(self, layer: int) -> Floats:
-        """Return the scores (e,) of a layer's experts from their weights alone, as in ``by_weights``.
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        """The file in the stock class; ``ValueError`` for an architecture that is not read so."""
+        try:
+            return Checkpoint.open(self.file, packed=True)
+        except ValueError as error:
+            raise ValueError(f"{error}; --criterion aimer needs no text") from None
+
+    def costs(self, count: int, neurons: int | None = None) -> dict[str, int]:
+        """Return the costs that tensors determine, with ``count`` experts in a layer and all ``neurons``."""
+        del neurons
+        params = active = size = 0
+        for name, (start, end) in self.header.places.items():
+            numbers, whole = prod(self.header.tensors[name]), end - start
+            used = numbers
+            if name in self.of_experts:
+                numbers, whole = (each * count // self.routing.experts for each in (numbers, whole))
+                is_routed = "_exps." in name
+                used = numbers * self.routing.active // count if is_routed else numbers
+            params, active, size = params + numbers, active + used, size + whole
+        return {"params": params, "active_params": active, "weight_bytes": size}
+
+    def by_weights(self, layer: int) -> Floats:
+        """Return the scores (e,) of a layer's experts from their weights alone (``spread``).
 
         Some rows are dequantised at a time. Raises ``ValueError`` for weights that are not finite, or of a
         type that cannot be dequantised.
@@ -102,12 +135,16 @@ class GgufMixture:
                     squares[expert] += np.square(rows).sum()
         if not np.isfinite(squares).all():
             raise ValueError(f"layer {layer} of {str(self.file)!r} has weights that are not finite")
-        means = np.sqrt(squares / count)
-        return -np.divide(absolute / count, means, out=np.ones_like(means), where=means > 0)
+        return spread(count, absolute, squares)
 
     def _rows(self, name: str) -> Iterator[tuple[int, Floats]]:
         """Yield the rows of a stack of matrices, some at a time, each with the number of its expert."""
-        kind = self._readable(name)
+        kind = readable(self.header.types[name])
+        if kind is None:
+            raise ValueError(
+                f"tensor {name!r} has type number {self.header.types[name]}, whose numbers are not read: "
+                "--criterion random needs none"
+            )
         columns, rows, experts = self.header.tensors[name]
         start, _ = self.header.places[name]
         shape = (experts, rows, kind.size(columns))
@@ -116,16 +153,6 @@ class GgufMixture:
         for expert in range(experts):
             for first in range(0, rows, step):
                 yield expert, dequantised(np.asarray(raw[expert, first : first + step]), kind).astype(float)
-
-    def _readable(self, name: str) -> WeightType:
-        """Return a type that can be dequantised; ``ValueError`` names one that cannot."""
-        kind = readable(self.header.types[name])
-        if kind is None:
-            raise ValueError(
-                f"tensor {name!r} has type number {self.header.types[name]}, whose numbers are not read: "
-                "--criterion random needs none"
-            )
-        return kind
 
     def _size(self, key: str, missing: int | None = None) -> int:
         value = self.header.metadata.get(f"{self.header.architecture}.{key}", missing)

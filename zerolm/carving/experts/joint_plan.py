@@ -9,61 +9,44 @@ import numpy as np
 
 from zerolm.statistics import TOLERANCE
 
+CostsOf = Callable[[int, int], Mapping[str, int]]
+"""Costs by name of a child with these numbers of experts in a layer, and of neurons of each."""
+
 
 @dataclass(frozen=True)
 class ExpertPlan:
-    """The kept experts of a layer and neurons of each, with the predicted losses of the removed ones."""
+    """The kept experts of a layer and neurons of each, with the predicted loss of all removed ones."""
 
     experts: int
     neurons: int
-    by_experts: float
-    by_neurons: float
-
-    @property
-    def loss(self) -> float:
-        return self.by_experts + self.by_neurons
+    loss: float
 
 
-@dataclass(frozen=True)
-class CornerCosts:
-    """The costs of children by numbers of experts and of neurons, interpolated between the extreme ones.
+def between_corners(counts: Sequence[int], widths: Sequence[int], costs: CostsOf) -> CostsOf:
+    """Return the costs of children by numbers of experts and of neurons from those of the extreme numbers.
 
-    ``corners`` are by (experts, neurons). All costs are linear in each number: tensors of an expert have a
-    row or a column for each neuron, routers a row for each expert, and a token uses the same number of
-    experts as before.
+    ``counts`` and ``widths`` ascend. All costs are linear in each number: tensors of an expert have a row or
+    a column for each neuron, routers a row for each expert, and a token uses as many experts as before.
     """
+    ends, sides = (counts[0], counts[-1]), (widths[0], widths[-1])
+    corners = {(count, width): costs(count, width) for count in {*ends} for width in {*sides}}
 
-    experts: tuple[int, int]
-    neurons: tuple[int, int]
-    corners: Mapping[tuple[int, int], Mapping[str, int]]
+    def costs_at(experts: int, neurons: int) -> Mapping[str, int]:
+        least, most = (
+            _between(neurons, sides, *(corners[count, width] for width in sides)) for count in ends
+        )
+        return _between(experts, ends, least, most)
 
-    @classmethod
-    def of(
-        cls, counts: Sequence[int], widths: Sequence[int], costs: Callable[[int, int], Mapping[str, int]]
-    ) -> CornerCosts:
-        """Return the costs within these numbers, ascending, from four computed ones."""
-        experts, neurons = (counts[0], counts[-1]), (widths[0], widths[-1])
-        return cls(experts, neurons, {(e, n): costs(e, n) for e in set(experts) for n in set(neurons)})
-
-    def __call__(self, experts: int, neurons: int) -> dict[str, int]:
-        """Return the costs by name."""
-
-        def with_experts(count: int, name: str) -> int:
-            first, last = (self.corners[count, width][name] for width in self.neurons)
-            return _between(neurons, self.neurons, first, last)
-
-        least, most = self.experts
-        names = next(iter(self.corners.values()))
-        return {
-            name: _between(experts, self.experts, with_experts(least, name), with_experts(most, name))
-            for name in names
-        }
+    return costs_at
 
 
-def _between(place: int, ends: tuple[int, int], first: int, last: int) -> int:
-    """Return the value at a place of a line through integers at its ends, where the value is an integer."""
+def _between(
+    place: int, ends: tuple[int, int], first: Mapping[str, int], last: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the costs at a place of lines through those at its ends, where all are integers."""
     start, stop = ends
-    return first if start == stop else first + (last - first) * (place - start) // (stop - start)
+    steps = max(1, stop - start)
+    return {name: at + (last[name] - at) * (place - start) // steps for name, at in first.items()}
 
 
 def least_lost(
@@ -87,7 +70,7 @@ def least_lost(
         alone = by_experts(count)
         if best is not None and alone >= best.loss:
             break
-        plan = ExpertPlan(count, neurons, alone, by_neurons(count, neurons))
+        plan = ExpertPlan(count, neurons, alone + by_neurons(count, neurons))
         if best is None or plan.loss < best.loss * (1 - TOLERANCE):
             best = plan
     if best is None or not np.isfinite(best.loss):

@@ -21,14 +21,13 @@ def renumbered(config: Mapping[str, Any], by_layer: Mapping[int, Ints]) -> dict[
 
     Raises ``ValueError`` for a regular expression that selects experts by their numbers.
     """
-    return {
-        name: _listed(value, by_layer)
-        if name == FIELD
-        else renumbered(value, by_layer)
-        if isinstance(value, Mapping) and FIELD in value
-        else value
-        for name, value in config.items()
-    }
+    changed = dict(config)
+    for name, value in config.items():
+        if name == FIELD:
+            changed[name] = _listed(value, by_layer)
+        elif isinstance(value, Mapping):
+            changed[name] = renumbered(value, by_layer)
+    return changed
 
 
 def _listed(value: Any, by_layer: Mapping[int, Ints]) -> Any:
@@ -50,9 +49,7 @@ def _named(name: str, by_layer: Mapping[int, Ints]) -> str | None:
             )
         return name
     match = EXPERT.fullmatch(name)
-    kept = None if match is None else by_layer.get(int(match[2]))
-    if match is None or kept is None:
+    if match is None or int(match[2]) not in by_layer:
         return name
-    places = {int(expert): place for place, expert in enumerate(kept)}
-    place = places.get(int(match[3]))
-    return None if place is None else f"{match[1]}{place}{match[4]}"
+    kept, expert = by_layer[int(match[2])].tolist(), int(match[3])
+    return f"{match[1]}{kept.index(expert)}{match[4]}" if expert in kept else None

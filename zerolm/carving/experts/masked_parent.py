@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -13,9 +13,9 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts.fewer_experts import DOWN, ROUTER, FewerExperts, Matrices
+from zerolm.carving.experts.fewer_experts import DOWN, ROUTER, FewerExperts
 from zerolm.checkpoints import Checkpoint
-from zerolm.children.verify import Verified, distance_of, outputs, within_rounding
+from zerolm.children.verify import Verified, distance_of, output_of, outputs, within_rounding
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.stream import Stream
@@ -45,35 +45,18 @@ class MaskedLogits(TorchFunctionMode):
 
 
 @contextmanager
-def masked(module: nn.Module, fewer: FewerExperts, layer: int, prefix: str = "") -> Iterator[None]:
-    """Mask the removed experts in the router of a layer, within the context.
+def masked(modules: Mapping[int, nn.Module], fewer: FewerExperts) -> Iterator[None]:
+    """Mask the removed experts in the routers of these layers, within the context.
 
-    ``module`` has the layer's parameters below ``prefix``. Raises ``ValueError`` where no such product
-    occurs.
-    """
-    with routers_masked({layer: module}, fewer, prefix) as mode:
-        yield
-    if not mode.met:
-        name = fewer.parent.layout.name(ROUTER, layer)
-        raise ValueError(f"the stock class does not use {name!r} as a router")
-
-
-@contextmanager
-def routers_masked(
-    modules: Mapping[int, nn.Module], fewer: FewerExperts, prefix: str = ""
-) -> Iterator[MaskedLogits]:
-    """Mask the removed experts in the routers of these layers, within the context; yield the mode.
-
-    The mode records which routers were used. Logits are set to minus infinity, and so are biases, which a
-    router may add only for its choice.
+    Logits are set to minus infinity, and so are biases, which a router may add only for its choice. Raises
+    ``ValueError`` where no such product occurs.
     """
     layout, routers, biases = fewer.parent.layout, list[tuple[Tensor, Ints]](), list[tuple[Tensor, Tensor]]()
     try:
         for layer, module in modules.items():
             removed = np.setdiff1d(np.arange(layout.sizes["experts"]), fewer.by_layer[layer])
-            weight, bias = (
-                parameter_of(module, fewer.parent, role, layer, prefix) for role in (ROUTER, "router_bias")
-            )
+            roles = (ROUTER, "router_bias")
+            weight, bias = (_parameter_of(module, fewer.parent, role, layer) for role in roles)
             if weight is None:
                 name = layout.name(ROUTER, layer)
                 raise ValueError(f"the stock class has no router where {name!r} is stored")
@@ -82,21 +65,22 @@ def routers_masked(
                 biases.append((bias, bias.detach().clone()))
                 bias.detach()[..., torch.from_numpy(removed).to(bias.device)] = -torch.inf
         with MaskedLogits(routers) as mode:
-            yield mode
+            yield
+        for layer, (weight, _) in zip(modules, routers, strict=True):
+            if id(weight) not in mode.met:
+                name = layout.name(ROUTER, layer)
+                raise ValueError(f"the stock class does not use {name!r} as a router")
     finally:
         for bias, before in biases:
             bias.detach().copy_(before)
 
 
-def parameter_of(
-    module: nn.Module, parent: Checkpoint, role: str, layer: int, prefix: str = ""
-) -> Tensor | None:
+def _parameter_of(module: nn.Module, parent: Checkpoint, role: str, layer: int) -> Tensor | None:
     """Return the parameter or buffer of a layer with this role; None where the layer has none."""
     name = parent.layout.name(role, layer)
     if name is None:
         return None
-    path = prefix + parent.layout.slots[name].parameter.partition(f".{layer}.")[2]
-    owner, _, leaf = path.rpartition(".")
+    owner, _, leaf = parent.layout.slots[name].parameter.partition(f".{layer}.")[2].rpartition(".")
     value = getattr(module.get_submodule(owner), leaf, None)
     return value if isinstance(value, Tensor) else None
 
@@ -108,40 +92,42 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts) -> Verified:
     The masked parent has the child's refitted down projections. Raises ``ValueError`` where the two differ by
     more than rounding.
     """
-    parent = fewer.parent
-    ids = page_tokens(parent)
-    child_blocks, parent_blocks = (
-        Blocks(mapped_model(opened), [{"input_ids": ids}]) for opened in (child, parent)
-    )
-    hidden, wanted = child_blocks.embed(0), parent_blocks.embed(0)
-    for layer in range(parent.layout.depth):
-        hidden = child_blocks.call(0, layer, hidden)
-        child_blocks.let_go()
-        module = parent_blocks.layer(layer).module
-        if layer in fewer.by_layer:
-            with as_child(module, fewer, layer):
-                wanted = parent_blocks.call(0, layer, wanted, module)
-        else:
-            wanted = parent_blocks.call(0, layer, wanted, module)
-        del module
-        parent_blocks.let_go()
-    return within_rounding(
-        distance_of(*(outputs(b.finish(0, h)) for b, h in ((child_blocks, hidden), (parent_blocks, wanted))))
-    )
+    parent, ids = fewer.parent, page_tokens(fewer.parent)
+    stream = Stream(Blocks(mapped_model(parent), [{"input_ids": ids}]))
+    for layer in fewer.by_layer:
+        send_on(stream, fewer, layer)
+    (hidden,) = stream.before(parent.layout.depth)
+    wanted = outputs(stream.blocks.finish(0, hidden))
+    stream.blocks.let_go()
+    return within_rounding(distance_of(output_of(child, ids), wanted))
 
 
 @contextmanager
 def as_child(module: nn.Module, fewer: FewerExperts, layer: int) -> Iterator[None]:
     """Make a layer of the parent compute as the child's, with masked, changed and narrower experts."""
-    matrices = fewer.changed.get(layer, {})
-    with ExitStack() as stack:
-        if matrices:
-            stack.enter_context(replaced(experts_module(fewer.parent, module, layer), matrices))
-        if fewer.neurons:
-            experts = experts_module(fewer.parent, module, layer)
-            stack.enter_context(replaced(experts, silent(experts, fewer, layer)))
-        stack.enter_context(masked(module, fewer, layer))
-        yield
+    with masked({layer: module}, fewer):
+        if not fewer.neurons and not fewer.changed.get(layer):
+            yield
+            return
+        experts = experts_module(fewer.parent, module, layer)
+        before = experts.get_parameter(DOWN_NAME)
+        setattr(experts, DOWN_NAME, nn.Parameter(_projections(experts, fewer, layer), requires_grad=False))
+        try:
+            yield
+        finally:
+            setattr(experts, DOWN_NAME, before)
+
+
+def _projections(experts: nn.Module, fewer: FewerExperts, layer: int) -> Tensor:
+    """Return the down projections with those that changed, and with zeros for the removed neurons."""
+    whole = experts.get_parameter(DOWN_NAME).detach().clone()
+    for expert, matrix in fewer.changed.get(layer, {}).items():
+        whole[expert] = torch.from_numpy(matrix).to(whole)
+    columns = whole if getattr(experts, "is_transposed", False) else whole.mT  # (e, m, d)
+    if fewer.neurons:
+        for expert, kept in zip(fewer.by_layer[layer].tolist(), fewer.neurons[layer], strict=True):
+            columns[expert, np.setdiff1d(np.arange(columns.shape[1]), kept)] = 0.0
+    return whole
 
 
 def send_on(stream: Stream, fewer: FewerExperts, layer: int) -> None:
@@ -150,32 +136,6 @@ def send_on(stream: Stream, fewer: FewerExperts, layer: int) -> None:
     with as_child(stream.module(layer), fewer, layer):
         for _ in stream.through(layer):
             pass
-
-
-@contextmanager
-def replaced(experts: nn.Module, matrices: Matrices) -> Iterator[None]:
-    """Replace the down projections of some experts of a module, within the context."""
-    before = experts.get_parameter(DOWN_NAME)
-    whole = before.detach().clone()
-    for expert, matrix in matrices.items():
-        whole[expert] = torch.from_numpy(matrix).to(whole)
-    setattr(experts, DOWN_NAME, nn.Parameter(whole, requires_grad=False))
-    try:
-        yield
-    finally:
-        setattr(experts, DOWN_NAME, before)
-
-
-def silent(experts: nn.Module, fewer: FewerExperts, layer: int) -> Matrices:
-    """Return the down projections of the kept experts with zeros for the removed neurons."""
-    whole, silenced = experts.get_parameter(DOWN_NAME).detach(), Matrices()
-    axis = 0 if getattr(experts, "is_transposed", False) else 1
-    for expert, kept in zip(fewer.by_layer[layer].tolist(), fewer.neurons[layer], strict=True):
-        down = whole[expert].float().cpu().numpy()
-        silenced[expert] = np.zeros_like(down)
-        rows = (slice(None), kept) if axis else kept
-        silenced[expert][rows] = down[rows]
-    return silenced
 
 
 def experts_module(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:

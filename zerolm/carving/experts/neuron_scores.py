@@ -1,14 +1,14 @@
-"""Scores of the neurons of a layer's experts without tokens, and the choice of those to keep."""
+"""Scores of the neurons of a layer's experts without tokens, and the losses of removing some."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from zerolm.architecture import Floats, Ints
-from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, neuron_places
+from zerolm.architecture import Floats
+from zerolm.carving.experts.expert_scores import sums_along
+from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, expert_matrices, neurons_along
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.ledger import Ledger, best_summing
-from zerolm.checkpoints.matrix_sums import sums_of
+from zerolm.checkpoints.ledger import Ledger
 
 
 def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
@@ -21,40 +21,18 @@ def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
     """
     layout = checkpoint.layout
     scores = np.ones((layout.sizes[AXIS], layout.sizes[NEURONS]))
-    for name in layout.layer(layer).values():
-        slot, info = layout.slots[name], checkpoint.tensors[name]
-        if not slot.is_matrix or not slot.of_experts:
-            continue
-        axes = slot.axes if slot.expert is not None else slot.axes[1:]
-        every = [neuron_places(checkpoint, label) for label in axes]
-        axis = next(number for number, places in enumerate(every) if places is not None)
-        places = every[axis]
-        if slot.expert is not None:
-            sums = ledger.cols(name) if axis else ledger.rows(name)
-            scores[slot.expert] *= np.sqrt(sums.squares)[places].prod(0)
-            continue
-        for expert in range(info.shape[0]):
-            tensor = info.one(expert)
-            squares = sums_of(tensor, best_summing(tensor.end - tensor.start))[axis].squares
-            scores[expert] *= np.sqrt(squares)[places].prod(0)
+    for slot, expert, matrix in expert_matrices(checkpoint, layer):
+        along = neurons_along(checkpoint, slot)
+        assert along is not None, "neurons lie along an axis of each matrix of an expert"
+        axis, places = along
+        squares = sums_along(checkpoint, matrix, ledger)[axis].squares
+        scores[expert] *= np.sqrt(squares)[places].prod(0)
     return scores
 
 
 def drawn(seed: int, layer: int, experts: int, neurons: int) -> Floats:
     """Return random scores (e, m) of the neurons of the experts of a layer."""
     return np.random.default_rng((seed, layer, neurons)).random((experts, neurons))
-
-
-def best_neurons(scores: Floats, count: int) -> Ints:
-    """Return the ``count`` neurons (e, count), ascending, with the largest scores (e, m) of each expert.
-
-    Ties go to the first. Raises ``ValueError`` for a score that is not finite.
-    """
-    if not np.isfinite(scores).all():
-        raise ValueError("a neuron's score is NaN or infinite: the model's activations are not finite")
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
-    kept: Ints = np.sort(order, axis=1)
-    return kept
 
 
 def losses(scores: Floats) -> Floats:

@@ -7,7 +7,6 @@ from typing import Final
 
 from zerolm.carving.experts.fewer_experts import AXIS, expert_layers
 from zerolm.checkpoints import Checkpoint
-from zerolm.networks.opener import text_config
 from zerolm.settings.shares import KeptUnits
 
 GROUP_LEAST: Final = 2
@@ -33,6 +32,8 @@ class Routing:
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Routing:
         """Return the routing of a checkpoint; ``ValueError`` for one without experts."""
+        from zerolm.networks.opener import text_config
+
         if not checkpoint.family.has_experts or not expert_layers(checkpoint):
             raise ValueError(f"a {checkpoint.family.name} like this one has no experts to take out")
         sizes, config = checkpoint.layout.sizes, text_config(checkpoint)

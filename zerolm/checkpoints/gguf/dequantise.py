@@ -19,8 +19,11 @@ def readable(number: int) -> WeightType | None:
         return None if BY_NUMBER[number].name == "F64" else BY_NUMBER[number]
     if number not in BLOCKS:
         return None
-    from gguf import GGMLQuantizationType
-    from gguf.quants import dequantize
+    try:
+        from gguf import GGMLQuantizationType
+        from gguf.quants import dequantize
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("a gguf file needs the package gguf: pip install 'zerolm[gguf]'") from None
 
     weights, size = BLOCKS[number]
     kind = GGMLQuantizationType(number)

@@ -26,6 +26,8 @@ def main() -> int:
         states = out[0] if isinstance(out, tuple) else out
         if end is None or not isinstance(states, Tensor) or states.is_meta:
             return
+        if "forward" in module.__dict__:  # stood in for by what it output before
+            return
         tokens = states.numel() // states.shape[-1]
         counts[f"forward {end}"] += tokens
         if states.requires_grad:

@@ -35,7 +35,7 @@ def vocabulary_row(parent: Parent, share: float, text: str) -> dict[str, Any]:
     the width that is. Calibration tokens that were dropped weigh nothing.
     """
     sizes, table = Sizes.of(parent), parent.model.get_input_embeddings().weight
-    use = use_of(parent.checkpoint, str(text_file(text, "cal")), progress=silent)
+    use = use_of(parent.checkpoint, str(text_file(text, "cal")), progress=silent).whole
     kept = use.kept(use.used)
     tied = parent.checkpoint.layout.tied
     saved = (table.shape[0] - len(kept)) * table.shape[1] * (1 if tied else 2)

@@ -52,7 +52,7 @@ class Curve:
 
     @cached_property
     def use(self) -> TokenUse:
-        return use_of(self.parent, str(self.seen), progress=silent)
+        return use_of(self.parent, str(self.seen), progress=silent).whole
 
     @cached_property
     def losses(self) -> TokenLosses:

@@ -125,7 +125,7 @@ def measure(parts: Parts, pages: Path, code: Path, work: Path, seconds: float) -
         (work / f"seen-{name}.txt").write_text(seen, "utf-8")
     parts.measured("mix whole", partial(judged, folder, None, held))
     for language in ("English", "French", "code"):
-        use = use_of(Checkpoint.open(folder), str(work / f"seen-{language}.txt"), progress=silent)
+        use = use_of(Checkpoint.open(folder), str(work / f"seen-{language}.txt"), progress=silent).whole
         for name, share in SHARES.items():
             kept = use.kept(max(use.least, round(share * use.used)))
             parts.measured(f"mix {language}, {name}", partial(judged, folder, kept, held))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -316,9 +316,9 @@ def test_a_power_of_what_is_foretold_is_bent_to_what_is_measured(
 ) -> None:
     asked: list[int] = []
 
-    def measure(layer: int) -> float:
-        asked.append(layer)
-        return float(factor * predicted[layer] ** power)
+    def measure(layers: Sequence[int]) -> dict[int, float]:
+        asked.extend(layers)
+        return {layer: float(factor * predicted[layer] ** power) for layer in layers}
 
     losses = calibrated(np.array(predicted), measure)
     assert asked == sorted(set(asked))  # states go up through a network
@@ -330,19 +330,21 @@ def test_a_power_of_what_is_foretold_is_bent_to_what_is_measured(
 
 def test_layers_that_are_not_measured_lie_between_those_that_are() -> None:
     predicted = np.array([0.1, 0.4, 0.2, 0.0, 0.3])
-    losses = calibrated(predicted, lambda layer: {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.0, 4: 9.0}[layer])
+    losses = calibrated(predicted, lambda layers: {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.0, 4: 9.0})
     assert losses[3] == 0.0
     assert losses[[1, 2]].tolist() == pytest.approx([2.0, 0.4])
     assert losses[0] == pytest.approx(0.2)  # as the least that is sound, twice as much
     assert 2.0 < losses[4] / predicted[4] < 5.0
-    assert np.array_equal(calibrated(predicted, lambda layer: 0.0), predicted)
+    assert np.array_equal(calibrated(predicted, lambda layers: dict.fromkeys(layers, 0.0)), predicted)
 
 
 def test_whole_layers_are_told_nearer_by_three_that_are_measured() -> None:
     network, by = model("llama"), criterion(model("llama"))
     predicted, measured = estimated_losses(network, MANY, by, BOTH), measured_losses(network, MANY, by, BOTH)
     np.testing.assert_allclose(
-        calibrated(predicted.without_layer, measured.without_layer.__getitem__),
+        calibrated(
+            predicted.without_layer, lambda layers: {layer: measured.without_layer[layer] for layer in layers}
+        ),
         measured.without_layer,
         rtol=1e-6,
     )

@@ -139,10 +139,10 @@ def test_a_stopped_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Loss, "of", counted)
     with pytest.raises(KeyboardInterrupt):
         measured_losses(network, TOKENS, by, ("groups", "ffn"), cache=kept, progress=stop)
-    assert run == [0] * 9 + [1] * 9  # the layer gone, 1 of 2 groups, 7 widths
-    for last in (9, 9):  # the layer that was left, then none
+    assert run == [0] * 8 + [1] * 8  # 1 of 2 groups, 7 widths
+    for last in (8, 8):  # the layer that was left, then none
         found = measured_losses(network, TOKENS, by, ("groups", "ffn"), cache=kept)
-        assert run[18:] == [2] * last
+        assert run[16:] == [2] * last
         assert np.array_equal(found.without_layer, wanted.without_layer)
         for kind, layers in wanted.losses.items():
             assert all(np.array_equal(x, y) for x, y in zip(found.losses[kind], layers, strict=True))

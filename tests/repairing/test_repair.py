@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +13,26 @@ import pytest
 import torch
 import transformers
 from carvings import carve
-from tiny import model
+from tiny import model, saved
 from tiny_families import BIASED, DECODER, random_model
+from torch import nn
 
+from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.compute import Compute, computed
 from zerolm.networks.hooks import watching
+from zerolm.networks.opener import mapped_model
 from zerolm.networks.roles import bias, layers_of, matrix
 from zerolm.repairing import walk
 from zerolm.repairing.ridge import Fit
-from zerolm.repairing.walk import repair
+from zerolm.repairing.walk import repair, repair_together
 from zerolm.text.tokens import Tokens, random_tokens
 from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import Repaired, apply_in_memory, dimensions_of
 from zerolm.units.ridges import UNTRIED, Ridges
+from zerolm.units.stream.narrowing import Width
+from zerolm.units.stream.weights_basis import weights_basis
 
 FAMILIES = ("llama", "llama_biased", "mistral", "qwen2", "qwen3", "gemma2", "gpt2", "bert")
 TOKENS = random_tokens(64, 40, 16, seed=5)
@@ -183,6 +193,57 @@ def test_what_is_padded_does_not_matter() -> None:
     for place, wanted in first.arrays.items():
         np.testing.assert_allclose(second.arrays[place], wanted, atol=1e-4)
     assert first.ridges == second.ridges
+
+
+@pytest.mark.parametrize("room", [1 << 30, 1])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert", "gemma2"])
+def test_cuts_are_repaired_together_as_each_alone(name: str, room: int, tmp_path: Path) -> None:
+    """The parent runs once for all of them where memory has room for it, else once for each."""
+    checkpoint = Checkpoint.open(saved(tmp_path / "parent", name))
+    network = computed(mapped_model(checkpoint), Compute(memory=room))
+    cuts = [half(network), half(network, (0, 2))]
+    if name == "llama":
+        width = weights_basis(checkpoint).narrowing(Width(32, False))
+        cuts.append(replace(half(network), narrowing=width))
+    with layers_run() as alone:
+        wanted = [repair(network, cut, TOKENS) for cut in cuts]
+    with layers_run() as together:
+        found = repair_together(network, cuts, TOKENS)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert list(ours.arrays) == list(theirs.arrays)
+        assert all(np.array_equal(ours.arrays[place], theirs.arrays[place]) for place in theirs.arrays)
+        assert ours.ridges == theirs.ridges
+    batches, saved_runs = 1, (len(cuts) - 1) * 3 if room > 1 else 0
+    assert len(together) == len(alone) - batches * saved_runs
+
+
+def test_attention_of_a_solved_layer_is_not_run_again() -> None:
+    """It runs whole once in each layer of the parent, and once in each of the child."""
+    network, run = model("llama"), list[nn.Module]()
+
+    def note(module: nn.Module, *_: Any) -> None:
+        if type(module).__name__.endswith("Attention") and "forward" not in module.__dict__:
+            run.append(module)
+
+    handle = nn.modules.module.register_module_forward_hook(note)
+    repair(network, half(network), TOKENS)
+    handle.remove()
+    assert len(run) == 3 + 3
+
+
+@contextmanager
+def layers_run() -> Iterator[list[int]]:
+    """Within, note each layer that is called with a batch."""
+    called: list[int] = []
+    call = Blocks.call
+
+    def noted(blocks: Blocks, index: int, layer: int, *arguments: Any, **named: Any) -> Any:
+        called.append(layer)
+        return call(blocks, index, layer, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Blocks, "call", noted)
+        yield called
 
 
 def test_repairs_are_the_same_each_time() -> None:

@@ -31,14 +31,14 @@ from zerolm.text.tokens import HELD_SHARE, HELD_TOKENS
 from zerolm.units.importance.criteria import needs_gradients
 from zerolm.units.kept_units import Dimensions
 
-PACED_TOKENS: Final = 1 << 11
+PACED_TOKENS: Final = 1 << 10
 PACED_HEAD: Final = 64
 PACED_SIZE: Final = 512
 LONG: Final = 60.0
 """Seconds from which the duration of a carving, and faster alternatives, are announced."""
-PASSES: Final = 3.0
-"""Forward passes of a layer that repairing one takes: the parent's, and the child's before, within and behind
-it."""
+PASSES: Final = 2.5
+"""Forward passes of a layer that repairing one takes: the parent's, and the child's before and within it, and
+that of its FFN behind it."""
 BACK_HEAD: Final = 3.0
 """Time of a forward and backward prediction, in units of a forward one."""
 WITH_WEIGHTS: Final = 1.5

@@ -50,7 +50,7 @@ from zerolm.planning.sensitivity import (
     stream_losses,
 )
 from zerolm.progress import Progress
-from zerolm.repairing.walk import columns_of, repair
+from zerolm.repairing.walk import columns_of, repair, repair_together
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.calibration import longest_line, tokens_of
 from zerolm.text.defaults import GENERATED
@@ -293,8 +293,7 @@ class Session:
                 progress=self.progress,
             )
             give_back()
-            few = self._loss_on(self.divided.compared.most(FINAL_TOKENS))
-            without_layer = calibrated(table.without_layer, partial(self._without, few))
+            without_layer = calibrated(table.without_layer, self._without)
             repaired = (
                 None if table.repaired is None else replace(table.repaired, without_layer=without_layer)
             )
@@ -326,15 +325,19 @@ class Session:
         by_loss = needs_gradients(self.methods.criterion) and self.methods.repair == "least-squares"
         return by_loss and Blocks(self.model, []).predicts
 
-    def _without(self, loss: Loss, layer: int) -> float:
-        """Return the loss without a layer."""
+    def _without(self, layers: Sequence[int]) -> dict[int, float]:
+        """Return the losses without each of these layers."""
         cache = self.cache("without", self.pooling)
-        row = cache.get(f"layer-{layer}")
-        if row is None:
-            self.progress(f"measuring the loss without layer {layer}")
-            row = {"loss": np.array(loss.of(layer, None))}
-            cache.put(f"layer-{layer}", row)
-        return float(row["loss"])
+        rows = {layer: cache.get(f"layer-{layer}") for layer in layers}
+        losses = {layer: float(row["loss"]) for layer, row in rows.items() if row is not None}
+        left = [layer for layer in layers if layer not in losses]
+        if left:
+            self.progress(f"measuring the loss without layer {', '.join(map(str, left))}")
+            for layer, loss in self._few_loss.without(left).items():
+                losses[layer] = loss
+                cache.put(f"layer-{layer}", {"loss": np.array(loss)})
+            self._few_loss.let_go()
+        return losses
 
     def repaired(
         self, cut: Cut, ridges: Mapping[Place, Ridges] | None = None, types: Types | None = None
@@ -379,20 +382,18 @@ class Session:
 
         All have the same ridge, which hardly affects which plan is best.
         """
-        fitted = self._few_fitted(cuts)
-        rule, loss = self.methods.repair, self._loss_against_whole(self.divided.compared.most(FINAL_TOKENS))
-        losses = []
-        for number, cut in enumerate(cuts):
-            self.progress("measuring the best plans, repaired", number, len(cuts))
-            cache = self.cache("finals", rule, self.pooling, *_options(cut))
-            row = cache.get("loss")
-            if row is None:
-                repaired = self._repaired_by(fitted, cut)
-                row = {"loss": np.array(loss.of_cut(cut, repaired))}
-                cache.put("loss", row)
-                give_back()
-            losses.append(float(row["loss"]))
-        return losses
+        caches = [self.cache("finals", self.methods.repair, self.pooling, *_options(cut)) for cut in cuts]
+        rows = {number: row for number, cache in enumerate(caches) if (row := cache.get("loss")) is not None}
+        left = [number for number in range(len(cuts)) if number not in rows]
+        self.progress("measuring the best plans, repaired", len(rows), len(cuts))
+        repaired = self._repaired_by(self._few_fitted(cuts), [cuts[number] for number in left])
+        for number, each in zip(left, repaired, strict=True):
+            self.progress("measuring the best plans, repaired", len(rows), len(cuts))
+            rows[number] = {"loss": np.array(self._compared_loss.of_cut(cuts[number], each))}
+            caches[number].put("loss", rows[number])
+            give_back()
+        self._compared_loss.let_go()
+        return [float(rows[number]["loss"]) for number in range(len(cuts))]
 
     def loss_by_fewer(self, cut: Cut, ridges: Mapping[Place, Ridges]) -> float:
         """Return the loss of a cut repaired on one in ``FEWER`` of the tokens to fit to.
@@ -450,24 +451,25 @@ class Session:
         """
         fitted = self._few_fitted([cut], TYPED_TOKENS)
         rule = self.methods.repair
-        repaired = self._repaired_by(fitted, cut)
+        (repaired,) = self._repaired_by(fitted, [cut])
         types = choose(self.weighed(cut, repaired))
         if self.repairs_types and is_repaired:
             reading = partial(self._reading_back, cut, types)
             repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing, reading_back=reading)
         return self.compared_loss(self.typed(cut, repaired, types), repaired)
 
-    def _repaired_by(self, fitted: Tokens, cut: Cut) -> Repaired:
-        """Return the repair of a cut on few tokens, empty where all units are kept."""
-        if cut.keeps_all:
-            return Repaired()
-        repaired = repair(self.model, cut, fitted, self.methods.repair, fisher=self._weighing)
+    def _repaired_by(self, fitted: Tokens, cuts: Sequence[Cut]) -> list[Repaired]:
+        """Return the repairs of cuts on few tokens, empty where all units are kept."""
+        some = [cut for cut in cuts if not cut.keeps_all]
+        solved = iter(repair_together(self.model, some, fitted, self.methods.repair, fisher=self._weighing))
+        repaired = [Repaired() if cut.keeps_all else next(solved) for cut in cuts]
         give_back()
         return repaired
 
     def compared_loss(self, typed: TypedChild, repaired: Repaired) -> float:
         """Return the loss of a child as read back, on the tokens that compare plans."""
-        loss = typed.loss(self._loss_against_whole(self.divided.compared.most(FINAL_TOKENS)), repaired)
+        loss = typed.loss(self._compared_loss, repaired)
+        self._compared_loss.let_go()
         give_back()
         return loss
 
@@ -501,15 +503,33 @@ class Session:
     def _loss(self) -> Loss:
         return self._loss_against_whole(self.divided.judged)
 
+    @cached_property
+    def _compared_loss(self) -> Loss:
+        """The loss of whole plans, on the tokens that compare them."""
+        return self._few_loss if self._has_all_experts else self._loss_against_whole(self._few_compared)
+
+    @cached_property
+    def _few_loss(self) -> Loss:
+        """The loss compared with the parent to be carved, on the tokens that compare plans."""
+        return self._loss_on(self._few_compared)
+
+    @property
+    def _few_compared(self) -> Tokens:
+        return self.divided.compared.most(FINAL_TOKENS)
+
+    @property
+    def _has_all_experts(self) -> bool:
+        """Whether the parent to be carved has all experts: fewer tokens alone change no other prediction."""
+        return _experts(self.checkpoint.whole) == _experts(self.checkpoint)
+
     def _loss_against_whole(self, tokens: Tokens) -> Loss:
         """Return the loss of cuts on these tokens, compared with the parent with all its experts.
 
         Its predictions of the kept tokens are compared.
         """
-        whole, kept = self.checkpoint.whole, self.checkpoint.kept_tokens
-        if _experts(whole) == _experts(self.checkpoint):  # fewer tokens alone change no other prediction
+        if self._has_all_experts:
             return self._loss_on(tokens)
-        batches = tokens.filled(LOSS_BATCH)
+        whole, kept, batches = self.checkpoint.whole, self.checkpoint.kept_tokens, tokens.filled(LOSS_BATCH)
         blocks, depth = Blocks(self.model, batches), self.checkpoint.layout.depth
         rows = None if kept is None else torch.from_numpy(kept)
         if rows is not None:

@@ -15,7 +15,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.vocabulary.byte_losses import tokenizer_document, windows_of
+from zerolm.carving.vocabulary.byte_losses import windows_of
+from zerolm.carving.vocabulary.tokenizer_files import plain_document
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation.readers import BATCH, Reader
 from zerolm.networks.opener import stock_tokenizer
@@ -42,7 +43,7 @@ class OwnTokens(Reader):
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer as transformers has it, without padding and truncation."""
-        return Tokenizer.from_str(json.dumps(tokenizer_document(self.checkpoint)))
+        return Tokenizer.from_str(json.dumps(plain_document(self.checkpoint)))
 
     @cached_property
     def stock(self) -> PreTrainedTokenizerBase:

@@ -31,6 +31,7 @@ from zerolm.healing.request import BATCH, SENTENCES, HealRequest
 from zerolm.healing.result import Healed
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
+from zerolm.io.plain import as_plain, checked
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer, without_deprecations
 from zerolm.networks.pooling import TokenPooling, settings_note
 from zerolm.progress import Progress, silent
@@ -91,7 +92,8 @@ def heal(
         identity = of_first(lambda: healing.identity)
         with owned_by_first(lambda: work_folder(out, identity, force)) as work:
             healed = healing.healed(work)
-            return of_first(lambda: healing.put(healed, destination, form, work))
+            written = of_first(lambda: as_plain(healing.put(healed, destination, form, work)))
+            return checked(Healed, written)
 
 
 class Healing:

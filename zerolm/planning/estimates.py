@@ -329,16 +329,16 @@ def estimated_losses(
     return replace(as_cut, repaired=table(after_repair, 1))
 
 
-def calibrated(predicted: Floats, measure: Callable[[int], float]) -> Floats:
+def calibrated(predicted: Floats, measure: Callable[[Sequence[int]], Mapping[int, float]]) -> Floats:
     """Return the losses without each layer, (layers,), from predicted losses and a few measured ones.
 
-    ``measure(layer)`` is called for the layers of the smallest, the median and the largest predicted loss.
+    ``measure`` is called with the layers of the smallest, the median and the largest predicted loss.
     The second order ranks layers but underestimates their losses; the factor is interpolated in the
     logarithm.
     """
     order = np.argsort(predicted)
     few = sorted({*order[[0, len(order) // 2, -1]].tolist()})
-    losses = {layer: measure(layer) for layer in few}
+    losses = measure(few)
     places = np.array(sorted(few, key=predicted.__getitem__))
     measured = np.array([losses[layer] for layer in places.tolist()])
     sound = (predicted[places] > 0.0) & (measured > 0.0)

@@ -238,7 +238,7 @@ def _plain(kept: Any) -> Any:
 def _row(model: PreTrainedModel, loss: Loss, layer: int, units: dict[str, list[Ints]]) -> Arrays:
     """Return the losses of a layer cut to these units, (s,) for each kind, and without it (``gone``)."""
     whole = Cut.whole(dimensions_of(model))
-    row: Arrays = {"gone": np.array(loss.of(layer, None))}
+    row: Arrays = {"gone": np.array(loss.without([layer])[layer])}
     for kind, sizes in units.items():
         cuts = (_alone(model, whole, layer, kind, kept) for kept in sizes)
         row[kind] = np.array([*(loss.of(layer, module) for module in cuts), 0.0])
@@ -290,17 +290,35 @@ class Loss:
         self.step = max(1, min(wanted, shortest))
         self.is_kept = 4 * tokens // self.step * blocks.vocab <= blocks.compute.limit // KEPT_SHARE
 
+    def let_go(self) -> None:
+        """Let go of all but the states behind the parent's last layer."""
+        self.wanted.clear()
+        self.stream = Stream(self.blocks)
+
     @cached_property
     def last(self) -> HiddenStates:
         """Return the states behind the parent's last layer, (b, t, d) each."""
-        return Stream(self.parent).before(self.depth)
+        return (self.stream if self.parent is self.blocks else Stream(self.parent)).before(self.depth)
 
-    def of(self, layer: int, module: nn.Module | None) -> float:
-        """Return the mean loss with ``module`` in place of the layer, or without the layer."""
+    def of(self, layer: int, module: nn.Module) -> float:
+        """Return the mean loss with ``module`` in place of the layer."""
         hidden = self.blocks.states()
         for i, states in enumerate(self.stream.before(layer)):
-            hidden.append(states if module is None else self.blocks.call(i, layer, states, module))
-        for above in range(layer + 1, self.depth):
+            hidden.append(self.blocks.call(i, layer, states, module))
+        return self._from(layer + 1, hidden)
+
+    def without(self, layers: Sequence[int]) -> dict[int, float]:
+        """Return the mean loss without each of these layers; the parent runs once for all of them."""
+        without: dict[int, HiddenStates] = {}
+        for layer in sorted(layers):
+            without[layer] = self.blocks.states()
+            for states in self.stream.before(layer):
+                without[layer].append(states)
+        return {layer: self._from(layer + 1, hidden) for layer, hidden in without.items()}
+
+    def _from(self, layer: int, hidden: HiddenStates) -> float:
+        """Return the mean loss with these states before a layer, which the parent's layers take up."""
+        for above in range(layer, self.depth):
             for i, states in enumerate(hidden):
                 hidden[i] = self.blocks.call(i, above, states)
         return self._mean(hidden, self.blocks.finish)

@@ -22,7 +22,8 @@ together with those of cutting.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -33,8 +34,8 @@ from transformers import PreTrainedModel
 
 from zerolm.families.known import family_named
 from zerolm.io.cache import ArrayCache, Arrays
-from zerolm.networks.blocks import Blocks, Inputs
-from zerolm.networks.hooks import Seen, watching
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.hooks import Seen, stand_ins, watching
 from zerolm.networks.roles import (
     BEHIND_NORMS,
     StockLayer,
@@ -62,6 +63,9 @@ from zerolm.units.stream.in_memory import put
 from zerolm.units.within_layers import UNITS
 
 BATCH_TOKENS: Final = 1 << 11
+SHARED_STATES: Final = 12
+"""What walks read of one layer of the parent, at most, in units of its hidden states: activations of its FFN
+are wide."""
 NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repaired"
 
 
@@ -103,7 +107,8 @@ def repair(
         return Repaired(note=NOT_SOLVED)
     sets = [tokens] if held is None else [tokens, held]
     batches = [[*each.filled(each.at_once(BATCH_TOKENS))] for each in sets]
-    walk = Walk(model, cut, [*chain(*batches)], len(batches[0]), ridges, reading_back, fisher)
+    parent = Stream(Blocks(model, [*chain(*batches)]))
+    walk = Walk(parent, cut, len(batches[0]), ridges, reading_back, fisher)
     for place, layer in enumerate(walk.kept):
         progress(f"repairing, {method}", place, len(walk.kept))
         arrays = cache.get(f"layer-{layer}")
@@ -112,7 +117,7 @@ def repair(
             continue
         REPAIRS[method](walk, layer)
         cache.put(f"layer-{layer}", walk.arrays(layer))
-    if method == "least-squares" and cut.narrowing and not cut.narrowing.width.tied:
+    if walk.reads_head(method):
         arrays = cache.get("head")
         if arrays is not None:
             walk.take(cut.parent.depth, arrays)
@@ -120,6 +125,35 @@ def repair(
             walk.read_by_head()
             cache.put("head", walk.arrays(cut.parent.depth))
     return walk.repaired
+
+
+def repair_together(
+    model: PreTrainedModel,
+    cuts: Sequence[Cut],
+    tokens: Tokens,
+    method: str = "least-squares",
+    *,
+    fisher: Fisher | None = None,
+) -> list[Repaired]:
+    """Return the repairs of several cuts, each as ``repair`` returns it; the parent runs once for all.
+
+    Memory holds all that the cuts read of one layer of the parent; where that is too much, it runs for each.
+    """
+    blocks = Blocks(model, tokens.filled(tokens.at_once(BATCH_TOKENS)))
+    held = (SHARED_STATES + 2 * len(cuts)) * sum(blocks.state_bytes)
+    varied = places_of(model).varied and any(cut.narrowing for cut in cuts)
+    if method == "none" or varied or len(cuts) < 2 or held > blocks.compute.limit:
+        return [repair(model, cut, tokens, method, fisher=fisher) for cut in cuts]
+    parent = SharedStream(blocks, inputs_and_outputs if any(cut.narrowing for cut in cuts) else parts)
+    walks = [Walk(parent, cut, len(blocks.batches), None, fisher=fisher) for cut in cuts]
+    for layer in range(cuts[0].parent.depth):
+        for walk in walks:
+            if layer in walk.kept:
+                REPAIRS[method](walk, layer)
+    for walk in walks:
+        if walk.reads_head(method):
+            walk.read_by_head()
+    return [walk.repaired for walk in walks]
 
 
 def columns_of(cut: Cut) -> int:
@@ -131,29 +165,27 @@ def columns_of(cut: Cut) -> int:
 class Walk:
     """The parent and the carved network together, layer after layer.
 
-    Matrices are fitted to the first ``fitted`` batches; the others are held out. Memory holds four hidden
-    states of all tokens (five where the stream is narrower), one carved layer, and the moments of one matrix
+    Matrices are fitted to the first ``fitted`` batches; the others are held out. Memory holds five hidden
+    states of all tokens (six where the stream is narrower), one carved layer, and the moments of one matrix
     (of two where a layer is solved on the parent's activations).
     """
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        parent: Stream,
         cut: Cut,
-        batches: Sequence[Inputs],
         fitted: int,
         ridges: Mapping[Place, Ridges] | None,
         reading_back: ReadingBack | None = None,
         fisher: Fisher | None = None,
     ) -> None:
-        self.fisher = fisher
-        self.model, self.cut, self.fitted, self.ridges = model, cut, fitted, ridges
-        self.blocks, self.reading_back = Blocks(model, batches), reading_back
+        self.parent, self.blocks, self.model = parent, parent.blocks, parent.blocks.model
+        self.cut, self.fitted, self.ridges = cut, fitted, ridges
+        self.reading_back, self.fisher = reading_back, fisher
         self.kept = {kept.layer: kept for kept in cut.layers}
-        self.factor = residual_factor(model)
+        self.factor = residual_factor(self.model)
         self.repaired = Repaired()
         self._ends = None if reading_back is None else reading_back(self.blocks, self.repaired)
-        self.parent = Stream(self.blocks)
         self.child = Stream(self.blocks, self._module, self._embedded)
 
     def carved(self, layer: int) -> StockLayer:
@@ -172,6 +204,11 @@ class Walk:
         if self._ends is None:
             return enter(self.cut, self.blocks.embed(index))
         return self._ends.embed(index)
+
+    def reads_head(self, method: str) -> bool:
+        """Return whether the input of the head is fitted too."""
+        narrowing = self.cut.narrowing
+        return method == "least-squares" and narrowing is not None and not narrowing.width.tied
 
     def in_order(self, layer: int) -> None:
         """Repair a layer on the outputs of the carved layers before it."""
@@ -209,14 +246,15 @@ class Walk:
         if self.reading_back is not None:
             carved = self.carved(layer)
 
+        attention = Attention(self.blocks, layer)
         for i, hidden in enumerate(child):
-            with watching(parts(carved), hidden, until="down") as seen:
-                self.blocks.call(i, layer, hidden, carved.module)
+            seen = attention.seen(i, hidden, carved, "down")
             earlier_error = (
                 None if carved.norm in BEHIND_NORMS else before[i] - self._before_ffn(carved, hidden, seen)
             )
             self._add(fits["down"], i, seen.inputs["down"], outputs[i], earlier_error, weights[i])
         self.solve((layer, "down"), carved.writers["down"], fits["down"])
+        self._pass_on(attention, carved)
 
     def _weights(
         self, place: Place, layer: StockLayer, index: int, stream: Tensor, before: Tensor, output: Tensor
@@ -283,20 +321,34 @@ class Walk:
             inputs = self._input_of(carved, "o", i, layer, hidden)
             self._add(fit, i, inputs, attention[i], (stream[i] - hidden) / self.factor, weights[i])
         self.solve((layer, "o"), carved.writers["o"], fit)
+        del stream, attention  # have served
 
-        fit = self._reading_fit()
+        fit, once = self._reading_fit(), Attention(self.blocks, layer)
         for i, hidden in enumerate(child):
-            self._add(fit, i, self._input_of(carved, "ffn", i, layer, hidden), reads[i], None)
+            self._add(fit, i, once.seen(i, hidden, carved, "ffn").inputs["ffn"], reads[i], None)
         self._solve_reading((layer, "ffn_norm"), fit)
+        del reads
 
         carved = self.carved(layer)
         fit = self._output_fit(carved.writers["down"])
         for i, hidden in enumerate(child):
-            with watching(parts(carved), hidden, until="down") as seen:
-                self.blocks.call(i, layer, hidden, carved.module)
+            seen = once.seen(i, hidden, carved, "down")
+            if "o" not in seen.outputs:  # attention was not run again
+                seen.outputs["o"] = once.outputs[i]
             earlier_error = middle[i] - self._before_ffn(carved, hidden, seen)
             self._add(fit, i, seen.inputs["down"], written[i], earlier_error, weights[i])
         self.solve((layer, "down"), carved.writers["down"], fit)
+        self._pass_on(once, carved)
+
+    def _pass_on(self, attention: Attention, carved: StockLayer) -> None:
+        """Send the child through a layer whose matrices are solved, unless nothing follows."""
+        layer = attention.layer
+        if layer == max(self.kept) and not self.reads_head("least-squares"):
+            return
+        carved = carved if self.reading_back is None else self.carved(layer)
+        for i, hidden in enumerate(self.child.before(layer)):
+            self.child.hidden[i] = attention.behind(i, hidden, carved)
+        self.child.layer = layer + 1
 
     def read_by_head(self) -> None:
         """Fit the head's input of a narrower stream, behind all layers."""
@@ -397,6 +449,68 @@ class Walk:
                 self.repaired.ridges[layer, name.removeprefix("ridge-")] = Ridges(*x.tolist())
             else:
                 self.repaired.arrays[layer, name] = x
+
+
+class Attention:
+    """The attention of one layer of a child: it is run once for each batch, since no FFN changes its output.
+
+    ``outputs`` are its outputs, (b, t, d) each, without what else it returns (``others``).
+    """
+
+    def __init__(self, blocks: Blocks, layer: int) -> None:
+        self.blocks, self.layer, self.outputs = blocks, layer, blocks.states()
+        self.others: tuple[None, ...] | None = None
+
+    def seen(self, index: int, hidden: Tensor, carved: StockLayer, until: str) -> Seen:
+        """Return inputs and outputs of modules of a carved layer up to ``until``, for a batch (b, t, d)."""
+        with self._run_once(index, carved), watching(parts(carved), hidden, until=until) as seen:
+            self.blocks.call(index, self.layer, hidden, carved.module)
+        return seen
+
+    def behind(self, index: int, hidden: Tensor, carved: StockLayer) -> Tensor:
+        """Return the states behind a carved layer for a batch (b, t, d)."""
+        with self._run_once(index, carved):
+            return self.blocks.call(index, self.layer, hidden, carved.module)
+
+    @contextmanager
+    def _run_once(self, index: int, carved: StockLayer) -> Iterator[None]:
+        """Within, attention outputs what it did before for this batch, else its output is noted."""
+        if carved.attention is None or self.blocks.keys.heads:  # later layers may read its keys
+            yield
+        elif index < len(self.outputs):
+            output = self.outputs[index].clone()  # some classes add to it in place
+            out = output if self.others is None else (output, *self.others)
+            with stand_ins([carved.attention], [lambda *_, **__: out]):
+                yield
+        else:
+            handle = carved.attention.register_forward_hook(self._note)
+            try:
+                yield
+            finally:
+                handle.remove()
+
+    def _note(self, _: nn.Module, __: Any, out: Any) -> None:
+        self.others = (None,) * (len(out) - 1) if isinstance(out, tuple) else None
+        self.outputs.append((out[0] if isinstance(out, tuple) else out).clone())
+
+
+class SharedStream(Stream):
+    """A parent that several walks look at: what the last layer got and output is in memory for all of them.
+
+    ``watched`` names the modules that any of them looks at.
+    """
+
+    def __init__(self, blocks: Blocks, watched: Callable[[StockLayer], Mapping[str, nn.Module]]) -> None:
+        super().__init__(blocks)
+        self.watched, self.passed, self.passed_layer = watched, list[tuple[int, Tensor, Seen]](), -1
+
+    def through(
+        self, layer: int, watched: Callable[[StockLayer], Mapping[str, nn.Module]] | None = None
+    ) -> Iterator[tuple[int, Tensor, Seen]]:
+        if layer != self.passed_layer:
+            self.passed.clear()  # not two layers at a time
+            self.passed, self.passed_layer = [*super().through(layer, self.watched)], layer
+        return iter(self.passed)
 
 
 class Absent(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -55,28 +56,40 @@ def check_whole() -> None:
 
 
 def of_first(make: Callable[[], Value]) -> Value:
-    """Return in every process what the first one makes; the others wait for it, and unpickle it.
+    """Return in every process what the first one makes, a value of JSON; the others wait for it.
 
     What it raises there is raised there, and ``ValueError`` with the same message in the others.
     """
     state = processes()
     if state.num_processes == 1:
         return make()
-    answer: list[Any] = [None, ""]
-    failure: Exception | None = None
-    if state.is_main_process:
-        try:
-            answer[0] = make()
-        except Exception as error:
-            failure, answer[1] = error, str(error) or type(error).__name__
-    distributed.broadcast_object_list(answer, 0, device=state.device)
-    if answer[1]:
-        raise failure or ValueError(answer[1])
-    return answer[0]  # type: ignore[no-any-return]
+    if not state.is_main_process:
+        answer = json.loads(_broadcast(b"", state))
+        if "error" in answer:
+            raise ValueError(answer["error"])
+        return answer["value"]  # type: ignore[no-any-return]
+    try:
+        value = make()
+    except Exception as error:
+        _broadcast(json.dumps({"error": str(error)}).encode(), state)
+        raise
+    _broadcast(json.dumps({"value": value}).encode(), state)
+    return value
 
 
 @contextmanager
 def owned_by_first(folder: Callable[[], AbstractContextManager[Path]]) -> Iterator[Path]:
     """Yield in every process the folder that the first one opens, and closes."""
     with ExitStack() as stack:
-        yield of_first(lambda: stack.enter_context(folder()))
+        yield Path(of_first(lambda: str(stack.enter_context(folder()))))
+
+
+def _broadcast(content: bytes, state: Any) -> bytes:
+    """Return the bytes of the first process."""
+    size = torch.tensor([len(content)], device=state.device)
+    distributed.broadcast(size, 0)
+    buffer = torch.zeros(int(size), dtype=torch.uint8, device=state.device)
+    if content:
+        buffer.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+    distributed.broadcast(buffer, 0)
+    return bytes(buffer.cpu().numpy())

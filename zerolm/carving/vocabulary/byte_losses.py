@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,10 +24,12 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.architecture import Floats, Ints
+from zerolm.carving.vocabulary.tokenizer_files import plain_document
 from zerolm.carving.vocabulary.tokenizer_json import cut_document
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
@@ -49,8 +52,12 @@ CHARACTERS: Final = 4
 """Approximate number of characters in a token."""
 BATCH_TOKENS: Final = 1 << 10
 """Approximate number of tokens to run at a time."""
+KEPT_SHARE: Final = 8
+"""The parent's states are stored if they take at most one in ``KEPT_SHARE`` bytes of memory."""
 LOSSES_VERSION: Final = 2
 Ids = TypeVar("Ids", Ints, Tensor)
+ByIds = dict[bytes, Tensor]
+"""Tensors by the bytes of the ids of a window or a line."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,27 +75,26 @@ class TokenLosses:
     @classmethod
     def on(cls, checkpoint: Checkpoint, model: PreTrainedModel, text: str, length: int) -> TokenLosses:
         """Return losses on stretches of a text, evenly spread."""
-        length = _longest(checkpoint, length)
-        count, size = _stretches(length, LOSS_TOKENS)
         render = chat_renderer(stock_tokenizer(checkpoint.folder))
-        return cls._of(checkpoint, model, stretches_of(text, count, size, render), length, LOSS_TOKENS)
+        longest, count = _windows(checkpoint, length, LOSS_TOKENS)
+        return cls._of(
+            checkpoint, model, stretches_of(text, count, longest * CHARACTERS, render), longest, count
+        )
 
     @classmethod
     def of_pieces(
         cls, checkpoint: Checkpoint, model: PreTrainedModel, pieces: Sequence[str], length: int
     ) -> TokenLosses:
         """Return losses on stretches of a text's pieces, with half the tokens of a whole text."""
-        length, tokens = _longest(checkpoint, length), LOSS_TOKENS // 2
-        count, size = _stretches(length, tokens)
+        longest, count = _windows(checkpoint, length, LOSS_TOKENS // 2)
         per_piece = -(-count // max(1, len(pieces)))
-        stretches = [part for piece in pieces for part in _within(piece, per_piece, size)]
-        return cls._of(checkpoint, model, stretches, length, tokens)
+        parts = [part for piece in pieces for part in _within(piece, per_piece, longest * CHARACTERS)]
+        return cls._of(checkpoint, model, parts, longest, count)
 
     @classmethod
     def _of(
-        cls, checkpoint: Checkpoint, model: PreTrainedModel, stretches: list[str], length: int, tokens: int
+        cls, checkpoint: Checkpoint, model: PreTrainedModel, stretches: list[str], length: int, count: int
     ) -> TokenLosses:
-        count, _ = _stretches(length, tokens)
         if not is_decoder(checkpoint):
             lines = (line.strip() for part in stretches for line in part.splitlines())
             stretches = [line for line in lines if line][: 4 * count]
@@ -133,7 +139,7 @@ class TokenLosses:
 
     @cached_property
     def _document(self) -> dict[str, Any]:
-        return tokenizer_document(self.checkpoint)
+        return plain_document(self.checkpoint)
 
     @cached_property
     def _start(self) -> Ints:
@@ -153,26 +159,21 @@ class TokenLosses:
     def bits(self, kept: Ints | None) -> float:
         """Return bits per byte with only the kept tokens, None for all."""
         rows = self.checkpoint.layout.vocab
-        new = torch.full((rows,), -1)
-        new[torch.arange(rows) if kept is None else torch.from_numpy(kept)] = torch.arange(
-            rows if kept is None else len(kept)
-        )
-        head = None if kept is None else _head_of(torch.from_numpy(kept))
+        ids, new = np.arange(rows) if kept is None else kept, torch.full((rows,), -1)
+        new[torch.from_numpy(ids)] = torch.arange(len(ids))
         nats = math.fsum(
-            float(surprises(logits, new[wanted]).double().sum())
-            for logits, wanted in self._predictions(kept, head)
+            float(surprises(logits, new[wanted]).double().sum()) for logits, wanted in self._predictions(kept)
         )
         return nats / math.log(2) / self.bytes
 
     def likely(self) -> Floats:
         """Return the model's mean probability of each row over all tokens, (rows,)."""
-        content = hashlib.sha256("\0".join(self.stretches).encode()).hexdigest()
-        cache = ArrayCache.of("likely tokens", *self._key, content)
+        cache = ArrayCache.of("likely tokens", *self._key)
         stored = cache.get("likely")
         if stored is not None:
             return stored["likely"]
         total, count = torch.zeros(self.checkpoint.layout.vocab, dtype=torch.float64), 0
-        for logits, _ in self._predictions(None, None):
+        for logits, _ in self._predictions(None):
             total += logits.softmax(-1).sum(0).double()
             count += len(logits)
         likely: Floats = (total / max(1, count)).numpy()
@@ -180,45 +181,73 @@ class TokenLosses:
         return likely
 
     @torch.no_grad()
-    def _predictions(self, kept: Ints | None, head: Head | None) -> Iterator[tuple[Tensor, Tensor]]:
+    def _predictions(self, kept: Ints | None) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield logits (n, v) of some tokens, and the parent's ids (n,) of the tokens that follow.
 
-        The text is tokenized with the ``kept`` tokens; ``head`` replaces the model's.
+        With ``kept`` tokens the text is tokenized with only these, and v is their number.
         """
-        rows = self.checkpoint.layout.vocab
+        head = None if kept is None else _head_of(torch.from_numpy(kept))
         windows = [
             window
             for row in self._read(kept)
             for window in windows_of(np.concatenate([self._start, row]), self.length)
         ]
         windows.sort(key=len)
-        for at in range(0, len(windows), self._batch):
-            blocks, ids, mask = self._padded(windows[at : at + self._batch])
-            hidden = Stream(blocks).before(self.checkpoint.layout.depth)[0]
+        for blocks, ids, mask, hidden in self._run(windows, keep=kept is None):
             step, last = tokens_at_once(blocks, len(ids)), ids.shape[1] - 1
             for first in range(0, last, step):
                 end = min(first + step, last)
                 logits: Tensor = blocks.finish(0, hidden[:, first:end], head=head).logits.float().cpu()
                 is_token = mask[:, first + 1 : end + 1]
-                yield (
-                    logits[is_token][:, : rows if kept is None else len(kept)],
-                    ids[:, first + 1 : end + 1][is_token],
-                )
+                following = ids[:, first + 1 : end + 1][is_token]
+                yield logits[is_token][:, : self.checkpoint.layout.vocab], following
+
+    def _run(self, windows: Sequence[Ints], *, keep: bool) -> Iterator[tuple[Blocks, Tensor, Tensor, Tensor]]:
+        """Yield batches of windows: blocks, ids (b, t), mask, and the states (b, t, d) behind the last layer.
+
+        With ``keep`` these states are stored where memory allows it. A window of the same ids is not run
+        again: only the head differs between vocabularies that encode a window alike.
+        """
+        stored = [window for window in windows if window.tobytes() in self._states]
+        new = [window for window in windows if window.tobytes() not in self._states]
+        for some, is_new in ((stored, False), (new, True)):
+            for at in range(0, len(some), self._batch):
+                rows = some[at : at + self._batch]
+                blocks, ids, mask = self._padded(rows)
+                if is_new:
+                    hidden = Stream(blocks).before(self.checkpoint.layout.depth)[0]
+                else:
+                    states = [self._states[row.tobytes()] for row in rows]
+                    hidden = pad_sequence(states, batch_first=True).to(blocks.device)
+                taken = sum(map(len, windows)) * hidden.shape[-1] * hidden.element_size()
+                if keep and taken <= blocks.compute.limit // KEPT_SHARE:
+                    pairs = zip(rows, hidden.cpu(), strict=True)
+                    self._states.update((row.tobytes(), each[: len(row)]) for row, each in pairs)
+                yield blocks, ids, mask, hidden
+
+    @cached_property
+    def _states(self) -> ByIds:
+        """The states behind the last layer of windows of the parent's own tokens, (t, d)."""
+        return {}
+
+    @cached_property
+    def _embeddings(self) -> ByIds:
+        """The embeddings of lines, (d,)."""
+        return {}
 
     @torch.no_grad()
     def _distance(self, kept: Ints | None) -> float:
-        pooling, distances = TokenPooling.of(self.checkpoint), list[float]()
-        pairs = list(zip(self._read(None, around=True), self._read(kept, around=True), strict=True))
-        for first in range(0, len(pairs), self._batch):
-            both = []
-            for place in (0, 1):
-                rows = [pair[place][: self.length] for pair in pairs[first : first + self._batch]]
-                blocks, _, mask = self._padded(rows)
-                last = Stream(blocks).before(self.checkpoint.layout.depth)[0]
-                hidden = blocks.finish(0, last).last_hidden_state
-                both.append(pooling(hidden.float().cpu(), mask))
-            distances += pooling.distances(both[1], both[0]).double().tolist()
-        return math.fsum(distances) / len(distances)
+        pooling, embeddings = TokenPooling.of(self.checkpoint), self._embeddings
+        both = [[row[: self.length] for row in self._read(some, around=True)] for some in (None, kept)]
+        new = {row.tobytes(): row for row in chain(*both) if row.tobytes() not in embeddings}
+        for blocks, ids, mask, last in self._run([*new.values()], keep=False):
+            pooled = pooling(blocks.finish(0, last).last_hidden_state.float().cpu(), mask)
+            embeddings.update(
+                (row[each].numpy().tobytes(), embedding)
+                for row, each, embedding in zip(ids, mask, pooled, strict=True)
+            )
+        wanted, changed = (torch.stack([embeddings[row.tobytes()] for row in rows]) for rows in both)
+        return float(pooling.distances(changed, wanted).double().mean())
 
     @property
     def _batch(self) -> int:
@@ -227,32 +256,20 @@ class TokenLosses:
 
     def _padded(self, rows: Sequence[Ints]) -> tuple[Blocks, Tensor, Tensor]:
         """Return a model for rows of ids, the ids as one tensor (b, t), and the mask of its tokens."""
-        longest = max(map(len, rows))
-        ids, mask = torch.zeros(len(rows), longest, dtype=torch.long), torch.zeros(len(rows), longest)
-        for place, row in enumerate(rows):
-            ids[place, : len(row)] = torch.from_numpy(row)
-            mask[place, : len(row)] = 1
-        batch = {"input_ids": ids}
-        if not bool(mask.all()):
-            batch["attention_mask"] = mask.long()
-        return Blocks(self.model, [batch]), ids, mask.bool()
+        ids = pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True)
+        mask = torch.arange(ids.shape[1]) < torch.tensor([[len(row)] for row in rows])
+        masked = {} if bool(mask.all()) else {"attention_mask": mask.long()}
+        return Blocks(self.model, [{"input_ids": ids, **masked}]), ids, mask
 
 
-def tokenizer_document(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the tokenizer of a folder in transformers' form, without padding and truncation."""
-    stock = stock_tokenizer(checkpoint.folder).backend_tokenizer
-    return {**json.loads(stock.to_str()), "truncation": None, "padding": None}
+def _windows(checkpoint: Checkpoint, length: int, tokens: int) -> tuple[int, int]:
+    """Return the largest length of a window, and how many of them have about this number of tokens.
 
-
-def _longest(checkpoint: Checkpoint, length: int) -> int:
-    """Return the largest number of tokens of a window: some classes reserve positions for padding."""
+    Some classes reserve positions for padding.
+    """
     positions = checkpoint.layout.sizes.get("positions", length + PADDING)
-    return min(longest_line(checkpoint, length), max(1, positions - PADDING))
-
-
-def _stretches(length: int, tokens: int) -> tuple[int, int]:
-    """Return the number of stretches, and of characters in each, that have about this number of tokens."""
-    return max(8, tokens // length), length * CHARACTERS
+    longest = min(longest_line(checkpoint, length), max(1, positions - PADDING))
+    return longest, max(8, tokens // longest)
 
 
 def _within(piece: str, count: int, size: int) -> list[str]:

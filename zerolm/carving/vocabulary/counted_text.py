@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from zerolm.architecture import Ints
-from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
+from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles, plain_document
 from zerolm.io.brief import one_line
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.io.files import sha256_of
@@ -81,7 +82,8 @@ def token_counts_of(files: TokenizerFiles, source: str, progress: Progress = sil
     encoder line by line. The folder's chat templates and prompts are counted once, too. One piece in ``HELD``
     is held out. Raises ``ValueError`` where there is nothing to read, or the text is not UTF-8.
     """
-    rows, tokenizer = files.checkpoint.layout.vocab, plain(files)
+    rows = files.checkpoint.layout.vocab
+    tokenizer = Tokenizer.from_str(json.dumps(plain_document(files.checkpoint)))
     by_line = not is_decoder(files.checkpoint)
     around = np.zeros(rows, np.int64)
     add(around, tokenizer, list(_around(files)))
@@ -145,14 +147,6 @@ def _unpacked(arrays: Arrays) -> CountedText:
 
 def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def plain(files: TokenizerFiles) -> Any:
-    """Return the tokenizer in transformers' form, without padding and truncation."""
-    tokenizer = Tokenizer.from_str(stock_tokenizer(files.folder).backend_tokenizer.to_str())
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def add(counts: Ints, tokenizer: Any, pieces: list[str]) -> None:

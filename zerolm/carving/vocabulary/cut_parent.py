@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from zerolm.architecture import Ints
+from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.parent_model import ParentModel
-from zerolm.carving.request import Methods
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.kept_tokens import TokenUse
 from zerolm.carving.vocabulary.planned_size import BestByTokens, best_size, tried_sizes, usual_sizes
 from zerolm.carving.vocabulary.result import ChildVocabulary, CurveRow
 from zerolm.carving.vocabulary.same_strings import proven
-from zerolm.carving.vocabulary.text_use import text_use_of, use_of
+from zerolm.carving.vocabulary.text_use import use_of
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.networks.opener import is_decoder, mapped_model
-from zerolm.planning.size_request import AUTO, USED, SizeRequest, VocabularyRequest
+from zerolm.planning.size_request import AUTO, USED, VocabularyRequest
 from zerolm.planning.sizes import costs_of
 from zerolm.progress import Progress
 from zerolm.settings.units import parse_amount, parse_share
@@ -36,32 +36,27 @@ def can_lose_tokens(checkpoint: Checkpoint) -> bool:
         return False
 
 
-def suggested(parent: ParentModel, text: str | None, costs: CostModel, progress: Progress) -> ParentModel:
-    """Return a whole parent with the saving of keeping only the text's tokens, if it can lose any."""
-    checkpoint = parent.checkpoint
+def suggested(carving: Carving) -> Carving:
+    """Return a carving of the whole parent, with the saving by the text's tokens alone if it can lose any."""
+    checkpoint = carving.checkpoint
     if not can_lose_tokens(checkpoint):
-        return parent
-    use = use_of(checkpoint, text, progress=progress)
-    return replace(parent, vocabulary=described(checkpoint, use, checkpoint.layout.vocab, costs))
+        return carving
+    use = use_of(checkpoint, carving.methods.text, progress=carving.progress).whole
+    vocabulary = described(checkpoint, use, checkpoint.layout.vocab, carving.costs)
+    return replace(carving, parent=replace(carving.parent, vocabulary=vocabulary))
 
 
-def chosen(
-    parent: ParentModel,
-    size: SizeRequest,
-    methods: Methods,
-    costs: CostModel,
-    best_by_tokens: BestByTokens,
-    progress: Progress,
-) -> tuple[ParentModel, Ints]:
+def chosen(carving: Carving, best_by_tokens: BestByTokens) -> tuple[ParentModel, Ints]:
     """Return the parent with the description of its tokens, and the tokens that a request keeps.
 
-    ``best_by_tokens`` returns the best child within budgets for a number of tokens. Losses are measured on
-    the held-out part of the text, with tokens chosen on the rest; the child's are chosen on all of it.
+    Losses are measured on the held-out part of the text, with tokens chosen on the rest; the child's are
+    chosen on all of it.
     """
-    checkpoint, request = parent.checkpoint, size.vocabulary
+    parent, size, methods, costs = carving.parent, carving.size, carving.methods, carving.costs
+    checkpoint, request, progress = carving.checkpoint, size.vocabulary, carving.progress
     if request.size == AUTO:  # before the text is read
-        best_by_tokens.check(text_use_of(checkpoint, None, request.tokens, progress=progress).whole.least)
-    use = text_use_of(checkpoint, methods.text, request.tokens, progress=progress)
+        best_by_tokens.check(use_of(checkpoint, None, request.tokens, progress=progress).whole.least)
+    use = use_of(checkpoint, methods.text, request.tokens, progress=progress)
     more: dict[str, Any] = {}
     losses = None
     if methods.text is not None:
@@ -69,8 +64,9 @@ def chosen(
         losses = TokenLosses.of_pieces(checkpoint, model, pieces, methods.length)
         if request.size != USED and is_decoder(checkpoint):
             progress("finding tokens that the parent predicts")
-            predicted = TokenLosses.of_pieces(checkpoint, model, use.text.fitted_pieces, methods.length)
-            use = use.predicted(predicted.likely())
+            fitted = TokenLosses.of_pieces(checkpoint, model, use.text.fitted_pieces, methods.length)
+            use = use.predicted(fitted.likely())
+            del fitted  # with its states
     if request.size == AUTO and losses is not None:
         tried = tried_sizes(use, losses, best_by_tokens, size.multiple_of or 1, progress)
         rows, more = best_size(tried), {"sizes": tried}

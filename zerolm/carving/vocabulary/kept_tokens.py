@@ -36,37 +36,34 @@ class TokenUse:
     likely: Floats | None = None
 
     @cached_property
-    def removal_order(self) -> list[tuple[int, int]]:
-        """The tokens that may be removed, in their order, each with the growth of the text in tokens.
+    def removal_order(self) -> list[int]:
+        """The rows that may be removed, in their order.
 
         The token with the fewest expected uses is removed first, of those that no other is merged from; its
         uses become uses of its parts. Rows without a token are removed before all others.
         """
-        table, counts = self.table, self.counts.astype(np.int64).copy()
-        expected = self.expected.copy()
+        table, expected = self.table, self.expected.copy()
         required = table.needed(self.wanted)
         names = set(table.ids.values())
         filled = names | required
-        empty = [(row, 0) for row in range(table.rows - 1, -1, -1) if row not in filled]
+        order = [row for row in range(table.rows - 1, -1, -1) if row not in filled]
         merged_into = np.zeros(table.rows, np.int64)
         for pair in table.parts.values():
             for part in set(pair):
                 merged_into[part] += 1
         waiting = [(float(expected[row]), -row) for row in names - required if not merged_into[row]]
         heapq.heapify(waiting)
-        order: list[tuple[int, int]] = []
         while waiting:
             uses, negative = heapq.heappop(waiting)
             row = -negative
-            order.append((row, int(counts[row])))
+            order.append(row)
             for part in table.parts.get(row, ()):
-                counts[part] += counts[row]
                 expected[part] += uses
             for part in set(table.parts.get(row, ())):
                 merged_into[part] -= 1
                 if not merged_into[part] and part not in required:
                     heapq.heappush(waiting, (float(expected[part]), -part))
-        return empty + order
+        return order
 
     @property
     def least(self) -> int:
@@ -100,17 +97,17 @@ class TokenUse:
         """Return the ids of ``size`` kept rows, ascending; ``ValueError`` where more have to be kept."""
         if not self.least <= size <= self.table.rows:
             raise ValueError(f"{size} tokens cannot be kept: {self.least} of {self.table.rows} must be")
-        removed = [row for row, _ in self.removal_order[: self.table.rows - size]]
-        return np.setdiff1d(np.arange(self.table.rows), np.array(removed, np.int64))
+        removed = np.array(self.removal_order[: self.table.rows - size], np.int64)
+        return np.setdiff1d(np.arange(self.table.rows), removed)
 
     def growth(self, size: int) -> int:
         """Return the growth of the text in tokens with ``size`` kept rows; each is split once."""
-        return sum(count for _, count in self.removal_order[: self.table.rows - size])
+        return self.growths(self.counts, [size])[0]
 
     def growths(self, counts: Ints, sizes: Sequence[int]) -> list[int]:
         """Return the growth in tokens at each size of another text with these ``counts`` (rows,)."""
         uses, grown = counts.astype(np.int64).copy(), [0]
-        for row, _ in self.removal_order:
+        for row in self.removal_order:
             grown.append(grown[-1] + int(uses[row]))
             for part in self.table.parts.get(row, ()):
                 uses[part] += uses[row]

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zerolm.carving.vocabulary.byte_losses import TokenLosses
-from zerolm.carving.vocabulary.kept_tokens import TokenUse
+from zerolm.carving.parent_and_request import Carving, quantised_types
+from zerolm.carving.planned_child import announce_weighing, check_sizes, losses_by
+from zerolm.carving.request import BY_LOSS
 from zerolm.carving.vocabulary.result import TriedSize
-from zerolm.carving.vocabulary.text_use import TextUse
-from zerolm.networks.opener import is_decoder
-from zerolm.progress import Progress
+from zerolm.planning.size_request import AUTO, USED
+from zerolm.planning.sizes import plans_of
+from zerolm.progress import Progress, silent
+from zerolm.units.importance.criterion import Criterion
+
+if TYPE_CHECKING:
+    from zerolm.carving.vocabulary.byte_losses import TokenLosses
+    from zerolm.carving.vocabulary.kept_tokens import TokenUse
+    from zerolm.carving.vocabulary.text_use import TextUse
 
 SHARES: Final = (3.0, 2.0, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """The tried sizes as shares of the used tokens, in addition to all tokens of the parent."""
@@ -26,7 +34,8 @@ SMALL_DISTANCE: Final = 1e-3
 class Rest(NamedTuple):
     """The best child for a number of tokens: its parameters, and its loss without that of fewer tokens.
 
-    The loss is in nats per token, or 1 - cosine. ``bytes`` are those of its weights where they have types.
+    The loss is that of all other cuts, and of types, in nats per token; for an encoder 1 - cosine. ``bytes``
+    are those of its weights where they have types.
     """
 
     params: int
@@ -34,21 +43,59 @@ class Rest(NamedTuple):
     bytes: int | None = None
 
 
-@dataclass(frozen=True)
 class BestByTokens:
-    """The best child within the budgets as functions of its number of tokens.
+    """The best child within the budgets of a carving as a function of its number of tokens."""
 
-    ``check`` raises ``ValueError`` where no child is possible, before any long computation. ``fits`` returns
-    whether the parent with a number of tokens, of ``params`` parameters, keeps the budgets with nothing else
-    cut. ``best`` returns the best child, or raises ``ValueError``. ``has_types``: weights get quantisation
-    types. Eight bits lose almost nothing, so even a small loss by fewer tokens has to be compared.
-    """
+    def __init__(self, carving: Carving) -> None:
+        """Open it; ``ValueError`` where a request to compare tokens cannot be followed."""
+        self.carving, reason = carving, why_tokens_are_kept(carving)
+        if carving.size.vocabulary.size == AUTO and reason:
+            raise ValueError(
+                f"--keep-vocab {AUTO} does not compare tokens with other units under {reason}: "
+                f"{two_steps(carving)}"
+            )
 
-    check: Callable[[int], None]
-    params: Callable[[int], int]
-    fits: Callable[[int], bool]
-    best: Callable[[int], Rest]
-    has_types: bool = False
+    @cached_property
+    def whole(self) -> Carving:
+        """The carving with all tokens, and with its session."""
+        return self.carving.running()
+
+    @cached_property
+    def by(self) -> Criterion:
+        """The losses of all other units of the parent, for any number of tokens."""
+        announce_weighing(self.whole, "tokens")
+        by = losses_by(self.whole)[0]
+        if self.whole.typing is not None:
+            _ = self.whole.typing.estimates(by).measured  # the parent's rows
+        return by
+
+    def check(self, tokens: int) -> None:
+        """Raise ``ValueError`` where no child is possible, before any long computation."""
+        if not self.fits(tokens):
+            check_sizes(self._sized(self.whole, tokens))
+
+    def params(self, tokens: int) -> int:
+        """Return the parameters of the parent with this number of tokens."""
+        return self._sized(self.carving, tokens).costs_of()["params"]
+
+    def fits(self, tokens: int) -> bool:
+        """Return whether the parent with this number of tokens keeps the budgets with nothing else cut."""
+        return keeps_budgets(self._sized(self.carving, tokens))
+
+    def best(self, tokens: int) -> Rest:
+        """Return the best child with this number of tokens; ``ValueError`` where its loss is not known."""
+        by, child = self.by, self._sized(self.whole, tokens)
+        if child.typing is not None:
+            plan = child.typing.predicted(by)[0]
+            return Rest(child.costs_of(plan.cut)["params"], plan.loss, plan.bytes)
+        planned = plans_of(child.checkpoint, by, child.size, child.costs)[0]
+        return Rest(planned.costs["params"], -planned.score)
+
+    def _sized(self, of: Carving, tokens: int) -> Carving:
+        from zerolm.carving.vocabulary.fewer_tokens import shaped
+
+        parent = replace(of.parent, checkpoint=shaped(of.checkpoint, tokens))
+        return replace(of, parent=parent, progress=silent)
 
 
 def tried_sizes(
@@ -57,11 +104,11 @@ def tried_sizes(
     """Return the tried sizes of the vocabulary, the largest first; ``ValueError`` if none is possible.
 
     The first is the largest number of tokens with which nothing else has to be cut. If its loss is small, no
-    other is tried. Otherwise larger ones are, until the loss of other cuts or of fewer tokens alone exceeds
-    the best total.
+    other is tried, unless weights get types: eight bits lose almost nothing. Otherwise larger ones are, until
+    the loss of other cuts or of fewer tokens alone exceeds the best total.
     """
     before, scale = losses.loss(None), losses.bits_a_nat
-    small = SMALL * before if is_decoder(losses.checkpoint) else SMALL_DISTANCE
+    small = SMALL * before if losses.checkpoint.family.task == "next" else SMALL_DISTANCE
     rows, least = use.whole.table.rows, use.whole.least
 
     def loss_of(size: int) -> float:
@@ -69,7 +116,7 @@ def tried_sizes(
 
     alone = _most(best_by_tokens.fits, least, rows, step)
     tried = [] if alone is None else [TriedSize(alone, best_by_tokens.params(alone), loss_of(alone), 0.0)]
-    if tried and tried[0].tokens <= small and not best_by_tokens.has_types:
+    if tried and tried[0].tokens <= small and not best_by_tokens.carving.has_types:
         return tried
     sizes = [size for size in usual_sizes(use.whole, step) if size > (alone or 0)]
     refused: list[ValueError] = []
@@ -114,3 +161,38 @@ def usual_sizes(use: TokenUse, step: int) -> list[int]:
     rows = use.table.rows
     sizes = (max(use.least, round(share * use.used)) for share in SHARES)
     return list(dict.fromkeys([rows, *(min(rows, -(-size // step) * step) for size in sizes)]))
+
+
+def why_tokens_are_kept(carving: Carving) -> str:
+    """Return why tokens are not compared with other units within the budgets; empty where they are."""
+    if carving.size.space is not None:
+        return f"the space {carving.size.space}"
+    if carving.methods.plan not in BY_LOSS:
+        return f"--plan {carving.methods.plan}"
+    return "a quantised parent" if quantised_types(carving.checkpoint) else ""
+
+
+def two_steps(carving: Carving) -> str:
+    """Return the commands that prune tokens first, and then do the rest of this request."""
+    size, form, text = carving.size, carving.destination.form, carving.methods.text
+    named = {
+        "format": None if form == "hf" else form,
+        "keep": None if size.shares.all is None else 1,
+        "space": size.space,
+        "keep-experts": size.experts.keep,
+        **{name.replace("_", "-"): value for name, value in size.budgets.items()},
+    }
+    flags = "".join(f" --{name} {value}" for name, value in named.items() if value is not None)
+    return (
+        f"first zerolm carve {carving.parent.name} --keep-vocab {USED} --text {text} --out few, then "
+        f"zerolm carve few{flags} --text {text}"
+    )
+
+
+def keeps_budgets(carving: Carving) -> bool:
+    """Return whether a parent keeps the budgets uncut, and no share requests a cut of other units."""
+    size = carving.size
+    if size.space is not None or any(share < 1 for share in size.keep.values()):
+        return False
+    costs = carving.costs_of()
+    return all(costs[name.removeprefix("max_")] <= limit for name, limit in size.budgets.items())

@@ -58,18 +58,11 @@ class TextUse:
 
 def use_of(
     checkpoint: Checkpoint, text: str | None, tokens: str | None = None, *, progress: Progress
-) -> TokenUse:
-    """Return the counts of a checkpoint's tokens in a text; without a text all are 0.
+) -> TextUse:
+    """Return the counts of a checkpoint's tokens in a text, and in its fitted part; without a text all are 0.
 
     Tokens in a file with a list are kept. Raises ``ValueError`` for a tokenizer that cannot be cut.
     """
-    return text_use_of(checkpoint, text, tokens, progress=progress).whole
-
-
-def text_use_of(
-    checkpoint: Checkpoint, text: str | None, tokens: str | None = None, *, progress: Progress
-) -> TextUse:
-    """Return the counts of a checkpoint's tokens in a text, and in its fitted part."""
     files = TokenizerFiles(checkpoint)
     table, rows = files.table, checkpoint.layout.vocab
     wanted = set(files.named)

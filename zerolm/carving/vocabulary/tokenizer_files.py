@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.architecture import Ints
-from zerolm.carving.vocabulary.token_table import TokenTable, added_of, model_of, pieces_of
+from zerolm.carving.vocabulary.token_table import TokenTable
 from zerolm.carving.vocabulary.tokenizer_json import cut_document, ids_in, numbers, renumbered
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import inside, read_object
@@ -118,8 +118,10 @@ class TokenizerFiles:
             if inside(self.folder, name):
                 from zerolm.carving.vocabulary.sentencepiece_model import write_cut
 
+                ids = self.table.ids
+                cut_ids = {token: new[number] for token, number in ids.items() if number in new}
                 with one_line(f"the tokenizer {str(self.folder / name)!r}"):
-                    write_cut(self.folder / name, place / name, _ids(self.document), _ids(document))
+                    write_cut(self.folder / name, place / name, ids, cut_ids)
 
     def _write_lists(self, model: Mapping[str, Any], place: Path) -> None:
         """Write the older files that the folder has in addition to the ``tokenizer.json``."""
@@ -139,6 +141,12 @@ class TokenizerFiles:
                 raise ValueError(f"{str(self.folder / name)!r} is of another tokenizer than its {DOCUMENT}")
 
 
+def plain_document(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the tokenizer of a folder in transformers' form, without padding and truncation."""
+    stock = stock_tokenizer(checkpoint.folder).backend_tokenizer
+    return {**json.loads(stock.to_str()), "truncation": None, "padding": None}
+
+
 def write_compact(path: Path, value: Any) -> None:
     """Write JSON with one line for each token, as usual for large lists."""
     path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -152,8 +160,3 @@ def _settings(settings: dict[str, Any], new: Mapping[int, int], rows: int) -> di
         return dict(rest)
     kept = {str(new[int(old)]): row for old, row in by_id.items() if old.isdecimal() and int(old) in new}
     return {**rest, BY_ID: kept}
-
-
-def _ids(document: Mapping[str, Any]) -> dict[str, int]:
-    """Return the ids of a ``tokenizer.json`` by token."""
-    return pieces_of(model_of(document)) | added_of(document)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from zerolm.architecture import Ints
 from zerolm.carving.vocabulary.token_table import merges_of, model_of, pieces_of, with_ids
 
-SINGLE: Final = ("_token_id", "_token_index")
-SEVERAL: Final = ("_token_ids", "suppress_tokens", "bad_words_ids")
+NAMING: Final = ("_token_id", "_token_index", "_token_ids", "suppress_tokens", "bad_words_ids")
+"""Ends of the names of fields that name one token or several."""
 VOCAB: Final = "vocab_size"
 
 
@@ -57,19 +57,13 @@ def renumbered(value: Any, new: Mapping[int, int], rows: int) -> Any:
     ``rows`` is the size of the parent's embedding: vocabulary sizes equal to it become the number of new ids.
     ``ValueError`` names a field whose token was removed.
     """
-    if isinstance(value, list):
-        return [renumbered(part, new, rows) for part in value]
-    if not isinstance(value, dict):
-        return value
-    changed: dict[str, Any] = {}
-    for name, part in value.items():
-        if isinstance(part, dict):
-            changed[name] = renumbered(part, new, rows)
-        elif name.endswith(SINGLE) or name.endswith(SEVERAL):
-            changed[name] = _new_ids(name, part, new, rows)
-        else:
-            changed[name] = renumbered(part, new, rows)
-    return resized(changed, rows, len(new))
+
+    def changed(name: str, number: int) -> int:
+        if number not in new:
+            raise ValueError(f"{name} is {number}, a token that would be removed")
+        return new[number]
+
+    return resized(_with_changed(value, rows, changed), rows, len(new))
 
 
 def resized(value: Any, rows: int, size: int) -> Any:
@@ -87,26 +81,23 @@ def resized(value: Any, rows: int, size: int) -> Any:
 def ids_in(value: Any, rows: int) -> set[int]:
     """Return the token ids in the fields of a configuration, at any depth."""
     ids: set[int] = set()
-    if isinstance(value, list):
-        return ids.union(*(ids_in(part, rows) for part in value))
-    if isinstance(value, dict):
-        for name, part in value.items():
-            named = name.endswith(SINGLE) or name.endswith(SEVERAL)
-            ids |= set(_numbers(part, rows)) if named and not isinstance(part, dict) else ids_in(part, rows)
+
+    def noted(name: str, number: int) -> int:
+        ids.add(number)
+        return number
+
+    _with_changed(value, rows, noted)
     return ids
 
 
-def _numbers(part: Any, rows: int) -> list[int]:
-    if isinstance(part, list):
-        return [number for each in part for number in _numbers(each, rows)]
-    return [part] if type(part) is int and 0 <= part < rows else []
-
-
-def _new_ids(name: str, part: Any, new: Mapping[int, int], rows: int) -> Any:
-    if isinstance(part, list):
-        return [_new_ids(name, each, new, rows) for each in part]
-    if type(part) is not int or not 0 <= part < rows:  # none, or -1 for none
-        return part
-    if part not in new:
-        raise ValueError(f"{name} is {part}, a token that would be removed")
-    return new[part]
+def _with_changed(value: Any, rows: int, changed: Callable[[str, int], int], field: str = "") -> Any:
+    """Return JSON with each id in a field that names tokens, here ``field``, as ``changed`` returns it."""
+    if isinstance(value, list):
+        return [_with_changed(part, rows, changed, field) for part in value]
+    if isinstance(value, dict):
+        return {
+            name: _with_changed(part, rows, changed, name if name.endswith(NAMING) else "")
+            for name, part in value.items()
+        }
+    is_id = field and type(value) is int and 0 <= value < rows  # else none, or -1 for none
+    return changed(field, value) if is_id else value

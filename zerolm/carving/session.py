@@ -430,9 +430,16 @@ class Session:
 
     def weighed(self, cut: Cut, repaired: Repaired) -> WeighedChild:
         """Return a child with the moments of its matrices, where there are tokens."""
+        uncut, child = self._uncut, Child(self.checkpoint, cut, repaired)
+        fisher = self.fisher if uncut.moments is not None and cut.narrowing else None
+        return replace(uncut, child=child, fisher=fisher, uncut=uncut)
+
+    @cached_property
+    def _uncut(self) -> WeighedChild:
+        """The parent with the moments of its matrices, where there are tokens."""
+        child = Child(self.checkpoint, Cut.whole(dimensions(self.checkpoint)))
         moments = self.moments if self.methods.text is not None else None
-        fisher = self.fisher if moments is not None and cut.narrowing else None
-        return WeighedChild(Child(self.checkpoint, cut, repaired), moments, fisher, torch.get_num_threads())
+        return WeighedChild(child, moments, threads=torch.get_num_threads())
 
     def typed(self, cut: Cut, repaired: Repaired, types: Types) -> TypedChild:
         """Return a child with types."""

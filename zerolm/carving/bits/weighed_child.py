@@ -38,13 +38,14 @@ class WeighedChild:
     """A child, with the ``moments`` of the matrices of its uncut file by name.
 
     Without tokens there are no moments, and errors count relative to the weights. ``fisher`` is needed where
-    the stream is narrower.
+    the stream is narrower. Children of one parent may share the ``uncut`` one.
     """
 
     child: Child
     moments: Mapping[str, list[GradientMoments]] | None = None
     fisher: Fisher | None = None
     threads: int = 1
+    uncut: WeighedChild | None = None
 
     @property
     def cut(self) -> Cut:
@@ -53,6 +54,8 @@ class WeighedChild:
     @cached_property
     def whole(self) -> WeighedChild:
         """The same without a cut and without repair."""
+        if self.uncut is not None:
+            return self.uncut
         if self.cut.is_whole and self.child.weights is None and self.cut.narrowing is None:
             return self
         return replace(self, child=Child(self.child.parent, Cut.whole(self.cut.parent)))

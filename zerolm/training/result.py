@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from zerolm.statistics.noise import Ceiling
-
 
 @dataclass(frozen=True)
-class SeedNoise(Ceiling):
-    """The most that a score could reach, by repeated runs; ``tau_between_seeds`` of the orders of any two."""
+class SeedNoise:
+    """The most that a score could reach, by repeated runs: ``tau``, ``rho``; the ``deviation`` of a loss.
 
+    ``tau_between_seeds`` is that of the orders of any two. ``bench train --help`` imports this without numpy.
+    """
+
+    tau: float
+    rho: float
+    deviation: float
+    networks: int
+    runs: int
     tau_between_seeds: float | None
 
 

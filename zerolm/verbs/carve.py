@@ -236,6 +236,15 @@ class CarvingReport(CarvedAndHealed, Report):
         return [dict(vars(layer)) for layer in self.widths]
 
     def lines(self) -> list[str]:
+        return [
+            f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
+            f"ffn {span(self._all('ffn'))}",
+            *filter(None, [self.stream_widths.line(), types_line(self.types), self._tokens()]),
+            *self._outcome(),
+        ]
+
+    def _outcome(self) -> list[str]:
+        """Return lines on what was pruned, what is lost by that, and the proof."""
         losses = ", ".join(f"{name.replace('_', ' ')} {loss:.3g}" for name, loss in self.losses.items())
         pruned = [
             f"{row.unit} {row.before:,} -> {row.after:,} ({show_amount(row.params)} parameters)"
@@ -243,9 +252,6 @@ class CarvingReport(CarvedAndHealed, Report):
             if row.after < row.before
         ]
         return [
-            f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
-            f"ffn {span(self._all('ffn'))}",
-            *filter(None, [self.stream_widths.line(), types_line(self.types), self._tokens()]),
             *([f"pruned: {', '.join(pruned)}"] if pruned else []),
             *([experts_line(self.experts)] if self.experts else []),
             *([f"loss on held-out text: {losses}"] if losses else []),
@@ -283,7 +289,7 @@ class CarvingReport(CarvedAndHealed, Report):
         return Heading(
             f"{base_name(self.parent)} cut to {self._share('params')} of its parameters",
             f"A {self.family} model, {self.criterion} as criterion, repair {self.repair}.",
-            self.finding(),
+            " ".join(map(sentence, filter(None, [self.stream_widths.line(), *self._outcome()]))),
             "Whether it is better than a random or uniform cut of that size is what zerolm eval measures.",
             self._trust(),
         )

@@ -172,7 +172,7 @@ def zerolm(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
-    """Make a file system of so many pages of 4 KiB, where one can be mounted."""
+    """Return a function that mounts a file system of a given number of 4 KiB pages, where that is allowed."""
     disk = tmp_path / "disk"
     disk.mkdir()
 

@@ -60,7 +60,7 @@ def kept_in(child: Path) -> dict[int, np.ndarray[Any, Any]]:
 
 @torch.no_grad()
 def logits_of_stock(folder: Path, ids: torch.Tensor, kept: dict[int, Any] | None = None) -> torch.Tensor:
-    """Return what the stock class sends; with ``kept`` its routers cannot choose other experts."""
+    """Return the output of the stock class; with ``kept`` its routers cannot choose other experts."""
     model: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
     modules = {layer: layer_list(model)[layer] for layer in kept or {}}
     with masked(modules, FewerExperts(Checkpoint.open(folder), kept or {})):

@@ -419,7 +419,7 @@ class Session:
     @cached_property
     def moments(self) -> dict[str, list[GradientMoments]]:
         """Second moments of the gradients of every matrix in the file of an uncut child."""
-        child = Child(self.checkpoint, Cut.whole(dimensions(self.checkpoint)))
+        child = self._whole
         if not is_rearranged(self.checkpoint.family):
             return of_matrices(child, self._loss_moments.matrices)
         sums = self.cache("file moments", self.pooling)
@@ -437,9 +437,12 @@ class Session:
     @cached_property
     def _uncut(self) -> WeighedChild:
         """The parent with the moments of its matrices, where there are tokens."""
-        child = Child(self.checkpoint, Cut.whole(dimensions(self.checkpoint)))
         moments = self.moments if self.methods.text is not None else None
-        return WeighedChild(child, moments, threads=torch.get_num_threads())
+        return WeighedChild(self._whole, moments, threads=torch.get_num_threads())
+
+    @property
+    def _whole(self) -> Child:
+        return Child(self.checkpoint, Cut.whole(dimensions(self.checkpoint)))
 
     def typed(self, cut: Cut, repaired: Repaired, types: Types) -> TypedChild:
         """Return a child with types."""

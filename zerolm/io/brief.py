@@ -20,7 +20,7 @@ def brief(value: object, *parts: str) -> str:
 
 @contextmanager
 def one_line(what: str) -> Iterator[None]:
-    """Within, what goes wrong in a library that reads files becomes a ``ValueError`` in one line."""
+    """Turn any error that a library raises inside the block into a ``ValueError`` of one line."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit):

@@ -1,4 +1,4 @@
-"""Proxies of one's own: where they run, which stored values are theirs, what goes wrong; seconds."""
+"""Proxies that a user registers: where they run, which cached values are reused, their errors and times."""
 
 from __future__ import annotations
 

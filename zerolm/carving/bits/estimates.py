@@ -129,18 +129,16 @@ class TypeEstimates:
 
         A tied embedding has the losses of both. Unless ``measured`` losses are 0.
         """
-        is_tied = HEAD not in self.weighed.matrices if width is None else width.tied
+        ends = {place: [place] for place in self._places if place[0] is None}
+        if HEAD in ends and (HEAD not in self.weighed.matrices if width is None else width.tied):
+            ends[EMBEDDING] += ends.pop(HEAD)
         estimates = {}
-        for role in (place[1] for place in self._places if place[0] is None):
-            if is_tied and role == HEAD[1]:
-                continue
+        for (_, role), uses in ends.items():
             kinds = self.candidates((None, role))
             sizes, possible = self._bytes((None, role), np.zeros(1, np.int64), kinds, width)
             loss = np.zeros((1, len(kinds)))
-            both = is_tied and role == EMBEDDING[1] and HEAD in self._places
-            for place in (EMBEDDING, HEAD) if both else ((None, role),):
-                if measured:
-                    loss += self.measured[place].of_kept(np.ones((1, 1)), width, self._at(width))
+            for use in uses if measured else ():
+                loss += self.measured[use].of_kept(np.ones((1, 1)), width, self._at(width))
             losses = np.where(possible, loss, np.inf)
             estimates[role] = RoleEstimates(kinds, sizes[None], losses[None], np.zeros(1, np.int64))
         return estimates
@@ -167,11 +165,10 @@ class TypeEstimates:
     @cached_property
     def _plain(self) -> list[tuple[UnitsAlong, int | None, str]]:
         """The units along each piece without a chosen type, with its layer and stored type."""
-        names = {matrix.name for every in self.weighed.matrices.values() for matrix in every}
         return [
             (units_along(stack, piece, self.parent), stack.place[0], dtype)
             for stack, piece, dtype in stored_pieces(self.weighed.child)
-            if piece.name not in names
+            if piece.name not in self.weighed.names
         ]
 
     def rows(self, sizes: Iterable[Choices]) -> list[Rows]:

@@ -76,7 +76,7 @@ class WeighedChild:
         return outside_layers(predicts=self.child.parent.family.task == "next")
 
     @cached_property
-    def _uncut(self) -> dict[str, FileMatrix]:
+    def _sources(self) -> dict[str, FileMatrix]:
         """The matrices of the uncut file by the names of this one's; that of a new head is the embedding."""
         whole = self.whole.matrices
         pairs = ((every, whole.get(place) or whole[EMBEDDING]) for place, every in self.matrices.items())
@@ -105,8 +105,12 @@ class WeighedChild:
     @cached_property
     def plain_bytes(self) -> int:
         """The bytes of all tensors of the file that have no chosen type."""
-        names = {matrix.name for every in self.matrices.values() for matrix in every}
-        return sum(tensor.bytes for tensor in entries(self.child) if tensor.name not in names)
+        return sum(tensor.bytes for tensor in entries(self.child) if tensor.name not in self.names)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The file's names of the matrices whose types are chosen."""
+        return frozenset(matrix.name for every in self.matrices.values() for matrix in every)
 
     def uses(self, place: Place) -> tuple[str, ...]:
         """Return the roles of a matrix; a tied embedding has two, its own and the head's."""
@@ -119,12 +123,12 @@ class WeighedChild:
         uses = self.uses(place)
         if self.moments is None:
             return [MatrixMoments(np.ones(matrix.columns), np.ones(matrix.rows), 1.0) for _ in uses]
-        uncut = self._uncut[matrix.name]
-        every = self.moments[uncut.name]
+        source = self._sources[matrix.name]
+        every = self.moments[source.name]
         if layer is None:
-            whole = self.whole.uses(uncut.stack.place)
+            whole = self.whole.uses(source.stack.place)
             every = [every[whole.index(use)] for use in uses]
-        kept, along = matrix.stack.first.kept, self.whole.along(uncut)
+        kept, along = matrix.stack.first.kept, self.whole.along(source)
         if kept is None or along.unit is None:
             moments = [each.of(number) for each in every]
         else:
@@ -182,7 +186,8 @@ class WeighedChild:
     def _losses(self, matrix: FileMatrix, number: int, values: Values, types: Sequence[WeightType]) -> Floats:
         """Return the loss of one matrix of a tensor by use and type, (u, t), from the errors of some rows."""
         taken = measured_rows(matrix.count, matrix.rows, matrix.columns)
-        parts, importances = self.parts(matrix, number), self.importances(matrix, number)
+        parts = self.parts(matrix, number)
+        importances = None if self.moments is None else importances_of(parts)
         losses = np.zeros((len(parts), len(types)))
         used = [(use, part) for use, part in enumerate(parts) if part.gradients.sum() > 0.0]
         for place, kind in enumerate(types if used else ()):

@@ -220,7 +220,7 @@ class TokenLosses:
                     states = [self._states[row.tobytes()] for row in rows]
                     hidden = pad_sequence(states, batch_first=True).to(blocks.device)
                 taken = sum(map(len, windows)) * hidden.shape[-1] * hidden.element_size()
-                if keep and taken <= blocks.compute.limit // KEPT_SHARE:
+                if keep and is_new and taken <= blocks.compute.limit // KEPT_SHARE:
                     pairs = zip(rows, hidden.cpu(), strict=True)
                     self._states.update((row.tobytes(), each[: len(row)]) for row, each in pairs)
                 yield blocks, ids, mask, hidden

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pickled
 import pytest
 import torch
 from forked import in_another_process
@@ -27,8 +27,6 @@ from zerolm.spaces import SPACES, make_space
 from zerolm.text.predictions import predicted
 from zerolm.training import labels
 from zerolm.training.labels import (
-    Label,
-    LabelRun,
     LabelText,
     LabelTraining,
     labels_as_trained,
@@ -240,18 +238,9 @@ def test_a_killed_run_goes_on_to_the_same_losses(
 def test_jobs_change_nothing(
     text: LabelText, few: list[Architecture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What workers get is whole once it was pickled; that they are processes is tested with proxies."""
-
-    def elsewhere(
-        items: Sequence[LabelRun], work: LabelTraining, *, jobs: int, **_: Any
-    ) -> Iterator[tuple[int, Label]]:
-        assert jobs == 2
-        there, sent = pickle.loads(pickle.dumps((work, items)))
-        yield from enumerate(map(there, sent))
-
     alone = train_all(runs(few), text, REQUEST)
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "other"))
-    monkeypatch.setattr(labels, "finished", elsewhere)
+    monkeypatch.setattr(labels, "finished", pickled.finished)
     together = train_all(runs(few), text, REQUEST, jobs=2)
     assert [label.losses for label in together] == [label.losses for label in alone]
 

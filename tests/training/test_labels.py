@@ -176,11 +176,6 @@ def test_a_rule_of_depth_changes_all_but_the_base_depth(text: LabelText) -> None
         assert labels_of[1].losses != plain[1].losses
 
 
-def test_labels_without_a_rule_of_depth_are_those_kept_before_there_were_rules(text: LabelText) -> None:
-    conditions = next(part for part in labels._circumstances(text, REQUEST) if isinstance(part, dict))
-    assert "depth_rule" not in conditions
-
-
 def test_a_rule_of_depth_is_refused_before_anything_is_trained(
     text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch
 ) -> None:

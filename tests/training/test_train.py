@@ -22,11 +22,10 @@ from tiny import model
 from torch import Tensor, nn
 from transformers import TrainerState
 
-from zerolm.settings.compute import TrainedOn
 from zerolm.training import train as training
 from zerolm.training import watch as watching
 from zerolm.training.learner import Objective
-from zerolm.training.request import Execution, Schedule, TrainingRequest
+from zerolm.training.request import Schedule, TrainingRequest
 from zerolm.training.teacher import LiveTeacher, fill, teacher_cache
 from zerolm.training.train import WEIGHTS, TrainingFailed, last_checkpoint, recompute_activations, train
 from zerolm.training.watch import LOG, TrainingRun
@@ -287,11 +286,6 @@ def test_a_run_by_time_lasts_so_long_whatever_was_estimated(
     now[0] = 1000.0
     again = train(learner(), data(plan), plan, run)  # nothing is left of its time
     assert again.steps <= result.steps + 1
-
-
-def test_precision_is_what_the_device_has_unless_it_is_said() -> None:
-    assert Execution(TrainedOn(dtype="bfloat16")).bfloat16
-    assert not Execution(TrainedOn(dtype="float32")).bfloat16
 
 
 @pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])

@@ -18,16 +18,14 @@ from zerolm.lab.verbs.elastic_train import SupernetReport
 from zerolm.solvers import Infeasible
 from zerolm.verbs.report import Report
 
-NAMES = ("elastic", "elastic-causal")
 
-
-@pytest.fixture(scope="module", params=NAMES)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A supernet, and the pick of a search handed over."""
-    place = tmp_path_factory.mktemp(request.param)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A supernet of the space with all blocks, and the pick of a search handed over."""
+    place = tmp_path_factory.mktemp("supernet")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZEROLM_CACHE", str(place / "cache"))
-        train(place, request.param)
+        train(place, "elastic-causal")
         export(place, heads="fuse", tokens=8 * 64, batch=4, length=16)
     return place
 

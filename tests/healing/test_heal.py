@@ -348,22 +348,6 @@ def test_checkpoints_of_another_run_are_refused(tmp_path: Path, llama: Any) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["healed"]
 
 
-def test_two_runs_into_one_folder_do_not_mix(tmp_path: Path, llama: Any) -> None:
-    parent, child, text = llama
-    out, common = tmp_path / "healed", FAST | {"parent": parent, "text": text}
-    told = []
-
-    def second(words: str, done: int = 0, of: int = 0) -> None:
-        if words.startswith("training") and not told:
-            with pytest.raises(ValueError, match="another command is writing") as error:
-                zerolm.heal(child, out, **common)
-            told.append(str(error.value))
-
-    zerolm.heal(child, out, **common, progress=second)
-    assert told
-    assert [path.name for path in tmp_path.iterdir()] == ["healed"]
-
-
 def test_a_loss_that_is_not_finite_writes_nothing(
     tmp_path: Path, llama: Any, monkeypatch: pytest.MonkeyPatch, zerolm: Any
 ) -> None:

@@ -82,14 +82,6 @@ def test_stages_within_budgets_end_within_them(parent: Path) -> None:
     assert staged.costs["child"]["params"] <= 0.8 * staged.costs["parent"]["params"]
 
 
-def test_a_per_layer_child_is_healed_without_its_zeros(parent: Path) -> None:
-    budget = {"max_body_params": "0.7x", "keep_hidden": 1.0, "shape": "per-layer"}
-    made = zerolm.carve(parent, "child", **budget, format="padded", text="text.txt", **SHORT)
-    assert made.verified is not None
-    assert len({(layer.heads, layer.ffn) for layer in made.widths}) > 1
-    assert zerolm.eval("child", parent=parent, text="text.txt", sequences=4, length=12).networks
-
-
 def test_a_run_that_is_killed_in_either_stage_ends_at_the_same_child(parent: Path) -> None:
     """What the first stage has carved is not carved again."""
     cut: dict[str, Any] = {"keep_ffn": 0.5, "keep_layers": 0.67, "keep_hidden": 0.7, "text": "text.txt"}

@@ -19,7 +19,6 @@ from real_judging import judged, of_peer, surprise, whole
 from real_models import Parent, Sizes
 from real_page import page
 from real_peers import FLAP, METHODS, PCA, TWO_SSP, PeerCut, params_of, peer_cut, scores_of
-from real_vocabulary import compact_scores
 from tiny import saved, word_tokenizer
 
 from zerolm.networks.opener import open_model
@@ -127,18 +126,6 @@ def test_methods_of_one_share_have_equal_parameters(parent: Parent, method: str)
     if not peer.without_attention and method != PCA:
         child = apply_in_memory(open_model(parent.checkpoint), peer.cut)
         assert sum(weight.numel() for weight in child.parameters()) == pytest.approx(params, abs=3)
-
-
-def test_dropped_tokens_weigh_nothing_in_compact(parent: Parent) -> None:
-    kept = np.arange(0, 64, 2)
-    scores = compact_scores(parent, "python", kept)
-    model, inputs = open_model(parent.checkpoint), list[torch.Tensor]()
-    layers_of(model)[1].writers["down"].register_forward_pre_hook(lambda _, x: inputs.append(x[0]))
-    with torch.no_grad():
-        model(TOKENS.ids)
-    wanted = inputs[0][TOKENS.ids % 2 == 0].double().square().mean(0)
-    np.testing.assert_allclose(scores[1], wanted.numpy(), rtol=1e-4)
-    assert not np.allclose(scores[1], inputs[0].double().square().mean((0, 1)).numpy(), rtol=1e-2)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -20,7 +20,7 @@ import corpus  # noqa: E402
 import train_models  # noqa: E402
 from training import loop  # noqa: E402
 from training.decoder import DecoderSettings, batches, perplexity, stream  # noqa: E402
-from training.encoder import EncoderSettings, padded, pooled, rounds  # noqa: E402
+from training.encoder import EncoderSettings, rounds  # noqa: E402
 from training.mixture import MixtureSettings  # noqa: E402
 
 STEPS: Final = 200
@@ -106,12 +106,6 @@ def test_the_folders_open_in_stock_software(models: Path, files: train_models.Sp
     assert {file.name for file in models.iterdir()} == {"pydec", "pyenc"}  # nothing unfinished is left
 
 
-def test_a_decoders_text_survives_its_tokenizer(models: Path) -> None:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(models / "pydec")
-    text = "def f():\n\treturn 'é ≤ 漢'\n"
-    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
-
-
 def test_a_sentence_encoder_says_that_it_pools_by_means(models: Path) -> None:
     pooling = json.loads((models / "pyenc" / "1_Pooling" / "config.json").read_text())
     assert [name for name, value in pooling.items() if value is True] == ["pooling_mode_mean_tokens"]
@@ -134,29 +128,6 @@ def test_the_cards_state_what_was_measured(models: Path) -> None:
     assert perplexity(model, held_out, 16) < 150  # of 300 tokens: it has learned something
 
 
-def test_an_existing_folder_is_refused(
-    models: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["train_models.py", str(models), "--minutes", "0.01"])
-    before = (models / "pydec" / "model.safetensors").stat()
-    assert train_models.main() == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert (models / "pydec" / "model.safetensors").stat() == before
-
-
-def test_a_failure_leaves_nothing(
-    files: train_models.Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(transformers.PreTrainedTokenizerFast, "save_pretrained", fail)
-    settings = DecoderSettings(1, 16, 2, 1, 16, vocab=300, length=8, batch=2)
-    with pytest.raises(OSError, match="no space"):
-        train_models.decoder(tmp_path / "pydec", files, settings, seconds=0.01, seed=0)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_round_holds_every_window_and_every_pair_once() -> None:
     generator = torch.Generator().manual_seed(0)
     feed = batches(torch.arange(100), 7, 3, generator)
@@ -169,12 +140,3 @@ def test_a_round_holds_every_window_and_every_pair_once() -> None:
     pairs = rounds(10, 3, generator)
     assert len({i for _ in range(3) for i in next(pairs)}) == 9
     assert sorted(next(rounds(2, 3, generator))) == [0, 1]
-
-
-def test_padding_does_not_count() -> None:
-    ids, mask = padded([torch.tensor([5, 6]), torch.tensor([7, 8, 9])])
-    assert mask.tolist() == [[1, 1, 0], [1, 1, 1]]
-    states = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
-    found = pooled(states, mask)
-    assert torch.allclose(found[0], torch.nn.functional.normalize(states[0, :2].mean(0), dim=0), atol=1e-6)
-    assert ids[0, 2] == 0

@@ -140,21 +140,6 @@ def test_branches_and_rates_follow_the_depth(rule: str, depth: int) -> None:
         assert rate == pytest.approx(before[name] * factor), name
 
 
-def test_a_stream_stays_bounded_in_depth() -> None:
-    """Without a rule it grows with the root of the depth; over the root it does not, over it it falls."""
-
-    def grown(depth: int, rule: str) -> float:
-        seen = states(depth, rule)
-        return float((seen[-1] - seen[0]).square().mean().sqrt())
-
-    ratio = {rule: grown(128, rule) / grown(16, rule) for rule in DEPTH_RULES}
-    assert ratio["none"] > 2
-    assert 0.8 < ratio["sqrt"] < 1.25
-    assert ratio["linear"] < 0.5
-    everywhere = [float(state.square().mean().sqrt()) for state in states(64, "sqrt")]
-    assert max(everywhere) < 2 * float(states(4, "none")[-1].square().mean().sqrt())
-
-
 def test_rules_are_for_branches_of_normed_inputs() -> None:
     bert = make_space("bert", vocab=64, positions=32)
     architecture = next(iter(drawn(bert, 1, 0)))

@@ -234,14 +234,8 @@ def _parts(model: BaselineModel) -> list[Any]:
 
 
 REFUSED: list[tuple[Any, str]] = [
-    (
-        {"model_type": "phoney", "hidden_size": 64},
-        "'phoney' is not known, of a decoder's sizes it lacks num",
-    ),
-    (
-        {**SMALL, "model_type": "phoney"},
-        "'phoney' is not known, its sizes are all there; baselines",
-    ),
+    ({"model_type": "phoney", "hidden_size": 64}, "'phoney' is not known, of a decoder's sizes it lacks num"),
+    ({**SMALL, "model_type": "phoney"}, "'phoney' is not known, its sizes are all there; baselines"),
     ({**SMALL, "model_type": ["llama"]}, r"model_type \['llama'\] is not known, its sizes are all there"),
     ({**SMALL, "model_type": {"llama": 1}}, "is not known, its sizes are all there; baselines"),
     ({**SMALL, "model_type": 3}, "model_type 3 is not known"),

@@ -274,3 +274,11 @@ def test_numbers_of_experts_share_budgets_with_tokens_and_types(auto: dict[str, 
     both = [name for name in losses if " of 8" in name and " of 64" in name]
     assert bool(both) is (auto.get("keep_experts") == auto["keep_expert_ffn"])
     assert bool(child.types) is ("types" in auto)
+
+
+def test_tokens_are_not_compared_with_experts_in_limited_time_or_of_several_texts(parents: Path) -> None:
+    parent, text = parents / "granitemoeshared", str(parents / "text.txt")
+    with pytest.raises(ValueError, match=r"by losses on one --text FILE \(--for\): give numbers"):
+        carve(parent, keep_experts="auto", keep_vocab="auto", text=text, max_params="0.9x", for_=60.0)
+    with pytest.raises(ValueError, match="tokens are chosen by one text"):
+        carve(parent, keep_experts="2", keep_vocab="used", text=f"code={text},chat={text}")

@@ -63,9 +63,7 @@ def test_a_parent_of_the_hub_keeps_its_name_revision_and_licence(
     )
     download = huggingface_hub.snapshot_download
     monkeypatch.setattr(
-        huggingface_hub,
-        "snapshot_download",
-        lambda name, **given: download(name, cache_dir=hub, **given),
+        huggingface_hub, "snapshot_download", lambda name, **given: download(name, cache_dir=hub, **given)
     )
     monkeypatch.setattr("zerolm.checkpoints.folder.hub_problem", lambda ask: "nobody answers")
     text = ("--text", "random", "--sequences", "6", "--length", "12", "--plan", "measured")

@@ -353,10 +353,7 @@ REFUSED: list[tuple[Callable[[], Tokenizer | str], str]] = [
     (lambda: unmerged("gpt-2", whole=True), r"merges words .* gpt-2 .* its token 'qqqqq' is not merged"),
     (lambda: unmerged("tekken", whole=False), r"takes words whole .* tekken .* its token 'qqqqq'"),
     (lambda: altered(byte_level("qwen2"), "pre_tokenizer", pretokenizers=[]), "otherwise"),
-    (
-        lambda: altered(byte_level("gpt-2"), "model", end_of_word_suffix="</w>"),
-        "BPE with end_of_word_suffix",
-    ),
+    (lambda: altered(byte_level("gpt-2"), "model", end_of_word_suffix="</w>"), "BPE with end_of_word_suffix"),
     (lambda: byte_level("gpt-2", size=VOCAB + 1), f"ids up to {VOCAB}, and the embedding has {VOCAB} rows"),
     (lambda: with_added(lstrip=True), "'<mask>' with lstrip"),
     (lambda: with_added(single_word=True), "'<mask>' with single_word"),

@@ -293,16 +293,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "more than all": ("llama", {"keep_hidden": 1.5}, r"must lie in \(0, 1\], not 1.5"),
     "nearly all": ("llama", {"keep_hidden": 0.999}, "nothing would be cut: --keep-hidden 0.999 of 48"),
     "gemma2": ("gemma2", {"keep_hidden": 0.5}, "hidden cannot be cut here: norms on the outputs"),
-    "gpt2": (
-        "gpt2",
-        {"keep_hidden": 0.5},
-        "hidden cannot be cut here: the stock class derives",
-    ),
-    "bert": (
-        "bert",
-        {"keep_hidden": 0.5},
-        "hidden cannot be cut here: the stock class derives",
-    ),
+    "gpt2": ("gpt2", {"keep_hidden": 0.5}, "hidden cannot be cut here: the stock class derives"),
+    "bert": ("bert", {"keep_hidden": 0.5}, "hidden cannot be cut here: the stock class derives"),
     "a space": ("llama", {"keep_hidden": 0.5, "space": "lonas-llama-7b"}, "is a space of"),
     "heads that do not divide": ("llama_biased", {"keep_hidden": 0.9}, "no size is left"),
 }

@@ -85,8 +85,7 @@ def test_types_alone_keep_all_units(parent: Path, text: str, tmp_path: Path, bit
     assert 0 <= carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
 
 
-@pytest.mark.parametrize("shape", ["uniform", "per-layer"])
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("shape", "tied"), [("uniform", False), ("per-layer", True)])
 def test_cuts_and_types_share_the_bytes(text: str, tmp_path: Path, shape: str, tied: bool) -> None:
     parent = typed_parent(tmp_path / "parent", torch.float32, tie_word_embeddings=tied)
     out, again = tmp_path / "child", tmp_path / "again"
@@ -99,28 +98,12 @@ def test_cuts_and_types_share_the_bytes(text: str, tmp_path: Path, shape: str, t
     assert CarvingReport.from_json(json.loads(json.dumps(report.to_json()))) == report
 
 
-def test_bits_alone_are_a_budget_for_cuts_too(text: str, tmp_path: Path) -> None:
-    """What no flag says is planned by losses, as within a budget of bytes."""
-    parent = typed_parent(tmp_path / "parent", torch.float32)
-    carved = carve(parent, max_bits=3.9, text=text, **QUICK)
-    assert not carved.cut.is_whole
-    assert carved.costs["child"]["weight_bytes"] <= 3.9 / 8 * carved.costs["parent"]["params"]
-
-
 def test_weights_alone_choose_types_without_a_text(parent: Path, tmp_path: Path) -> None:
     out = tmp_path / "child"
     carved = carve(parent, out, form="gguf", keep=1, max_bits=6.0, types="Q8_0,Q4_0")
     check_written(carved, out, 10**9)
     assert {row.type for row in carved.types} <= {"Q8_0", "Q4_0", "BF16"}
     assert carved.equal_bytes == []
-
-
-def test_shares_say_sizes_and_bytes_the_types(parent: Path, text: str, tmp_path: Path) -> None:
-    out = tmp_path / "child"
-    shares = {"keep_ffn": 2 / 3, "keep_heads": 1, "keep_layers": 1, "keep_hidden": 1}
-    carved = carve(parent, out, max_bits=5.0, text=text, **QUICK, **shares)
-    assert [row.ffn for row in carved.widths] == [64, 64]
-    check_written(carved, out, 10**9)
 
 
 def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> None:
@@ -142,10 +125,7 @@ def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (
-            {"form": "hf", "types": "Q8_0"},
-            "--types is for quantisation types of gguf files: give --format",
-        ),
+        ({"form": "hf", "types": "Q8_0"}, "--types is for quantisation types of gguf files: give --format"),
         ({"form": "hf", "max_bits": 4.5}, "--max-bits is for quantisation types of gguf files"),
         (
             {"form": "gguf", "types": "Q8_0", "keep_ffn": 0.5},
@@ -267,19 +247,19 @@ def test_factors_of_the_stream_go_with_types(
     if "keep_hidden" in flags and not families()[kind].cut.hidden:
         pytest.skip("its stream cannot be narrowed")
     parent, out = scaled_parent(tmp_path / "parent", kind), tmp_path / "child"
-    carved = carve(parent, out, max_bits=7.0, text=text, **QUICK | {"sequences": 64}, **flags)
+    carved = carve(
+        parent, out, max_bits=7.0, text=text, keep_vocab="all", **QUICK | {"sequences": 24}, **flags
+    )
     assert {row.type for row in carved.types} - {"F32", "F16"}
     assert carved.verified is not None
     assert 0 <= carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
 
 
-@pytest.mark.parametrize(
-    ("bits", "flags"), [(5.6, {"keep": 1}), (5.6, {"keep_ffn": 2 / 3, **STAYING}), (3.9, STAYING)]
-)
+@pytest.mark.parametrize(("bits", "flags"), [(5.6, {"keep_ffn": 2 / 3, **STAYING}), (3.9, STAYING)])
 def test_a_fused_matrix_has_one_type(text: str, tmp_path: Path, bits: float, flags: dict[str, Any]) -> None:
     parent, out = fused_parent(tmp_path / "parent"), tmp_path / "child"
     carved = carve(parent, out, max_bits=bits, text=text, **QUICK, **flags)
-    check_written(carved, out, 10**9)
+    check_written(carved, out, int(bits / 8 * carved.costs["parent"]["params"]))
     assert {row.role for row in carved.types} == {"embedding", "q+k+v", "o", "gate+up", "down", "head"}
     assert 0 < carved.losses["as_read_back"] < 0.5
 
@@ -290,13 +270,12 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "bits"),
-    [("bert", 5.5), ("bert", 9.0), ("distilbert", 7.0), ("eurobert", 7.0), ("modernbert", 7.0)],
+    ("kind", "bits"), [("bert", 5.5), ("distilbert", 7.0), ("eurobert", 7.0), ("modernbert", 7.0)]
 )
 def test_types_of_an_encoder(lines: str, tmp_path: Path, kind: str, bits: float) -> None:
     """Its file has what is added to embeddings in float32, and no pooler; the loss is as it was foretold."""
     parent, out = typed_encoder(tmp_path / "parent", kind), tmp_path / "child"
-    carved = carve(parent, out, keep=1, max_bits=bits, text=lines, **QUICK | {"sequences": 160})
+    carved = carve(parent, out, keep=1, max_bits=bits, text=lines, **QUICK | {"sequences": 80})
     check_written(carved, out, int(bits * carved.costs["parent"]["params"] / 8))
     kinds = {name: kind for name, (kind, _) in stored(out).items()}
     added = {"position_embd.weight", "token_types.weight"} & kinds.keys()

@@ -102,10 +102,7 @@ WRONG = {
         ["--keep-expert-ffn", "auto", "--max-params", ".1x"],
         "would have to be at least 91248, with 8 neurons of each of 8 experts a layer",
     ),
-    "one token": (
-        ["--keep-experts", "4", "--text", "random", "--sequences", "3", "--length", "1"],
-        "length",
-    ),
+    "one token": (["--keep-experts", "4", "--text", "random", "--sequences", "3", "--length", "1"], "length"),
 }
 
 

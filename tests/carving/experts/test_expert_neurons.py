@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from carvings import carve, rebuild
+from covering import chosen
 from hypothesis import given
 from hypothesis import strategies as st
 from packed_mixtures import packed_mixture
@@ -19,9 +20,9 @@ from tiny_mixtures import MIXTURES
 from transformers import AutoModelForCausalLM
 
 from zerolm.carving.experts.expert_width import from_hex, to_hex
-from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.masked_parent import masked
-from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.carving.experts.fewer_experts import FewerExperts
+from zerolm.carving.experts.masked_parent import compare_with_masked, masked
+from zerolm.checkpoints import Checkpoint
 from zerolm.cli import main
 from zerolm.networks.roles import layer_list
 
@@ -49,7 +50,7 @@ def kept_in(child: Path, whole: int) -> dict[int, dict[int, list[int]]]:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", chosen(KINDS))
 def test_a_child_sends_what_the_silenced_parent_sends(kind: str, tmp_path: Path) -> None:
     """In the stock class: what neurons that left send is multiplied by zero in the parent."""
     folder = mixture(tmp_path / "parent", kind)
@@ -122,7 +123,7 @@ def test_what_stays_has_the_parents_bytes(kind: str, tmp_path: Path) -> None:
     assert compared
 
 
-@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "deepseek_v3"])
+@pytest.mark.parametrize("kind", ["gpt_oss", "deepseek_v3"])
 def test_with_all_neurons_a_child_is_as_without_the_flag(kind: str, tmp_path: Path) -> None:
     folder = mixture(tmp_path / "parent", kind)
     whole = whole_of(folder)
@@ -131,19 +132,6 @@ def test_with_all_neurons_a_child_is_as_without_the_flag(kind: str, tmp_path: Pa
         carve(folder, tmp_path / flag, keep_experts="4", keep_expert_ffn=flag, **BY_CHANCE)
         for name in (FILE, "config.json", "recipe.json"):
             assert (tmp_path / flag / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
-
-
-@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "granitemoe", "gemma4_text"])
-def test_a_list_of_all_neurons_is_the_parents_bytes(kind: str, tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(mixture(tmp_path / "parent", kind))
-    kept = {layer: np.array([0, 3, 6]) for layer in expert_layers(checkpoint)}
-    every = {layer: np.tile(np.arange(whole_of(tmp_path / "parent")), (3, 1)) for layer in kept}
-    files = []
-    for name, neurons in (("plain", {}), ("listed", every)):
-        (tmp_path / name).mkdir()
-        write_shards(tmp_path / name, FewerExperts(checkpoint, kept, neurons=neurons).outgoing())
-        files.append((tmp_path / name / FILE).read_bytes())
-    assert files[0] == files[1]
 
 
 def test_shared_experts_stay_as_wide_where_their_number_can_say_so(tmp_path: Path) -> None:
@@ -193,8 +181,6 @@ def test_a_recipe_lists_neurons_and_refuses_others(tmp_path: Path) -> None:
 
 def test_other_neurons_are_seen(tmp_path: Path) -> None:
     """The proof fails where another neuron is silent than the one that left."""
-    from zerolm.carving.experts.masked_parent import compare_with_masked
-
     folder = mixture(tmp_path / "parent", "mixtral")
     carve(folder, tmp_path / "child", keep_expert_ffn="32", **BY_CHANCE)
     checkpoint, layers = Checkpoint.open(folder), kept_in(tmp_path / "child", 40)

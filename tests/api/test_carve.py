@@ -43,9 +43,7 @@ def contents(folder: str) -> dict[str, bytes]:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "a share of the parent's": {"max_params": "0.8x", **BY_WEIGHTS},
     "an amount": {"max_weight_bytes": "130kB", "multiple_of": 4, "bits": 16, **BY_WEIGHTS},
-    "widths, repaired": {"keep_ffn": 0.5, "keep_heads": 0.5, **TOKENS},
     "per layer, measured": {
         "max_body_params": "0.6x", "shape": "per-layer", "format": "padded", **TOKENS
     },

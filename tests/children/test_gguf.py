@@ -18,6 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.pieces import in_turn
 from zerolm.children.verify import Verified
 from zerolm.networks.opener import open_model
 from zerolm.units.kept_units import Cut, LayerCut, dimensions
@@ -25,6 +26,7 @@ from zerolm.units.pruning import Repaired, apply_in_memory
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+pytest.importorskip("gguf", reason="gguf is not installed")
 
 from zerolm.checkpoints.gguf.names import neighbouring  # noqa: E402
 from zerolm.children.gguf import write as gguf_write  # noqa: E402
@@ -327,3 +329,17 @@ def test_rotating_halves_is_rotating_neighbours_in_their_order(heads: int, half:
     turned = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * angles)
     neighboured = np.stack([turned.real, turned.imag], -1).ravel()  # as llama.cpp does
     assert np.allclose(halved[order], neighboured)
+
+
+@given(groups=st.integers(1, 5), each=st.integers(1, 5), unit=st.integers(1, 4))
+def test_units_lie_in_turn(groups: int, each: int, unit: int) -> None:
+    """Unit u of group g is number u x groups + g, and its elements stay in order."""
+    order = in_turn(groups * each * unit, groups, unit).tolist()
+    plain = [(g * each + u) * unit + e for u in range(each) for g in range(groups) for e in range(unit)]
+    assert order == plain
+    assert sorted(order) == list(range(len(order)))
+
+
+def test_units_that_do_not_divide_are_refused() -> None:
+    with pytest.raises(ValueError, match="10 is not divisible by 2 groups of units of 3"):
+        in_turn(10, 2, 3)

@@ -62,11 +62,10 @@ def flip(child: Checkpoint, role: str, layer: int | None) -> None:
         file.write(bytes([byte ^ 0x80]))
 
 
-@pytest.mark.parametrize("uniform", [True, False], ids=["hf", "padded"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("uniform", "dtype"), [(True, "bfloat16"), (False, "float32")], ids=["hf", "padded"])
 @pytest.mark.parametrize("name", NAMES)
 def test_repaired_children_of_all_families_are_proven(
-    name: str, dtype: str, uniform: bool, tmp_path: Path
+    name: str, uniform: bool, dtype: str, tmp_path: Path
 ) -> None:
     parent = opened(tmp_path / "parent", name, dtype)
     cut = some_cut(parent, uniform=uniform or not parent.family.cut.heads)
@@ -78,8 +77,11 @@ def test_repaired_children_of_all_families_are_proven(
         compare_blocks(child, parent, cut)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("role", ["k", "v", "o", "gate", "down", "ffn_norm"])
+@pytest.mark.parametrize(
+    ("role", "dtype"),
+    [("k", "float32"), ("v", "bfloat16"), ("o", "float16"), ("gate", "float32"), ("down", "bfloat16"),
+     ("ffn_norm", "float16")],
+)  # fmt: skip
 def test_one_wrong_weight_is_found_and_its_layer_named(role: str, dtype: str, tmp_path: Path) -> None:
     parent = opened(tmp_path / "parent", "qwen3", dtype)
     cut = some_cut(parent, uniform=True)

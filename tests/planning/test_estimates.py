@@ -37,7 +37,7 @@ from zerolm.units.stream.narrowing import Width
 
 TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
 MANY = Tokens(torch.randint(64, (96, 16), generator=torch.Generator().manual_seed(2)))
-BEHIND = ("olmo2", "glm4", "exaone4", "gemma4_text", SHARING, "distilbert", "nomic_bert", "mpnet")
+BEHIND = ("olmo2", "glm4", "gemma4_text", SHARING, "nomic_bert")
 """Families with norms behind attention and FFN, beside gemma2 and bert."""
 DECODERS = ("llama_biased", "mistral", "qwen3", "gemma2", "gpt2")
 BOTH = ("groups", "ffn")
@@ -120,7 +120,7 @@ def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
         assert loss == pytest.approx(0.5 * total / count, rel=1e-3, abs=1e-9), (layer, kind, size)
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])
+@pytest.mark.parametrize("name", ["llama", "bert"])
 def test_small_cuts_cost_what_is_foretold(name: str) -> None:
     """To second order: of layers that change little, whose parts change less."""
     network = model(name).eval()
@@ -144,7 +144,7 @@ def test_small_cuts_cost_what_is_foretold(name: str) -> None:
     assert 0.75 < np.median(pairs[:, 0] / pairs[:, 1]) < 1.3
 
 
-@pytest.mark.parametrize("name", ["olmo2", "glm4", "exaone4", "bert", "nomic_bert"])
+@pytest.mark.parametrize("name", ["glm4", "bert"])
 def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
     """They make up for the size of what is left, and of the last neuron as if it were all."""
     network = louder(name).eval()
@@ -336,15 +336,3 @@ def test_layers_that_are_not_measured_lie_between_those_that_are() -> None:
     assert losses[0] == pytest.approx(0.2)  # as the least that is sound, twice as much
     assert 2.0 < losses[4] / predicted[4] < 5.0
     assert np.array_equal(calibrated(predicted, lambda layers: dict.fromkeys(layers, 0.0)), predicted)
-
-
-def test_whole_layers_are_told_nearer_by_three_that_are_measured() -> None:
-    network, by = model("llama"), criterion(model("llama"))
-    predicted, measured = estimated_losses(network, MANY, by, BOTH), measured_losses(network, MANY, by, BOTH)
-    np.testing.assert_allclose(
-        calibrated(
-            predicted.without_layer, lambda layers: {layer: measured.without_layer[layer] for layer in layers}
-        ),
-        measured.without_layer,
-        rtol=1e-6,
-    )

@@ -1,4 +1,4 @@
-"""Weight bytes are those of the file; shares that come to nothing are told of; metadata is sound."""
+"""Weight bytes are those of the file, caches know windows; shares that come to nothing are told of."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def data_bytes(folder: Path) -> int:
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        *((name, dtype) for name in ("llama_tied", "gpt2", "bert") for dtype in ("float32", "mixed")),
-        *(("llama_tied", dtype) for dtype in ("bfloat16", "float16")),
-        ("llama_biased", "mixed"),
+        ("llama_tied", "float16"),
+        ("llama_tied", "mixed"),
+        ("gpt2", "float32"),
+        ("bert", "mixed"),
         ("qwen3", "bfloat16"),
     ],
 )
@@ -166,3 +167,22 @@ def test_sound_metadata_is_taken(metadata: Any, zerolm: Callable[..., Any], tmp_
         ).status
         == 0
     )
+
+
+def test_windows_bound_the_cache_of_keys_and_values(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    """Each of 3 layers of a mistral attends to 8 tokens; of a gemma2 some attend to all."""
+    parent = str(saved(tmp_path / "mistral", "mistral"))
+    flags = ("--keep-ffn", "0.5", *BY_WEIGHTS, "--context", "32", "--json")
+    result = json.loads(zerolm("carve", parent, *flags).out)
+    assert (
+        result["costs"]["parent"]["kv_bytes"] == 3 * 8 * 2 * 2 * 8 * 2
+    )  # tokens, k and v, heads, size, bytes
+    assert "windows" not in result["note"]
+    parent = str(saved(tmp_path / "gemma2", "gemma2"))
+    file = tmp_path / "gemma2" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"sliding_window": 8}))
+    ran = zerolm("carve", parent, *flags)
+    assert "counted without the windows (8 tokens) of some layers" in ran.err
+    assert json.loads(ran.out)["costs"]["parent"]["kv_bytes"] == 3 * 32 * 2 * 2 * 16 * 2
+    short = ("--keep-ffn", "0.5", *BY_WEIGHTS, "--context", "8", "--json")
+    assert "windows" not in json.loads(zerolm("carve", parent, *short).out)["note"]

@@ -22,8 +22,6 @@ from zerolm.units.importance.token_pass import importances
 from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import dimensions_of
 
-NAMES = ("llama", "llama_tied", "mistral", "qwen2", "qwen3", "gemma2", "gpt2", "bert", "bert_untied")
-
 
 def tokens_for(name: str) -> Tokens:
     """Twelve sequences; an encoder's are padded."""
@@ -39,7 +37,7 @@ def same(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["llama_tied", "qwen3", "gemma2", "gpt2", "bert_untied"])
 def test_mapped_or_in_memory_all_is_the_same(name: str, dtype: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path, name, dtype=dtype, shard="20KB"))
     both, tokens = (mapped_model(checkpoint), open_model(checkpoint)), tokens_for(name)

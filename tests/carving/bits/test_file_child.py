@@ -173,14 +173,6 @@ def test_types_keep_the_bytes_beside_any_cut(
         assert importances["blk.0.ffn_down_exps.weight.in_sum2"] == (8, 64)
 
 
-def test_weights_alone_choose_types_without_a_text(tmp_path: Path) -> None:
-    parent, out = parent_in(tmp_path / "parent", "mixtral"), tmp_path / "child"
-    carved = carve(parent, out, form="gguf", keep=1, max_bits=6.0, types="Q8_0,Q4_0")
-    assert {row.type for row in carved.types} <= {"Q8_0", "Q4_0", "F16"}
-    layers = {row.layer for row in carved.types if row.role == "experts_down"}
-    assert layers == set(range(4))
-
-
 def estimates_of(folder: Path, name: str, text: str) -> TypeEstimates:
     """Return the estimates of types of a parent's file, with moments."""
     checkpoint = Checkpoint.open(parent_in(folder, name))

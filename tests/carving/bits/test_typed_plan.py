@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +39,6 @@ from zerolm.solvers.problem import Budgets
 from zerolm.text.calibration import tokens_of
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.stream.narrowing import Width
 from zerolm.units.within_layers import UNITS, unit_of_role
 
 TYPES = (BY_NAME["Q8_0"], BY_NAME["Q4_0"])
@@ -194,14 +192,6 @@ def test_the_plan_is_the_best_of_all(
     assert plan.is_proven
     assert plan.bytes <= budget
     assert TypedChild(WeighedChild(Child(checkpoint, plan.cut)), plan.types).bytes == plan.bytes
-
-
-def test_a_narrower_stream_is_a_cut(estimates: TypeEstimates) -> None:
-    plan = typed_plans(
-        estimates, table(0), SizeRequest.of(dict.fromkeys(("ffn", "heads", "layers"), 1)), of(10**6)
-    )[0]
-    assert plan.is_whole
-    assert not replace(plan, width=Width(32, False)).is_whole
 
 
 def test_other_budgets_hold_beside_the_bytes(estimates: TypeEstimates) -> None:

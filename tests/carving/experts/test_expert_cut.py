@@ -172,27 +172,6 @@ def test_each_group_keeps_as_many(kind: str, tmp_path: Path) -> None:
     assert all((kept < 4).sum() == 3 for kept in kept_in(tmp_path / "child").values())
 
 
-def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
-    folder = mixture(tmp_path / "parent", "qwen3_moe")
-    tokens: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
-    first = carve(folder, tmp_path / "first", keep_experts="4", **tokens)
-    assert first.criterion == "reap"
-    again = rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again")
-    assert again.note == ""
-    assert again.costs == first.costs
-    assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "first" / FILE).read_bytes()
-    recipe = json.loads((tmp_path / "first" / "recipe.json").read_text())
-    recipe["experts"][0]["kept"] = [0, 1, 2, 8]
-    (tmp_path / "wrong.json").write_text(json.dumps(recipe))
-    with pytest.raises(ValueError, match="must ascend within 0 to 7"):
-        rebuild(tmp_path / "wrong.json", folder, tmp_path / "other")
-    recipe["experts"][0]["kept"] = [0, 1, 2]
-    (tmp_path / "wrong.json").write_text(json.dumps(recipe))
-    with pytest.raises(ValueError, match="other numbers of experts"):
-        rebuild(tmp_path / "wrong.json", folder, tmp_path / "other")
-    assert not (tmp_path / "other").exists()
-
-
 @pytest.mark.parametrize("kind", ["qwen3_moe", "deepseek_v3"])
 def test_by_pairs_no_other_experts_lose_less(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

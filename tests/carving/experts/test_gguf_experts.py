@@ -75,8 +75,7 @@ def test_a_child_is_the_same_file_by_every_way(kind: str, tmp_path: Path) -> Non
     assert not list(tmp_path.glob(".zerolm-*"))
 
 
-@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss"])
-@pytest.mark.parametrize("name", ["Q8_0", "Q4_0", "MXFP4"])
+@pytest.mark.parametrize(("kind", "name"), [("qwen3_moe", "Q4_0"), ("gpt_oss", "MXFP4"), ("gpt_oss", "Q8_0")])
 def test_taken_out_and_quantised_in_either_order(kind: str, name: str, tmp_path: Path) -> None:
     """Blocks lie within rows, so that the child of the quantised file is the quantised child."""
     file = gguf_parent(tmp_path, kind)
@@ -123,7 +122,7 @@ def test_metadata_stay_but_for_the_number_of_experts(tmp_path: Path) -> None:
     assert ours["qwen3moe.expert_count"].contents() == 4
 
 
-@pytest.mark.parametrize("name", [None, "Q8_0", "MXFP4"])
+@pytest.mark.parametrize("name", [None, "MXFP4"])
 def test_what_goes_by_weights(name: str | None, tmp_path: Path) -> None:
     """The ratio of the paper, over all weights of an expert, from numbers that the library reads."""
     file = gguf_parent(tmp_path, "qwen3_moe")
@@ -334,8 +333,7 @@ def test_a_file_is_read_as_the_mixture_that_it_was_written_of(kind: str, tmp_pat
         )
 
 
-@pytest.mark.parametrize("name", ["Q8_0", "Q4_0"])
-@pytest.mark.parametrize("kind", BY_TEXT)
+@pytest.mark.parametrize(("kind", "name"), [("qwen3_moe", "Q8_0"), *((kind, "Q4_0") for kind in BY_TEXT)])
 def test_a_quantised_file_sends_what_llama_cpp_computes(kind: str, name: str, tmp_path: Path) -> None:
     """Its matrices stay in the file; llama.cpp rounds what it multiplies them by to eight bits."""
     file = quantised(readable_parent(tmp_path, kind), name, tmp_path / "typed.gguf")
@@ -352,7 +350,7 @@ def test_a_quantised_file_sends_what_llama_cpp_computes(kind: str, name: str, tm
     assert name == "Q8_0" or rounded > 3 * apart
 
 
-@pytest.mark.parametrize("criterion", ["reap", "hope_moments", "frequency"])
+@pytest.mark.parametrize("criterion", ["reap", "hope_moments"])
 def test_a_text_tells_of_a_file_what_it_tells_of_its_folder(criterion: str, tmp_path: Path) -> None:
     file = readable_parent(tmp_path, "qwen3_moe")
     ours = carve(file, tmp_path / "child", form="gguf", keep_experts="0.5", criterion=criterion, **TEXT)
@@ -363,28 +361,6 @@ def test_a_text_tells_of_a_file_what_it_tells_of_its_folder(criterion: str, tmp_
         assert mine == other
         assert 0 < mine.tokens < 1
     assert ours.optimal == theirs.optimal
-
-
-def test_budgets_and_recipes(tmp_path: Path) -> None:
-    """A budget is that of the file; built again from the recipe alone, the bytes are the same."""
-    file = quantised(readable_parent(tmp_path, "qwen3_moe"), "Q8_0", tmp_path / "typed.gguf")
-    flags = {
-        "keep_experts": "auto",
-        "criterion": "reap",
-        "budgets": {"max_weight_bytes": "0.7x"},
-        "form": "gguf",
-    }
-    carved = carve(file, tmp_path / "child", **flags, **TEXT)
-    costs = carved.costs
-    assert costs["child"]["weight_bytes"] <= 0.7 * costs["parent"]["weight_bytes"]
-    assert carved.note == "", "nothing was to be repaired"
-    recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
-    assert recipe["calibration"]["sequences"] == TEXT["sequences"]
-    rebuild(tmp_path / "child" / "recipe.json", file, tmp_path / "again")
-    same = [place / "typed-carved.gguf" for place in (tmp_path / "child", tmp_path / "again")]
-    assert same[0].read_bytes() == same[1].read_bytes()
-    again = json.loads((tmp_path / "again" / "recipe.json").read_text())
-    assert again["calibration"] == recipe["calibration"]
 
 
 def test_parts_have_the_child_of_the_whole(tmp_path: Path) -> None:

@@ -142,7 +142,6 @@ def test_every_cut_of_every_family(case: str, parent: Checkpoint, tmp_path: Path
             carve(parent.folder, tmp_path / "child", **flags)
         del flags["keep_heads"]
     carved = carve(parent.folder, tmp_path / "child", **flags)
-    assert carved.verified is not None
     assert carved.verified.relative <= 1e-4
     assert not carved.cut.is_whole
     if case == "all":

@@ -22,12 +22,13 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks import blocks as blocks_module
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.compute import Compute, compute, computed
+from zerolm.networks.compute import Compute, as_noted, compute, computed, devices, put_on
 from zerolm.networks.states import HiddenStates
+from zerolm.passes.outputs import embeddings
 from zerolm.passes.walk import BatchGroup, LayerGradients, batch_groups, gradient_above, writers
 from zerolm.planning.sensitivity import Loss
 from zerolm.progress import silent
-from zerolm.settings.compute import ComputeRequest
+from zerolm.settings.compute import ComputeRequest, RunningRequest
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.kept_units import Cut, LayerCut
@@ -65,7 +66,6 @@ def test_a_child_has_the_same_bytes_in_little_memory(
         on_disk.clear()
         child = tmp_path / str(memory)
         proof = carve(parent, child, **CHILD, compute=ComputeRequest(memory=memory)).verified
-        assert proof is not None
         assert any(on_disk) == (memory == LITTLE)
         assert proof.by == ("blocks" if memory == LITTLE else "outputs")
         made.append((child / "model.safetensors").read_bytes())
@@ -255,3 +255,43 @@ def test_activations_that_overflow_name_their_layer(
     )  # by weights, as the remedy says
     assert "Warning" not in alone.err
     assert alone.status == 0, alone.err
+
+
+BFLOAT16 = Compute(products=torch.bfloat16)
+TWO = torch.randint(64, (2, 12), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", ["cuda:7", "npu", "cpu:0", "CPU", ""])
+def test_a_device_that_is_not_here_is_refused_with_those_that_are(name: str) -> None:
+    with pytest.raises(ValueError, match=f"possible are {', '.join(devices())}$"):
+        compute(RunningRequest(device=name))
+
+
+def test_a_request_without_memory_sets_no_limit() -> None:
+    assert compute(RunningRequest("cpu")).memory is None
+    assert compute(ComputeRequest("cpu", memory=1 << 20)).memory == 1 << 20
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "qwen2_tied", "qwen3", "gemma2", "gpt2"])
+def test_whole_models_multiply_as_is_noted_on_them(name: str) -> None:
+    """Within two per cent of the deviation of log p, with a head and sums in float32."""
+    inputs = {"input_ids": TWO}
+    wanted = logits_of(model(name), inputs).log_softmax(-1)
+    network = put_on(model(name), BFLOAT16)
+    half = logits_of(network, inputs).float().log_softmax(-1)
+    assert half.dtype == torch.float32
+    assert not torch.equal(half, wanted)
+    assert (half - wanted).square().mean().sqrt() < 0.02 * wanted.std()
+    with as_noted(network), torch.no_grad(), torch.autocast("cpu", enabled=False):  # as the harness calls it
+        logits: Any = network(**inputs).logits
+    assert logits.dtype == torch.float32
+    assert torch.equal(logits.log_softmax(-1), half)
+
+
+def test_embeddings_multiply_as_is_noted() -> None:
+    inputs = {"input_ids": TWO}
+    wanted = embeddings(model("bert"), inputs)
+    half = embeddings(put_on(model("bert"), BFLOAT16), inputs)
+    assert half.dtype == torch.float32
+    assert not torch.equal(half, wanted)
+    assert torch.cosine_similarity(half, wanted, dim=-1).min() > 0.999

@@ -118,13 +118,6 @@ def test_an_untied_head_and_padding(text: Path, tmp_path: Path) -> None:
     assert carved.vocabulary.losses["child"] > 0
 
 
-def test_a_plan_says_what_used_would_save(parent: Path, text: Path) -> None:
-    carved = carve(parent, SizeRequest.of({"ffn": 0.5}), Methods(text=str(text), sequences=3, length=8))
-    assert carved.vocabulary.child == ROWS
-    assert carved.vocabulary.saves == (ROWS - carved.vocabulary.used) * 48
-    assert carve(parent, SizeRequest.of({"ffn": 0.5}), Methods()).vocabulary is None
-
-
 def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each size is worth what fewer tokens and all other cuts beside them lose; the least is chosen."""
     monkeypatch.setattr(planned_size, "SMALL", 0.0)
@@ -167,14 +160,6 @@ def test_tokens_are_among_the_units_of_a_budget(
     gave_up = {row.unit: row.params for row in carved.units}
     assert gave_up.pop("tokens") == costs["parent"] - costs["child"]
     assert not any(gave_up.values())
-
-
-def test_all_tokens_are_kept_where_that_is_asked_for(parent: Path, text: Path) -> None:
-    carved = usual(parent, text, vocabulary=VocabularyRequest("all"))
-    assert carved.vocabulary.child == ROWS
-    assert "two" not in carved.note
-    whole = carve(parent, SizeRequest.of({"ffn": 0.5}, vocabulary=VocabularyRequest("all")), Methods())
-    assert whole.costs["child"]["params"] < whole.costs["parent"]["params"]
 
 
 def test_tokens_and_types_are_chosen_together(

@@ -37,8 +37,8 @@ WISHES: dict[str, Any] = {
     "shape": "per-layer",
     "format": "padded",
     "text": "random",
-    "sequences": 12,
-    "length": 16,
+    "sequences": 8,
+    "length": 8,
 }
 MOMENTS = {
     "prices": (
@@ -130,8 +130,8 @@ STEPS = (BASIS, UNITS, PRICES, GONE, LAYERS, STREAM, FINALISTS, PLAN, "repairing
 SETTINGS: dict[str, Any] = {
     "budgets": {"max_params": "0.7x"},
     "text": "random",
-    "sequences": 12,
-    "length": 12,
+    "sequences": 8,
+    "length": 8,
     "criterion": "surgeon",
 }
 PLUGIN = """

@@ -107,7 +107,6 @@ def compared(name: str, tokenizer: Any, reader: Any, count: int) -> None:
 def test_strings_are_read_alike(name: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name))
     file, tokenizer = tmp_path / "child.gguf", opened(checkpoint)
-    assert tokenizer is not None
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
     model = open_model(checkpoint)
     proof = check(file, lambda ids: model(input_ids=ids).logits, tokenizer)
@@ -133,7 +132,6 @@ def test_fewer_tokens(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     size = SizeRequest.of(vocabulary=VocabularyRequest("used"))
     for form in ("hf", "gguf"):
         carved = carve(parent, size, Methods(text=str(text)), Destination(tmp_path / form, form))
-        assert carved.vocabulary is not None
         assert carved.vocabulary.child < SIZE
     ours, theirs = stock_tokenizer(tmp_path / "hf"), stock_tokenizer(parent)
     wanted = theirs.convert_ids_to_tokens(theirs(text.read_text("utf-8"))["input_ids"])
@@ -232,14 +230,3 @@ def test_templates_go_into_a_file_and_come_back(arrange, tmp_path: Path) -> None
     assert reader.metadata.get(KEY) == named.get("default")
     read = stock_tokenizer(Checkpoint.open(file).folder).chat_template
     assert ({"default": read} if isinstance(read, str) else read or {}) == named
-
-
-def test_templates_that_lie_beside_a_file(tmp_path: Path) -> None:
-    parent = decoder(tmp_path / "parent", byte_level("qwen2"))
-    carve(parent, SizeRequest.of(keep={"ffn": 0.5}), Methods(), Destination(tmp_path / "child", "gguf"))
-    named = as_files(parent)
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        (parent / name).rename(tmp_path / "child" / name)
-    (parent / "additional_chat_templates").rename(tmp_path / "child" / "additional_chat_templates")
-    file = next((tmp_path / "child").glob("*.gguf"))
-    assert stock_tokenizer(Checkpoint.open(file).folder).chat_template == named

@@ -1,8 +1,9 @@
-"""What a carving runs through the network: losses of whole cuts, how long it takes, what does not fit."""
+"""What a carving is asked for and runs through the network: losses of whole cuts, and its time."""
 
 from __future__ import annotations
 
-import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +14,25 @@ from carvings import carve
 from divergences import fidelity
 from hypothesis import given
 from hypothesis import strategies as st
-from made_tokenizers import CORPUS, byte_level
-from made_vocabularies import decoder
 from tiny import saved, word_tokenizer
 
-from zerolm.carving import finished_child
 from zerolm.carving import pace as pacing
 from zerolm.carving.amount import loss_by_twice
-from zerolm.carving.pace import CarvingWork, Pace, announcement, fitting
-from zerolm.carving.request import Methods
+from zerolm.carving.pace import CarvingWork, Pace, fitting
+from zerolm.carving.request import MethodRequest, Methods, methods_of
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.children import verify
+from zerolm.costs import COSTS
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model, open_model
 from zerolm.planning.sensitivity import LOSS_BATCH, Loss
+from zerolm.planning.size_request import SizeRequest
+from zerolm.settings.request import build, settings_of
 from zerolm.text.calibration import tokens_of
 from zerolm.units.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.units.pruning import apply_in_memory, carved_layer, dimensions_of
+from zerolm.verbs.carve import CarveSettings
 
 
 def running(folder: Path) -> Session:
@@ -72,7 +74,6 @@ def test_a_parent_that_does_not_fit_is_compared_block_by_block(
     found = carve(
         parent, tmp_path / "child", keep_ffn=0.5, text="random", sequences=12, length=16, plan="measured"
     )
-    assert found.verified is not None
     assert found.verified.by == "blocks"
     assert set(found.losses) == {"predicted", "measured", "repaired"}
 
@@ -172,21 +173,6 @@ def test_more_sequences_and_slower_networks_take_longer(work: CarvingWork, pace:
     assert ("Fisher information" in parts) == (work.narrows or work.methods.criterion == "surgeon")
 
 
-def test_what_would_take_less_is_named() -> None:
-    work = CarvingWork(
-        PARENT,
-        Methods("output_energy", "measured", "t", sequences=64, length=256, repair="least-squares"),
-        True,
-        3,
-        True,
-    )
-    slow = Pace(5e-4, 2e-3, 5e-3, 5e-11, 5e-11)
-    said = announcement(work, slow)
-    assert "--plan prices takes" in said
-    assert "--sequences 16 takes" in said
-    assert announcement(work, Pace(*(1e-15,) * 5)) == ""
-
-
 def test_a_carving_keeps_its_time_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parent = saved(tmp_path / "parent", "llama")
     child: dict[str, Any] = {"max_params": "0.8x", "text": "random", "sequences": 64, "length": 16}
@@ -224,19 +210,64 @@ def test_more_tokens_never_cost() -> None:
     assert loss_by_twice(0.2, 0.1, 4) == 0.2
 
 
-def test_a_short_text_is_said_to_be_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finished_child, "WORTH_TOKENS", -1.0)
-    parent = decoder(tmp_path / "parent", byte_level())
-    text = tmp_path / "text.txt"
-    text.write_text(CORPUS[0] * 20, "utf-8")
-    flags = {"keep_ffn": 0.5, "text": str(text), "sequences": 24, "length": 16}
-    carved = carve(parent, tmp_path / "child", **flags)
-    points = re.search(
-        r"quarter of the tokens it loses ([\d.e-]+), on twice the number about ([\d.e-]+): --sequences 48",
-        carved.note,
+SHARES = st.dictionaries(
+    st.sampled_from(["ffn", "heads", "layers", "hidden"]), st.floats(0, 1, exclude_min=True)
+)
+AMOUNTS = st.one_of(st.integers(0, 10**12), st.sampled_from(["0.8x", "0.05x"]))
+BUDGETS = st.dictionaries(st.sampled_from([f"max_{cost}" for cost in COSTS]), AMOUNTS)
+
+
+@given(SHARES, BUDGETS, st.sampled_from([None, "uniform", "per-layer"]), st.integers(1, 9))
+def test_flags_and_python_ask_for_the_same(
+    keep: dict[str, float], budgets: dict[str, Any], shape: str | None, ways: int
+) -> None:
+    flags = {f"keep_{kind}": share for kind, share in keep.items()} | budgets
+    typed = CarveSettings.parse({"parent": "p", **flags, "shape": shape, "tensor_parallel": ways}).size
+    request = SizeRequest.of(keep, budgets, shape=shape, tensor_parallel=ways)
+    assert typed == request
+    assert (request.keep, request.budgets) == (keep, budgets)
+    assert request.is_fixed == (not budgets and "layers" not in keep)
+    assert request.within({"max_params": 7}) == SizeRequest.of(
+        keep, {"max_params": 7}, shape=shape, tensor_parallel=ways
     )
-    assert points is not None
-    by_fewer, by_twice = (float(point.rstrip(".")) for point in points.groups())
-    assert by_twice == pytest.approx(loss_by_twice(carved.losses["repaired"], by_fewer, 4), rel=1e-2)
-    for other in ({"for_": 3600.0}, {"repair": "none"}):
-        assert "quarter of" not in carve(parent, tmp_path / str(len(other)), force=True, **flags | other).note
+
+
+def test_a_space_says_the_shape_unless_one_is_given() -> None:
+    assert SizeRequest().is_uniform
+    assert not SizeRequest(space="lonas-bert").is_uniform
+    assert SizeRequest(space="lonas-bert", shape="uniform").is_uniform
+
+
+@pytest.mark.parametrize(
+    ("size", "text", "usual"),
+    [
+        (SizeRequest.of({"ffn": 0.5}), None, ("surgeon", "weights", "least-squares")),
+        (SizeRequest.of({}, {"max_params": 9}), None, ("surgeon", "prices", "least-squares")),
+        (SizeRequest.of({"all": 1}), None, ("capacity", "weights", "none")),
+        (SizeRequest.of({"ffn": 0.5}), "random", ("surgeon", "weights", "least-squares")),
+        (SizeRequest.of({"layers": 0.5}), "random", ("surgeon", "prices", "least-squares")),
+        (SizeRequest.of({}, {"max_params": 9}), "random", ("surgeon", "prices", "least-squares")),
+    ],
+)
+def test_what_is_not_named_suits_the_text(
+    size: SizeRequest, text: str | None, usual: tuple[str, str, str]
+) -> None:
+    methods = methods_of(size, MethodRequest(text=text, seed=3))
+    assert (methods.criterion, methods.plan, methods.repair) == usual
+    assert methods.text == (text or ("generated" if usual[0] == "surgeon" else None))
+    assert methods.seed == 3
+    named = methods_of(size, MethodRequest("prefix", "heuristic", text, repair="bias"))
+    assert (named.criterion, named.plan, named.repair) == ("prefix", "heuristic", "bias")
+
+
+def test_every_setting_of_the_command_is_declared_by_what_has_it() -> None:
+    values = {item.name: item.default for item in (*settings_of(SizeRequest), *settings_of(MethodRequest))}
+    assert build(SizeRequest, values) == SizeRequest()
+    assert build(MethodRequest, values) == MethodRequest()
+    assert {f"max_{cost}" for cost in COSTS} <= values.keys()
+
+
+def test_a_request_is_light_to_import() -> None:
+    code = "import sys, zerolm.verbs.carve; print(sorted({'numpy', 'torch', 'pydantic'} & set(sys.modules)))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

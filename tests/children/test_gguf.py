@@ -247,14 +247,6 @@ def test_what_is_broken_off_leaves_nothing(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == []
 
 
-def test_a_file_is_not_replaced(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
-    (tmp_path / "child.gguf").write_text("mine")
-    with pytest.raises(ValueError, match="exists"):
-        write(Child(checkpoint, some_cut(checkpoint)), tmp_path / "child.gguf")
-    assert (tmp_path / "child.gguf").read_text() == "mine"
-
-
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
@@ -285,35 +277,6 @@ def test_refusals(name: str, settings: dict[str, Any], message: str, tmp_path: P
             refuse(some_cut(checkpoint))
         assert "\n" not in str(refused.value)
     assert not (tmp_path / "x.gguf").exists()
-
-
-def test_no_layer_may_be_empty(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
-    cut = some_cut(checkpoint)
-    expressible(checkpoint, cut)
-    without = LayerCut(cut.layers[1].layer, {**cut.layers[1].kept, "ffn": np.arange(0)})
-    for layers in ((), (cut.layers[0], without)):
-        with pytest.raises(ValueError, match="in each layer a KV group and an FFN neuron"):
-            expressible(checkpoint, replace(cut, layers=layers))
-
-
-def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
-    model = open_model(checkpoint)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for refuse in (
-        lambda: expressible(checkpoint, some_cut(checkpoint)),
-        lambda: check(tmp_path / "x.gguf", logits_of(model), None),
-    ):
-        with pytest.raises(ModuleNotFoundError, match=r"pip install 'zerolm\[gguf\]'"):
-            refuse()
-
-
-def test_a_file_that_is_none(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
-    (tmp_path / "child.gguf").write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(ValueError, match="is not a sound GGUF file"):
-        check(tmp_path / "child.gguf", logits_of(open_model(checkpoint)), None)
 
 
 @given(heads=st.integers(1, 4), half=st.integers(1, 6), angle=st.floats(0.1, 3.0))

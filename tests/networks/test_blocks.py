@@ -77,14 +77,6 @@ def test_each_batch_gets_what_its_tokens_say(kind: str) -> None:
         assert (sent - wanted).abs().max() <= 1e-4 * wanted.abs().max()
 
 
-def test_calls_do_not_depend_on_the_order_of_batches() -> None:
-    network, inputs = model("mistral"), batches("mistral")
-    hidden = Blocks(network, inputs).embed(2)
-    assert torch.equal(
-        Blocks(network, inputs).call(2, 1, hidden), Blocks(network, inputs[2:]).call(0, 1, hidden)
-    )
-
-
 def test_watching_sees_inputs_and_outputs_and_may_end_early() -> None:
     network, inputs = model("gpt2"), batches("gpt2")
     layer, blocks = layers_of(network)[0], Blocks(network, inputs)
@@ -131,23 +123,6 @@ def test_states_before_a_layer_are_those_of_the_model(name: str) -> None:
         assert torch.allclose(hidden, states[2], atol=1e-5)
         assert seen.outputs["down"].shape == hidden.shape
     assert stream.before(3) is stream.hidden
-
-
-def test_nothing_runs_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, call = [], Blocks.call
-
-    def counted(blocks: Blocks, index: int, layer: int, hidden: Tensor, module: nn.Module) -> Tensor:
-        calls.append((layer, index))
-        return call(blocks, index, layer, hidden, module)
-
-    monkeypatch.setattr(Blocks, "call", counted)
-    stream = Stream(Blocks(model("llama"), BATCHES))
-    assert not calls
-    stream.before(1)
-    stream.before(1)
-    assert calls == [(0, 0), (0, 1)]
-    stream.before(2)
-    assert calls[2:] == [(1, 0), (1, 1)]
 
 
 def test_other_modules_may_stand_in_the_place_of_layers() -> None:

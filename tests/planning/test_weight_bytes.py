@@ -59,16 +59,6 @@ def test_weight_bytes_are_those_of_the_file(
         assert result["weight_bits"] == {"float32": [32], "mixed": [16, 32]}.get(dtype, [16])
 
 
-def test_the_width_is_shown_and_bits_are_asked_for(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    parent = str(saved(tmp_path / "parent", "llama"))
-    sizes = {}
-    for bits in ((), ("--bits", "16"), ("--bits", "32")):
-        flags = ("carve", parent, "--keep-ffn", "0.5", *BY_WEIGHTS, *bits)
-        sizes[bits] = json.loads(zerolm(*flags, "--json").out)["costs"]["child"]["weight_bytes"]
-        assert f"weights, {bits[1] if bits else 32}-bit" in zerolm(*flags).out
-    assert sizes[()] == sizes["--bits", "32"] == 2 * sizes["--bits", "16"]
-
-
 def test_layers_stored_unlike_each_other_need_bits(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
     file = parent / "model.safetensors"
@@ -112,19 +102,6 @@ def test_shares_that_come_to_nothing_are_refused(
     assert zerolm("carve", parent, flags[0], cure, *flags[2:], *more, *out).status == 0
 
 
-def test_shares_that_come_to_nothing_beside_others_are_told_of(
-    zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
-    parent = str(saved(tmp_path / "parent", "qwen3"))
-    ran = zerolm("carve", parent, "--keep-heads", "0.9", "--keep-ffn", "0.5", *BY_WEIGHTS, "--json")
-    assert ran.status == 0
-    assert "--keep-heads 0.9 of 2 KV groups rounds to all of them" in ran.err
-    assert json.loads(ran.out)["note"] in ran.err
-    assert (
-        "rounds" not in zerolm("carve", parent, "--keep-heads", "0.5", "--keep-ffn", "0.5", *BY_WEIGHTS).err
-    )
-
-
 UNSOUND: dict[str, Any] = {
     "a number": {"format": 1},
     "a list": [1],
@@ -156,17 +133,6 @@ def test_unsound_metadata_is_refused_before_anything_else(
         ("carve", "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child")),
     ):
         zerolm(command[0], str(parent), *command[1:]).refused("__metadata__")
-
-
-@pytest.mark.parametrize("metadata", [{}, {"format": "pt", "note": "any"}, None])
-def test_sound_metadata_is_taken(metadata: Any, zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    parent = with_metadata(saved(tmp_path / "parent", "llama"), metadata)
-    assert (
-        zerolm(
-            "carve", str(parent), "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child")
-        ).status
-        == 0
-    )
 
 
 def test_windows_bound_the_cache_of_keys_and_values(zerolm: Callable[..., Any], tmp_path: Path) -> None:

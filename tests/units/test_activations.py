@@ -1,7 +1,9 @@
-"""Criteria with tokens against literal twins: loops over heads, neurons and tokens of one pass."""
+"""Criteria with tokens against literal twins: loops over heads, neurons and tokens; those of plug-ins."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import model
+from tiny import model, saved
 
-from zerolm.io.cache import ArrayCache
 from zerolm.networks.hooks import watching
 from zerolm.networks.roles import bias, layers_of, matrix, set_matrix
+from zerolm.registry import Entry, Registry
 from zerolm.text.tokens import Tokens, random_tokens
-from zerolm.units.importance import activations
+from zerolm.units.importance import criteria
+from zerolm.units.importance.criterion import Additive
 from zerolm.units.importance.peers import CommonActivations
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.pruning import dimensions_of
@@ -155,32 +158,6 @@ def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
     assert groups[1] > 0.0
 
 
-def test_what_was_measured_before_a_stop_is_not_measured_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    network, kept, added = model("gpt2"), ArrayCache(tmp_path), []
-    wanted = importances(network, TOKENS, "output_energy")
-
-    class Counted(activations.OutputEnergy):
-        def add(self, inputs: dict[str, torch.Tensor], weights: dict[str, torch.Tensor]) -> None:
-            added.append(len(inputs["o"]))
-            super().add(inputs, weights)
-
-    def stop(text: str, done: int, of: int) -> None:
-        if done == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(activations, "OutputEnergy", Counted)
-    with pytest.raises(KeyboardInterrupt):
-        importances(network, TOKENS, "output_energy", cache=kept, progress=stop)
-    assert added == [55]
-    for batches in (3, 3):  # the two layers that were left, then none
-        again = importances(network, TOKENS, "output_energy", cache=kept)
-        assert len(added) == batches
-        for kind, layers in wanted.items():
-            assert all(np.array_equal(x, y) for x, y in zip(again[kind], layers, strict=True))
-
-
 def test_tokens_that_left_the_vocabulary_weigh_nothing() -> None:
     network = model("llama")
     sizes, layer = dimensions_of(network), layers_of(network)[1]
@@ -191,3 +168,52 @@ def test_tokens_that_left_the_vocabulary_weigh_nothing() -> None:
     alone.add({role: x[counted > 0] for role, x in inputs.items()}, {})
     for role, wanted in alone.importance().items():
         np.testing.assert_allclose(weighed.importance()[role], wanted, rtol=1e-6)
+
+
+class Point:
+    """An entry point of an installed package."""
+
+    name, value = "last", "plugin:last"
+
+    def load(self) -> None:
+        def last(parts: Any, seed: int) -> Additive:
+            worth = {kind: [np.arange(len(x[0].squares), dtype=float) for x in parts[kind]] for kind in parts}
+            return Additive(worth)
+
+        criteria.CRITERIA.add(Entry("last", last, "a plug-in"))
+
+
+@pytest.fixture
+def plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry: Registry[Any] = criteria.CRITERIA
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    monkeypatch.setattr(registry, "_is_loaded", False)
+    found = importlib.metadata.entry_points
+    monkeypatch.setattr(
+        "zerolm.registry.entry_points",
+        lambda group: [Point()] if group == "zerolm.criteria" else found(group=group),
+    )
+
+
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.parametrize("more", [(), ("--text", "random", "--sequences", "4", "--length", "8")])
+def test_a_criterion_of_a_plugin(
+    more: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path, own_cache: Path
+) -> None:
+    parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
+    ran = zerolm("carve", str(parent), "--keep-ffn", "0.5", "--criterion", "last", *more, "--out", str(out))
+    assert ran.status == 0, ran.err
+    recipe = json.loads((out / "recipe.json").read_text())
+    assert recipe["criterion"] == "last"
+    assert recipe["layers"][0]["ffn"] == list(range(20, 40))
+    again = ("--recipe", str(out / "recipe.json"), "--out", str(tmp_path / "again"))
+    assert zerolm("carve", str(parent), *again).status == 0
+    left = {file.relative_to(own_cache).parts[0] for file in own_cache.rglob("*.npz")}
+    assert left <= {"ledgers", "fingerprints"}, "what a finished repair needed is forgotten"
+
+
+def test_all_criteria_say_where_they_come_from() -> None:
+    assert {entry.name for entry in criteria.BUILT_IN} == {*criteria.WEIGHTS_ONLY, *criteria.WITH_TOKENS}
+    assert all(entry.source for entry in criteria.BUILT_IN)
+    assert not [name for name in criteria.WEIGHTS_ONLY if criteria.needs_tokens(name)]
+    assert all(map(criteria.needs_tokens, criteria.WITH_TOKENS))

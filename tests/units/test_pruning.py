@@ -150,9 +150,7 @@ def test_cuts_compose(data: st.DataObject) -> None:
                 second.kept(inner, label),
                 both.kept(layer, label),
             )
-            assert outer is not None
             assert of_child is not None
-            assert whole is not None
             assert outer[of_child].tolist() == whole.tolist()
     at_once, in_steps = third.after(both), third.after(second).after(first)
     assert [(x.layer, *map(list, x.kept.values())) for x in at_once.layers] == [

@@ -24,7 +24,7 @@ from zerolm.networks import blocks as blocks_module
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import Compute, as_noted, compute, computed, devices, put_on
 from zerolm.networks.states import HiddenStates
-from zerolm.passes.outputs import embeddings
+from zerolm.passes.outputs import embeddings, logits_of
 from zerolm.passes.walk import BatchGroup, LayerGradients, batch_groups, gradient_above, writers
 from zerolm.planning.sensitivity import Loss
 from zerolm.progress import silent

@@ -39,7 +39,7 @@ from zerolm.text.encoding import separator
 @pytest.fixture(autouse=True)
 def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses are measured on little of a text, and of few sizes."""
-    monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 256)
+    monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
     monkeypatch.setattr(planned_size, "SHARES", (1.2, 1.0, 0.7, 0.4))
 
 

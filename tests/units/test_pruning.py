@@ -138,7 +138,7 @@ def test_kept_indices_and_places_are_those_of_a_walk_by_hand(cut: Cut, label: st
 def test_cuts_compose(data: st.DataObject) -> None:
     """Keeping a part of a part is keeping that part, along every axis, however the steps are grouped."""
     first = uniform(data.draw(cuts()))
-    second = data.draw(parts_of(first))
+    second = uniform(data.draw(parts_of(first)))
     both = second.after(first)
     third = data.draw(parts_of(both))
     for layer, inner in zip(both.layers, second.layers, strict=True):

@@ -28,7 +28,7 @@ from zerolm.io.plain import as_plain
 from zerolm.planning.size_request import SizeRequest
 
 parent, out, form, size = sys.argv[2:]
-amount = {"text": "random", "sequences": 32, "length": 32}
+amount = {"text": "random", "sequences": 16, "length": 24}
 methods = Methods("surgeon", repair="least-squares", plan="prices", **amount)
 carved = carve(parent, SizeRequest.of(**json.loads(size)), methods, Destination(Path(out), form))
 again = rebuild(f"{out}/recipe.json", parent, Destination(Path(f"{out}-again"), form), text="random")

@@ -271,10 +271,9 @@ def test_the_good_benchmark_is_good(zerolm: Zerolm, tmp_path: Path) -> None:
     assert {row["tau"] for row in json.loads(ran.out)["rows"] if row["score"] == "geo"} == {1.0}
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"\x00" * 64, b"[" * 200_000])
-def test_files_that_are_no_text_of_ours(content: bytes, zerolm: Zerolm, tmp_path: Path) -> None:
+def test_files_that_are_no_text_of_ours(zerolm: Zerolm, tmp_path: Path) -> None:
     file = tmp_path / "it.json"
-    file.write_bytes(content)
+    file.write_bytes(b"\xff\xfe\x00")
     for arguments in (["score", str(file)], ["bench", "run", str(file)], ["search", "--config", str(file)]):
         zerolm(*arguments).refused("it.json")
 

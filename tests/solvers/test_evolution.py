@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from zerolm.architecture import Architecture, Floats
 from zerolm.costs import COSTS
 from zerolm.scores import WholeScore
-from zerolm.solvers import Infeasible, exhaustive, search
+from zerolm.solvers import Infeasible, exhaustive, methods, search
 from zerolm.solvers import evolution as bred
 from zerolm.solvers.evolution import Evolution, evolution
 from zerolm.solvers.exhaustive import STATES_LIMIT
@@ -156,7 +156,10 @@ def test_budgets_that_few_keep_are_reached() -> None:
         assert budgets.allow(sample.costs).all()
 
 
-def test_where_a_sample_keeps_no_budget_evolution_is_named_and_keeps_it() -> None:
+def test_where_a_sample_keeps_no_budget_evolution_is_named_and_keeps_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(methods, "RANDOM_DRAWS", 500)
     score, rare = WholeScore("rugged", rugged, "a test"), {"max_params": 6_800_000}
     with pytest.raises(Infeasible, match="use evolution"):
         search("gpt2", score, budgets=rare, method="random", compare=False)

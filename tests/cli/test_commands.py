@@ -94,22 +94,6 @@ def test_search_for_people(zerolm: Zerolm) -> None:
     assert "Nothing is proven" in zerolm("search", "bert", "--depth", "2", "--method", "random").out
 
 
-def test_columns_of_a_comparison_never_touch(zerolm: Zerolm, tmp_path: Path) -> None:
-    """Where every score ranks upside down, and results are large, numbers are at their widest."""
-    file = tmp_path / "mine.csv"
-    choices = ({"n_layer": 1, "d_model": 64 * i, "d_inner": [256], "n_head": [2]} for i in range(1, 10))
-    quoted = [json.dumps({**each, "d_embed": 128, "div_val": 1}).replace('"', '""') for each in choices]
-    rows = [f'gpt2,"{text}",{1.234567e9 * i}' for i, text in enumerate(quoted)]
-    heading = "space,architecture,ppl"
-    for some, intervals in ((rows, True), (rows[:7], False)):
-        file.write_text("\n".join([heading, *some]) + "\n")
-        lines = zerolm("bench", "run", str(file), "--alpha", "-0.123456789").out.splitlines()
-        (geo,) = (re.split(r"\s{2,}", line) for line in lines if line.startswith("geo "))
-        assert geo[1].split()[0] == "-1.000"
-        assert geo[1].split()[1:] == (["-1.00..-1.00"] if intervals else [])
-        assert geo[2] == "-1.000"
-
-
 def test_a_warning_of_the_package_is_one_line(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
     class DamagedWarning(UserWarning):
         __module__ = "zerolm.somewhere"

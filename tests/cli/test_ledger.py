@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,6 @@ from zerolm.verbs.ledger_report import LedgerReport
 @pytest.fixture
 def cache(own_cache: Path) -> Path:
     return own_cache / "ledgers"
-
-
-def found(zerolm: Zerolm, folder: Path, *flags: str) -> dict[str, Any]:
-    ran = zerolm("ledger", str(folder), "--json", *flags)
-    assert ran.status == 0, ran.err
-    return json.loads(ran.out)  # type: ignore[no-any-return]
 
 
 def test_the_table_has_a_line_for_each_layer(zerolm: Zerolm, tmp_path: Path, cache: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_healed_child_is_nearer_and_keeps_its_layout(tmp_path: Path) -> None:
     assert healed.distance < child.distance
 
 
-@pytest.mark.parametrize("losses", ["embedding,hidden", "hidden,mse", "mse,embedding"])
+@pytest.mark.parametrize("losses", ["embedding,hidden", "hidden,mse"])
 def test_a_channel_that_the_last_norm_all_but_removes(losses: str, tmp_path: Path) -> None:
     """As that of all-MiniLM-L6-v2 does with channel 223: its square underflows as soon as it is trained."""
     parent = sentence_folder(tmp_path / "parent")

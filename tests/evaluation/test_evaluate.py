@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,6 @@ from zerolm.text.calibration import tokens_of
 from zerolm.units.importance.criteria import criterion_of
 from zerolm.units.kept_units import Cut, LayerCut, dimensions
 from zerolm.units.pruning import apply_in_memory
-from zerolm.units.stream.narrowing import Width
-from zerolm.units.stream.weights_basis import weights_channels
 
 FEW: dict[str, Any] = {"sequences": 6, "length": 12}
 HALF: dict[str, Any] = {"keep_ffn": 0.5, "keep_heads": 0.5}
@@ -189,13 +186,6 @@ def test_without_a_recipe_of_this_parent_the_configuration_tells(tmp_path: Path)
     assert found(tmp_path).to_json() == wanted
 
 
-def test_what_is_no_carving_is_compared_with_its_parent_alone(tmp_path: Path) -> None:
-    parent_of(tmp_path, "llama")
-    saved(tmp_path / "child", "mistral_odd")
-    result = found(tmp_path)
-    assert ([row.name for row in result.networks], result.note) == (["child", "parent"], NOT_COMPARED)
-
-
 def test_the_recipe_of_another_child_is_refused(tmp_path: Path) -> None:
     parent = parent_of(tmp_path)
     carve(parent, tmp_path / "child", keep_ffn=0.5)
@@ -314,18 +304,6 @@ def test_an_uneven_child_with_a_narrower_stream_is_matched(tmp_path: Path) -> No
     params = {row.name: row.params for row in found(tmp_path).networks}
     assert params["child"] == params["random"] == carved.costs["child"]["params"]
     assert abs(params["uniform"] - params["child"]) <= 3 * 3 * 36  # three layers' neurons
-
-
-def test_a_head_of_its_own_is_matched(tmp_path: Path) -> None:
-    parent = Checkpoint.open(parent_of(tmp_path, "llama_tied"))
-    basis, whole = weights_channels(parent), Cut.whole(dimensions(parent))
-    params = []
-    for tied in (True, False):
-        cut = replace(whole, narrowing=basis.narrowing(Width(24, tied)))
-        network = apply_in_memory(open_model(parent), cut)
-        params.append(sum(parameter.numel() for parameter in network.parameters()))
-        assert params[-1] == costs_of(parent, CostModel(), cut)["params"]
-    assert params[1] - params[0] == 64 * 24
 
 
 PARTS = st.lists(st.sampled_from(["a", "b", "child", "parent"]), min_size=1, max_size=3)

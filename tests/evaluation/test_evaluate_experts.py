@@ -19,7 +19,7 @@ from zerolm.carving.experts.masked_parent import masked
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation.evaluate import Evaluated, evaluate
 from zerolm.evaluation.masked_mixtures import without_experts
-from zerolm.evaluation.same_size import DRAW_SEEDS, MASKED, NARROWER, NOT_COMPARED
+from zerolm.evaluation.same_size import DRAW_SEEDS, MASKED, NARROWER
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import layer_list
 from zerolm.text.calibration import tokens_of
@@ -92,15 +92,6 @@ def test_the_parent_is_as_it_was_behind_a_masked_one(tmp_path: Path) -> None:
         pass
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name])
-
-
-def test_what_lacks_more_than_experts_has_its_parent_alone_beside_it(tmp_path: Path) -> None:
-    parent = parent_of(tmp_path, "qwen3_moe")
-    word_tokenizer(mixture(tmp_path / "child", "qwen3_moe", num_experts=4, intermediate_size=32))
-    result = evaluate(tmp_path / "child", parent, tmp_path / "text.txt", **FEW)
-    assert [row.name for row in result.networks][:2] == ["child", "parent"]
-    assert not {"random", "frequency"} & rows_of(result).keys()
-    assert result.note.startswith(NOT_COMPARED)
 
 
 def test_what_lacks_neurons_of_experts_has_its_parent_alone_beside_it(tmp_path: Path) -> None:

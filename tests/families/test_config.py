@@ -62,6 +62,18 @@ def test_a_configuration_builds_the_promised_parameters(name: str, data: st.Data
     assert (again.layers, again.ends) == (architecture.layers, architecture.ends)
 
 
+@pytest.mark.parametrize(("heads", "kind"), [(3, "mistral"), (4, "llama"), (2, "llama"), (6, "mistral")])
+def test_queries_may_be_wider_or_narrower_than_hidden(heads: int, kind: str) -> None:
+    """The class of llama needs heads that divide the width; that of mistral builds the others."""
+    space = make_space("llama", vocab=100, query_per_hidden=(0.25, 4))
+    choices = {"depth": 2, "hidden": 256, "head_size": 64, "heads": heads, "kv_heads": 1, "ffn": 512}
+    architecture = space.read(choices)
+    config = space.config(architecture)
+    assert config is not None
+    assert (config["model_type"], architecture.layers[0].query_width) == (kind, 64 * heads)
+    assert built_parameters(config) == CostModel().of(architecture)["params"]
+
+
 def test_spaces_without_a_stock_class_have_no_configuration() -> None:
     for name in ("gpt2", "transformer_xl", "flexibert"):
         space = make_space(name)

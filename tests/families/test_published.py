@@ -22,9 +22,7 @@ from zerolm.families.known import described, families
 from zerolm.families.values import described as fields_of
 
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
-LISTED = [name for name in TINY if "layer_types" in families()[name].config.per_layer and name != "smollm3"]
 ROTATED = [name for name in TINY if any("inv_freq" in each for each in families()[name].tensors.ignored)]
-TOKENS: dict[str, Any] = {"text": "random", "sequences": 3, "length": 8}
 CUT = {"repair": "none", "keep_ffn": 0.5}
 
 

@@ -88,8 +88,6 @@ def test_a_large_space_is_re_ranked_within_its_budgets() -> None:
     for guide in score.guides:
         own = search(space, guide, budgets=limits, top=1, compare=False).best[0].architecture
         assert result.best[0].score >= score.of(own) - 1e-9 * abs(score.of(own)), guide.name
-    again = search(space, score, budgets=limits, top=5, compare=False)
-    assert [c.architecture for c in again.best] == [c.architecture for c in result.best]
 
 
 @pytest.mark.parametrize(

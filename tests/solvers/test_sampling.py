@@ -129,16 +129,6 @@ def test_a_sample_never_beats_the_exact_answer(name: str, method: str) -> None:
     assert [choice.to_json() for choice in again.best] == [choice.to_json() for choice in result.best]
 
 
-def test_random_sampling_of_a_tiny_space_finds_everything() -> None:
-    listed = catalogue("llama")
-    proven = search(listed.space, "geo", budgets=budget(listed), compare=False)
-    sampled = search(listed.space, "geo", budgets=budget(listed), compare=False, method="random")
-    assert [choice.score for choice in sampled.best] == [choice.score for choice in proven.best]
-    assert [choice.costs for choice in sampled.best] == [choice.costs for choice in proven.best]
-    assert sampled.plateau.ties.value == proven.plateau.ties.value
-    assert sampled.plateau.near_ties.value == proven.plateau.near_ties.value
-
-
 def test_nsga2_finds_the_best_of_a_small_space() -> None:
     """At its own population and generations."""
     listed = catalogue("gpt2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -77,6 +78,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
         if parts[0] not in CORE:
             item.add_marker("no_cover")
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what imports made from garbage collection, which takes longer than a small training."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

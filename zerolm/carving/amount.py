@@ -19,9 +19,6 @@ LEAST_TOKENS: Final = 1 << 16
 MOST_TOKENS: Final = 1 << 18
 GENERATED_TOKENS: Final = 1 << 14
 """Tokens that a parent samples without a text: sampling a token takes longer than reading one."""
-SCORED_PER_INPUT: Final = 2
-LEAST_SCORED: Final = 1 << 13
-"""Tokens that units are scored on: choosing units needs fewer than refitting the kept ones."""
 COUNTED: Final = 256
 """Lines whose tokens are counted to estimate the tokens per line of a text."""
 
@@ -37,11 +34,6 @@ def loss_by_twice(loss: float, by_fewer: float, fewer: int) -> float:
     The loss of a regression is a + b / n for n tokens.
     """
     return loss - max(0.0, by_fewer - loss) / (2 * (fewer - 1))
-
-
-def tokens_scored(parent: Dimensions) -> int:
-    """Return the largest number of tokens that units of a parent are scored on."""
-    return max(LEAST_SCORED, SCORED_PER_INPUT * inputs_of(parent))
 
 
 def inputs_of(parent: Dimensions) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 
-from zerolm.carving.amount import inputs_of, tokens_scored
+from zerolm.carving.amount import inputs_of
 from zerolm.carving.bits.file_moments import DECODER_TOKENS
 from zerolm.carving.bits.row_losses import rows_measured
 from zerolm.carving.request import Methods
@@ -103,8 +103,7 @@ class CarvingWork:
         share = 1 / SAMPLED if self.vocab >= LARGE else 1.0
         back = there + depth * pace.back + share * BACK_HEAD * pace.head
         by_gradients = needs_gradients(methods.criterion)
-        scored = min(fitted, tokens_scored(self.parent))
-        parts = {"scoring units": scored * there + by_gradients * self._elimination(pace, scored)}
+        parts = {"scoring units": fitted * there + by_gradients * self._elimination(pace, fitted)}
         if methods.text == GENERATED:
             parts["sampling a text"] = STEPS * tokens * (there + pace.head)
         if self.narrows or by_gradients or self.types:

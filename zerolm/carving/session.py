@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.architecture import Floats
-from zerolm.carving.amount import inputs_of, tokens_scored
+from zerolm.carving.amount import inputs_of
 from zerolm.carving.bits.file_moments import GradientMoments, file_moments, of_matrices
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild
 from zerolm.carving.bits.weighed_child import Types, WeighedChild
@@ -78,7 +78,7 @@ PER_COLUMN: Final = 2
 """Tokens for each column of the widest output matrix in the repair of plans before the choice."""
 FEWER: Final = 4
 """For a short text, one in ``FEWER`` of its tokens gives the second point of the learning curve."""
-CACHE_FORMAT: Final = 8
+CACHE_FORMAT: Final = 9
 """Increased whenever cached values are computed, or stored, differently."""
 
 
@@ -232,7 +232,7 @@ class Session:
         options = name, definition, self.pooling if fisher else None
         cache = ArrayCache() if definition is None else self.cache("importances", *options)
         scores = importances(
-            self.model, self._scored, name, fisher=fisher, cache=cache, progress=self.progress
+            self.model, self.divided.fitted, name, fisher=fisher, cache=cache, progress=self.progress
         )
         return Additive(self._with_sinks(scores) if fisher else scores)
 
@@ -254,11 +254,6 @@ class Session:
         for layer, each in enumerate(ffn):
             each[arrays[str(layer)]] = each.max() if len(each) else 0.0
         return {**scores, "ffn": ffn}
-
-    @property
-    def _scored(self) -> Tokens:
-        """The tokens that units are scored on: choosing units needs fewer than refitting the kept ones."""
-        return self.divided.fitted.most(tokens_scored(dimensions(self.checkpoint)))
 
     @cached_property
     def basis(self) -> Basis:

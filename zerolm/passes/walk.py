@@ -380,11 +380,6 @@ def writers_and_norms(layer: StockLayer) -> dict[str, nn.Module]:
     return {**writers(layer), **layer.behind}
 
 
-def input_norms_and_writers(layer: StockLayer) -> dict[str, nn.Module]:
-    """Return the norms of a layer, and the modules that write to the residual stream."""
-    return {**input_norms(layer), **writers(layer)}
-
-
 def normalised(x: Tensor) -> Tensor:
     """Return states (b, t, d) divided by their root mean square."""
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -72,9 +72,11 @@ def covering() -> frozenset[str]:
     return built | covering_of(families(), built)
 
 
-def covering_of(names: Iterable[str], given: Iterable[str]) -> frozenset[str]:
-    """Return few of the families that use, beside those given, every feature that one of them uses."""
-    used = {name: used_features()[name] for name in names}
+def covering_of(
+    names: Iterable[str], given: Iterable[str], matters: Callable[[str], bool] = bool
+) -> frozenset[str]:
+    """Return few of the families that use, beside those given, every feature that matters and one uses."""
+    used = {name: frozenset(filter(matters, used_features()[name])) for name in names}
     covered = frozenset[str]().union(*(used_features()[name] for name in given))
     missing, few = frozenset[str]().union(*used.values()) - covered, list[str]()
     while missing:
@@ -85,6 +87,27 @@ def covering_of(names: Iterable[str], given: Iterable[str]) -> frozenset[str]:
         if used[name] <= others:
             few.remove(name)
     return frozenset(few)
+
+
+def in_folders(feature: str) -> bool:
+    """Return whether a folder of a stock model shows a feature: all but what is of GGUF alone."""
+    return ".gguf" not in feature
+
+
+def in_gguf(feature: str) -> bool:
+    """Return whether a GGUF file shows a feature: what tensors are, and what the file has of them."""
+    return ".gguf" in feature or ".tensors" in feature
+
+
+def in_networks(feature: str) -> bool:
+    """Return whether passes layer by layer show a feature: modules and norms, fused matrices, cuts."""
+    parts = ("module_names", "norm", "tensors.body.role", "cut")
+    return feature.startswith(tuple(f"family.{part}" for part in parts))
+
+
+def in_orders(feature: str) -> bool:
+    """Return whether a feature is an order in which something lies in a fused matrix."""
+    return feature.startswith(("family.tensors.body.role", "family.config.axes"))
 
 
 @cache
@@ -101,9 +124,13 @@ def changed() -> frozenset[str]:
     return frozenset(told)
 
 
-def chosen(names: Iterable[str]) -> list[str]:
-    """Return those of the families that a test runs on; all if none of the few is among them."""
+def chosen(names: Iterable[str], matters: Callable[[str], bool] | None = None) -> list[str]:
+    """Return those of the families that a test runs on; all if none of the few is among them.
+
+    They use all features, or, of these families, all that matter to the test.
+    """
     every = list(names)
     if ASKED.all:
         return every
-    return [name for name in every if name in covering() | changed()] or every
+    few = covering() if matters is None else covering_of(every, (), matters)
+    return [name for name in every if name in few | changed()] or every

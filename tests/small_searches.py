@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from drawn_words import words_in
-
-import zerolm
 from zerolm.solvers import search
 from zerolm.spaces import make_space
 from zerolm.verbs.search_report import SearchReport
@@ -36,13 +32,3 @@ def free_search() -> SearchReport:
     """A search of a space without a stock class."""
     space = make_space("gpt2", depth=(3, 4), hidden=(128,), ffn=(256, 512))
     return SearchReport(**vars(search(space, "zerolm", options={"alpha": 0.5}, top=3)))
-
-
-def vocabulary_search(folder: Path) -> SearchReport:
-    """A search that chooses the vocabulary, one of which leaves nothing within the budgets."""
-    folder.mkdir()
-    return zerolm.search(
-        "llama", vocabularies=[300, 400, 700], text=words_in(folder), max_params=400_000, max_macs=300_000,
-        depth=[2, 3], hidden=[64, 128], head_size=[32], ffn=[128, 256, 512], top=3,
-        hidden_per_depth=(1.0, 200.0), ffn_per_hidden=(1.0, 6.0),
-    )  # fmt: skip

@@ -7,12 +7,10 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import pytest
 from drawn import architectures, ends, layers
 from hypothesis import given
 from hypothesis import strategies as st
 
-import zerolm
 from zerolm.architecture import Architecture, Ends, Layer, Shapes
 
 
@@ -68,19 +66,6 @@ def test_other_layers_have_another_shape_key(architecture: Architecture, extra: 
 @given(ends())
 def test_only_untied_heads_are_stored_beside_the_embedding(parts: Ends) -> None:
     assert parts.head == sum(matrix.rows * matrix.cols for matrix in parts.head_matrices)
-
-
-def test_the_public_names_are_there() -> None:
-    for name in zerolm.__all__:
-        assert getattr(zerolm, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'serach'"):
-        zerolm.serach  # noqa: B018
-
-
-def test_importing_the_package_imports_no_library() -> None:
-    command = "import sys, zerolm; print(*{'numpy', 'scipy', 'torch', 'pydantic'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
 
 
 def test_searching_imports_no_torch() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from tiny_mixtures import GATED_DELTA, MAMBA, MIXTURES
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+from transformers.initialization import no_init_weights
 
 from zerolm.families.known import families
 from zerolm.networks.roles import layers_of
@@ -130,7 +131,9 @@ def stock_model(config: Any) -> Any:
 def random_model(kind: str, dtype: str = "float32", **changes: Any) -> Any:
     """Return a tiny model whose weights, biases and gains are all random."""
     generator = torch.Generator().manual_seed(0)
-    network = stock_model(stock_config(kind, **changes)).eval()
+    with no_init_weights():
+        network = stock_model(stock_config(kind, **changes)).eval()
+    network.tie_weights()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)

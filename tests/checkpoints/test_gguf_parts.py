@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,38 +61,43 @@ def refusal(place: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return line
 
 
-def test_a_part_that_is_missing_is_named(
-    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def renamed(whole: Path, folder: Path, name: str) -> Path:
+    """Return the first of three parts, under another name."""
+    return split(whole, 3, folder / "parts").rename(folder / name)
+
+
+def without_the_second(whole: Path, folder: Path) -> Path:
+    first = split(whole, 3, folder)
+    (folder / "x-00002-of-00003.gguf").unlink()
+    return first
+
+
+ALONE = "it is one of 3 parts, and its name is not ...-00001-of-00003.gguf"
+REFUSED: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
+    "a part is missing": (
+        without_the_second, "part 'x-00002-of-00003.gguf' is missing: all 3 parts are needed"
+    ),
+    "not the first": (
+        lambda whole, folder: split(whole, 3, folder).with_name("x-00003-of-00003.gguf"),
+        "it is part 3 of 3: name the first, x-00001-of-00003.gguf",
+    ),
+    "a name without parts": (lambda whole, folder: renamed(whole, folder, "x.gguf"), ALONE),
+    "a name of four": (lambda whole, folder: renamed(whole, folder, "x-00001-of-00004.gguf"), ALONE),
+    "another number": (
+        lambda whole, folder: split(whole, 3, folder, no=0), "'x-00003-of-00003.gguf' is not marked as part 3"
+    ),
+    "another count": (
+        lambda whole, folder: split(whole, 3, folder, count=4), "'x-00003-of-00003.gguf' is not marked as"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_parts_that_do_not_fit_are_refused(
+    case: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = split(whole, 3, tmp_path)
-    (tmp_path / "x-00002-of-00003.gguf").unlink()
-    assert "part 'x-00002-of-00003.gguf' is missing: all 3 parts are needed" in refusal(first, capsys)
-
-
-def test_the_first_part_is_to_be_named(
-    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    split(whole, 3, tmp_path)
-    line = refusal(tmp_path / "x-00003-of-00003.gguf", capsys)
-    assert "it is part 3 of 3: name the first, x-00001-of-00003.gguf" in line
-
-
-@pytest.mark.parametrize("name", ["x.gguf", "x-00001-of-00004.gguf"])
-def test_a_name_that_tells_no_others_is_refused(
-    name: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    split(whole, 3, tmp_path / "parts").rename(tmp_path / name)
-    assert "it is one of 3 parts, and its name is not ...-00001-of-00003.gguf" in refusal(
-        tmp_path / name, capsys
-    )
-
-
-@pytest.mark.parametrize("changes", [{"no": 0}, {"count": 4}])
-def test_a_part_of_another_model_is_refused(
-    changes: dict[str, int], whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first = split(whole, 3, tmp_path, **changes)
-    assert "'x-00003-of-00003.gguf' is not marked as part 3 of 3" in refusal(first, capsys)
+    place, words = REFUSED[case]
+    assert words in refusal(place(whole, tmp_path), capsys)
 
 
 def test_tensors_that_are_missing_or_there_twice_are_refused(

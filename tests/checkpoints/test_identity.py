@@ -91,15 +91,6 @@ def test_a_copy_with_all_its_times_is_another_state(tmp_path: Path) -> None:
     assert sampled(read_shard(file)) == sampled(read_shard(copy))
 
 
-def test_an_edit_in_place_at_the_same_time_is_another_state(tmp_path: Path) -> None:
-    folder = saved(tmp_path / "model", "llama")
-    file = folder / "model.safetensors"
-    before, content = state_of(read_shard(file)), sampled(read_shard(file))
-    edited(folder, nudged)
-    assert state_of(read_shard(file)) != before
-    assert sampled(read_shard(file)) != content
-
-
 def test_samples_are_bounded_and_meet_every_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large file some blocks are read: the first and the last bytes of each tensor among them."""
     monkeypatch.setattr(identity, "SAMPLED", 16 * SAMPLE_BLOCK)

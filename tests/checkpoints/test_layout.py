@@ -5,33 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from tiny import MODELS, model, saved
+from tiny import saved
 
 from zerolm.checkpoints import Checkpoint, family_of
-from zerolm.families.known import families
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_every_tensor_has_its_place(name: str, tmp_path: Path) -> None:
-    network = model(name)
-    checkpoint = Checkpoint.open(saved(tmp_path, name))
-    layout, config = checkpoint.layout, network.config
-    assert checkpoint.family.name == name.split("_")[0]
-    assert layout.slots.keys() == checkpoint.tensors.keys()
-    assert (layout.depth, layout.hidden, layout.heads) == (3, 48, config.num_attention_heads)
-    assert layout.tied is config.tie_word_embeddings
-    state = network.state_dict()
-    for tensor in checkpoint.tensors:
-        assert np.array_equal(checkpoint.read(tensor), state[tensor].numpy())
-    for layer in range(3):
-        roles = layout.layer(layer)
-        assert {"o", "up", "down"} <= roles.keys()
-        assert ("gate" in roles) is layout.gated
-        assert {"q", "k", "v"} <= roles.keys() or "q+k+v" in roles
-        assert all(f".{layer}." in tensor for tensor in roles.values())
 
 
 def test_the_four_kinds_of_axes(tmp_path: Path) -> None:
@@ -95,18 +73,6 @@ def test_names_of_old_berts(tmp_path: Path) -> None:
     assert layout.name("ffn_post_norm", 0) == "bert.encoder.layer.0.output.LayerNorm.gamma"
 
 
-def test_all_families_say_what_can_be_cut() -> None:
-    assert list(families()) == sorted(families())
-    cuts = {name: (family.cut.heads, family.cut.indivisible) for name, family in families().items()}
-    assert cuts["llama"] == (True, "mistral")
-    assert cuts["gemma2"] == (True, "refused")
-    assert not cuts["bert"][0]
-    assert not cuts["gpt2"][0]
-    described = [family for family in families().values() if family.tensors.body]
-    assert [family.name for family in described if not family.cut.layers] == ["jamba"]
-    assert all(family.cut.ffn or family.has_experts for family in described)
-
-
 def test_a_family_that_is_not_known() -> None:
     with pytest.raises(
         ValueError, match="model_type 'rwkv' is not known; there are afmoe, apertus, arcee, bamba"
@@ -136,14 +102,6 @@ def test_configurations_that_do_not_fit(change: dict[str, object], message: str,
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(ValueError, match=message):
-        Checkpoint.open(tmp_path)
-
-
-def test_a_head_is_missing(tmp_path: Path) -> None:
-    saved(tmp_path, "llama_tied")
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
-    with pytest.raises(ValueError, match=r"tensor 'lm_head.weight' is missing"):
         Checkpoint.open(tmp_path)
 
 

@@ -95,16 +95,6 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             read_shard(path)
 
 
-def test_many_shards(tmp_path: Path) -> None:
-    whole = Checkpoint.open(saved(tmp_path / "whole", "qwen2", dtype="bfloat16"))
-    parts = Checkpoint.open(saved(tmp_path / "parts", "qwen2", dtype="bfloat16", shard="20KB"))
-    assert len(parts.shards) > 2
-    assert whole.tensors.keys() == parts.tensors.keys()
-    for name in whole.tensors:
-        assert np.array_equal(whole.raw(name), parts.raw(name))
-        assert whole.raw(name).dtype == np.uint16
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_numbers_are_exact(dtype: str, tmp_path: Path) -> None:
     from safetensors.torch import load_file

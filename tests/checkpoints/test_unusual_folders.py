@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from zerolm.checkpoints.wrappers import WRAPPERS, wrapper_of
 from zerolm.diagnosis.evidence import gather
 from zerolm.diagnosis.examine import diagnose
 from zerolm.families.known import described
-from zerolm.networks.opener import load_network, open_model
+from zerolm.networks.opener import open_model
 
 pytestmark = pytest.mark.usefixtures("opened_here")
 BITSANDBYTES = {"quant_method": "bitsandbytes", "load_in_4bit": True}
@@ -94,11 +93,12 @@ def test_the_remedy_of_an_adapter_merges_it(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("name", "wrapper"),
     [
-        *(
-            ("llama", wrapper)
-            for wrapper in ("module.", "_orig_mod.", "module._orig_mod.", "model.", "module.model.")
-        ),
-        *product(("llama_tied", "gpt2", "bert", "bert_masked"), ("module.", "model.")),
+        ("llama", "module._orig_mod."),
+        ("llama", "model."),
+        ("llama_tied", "module.model."),
+        ("gpt2", "_orig_mod."),
+        ("bert", "model."),
+        ("bert_masked", "module."),
     ],
 )
 def test_the_names_of_wrappers_are_removed(name: str, wrapper: str, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_names_of_wrappers_are_removed(name: str, wrapper: str, tmp_path: Pa
     )
 
 
-@pytest.mark.parametrize("kind", ["mixtral", "qwen3_moe", "gpt_oss"])
+@pytest.mark.parametrize("kind", ["mixtral", "gpt_oss"])
 def test_a_mixture_in_a_wrapper(kind: str, tmp_path: Path) -> None:
     """Stock software joins its experts: by their clean names."""
     clean = Checkpoint.open(saved_family(tmp_path / "clean", kind))
@@ -133,14 +133,6 @@ def test_a_mixture_in_a_wrapper(kind: str, tmp_path: Path) -> None:
     carved = carve(parent.folder, tmp_path / "child", keep_experts=0.5)
     assert "begin with 'module.'" in carved.note
     assert Checkpoint.open(tmp_path / "child").wrapper == ""
-
-
-def test_a_network_in_a_wrapper_is_scored_by_its_weights(tmp_path: Path) -> None:
-    saved(tmp_path, "bert_masked")
-    theirs = load_network(tmp_path)[0].module.state_dict()
-    ours, is_stored = load_network(renamed(tmp_path, "_orig_mod."))
-    assert is_stored
-    assert all(torch.equal(value, theirs[key]) for key, value in ours.module.state_dict().items())
 
 
 @given(st.sampled_from(sorted(described())), st.lists(st.sampled_from(WRAPPERS), max_size=4), st.booleans())
@@ -159,14 +151,6 @@ def test_a_wrapper_is_before_all_names_or_none(kind: str, parts: list[str], mixe
     bodies = {each.body + family.tensors.body[0].name for each in family.tensors.prefixes}
     assert wrapper.startswith(removed)
     assert bodies & {name.removeprefix(removed) for name in stored}
-
-
-def test_a_wrapper_before_some_names_is_none(tmp_path: Path) -> None:
-    folder = renamed(saved(tmp_path / "parent", "llama"), "module.")
-    tensors = load_file(folder / "model.safetensors")
-    tensors["lm_head.weight"] = tensors.pop("module.lm_head.weight")
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    refused(folder, "is missing")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

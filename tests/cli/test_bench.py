@@ -114,13 +114,6 @@ def test_results_beyond_arithmetic(
     zerolm(*command, str(file)).refused("ppl of 3", "choose a unit")
 
 
-@pytest.mark.filterwarnings("error")
-def test_large_results_are_compared(tmp_path: Path, zerolm: Zerolm) -> None:
-    file = tmp_path / "mine.json"
-    file.write_text(document(results=tuple((-1) ** i * (1e100 - 1e99 * i) for i in range(9))))
-    assert zerolm("bench", "run", str(file), "--out", str(tmp_path / "out")).status == 0
-
-
 def test_a_mark_at_the_beginning_of_a_file(tmp_path: Path, zerolm: Zerolm) -> None:
     """As some editors write it: JSON, CSV and YAML alike."""
     for name, text in (("a.json", document()), ("b.csv", table("ppl", ["3", "2", "1"]))):
@@ -198,14 +191,6 @@ def test_data_folders_are_a_list_as_in_path(
     assert zerolm("bench", "run", "--config", str(tmp_path / "out" / "run.yaml"), "--json").status == 0
     monkeypatch.setenv("ZEROLM_DATA", f"{first}{os.pathsep}nowhere")
     assert "'nowhere' is not a folder" in zerolm("bench", "ls").err
-
-
-def test_benchmarks_of_the_package_need_no_folder(alone: None, zerolm: Zerolm) -> None:
-    ran = zerolm("bench", "run", "decoder_pairs", "--json")
-    assert (ran.status, ran.err) == (0, "")
-    assert {row["n"] for row in json.loads(ran.out)["rows"]} == {7}
-    told = zerolm("bench", "run").err
-    assert all(name in told for name in shipped_names())
 
 
 WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

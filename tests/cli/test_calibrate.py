@@ -168,18 +168,6 @@ def test_one_of_several_results_of_the_labels(labels: Path, zerolm: Zerolm, tmp_
     zerolm(*SEARCH, "--labels", str(labels)).refused("'quality'", "quality:higher or quality:lower")
 
 
-def test_labels_can_be_searched_with_at_once(labels: Path, zerolm: Zerolm, tmp_path: Path) -> None:
-    out = tmp_path / "found"
-    ran = zerolm(*SEARCH, "--labels", str(labels), "--out", str(out), "--json")
-    assert ran.status == 0
-    found = json.loads(ran.out)
-    assert found == json.loads((out / "result.json").read_text())
-    assert found["calibration"]["labels"] == 14
-    shown = zerolm(*SEARCH, "--labels", str(labels))
-    assert "fitted to 14 trained architectures" in shown.out
-    assert "expected loss" in shown.out
-
-
 @pytest.mark.parametrize("method", ["dictionary", "gp"])
 def test_score_says_what_is_expected(
     method: str, saved: Callable[[str], Path], tmp_path: Path, zerolm: Zerolm
@@ -247,13 +235,6 @@ def test_label_files_that_cannot_be(place: str, tmp_path: Path, zerolm: Zerolm) 
     zerolm(*SEARCH, "--labels", str(file), "--out", str(out)).refused(*words)
     assert (old / "result.json").read_text() == "dear"
     assert sorted(one.name for one in tmp_path.rglob("*")) == ["labels.csv", "old", "result.json"]
-
-
-def test_duplicates_that_agree_are_one_label(labels: Path, zerolm: Zerolm) -> None:
-    lines = labels.read_text().splitlines()
-    labels.write_text("\n".join([*lines, lines[1], lines[2], lines[1]]))
-    asked = ("calibrate", "--labels", str(labels), "--method", "dictionary", "--json")
-    assert len(json.loads(zerolm(*asked).out)["labels"]) == 14
 
 
 @pytest.mark.parametrize(

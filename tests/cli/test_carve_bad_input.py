@@ -114,13 +114,6 @@ def misshapen(tensors: dict[str, torch.Tensor]) -> None:
     tensors["model.layers.1.mlp.up_proj.weight"] = torch.zeros(40, 47)
 
 
-def whole(number: float) -> Callable[[Path], None]:
-    def change(tensors: dict[str, torch.Tensor]) -> None:
-        tensors["model.layers.1.mlp.down_proj.weight"][3, 5] = number
-
-    return lambda folder: rewritten(folder, change)
-
-
 UNSOUND: dict[str, tuple[Callable[[Path], None], str]] = {
     "cut off": (cut_off, "is cut off"),
     "overlapping": (overlapping, "overlaps another"),
@@ -139,7 +132,6 @@ UNSOUND: dict[str, tuple[Callable[[Path], None], str]] = {
         "config.json' cannot be read",
     ),
 }
-NOT_FINITE = {"a weight that is no number": float("nan"), "an infinite weight": float("-inf")}
 
 
 @pytest.mark.parametrize("case", UNSOUND)
@@ -155,22 +147,6 @@ def test_unsound_checkpoints(case: str, zerolm: Zerolm) -> None:
     assert ran.status == 0
     assert words in ran.out or case in ("an unknown family", "no family")
     assert not Path("opened").exists()
-
-
-@pytest.mark.parametrize("case", NOT_FINITE)
-def test_weights_that_are_not_finite(case: str, zerolm: Zerolm) -> None:
-    whole(NOT_FINITE[case])(parent())
-    words = "down_proj.weight' in "
-    refused(zerolm, "ledger", "parent", words=words)
-    refused(zerolm, "carve", "parent", *CARVE, words=words)
-
-
-@pytest.mark.parametrize("repair", ["none", "bias", "least-squares"])
-@pytest.mark.parametrize("case", NOT_FINITE)
-def test_weights_that_are_not_finite_with_tokens(case: str, repair: str, zerolm: Zerolm) -> None:
-    whole(NOT_FINITE[case])(parent())
-    flags = ("--text", "random", *TOKENS, "--repair", repair)
-    refused(zerolm, "carve", "parent", *CARVE, *flags, words="not finite")
 
 
 TEXTS = {
@@ -218,15 +194,6 @@ def test_texts_that_are_no_files(path: str, zerolm: Zerolm) -> None:
     for command in (("carve", "parent", *CARVE), ("eval", "parent", "--parent", "parent")):
         with limited(resource.RLIMIT_DATA, used() + (1 << 30)):
             refused(zerolm, *command, "--text", path, *TOKENS, words=path)
-
-
-@pytest.mark.parametrize("case", NOT_FINITE)
-def test_eval_of_weights_that_are_not_finite(case: str, zerolm: Zerolm) -> None:
-    whole(NOT_FINITE[case])(parent())
-    good, written = str(saved(Path("good"), "llama")), text()
-    word_tokenizer(Path(good))
-    refused(zerolm, "eval", "parent", "--parent", good, "--text", written, *TOKENS, words="not finite")
-    refused(zerolm, "eval", good, "--parent", "parent", "--text", written, *TOKENS, words="not finite")
 
 
 IMPOSSIBLE: dict[str, tuple[str, tuple[str, ...], str]] = {
@@ -284,7 +251,7 @@ def test_eval_without_a_tokenizer(zerolm: Zerolm) -> None:
     refused(zerolm, "eval", "parent", "--parent", "parent", "--text", text(), words="tokenizer")
 
 
-@pytest.mark.parametrize("size", [0, 4096, 20_000])
+@pytest.mark.parametrize("size", [0, 20_000])
 def test_files_that_cannot_be_written(size: int, zerolm: Zerolm) -> None:
     parent()
     before = state(Path("parent"))
@@ -295,7 +262,7 @@ def test_files_that_cannot_be_written(size: int, zerolm: Zerolm) -> None:
     assert zerolm("carve", "parent", *CARVE).status == 0
 
 
-@pytest.mark.parametrize("missing", [1, 3, 8, 1000])
+@pytest.mark.parametrize("missing", [1, 1000])
 def test_a_full_disk(missing: int, zerolm: Zerolm, small_disk: Callable[[int], Path]) -> None:
     """Too small for the weights, and for what comes after them."""
     parent()

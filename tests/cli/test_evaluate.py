@@ -70,28 +70,6 @@ def test_the_table_shows_what_json_holds(zerolm: Zerolm) -> None:
     assert "no repair, no rotation" in lines[-1] == found["note"]
 
 
-def test_children_of_one_name_are_told_apart(zerolm: Zerolm) -> None:
-    for folder in ("a", "b"):
-        Path(folder).mkdir()
-        shutil.copytree("child", f"{folder}/child")
-        shutil.copytree("child", f"{folder}/alone{folder}")
-    beside = ("--beside", "a/child,b/child,a/child/../child,b/aloneb,child", "--json")
-    names = [row["name"] for row in json.loads(ran(zerolm, *FEW, *beside))["rows"]]
-    here = Path.cwd().name
-    assert names[4:] == ["quantised parent", "a/child/", "b/child/", "aloneb/", f"{here}/child/"]
-    assert len(set(names)) == len(names)
-
-
-def test_an_encoder_is_judged_by_its_embeddings(zerolm: Zerolm) -> None:
-    word_tokenizer(saved(Path("encoder"), "bert"))
-    found = zerolm("eval", "encoder", "--parent", "encoder", *FEW)
-    assert found.status == 0, found.err
-    _, head, *rows, _, _ = found.out.splitlines()
-    assert head.split()[:6] == ["network", "parameters", "cosine", "1", "-", "cosine"]
-    assert [row.split()[0] for row in rows] == ["child", "parent", "random", "uniform"]
-    assert all(row.split()[2:4] == ["1.0000", "0"] for row in rows)  # nothing was cut
-
-
 def test_pairs_of_sentences_judge_an_encoder(zerolm: Zerolm) -> None:
     word_tokenizer(saved(Path("encoder"), "bert"))
     rows = [f"w{i} w{i + 1},w{i * i % 64} w{i + 2},{i % 5}" for i in range(9)]

@@ -109,12 +109,15 @@ def test_version_says_which_extras_are_there(zerolm: Zerolm) -> None:
 
 def test_version_and_help_import_no_library() -> None:
     code = (
-        "import sys; from zerolm.cli import main; status = main(sys.argv[1:]); "
-        "heavy = {'numpy', 'torch', 'scipy', 'pydantic', 'yaml', 'huggingface_hub'} & set(sys.modules); "
-        "assert status == 0 and not heavy, heavy"
+        "import sys; from zerolm.cli import main\n"
+        "def check():\n"
+        "    status = main(sys.argv[1:])\n"
+        "    heavy = {'numpy', 'torch', 'scipy', 'pydantic', 'yaml', 'huggingface_hub'} & set(sys.modules)\n"
+        "    assert status == 0 and not heavy, heavy"
     )
-    for arguments in (["--help"], ["--version"], *([*name.split(), "--help"] for name in commands())):
-        subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
+    shown = ["--help"], ["--version"], *([*name.split(), "--help"] for name in commands())
+    run = f"for arguments in {shown!r}: sys.argv[1:] = arguments; check()"
+    subprocess.run([sys.executable, "-c", f"{code}\n{run}"], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize(
@@ -152,18 +155,17 @@ def completed(shell: str, line: str) -> list[str]:
     return [line.split(",", 1)[1].split("\t")[0] for line in lines]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("shell", "line", "words"),
     [
-        ("zerolm se", ["search"]),
-        ("zerolm bench ", ["run", "train", "ls"]),
-        ("zerolm lab ", ["proxies", "bench", "ablate", "slice", "elastic"]),
-        ("zerolm lab proxies mine.csv --proxies sni", ["snip"]),
-        ("zerolm search ll", ["llama"]),
-        ("zerolm search llama --hid", ["--hidden", "--hidden-per-depth"]),
-        ("zerolm search llama --score ze", ["zerolm"]),
-        ("zerolm calibrate labels.csv --method alg", ["algorithm1"]),
+        ("bash", "zerolm se", ["search"]),
+        ("zsh", "zerolm bench ", ["run", "train", "ls"]),
+        ("fish", "zerolm lab ", ["proxies", "bench", "ablate", "slice", "elastic"]),
+        ("zsh", "zerolm lab proxies mine.csv --proxies sni", ["snip"]),
+        ("fish", "zerolm search ll", ["llama"]),
+        ("bash", "zerolm search llama --hid", ["--hidden", "--hidden-per-depth"]),
+        ("bash", "zerolm search llama --score ze", ["zerolm"]),
+        ("bash", "zerolm calibrate labels.csv --method alg", ["algorithm1"]),
     ],
 )
 def test_the_tab_key(shell: str, line: str, words: list[str]) -> None:

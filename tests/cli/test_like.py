@@ -12,10 +12,6 @@ from tiny import word_tokenizer
 from tiny_families import DERIVED, FACTORS, random_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from zerolm.families import known
-from zerolm.families.document import read_family
-from zerolm.families.family import Family
-from zerolm.families.known import families
 from zerolm.families.reading import current
 
 UNKNOWN = DERIVED | FACTORS | {"use_post_norm": False, "max_position_embeddings": 32}
@@ -128,29 +124,3 @@ def test_a_type_that_is_known_is_read_as_it_is(zerolm: Zerolm, tmp_path: Path) -
     random_model("qwen2").save_pretrained(tmp_path)
     told = "model_type 'qwen2' is known: it is not read like llama"
     zerolm("ledger", str(tmp_path), "--like", "llama").refused(told)
-
-
-@pytest.mark.parametrize("is_right", [True, False])
-def test_the_proof_decides(
-    is_right: bool, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A phi3, were it not known, read by documents that differ in nothing but the order of its queries."""
-    random_model("phi3").save_pretrained(tmp_path / "parent")
-    others: dict[str, Family] = families()
-    document = json.loads((Path(__file__).parents[1] / "families" / "own" / "phi3_mine.json").read_text())
-    if not is_right:
-        fused = document["tensors"]["body"][2]
-        fused |= {"role": "k+q+v", "axes": ["kv+q+kv", "hidden"]}
-        document["modules"]["projections"] = {
-            "k+q+v": "self_attn.qkv_proj", "o": "self_attn.o_proj", "gate+up": "mlp.gate_up_proj",
-            "down": "mlp.down_proj",
-        }  # fmt: skip
-        document["modules"]["attention"] = "self_attn"
-    rest = {name: family for name, family in others.items() if name != "phi3"}
-    monkeypatch.setattr(known, "_families", lambda folder: rest | {"mine": read_family(document)})
-    out = ("--out", str(tmp_path / "child"))
-    ran = zerolm("carve", str(tmp_path / "parent"), "--keep-heads", ".5", *BY_WEIGHTS, "--like", "mine", *out)
-    assert (ran.status == 0) is is_right, ran.err
-    assert (tmp_path / "child").exists() is is_right
-    if not is_right:
-        assert "layer 0 of the written child differs from layer 0 of the carved parent" in ran.err

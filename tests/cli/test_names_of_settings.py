@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import Zerolm
 
-import zerolm as package
 from zerolm.settings.messages import called, called_as, nearest
 from zerolm.settings.units import BYTES, parse_amount
 
@@ -46,13 +45,6 @@ def test_keys_of_a_file_stay(zerolm: Zerolm, tmp_path: Path) -> None:
     ran = zerolm("search", "--config", str(file))
     assert "did you mean 'max_params'? the nearest of " in ran.err
     assert ran.err.count(",") == 2
-
-
-def test_python_has_its_names() -> None:
-    with pytest.raises(ValueError, match=r"^max_params must be a number"):
-        package.search("llama", max_params="many")
-    with pytest.raises(ValueError, match=r"^calibrate needs labels: "):
-        package.calibrate(None)
 
 
 def test_names_within_quotes_and_paths_stay() -> None:

@@ -23,16 +23,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Zerolm:
     """Run zerolm where the package is installed."""
     folder = tmp_path_factory.mktemp("plugin")
     shutil.copytree(SOURCE, folder / "source")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-    ]
+    options = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
+    pip = [sys.executable, "-m", "pip", "install", *options]
     site = folder / "site"
     subprocess.run([*pip, "--target", str(site), str(folder / "source")], check=True, capture_output=True)
     paths = os.pathsep.join([str(ROOT), str(site)])
@@ -81,7 +73,6 @@ def test_for_people_and_in_help(installed: Zerolm) -> None:
     helped = installed("search", "rings", "--score", "mine", "--help").stdout
     for words in ("--ring-width RANGE", "--metal gold|iron", "--my-option"):
         assert words in helped
-    assert "rings of attention, an example" in installed("spaces").stdout
     listed = installed("spaces", "rings")
     assert listed.returncode == 0
     assert listed.stderr == ""  # scores are not loaded for it
@@ -98,7 +89,6 @@ def test_for_people_and_in_help(installed: Zerolm) -> None:
     ("arguments", "words"),
     [
         (("rings", "--metal", "gld"), "metal 'gld' is not known; did you mean 'gold'? there are gold, iron"),
-        (("rings", "--ring-width", "4"), "--ring-width must be an integer from 8 to 1024, not 4"),
         (
             ("rings", "--score", "mine", "--my-option", "9"),
             "--my-option must be an integer from 1 to 4, not '9'",
@@ -107,10 +97,7 @@ def test_for_people_and_in_help(installed: Zerolm) -> None:
             ("rings", "--score", "narrow"),
             "score 'narrow' needs --limit-width: width beyond which nothing counts",
         ),
-        (("rings", "--my-option", "2"), "score 'geo' has no setting 'my_option'"),
         (("llama", "--ring-width", "16"), "space 'llama' has no setting 'ring_width'"),
-        (("rings", "--ring-widht", "16"), "--ring-width"),
-        (("ringz",), "space 'ringz' is not known; did you mean 'rings'?"),
     ],
 )
 def test_mistakes_are_one_line(arguments: tuple[str, ...], words: str, installed: Zerolm) -> None:
@@ -136,8 +123,6 @@ def test_score_and_bench_go_on_without_the_score_that_needs_an_option(installed:
     given = installed("score", str(file), "--limit-width", "9", "--limit-width", "12", "--json")
     values = [row["value"] for row in json.loads(given.stdout)["scores"] if row["score"] == "narrow"]
     assert (given.stderr.strip(), values) == (WARNING, [9, 12])
-    named = installed("score", str(file), "--score", "narrow")
-    assert (named.returncode, "needs --limit-width" in named.stderr) == (2, True)
     labels = folder_of(installed) / "labels.csv"
     quoted = [json.dumps(choice).replace('"', '""') for choice in choices]
     labels.write_text(

@@ -33,13 +33,6 @@ def waited(steps: Steps) -> None:
     steps._timer.join(10.0)
 
 
-def test_quick_commands_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    with Steps() as steps:
-        for done in range(1000):
-            steps("counting", done, 1000)
-    assert capsys.readouterr() == ("", "")
-
-
 def test_quiet_ones_always(capsys: pytest.CaptureFixture[str]) -> None:
     with Steps(quiet=True, patience=0.0) as steps:
         steps("counting")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,9 @@ def text(folder: Path, lines: list[str] = LINES) -> Path:
     return folder / "text.txt"
 
 
-@pytest.mark.parametrize("inside", ["", "0_Transformer"])
-def test_a_healed_child_is_nearer_and_keeps_its_layout(inside: str, tmp_path: Path) -> None:
-    parent = sentence_folder(tmp_path / "parent", inside=inside, mode="cls", kinds=("Dense", "Normalize"))
+def test_a_healed_child_is_nearer_and_keeps_its_layout(tmp_path: Path) -> None:
+    kinds = ("Dense", "Normalize")
+    parent = sentence_folder(tmp_path / "parent", inside="0_Transformer", mode="cls", kinds=kinds)
     zerolm.carve(parent, tmp_path / "child", keep_ffn=0.25, criterion="capacity")
     report = zerolm.heal(tmp_path / "child", tmp_path / "healed", parent=parent, text=text(tmp_path), **FAST)
     assert report.training.losses == ["mse"]
@@ -66,9 +65,7 @@ def test_a_healed_child_is_nearer_and_keeps_its_layout(inside: str, tmp_path: Pa
     assert healed.distance < child.distance
 
 
-@pytest.mark.parametrize(
-    "losses", [",".join(pair) for pair in permutations(("embedding", "hidden", "mse"), 2)]
-)
+@pytest.mark.parametrize("losses", ["embedding,hidden", "hidden,mse"])
 def test_a_channel_that_the_last_norm_all_but_removes(losses: str, tmp_path: Path) -> None:
     """As that of all-MiniLM-L6-v2 does with channel 223: its square underflows as soon as it is trained."""
     parent = sentence_folder(tmp_path / "parent")
@@ -79,6 +76,7 @@ def test_a_channel_that_the_last_norm_all_but_removes(losses: str, tmp_path: Pat
     save_file(weights, parent / "model.safetensors", {"format": "pt"})
     zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5)
     run: dict[str, Any] = {"parent": parent, "text": text(tmp_path), **FAST, "losses": losses}
+    run["tokens"] = 20 * 4 * 12
     report = zerolm.heal(tmp_path / "child", tmp_path / "healed", **run)
     assert report.losses["after"]["cosine"] > report.losses["before"]["cosine"] - 1e-3
 

@@ -60,9 +60,13 @@ def embedded(folder: Path) -> Any:
     return torch.cat([embeddings(model, inputs, pooling) for inputs in batches])
 
 
-@pytest.mark.parametrize("mode", ["mean", "cls", "max", "weightedmean", "lasttoken"])
-@pytest.mark.parametrize("pools_prompt", [True, False])
-@pytest.mark.parametrize("settings", [CUT, PROMPT, {**PROMPT, **CUT}, {"truncate_dim": 4096}])
+@pytest.mark.parametrize(
+    ("settings", "pools_prompt", "mode"),
+    [
+        *((PROMPT | CUT, False, mode) for mode in ("mean", "cls", "max", "weightedmean", "lasttoken")),
+        *((settings, True, "mean") for settings in (CUT, PROMPT, {"truncate_dim": 4096})),
+    ],
+)
 def test_embeddings_are_those_that_users_get(
     settings: dict[str, Any], pools_prompt: bool, mode: str, tmp_path: Path
 ) -> None:
@@ -136,16 +140,16 @@ def test_a_similarity_that_the_package_does_not_know_is_its_usual_one(tmp_path: 
     assert TokenPooling.of(checkpoint).similarity == "cosine"
 
 
-@pytest.mark.parametrize("settings", [CUT, PROMPT | CUT | {"similarity_fn_name": "dot", "x": 1}])
-def test_a_child_is_carved_by_them_and_keeps_them(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_a_child_is_carved_by_them_and_keeps_them(tmp_path: Path) -> None:
+    settings: dict[str, Any] = PROMPT | CUT | {"similarity_fn_name": "dot", "x": 1}
     pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     folder = configured(tmp_path / "parent", settings)
     flags: dict[str, Any] = {"keep_ffn": 0.5, "text": text(tmp_path), "sequences": 12}
     carved = carve(folder, tmp_path / "child", **flags)
     assert carved.verified.embeddings is not None
     assert "embeddings are cut to 20 dimensions (truncate_dim)" in carved.note
-    assert ("prompt 'w7 w8 w9 ' (default_prompt_name)" in carved.note) == ("prompts" in settings)
-    assert ("compared by dot product" in carved.note) == ("x" in settings)
+    assert "prompt 'w7 w8 w9 ' (default_prompt_name)" in carved.note
+    assert "compared by dot product" in carved.note
     name = "config_sentence_transformers.json"
     assert json.loads((tmp_path / "child" / name).read_text()) == settings
     write(folder / name, {})

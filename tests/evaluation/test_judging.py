@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sentence_folders import LINES, sentence_folder
-from tiny import saved, word_tokenizer
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation import neighbours
@@ -99,9 +98,9 @@ def one_by_one(folder: Path, lines: list[str]) -> Any:
     return np.stack(rows) / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("inside", ["", "0_Transformer"])
-def test_a_child_is_judged_as_its_sentences_are_alone(inside: str, tmp_path: Path) -> None:
-    parent = sentence_folder(tmp_path / "parent", inside=inside, mode="max", kinds=("Dense", "Normalize"))
+def test_a_child_is_judged_as_its_sentences_are_alone(tmp_path: Path) -> None:
+    kinds = ("Dense", "Normalize")
+    parent = sentence_folder(tmp_path / "parent", inside="0_Transformer", mode="max", kinds=kinds)
     carve(parent, tmp_path / "child", keep_ffn=0.25)
     text = tmp_path / "text.txt"
     text.write_text("\n".join([*LINES, LINES[0]]), encoding="utf-8")
@@ -139,12 +138,6 @@ def test_two_sentences_have_no_order_of_neighbours(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("w1 w2\nw3 w4\nw1 w2\n")
     judged = evaluate(parent, parent, tmp_path / "text.txt")
     assert set(judged.networks[0].values) == {"cosine", "distance"}
-
-
-def test_what_cannot_be_judged_by_pairs(tmp_path: Path) -> None:
-    word_tokenizer(saved(tmp_path / "llama", "llama"))
-    with pytest.raises(ValueError, match="pairs judge encoders, and a llama is none"):
-        evaluate(tmp_path / "llama", tmp_path / "llama", None, data=pairs_in(tmp_path))
 
 
 def table(folder: Path, name: str, content: str) -> Path:

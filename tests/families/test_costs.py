@@ -15,8 +15,6 @@ from zerolm.costs import COSTS
 from zerolm.families.config import from_config
 
 WITH_HEADS = [name for name in MODELS if not name.endswith(("_body", "_classes", "_wide")) and name != "bert"]
-MIXED = ("gemma2",)
-"""Layers with and without a window: ``carve`` counts them all as if they had none, beyond the window."""
 
 
 def costs(command: list[str], capsys: pytest.CaptureFixture[str]) -> Any:

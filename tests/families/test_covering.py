@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import covering
 import pytest
-from covering import chosen, covering_of, used_features, with_tensors
+from covering import (
+    chosen,
+    covering_of,
+    in_folders,
+    in_gguf,
+    in_networks,
+    in_orders,
+    used_features,
+    with_tensors,
+)
 
 from zerolm.families.known import families
 
@@ -29,6 +39,17 @@ def test_what_covers_has_no_family_too_many() -> None:
     few = covering_of(with_tensors(), ())
     for name in few:
         assert used_features()[name] - frozenset().union(*(used_features()[other] for other in few - {name}))
+
+
+@pytest.mark.parametrize("matters", [in_folders, in_gguf, in_networks, in_orders])
+def test_few_families_use_all_that_matters_to_a_test(matters: Callable[[str], bool]) -> None:
+    few, used = covering_of(with_tensors(), (), matters), used_features()
+    seen, wanted = (
+        set(filter(matters, set().union(*(used[name] for name in names)))) for names in (few, with_tensors())
+    )
+    assert seen == wanted
+    assert wanted
+    assert len(few) < len(covering.covering())
 
 
 @pytest.mark.parametrize(

@@ -170,10 +170,6 @@ def test_every_default_is_that_of_transformers(kind: str) -> None:
     assert [layer.window for layer in nothing.layers] == windows(network.config)
 
 
-QWEN3 = {"model_type": "qwen3", "hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8,
-         "num_key_value_heads": 2, "intermediate_size": 1536, "vocab_size": 32000}  # fmt: skip
-
-
 def score(tmp_path: Path, capsys: pytest.CaptureFixture[str], config: dict[str, Any], *options: str) -> Any:
     """Return the costs of ``zerolm score``, or its status and error."""
     path = tmp_path / "config.json"

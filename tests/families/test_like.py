@@ -137,7 +137,7 @@ def test_what_cannot_be_merged_is_told_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("order", [("a", "b", "c"), ("c", "b", "a"), ("b", "a", "c")])
+@pytest.mark.parametrize("order", [("a", "b", "c"), ("c", "b", "a")])
 def test_files_may_be_like_each_other_in_any_order(
     order: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

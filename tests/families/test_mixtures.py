@@ -91,15 +91,6 @@ def test_latent_attention_keeps_few_numbers_of_a_token(folder: Path) -> None:
     assert costs["kv_bytes"] == 4 * 10 * 2 * (24 + 8)
 
 
-def test_a_token_meets_some_experts_only(folder: Path) -> None:
-    """Two layers have 8 experts of 3 x 24 x 48, of which 2 are met."""
-    config = json.loads((folder / "config.json").read_text())
-    all_met = CostModel(context=10).of(from_config(config | {"num_experts_per_tok": 8}))
-    costs = CostModel(context=10).of(from_config(config))
-    assert all_met["macs"] - costs["macs"] == 2 * 6 * 3 * 24 * 48
-    assert all_met["params"] == costs["params"]
-
-
 def met(network: nn.Module, experts: int, active: int) -> int:
     """Return the parameters that a token uses, counted in the stock class: of what experts have, a share.
 

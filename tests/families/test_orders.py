@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from carvings import carve
-from covering import chosen
+from covering import chosen, in_orders
 from safetensors.torch import load_file, save_file
 from tiny_families import TINY, random_model, stock_model
 from torch import Tensor
@@ -243,15 +243,23 @@ def parent_in(folder: Path, kind: str, family: Family) -> Parent:
     return Parent(folder / "parent", family)
 
 
-@pytest.mark.parametrize("kind", chosen(TINY))
+@pytest.mark.parametrize("kind", chosen(TINY, in_orders))
 def test_roles_are_what_they_are_called(kind: str, tmp_path: Path) -> None:
     broken = broken_claims(parent_in(tmp_path, kind, families()[kind]), tmp_path / "other")
     assert broken == ["a token without a query attends otherwise"] * (kind in BY_POSITION)
 
 
+FIRST = {words: name for name, words, _ in reversed(WRONG)}
+"""One family for each wrong order."""
+
+
 @pytest.mark.parametrize(
     ("kind", "words", "wrong"),
-    [pytest.param(*case, id="-".join(case[:2])) for case in WRONG if case[0] in chosen(TINY)],
+    [
+        pytest.param(*case, id="-".join(case[:2]))
+        for case in WRONG
+        if FIRST[case[1]] == case[0] or case[0] in chosen(TINY, in_orders)
+    ],
 )
 def test_a_wrong_order_is_told(
     kind: str, words: str, wrong: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -263,6 +271,19 @@ def test_a_wrong_order_is_told(
     monkeypatch.setattr(known, "_families", lambda folder: families_with(wrong))
     with pytest.raises(ValueError, match="differs from"):
         carve(parent.folder, tmp_path / "child", repair="none", keep_heads=0.5)
+    assert not (tmp_path / "child").exists()
+
+
+@pytest.mark.parametrize("form", ["hf", "padded"])
+def test_the_proof_alone_tells_a_wrong_order(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No shape tells it, and the child would be opened: it is what it computes."""
+    wrong = next(case for name, words, case in WRONG if (name, words) == ("phi3", "q+k+v as k+q+v"))
+    parent = parent_in(tmp_path, "phi3", wrong)
+    monkeypatch.setattr(known, "_families", lambda folder: families_with(wrong))
+    with pytest.raises(ValueError, match="layer 0 of the written child differs from layer 0 of the carved"):
+        carve(parent.folder, tmp_path / "child", form=form, repair="none", keep_heads=0.5)
     assert not (tmp_path / "child").exists()
 
 

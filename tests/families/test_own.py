@@ -101,20 +101,6 @@ def test_phi3_as_a_network(tmp_path: Path) -> None:
     assert len({id(linear.module) for linear in linears}) == 4
 
 
-@pytest.mark.usefixtures("opened_here")
-def test_phi3_for_proxies_and_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model("phi3").save_pretrained(tmp_path)
-    assert main(["doctor", str(tmp_path), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    verdicts = {row["runtime"]: row["verdict"] for row in report["runtimes"]}
-    assert verdicts["transformers"] == "opens"
-    assert verdicts["vLLM"] == "opens"  # it lists the class
-    sizes = ["--batch", "4", "--length", "8", "--micro-batches", "2"]
-    asked = ["--proxies", "synflow,spectral_capacity_weights", "--store", str(tmp_path / "store.sqlite")]
-    assert main(["lab", "proxies", str(tmp_path), *asked, *sizes, "--text", "random", "--json"]) == 0
-    assert "synflow" in capsys.readouterr().out
-
-
 DOCUMENT = json.loads((OWN / "phi3_mine.json").read_text())
 BROKEN: list[tuple[Any, str]] = [
     ([], "a family is a JSON object"),

@@ -8,39 +8,32 @@ is told.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from carvings import carve
-from covering import chosen, with_tensors
+from covering import chosen, in_folders, with_tensors
 from tiny_families import AS_E2B, PLAIN_GEMMA4, SHARING, TINY, random_model
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
-from transformers.activations import ACT2FN
+from transformers import AutoModel, AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
 from zerolm.carving.result import Carved
-from zerolm.checkpoints import Checkpoint, Layout
+from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
-from zerolm.families import known
 from zerolm.families.config import from_config
-from zerolm.families.family import Family, Pattern
+from zerolm.families.family import Family
 from zerolm.families.known import families
 from zerolm.networks.roles import body_of, layer_list
 from zerolm.testing.families import stored_numbers
 
 DESCRIBED = with_tensors()
 ROTATED = [name for name in DESCRIBED if families()[name].cut.hidden]
-GATED = [name for name in DESCRIBED if families()[name].gated]
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
-CUTS: dict[str, dict[str, Any]] = {
-    "by weights": {"keep_heads": 0.5, "keep_ffn": 0.5},
-    "all": {"keep_layers": 0.67, "keep_heads": 0.5, "keep_ffn": 0.5, **TOKENS},
-}
+BY_WEIGHTS: dict[str, Any] = {"keep_heads": 0.5, "keep_ffn": 0.5}
+CUTS: dict[str, Any] = {"keep_layers": 0.67, **BY_WEIGHTS, **TOKENS}
 IDS = torch.randint(2, 64, (2, 24), generator=torch.Generator().manual_seed(1))
 """Longer than any window of the tiny models; without the tokens that stand for padding."""
 EXACT = 1e-5
@@ -55,7 +48,7 @@ def test_every_family_with_tensors_has_a_tiny_model() -> None:
 
 
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
-@pytest.mark.parametrize("kind", chosen(DESCRIBED))
+@pytest.mark.parametrize("kind", chosen(DESCRIBED, in_folders))
 def test_every_tensor_has_its_place(kind: str, tied: bool, tmp_path: Path) -> None:
     """In bfloat16, with the biases of ``TINY`` and without any that a flag takes away."""
     flags = dict.fromkeys(families()[kind].config.flags, False)
@@ -89,7 +82,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 """Models whose configurations say otherwise than the tiny ones, or cannot be cut as these."""
 
 
-@pytest.fixture(scope="module", params=[*chosen(DESCRIBED), *VARIANTS])
+@pytest.fixture(scope="module", params=[*chosen(DESCRIBED, in_folders), *VARIANTS])
 def parent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     kind, changes = VARIANTS.get(request.param, (request.param, {}))
     folder = tmp_path_factory.mktemp("parent") / kind
@@ -176,56 +169,45 @@ def relative(ours: Tensor, theirs: Tensor) -> float:
     return float((ours - theirs).abs().max() / theirs.abs().max())
 
 
-@pytest.mark.parametrize("case", CUTS)
-def test_a_child_is_its_parent_without_what_was_cut(case: str, parent: Checkpoint, tmp_path: Path) -> None:
-    can, flags = parent.family.cut, dict(CUTS[case])
+def test_a_child_is_its_parent_without_what_was_cut(parent: Checkpoint, tmp_path: Path) -> None:
+    """Of a parent in float32, untied, with all flags, by tokens."""
+    can, flags = parent.family.cut, dict(CUTS)
     for kind in ("layers", "heads", "ffn"):
-        if f"keep_{kind}" in flags and not getattr(can, kind):
+        if not getattr(can, kind):
             with pytest.raises(ValueError, match=r"(heads|ffn|layers) cannot be cut here: ") as caught:
                 carve(parent.folder, tmp_path / "child", repair="none", **flags)
             assert can.note in str(caught.value)
             assert not (tmp_path / "child").exists()
             del flags[f"keep_{kind}"]
-    if not flags.keys() - TOKENS.keys():
-        return
-    carved = carve(parent.folder, tmp_path / "child", repair="none", **flags)
+    if flags.keys() > TOKENS.keys():
+        check_child(parent.folder, tmp_path / "child", flags)
+
+
+def check_child(parent: Path, folder: Path, flags: dict[str, Any]) -> None:
+    """Check that a child that is carved sends what its parent does without what was cut."""
+    carved = carve(parent, folder, repair="none", **flags)
     assert carved.verified is not None
     assert carved.verified.relative <= EXACT
     assert carved.kept is not None
     assert not carved.kept.is_whole
-    child, wanted = sent(opened(tmp_path / "child")), sent(without(parent.folder, carved))
-    assert relative(child, wanted) <= EXACT
-    assert relative(child, sent(opened(parent.folder))) > 100 * EXACT
+    child = sent(opened(folder))
+    assert relative(child, sent(without(parent, carved))) <= EXACT
+    assert relative(child, sent(opened(parent))) > 100 * EXACT
 
 
-STORAGES: dict[str, tuple[str, bool, bool]] = {
-    "tied, bfloat16": ("bfloat16", True, True),
-    "tied, no biases": ("float32", True, False),
-}
-"""How models are stored: the type of their numbers, tied, and with biases or any other flag of theirs.
-
-Those above are in float32, untied, with all flags.
-"""
-
-
-@pytest.mark.parametrize("variant", STORAGES)
-@pytest.mark.parametrize("kind", chosen(DESCRIBED))
-def test_it_does_not_matter_how_a_parent_is_stored(kind: str, variant: str, tmp_path: Path) -> None:
-    """All cuts at once; the numbers that stay are copied, so that a child is as near in any type."""
-    dtype, tied, with_flags = STORAGES[variant]
+@pytest.mark.parametrize("kind", chosen(DESCRIBED, in_folders))
+def test_it_does_not_matter_how_a_parent_is_stored(kind: str, tmp_path: Path) -> None:
+    """Tied, in bfloat16, without flags, and by weights: the numbers that stay are copied, in any type."""
     family = families()[kind]
-    flags = {} if with_flags else dict.fromkeys(family.config.flags, False)
-    random_model(kind, dtype, tie_word_embeddings=tied, **flags).save_pretrained(tmp_path / "parent")
-    can = Checkpoint.open(tmp_path / "parent").family.cut
-    shares = {"layers": 0.67, "heads": 0.5, "ffn": 0.5}
-    cuts = {f"keep_{kind}": share for kind, share in shares.items() if getattr(can, kind)}
-    carved = carve(tmp_path / "parent", tmp_path / "child", repair="none", **cuts, **TOKENS)
-    child = Checkpoint.open(tmp_path / "child")
-    assert {tensor.dtype for tensor in child.tensors.values()} == {"BF16" if dtype == "bfloat16" else "F32"}
-    assert child.layout.tied is Checkpoint.open(tmp_path / "parent").layout.tied
-    sends = sent(opened(tmp_path / "child"))
-    assert relative(sends, sent(without(tmp_path / "parent", carved))) <= EXACT
-    assert relative(sends, sent(opened(tmp_path / "parent"))) > 100 * EXACT
+    off = dict.fromkeys(family.config.flags, False)
+    random_model(kind, "bfloat16", tie_word_embeddings=True, **off).save_pretrained(tmp_path / "parent")
+    parent, child = Checkpoint.open(tmp_path / "parent"), tmp_path / "child"
+    cuts = {cut: share for cut, share in BY_WEIGHTS.items() if getattr(parent.family.cut, cut[5:])}
+    check_child(parent.folder, child, cuts or {"keep_layers": 0.67, **TOKENS})
+    written = Checkpoint.open(child)
+    assert parent.layout.tied is (kind != "nemotron_h")  # whose stock class ties nothing
+    assert {tensor.dtype for tensor in written.tensors.values()} == {"BF16"}
+    assert written.layout.tied is parent.layout.tied
 
 
 def test_what_a_rule_says_of_layers_is_spelt_out_where_they_move(tmp_path: Path) -> None:
@@ -243,8 +225,9 @@ def test_what_a_rule_says_of_layers_is_spelt_out_where_they_move(tmp_path: Path)
     assert relative(sent(opened(tmp_path / "child")), sent(without(tmp_path / "parent", carved))) <= EXACT
 
 
-@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
-@pytest.mark.parametrize("kind", chosen(ROTATED))
+@pytest.mark.parametrize(
+    ("kind", "tied"), [*((kind, False) for kind in chosen(ROTATED)), ("llama", True), ("gpt_oss", True)]
+)
 def test_a_stream_is_narrowed_exactly_where_some_of_it_holds_nothing(
     kind: str, tied: bool, tmp_path: Path
 ) -> None:
@@ -274,109 +257,4 @@ def test_a_stream_that_cannot_be_narrowed_is_refused(parent: Checkpoint, tmp_pat
     with pytest.raises(ValueError, match="hidden cannot be cut here: ") as caught:
         carve(parent.folder, tmp_path / "child", keep_hidden=0.75)
     assert str(caught.value).endswith(can.hidden_note)
-    assert not (tmp_path / "child").exists()
-
-
-def plain_layer(layout: Layout) -> int:
-    """Return the number of a layer whose FFN can be cut, 1 if that is one."""
-    return next(layer for layer in (1, 0, 2) if layout.part("down", layer))
-
-
-def times(layout: Layout, checkpoint: Checkpoint, role: str, values: Tensor) -> Tensor:
-    """Return what the matrix of a role in such a layer sends, and its bias."""
-    name, part = layout.part(role, plain_layer(layout)) or ("", None)
-    assert part is not None
-    place = [slice(None)] * len(part.axes)
-    place[part.axis] = part.along
-    matrix = torch.from_numpy(checkpoint.read(name)[tuple(place)])
-    bias = layout.part(f"{role}_bias", plain_layer(layout))
-    shift = torch.from_numpy(checkpoint.read(bias[0])[bias[1].along]) if bias else 0
-    return values @ (matrix if layout.slots[name].transposed else matrix.T) + shift
-
-
-def ffn_of(checkpoint: Checkpoint, family: Family, hidden: Tensor) -> Tensor:
-    """Return what the FFN of layer 1 sends for its input, by the matrices that the family names."""
-    layout = Layout.of(family, checkpoint.config, checkpoint.tensors)
-    sends = partial(times, layout, checkpoint)
-    config = AutoConfig.from_pretrained(checkpoint.folder)
-    name = getattr(config, "hidden_activation", None) or getattr(config, "hidden_act", "silu")
-    return sends("down", ACT2FN[name](sends("gate", hidden)) * sends("up", hidden))
-
-
-def gpt2_attention(checkpoint: Checkpoint, family: Family, hidden: Tensor) -> Tensor:
-    """Return what the attention of layer 1 of a gpt2 sends for its input (t, d)."""
-    layout = Layout.of(family, checkpoint.config, checkpoint.tensors)
-    sends, count = partial(times, layout, checkpoint), len(hidden)
-    q, k, v = (sends(role, hidden).view(count, layout.heads, -1).transpose(0, 1) for role in "qkv")
-    mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    return sends("o", mixed.transpose(0, 1).reshape(count, -1))
-
-
-def stock_ffn(checkpoint: Checkpoint, hidden: Tensor) -> Tensor:
-    """Return what the stock module of layer 1 sends."""
-    network = opened(checkpoint.folder)
-    names = checkpoint.family.modules
-    layer = body_of(network).get_submodule(names.layers)[plain_layer(checkpoint.layout)]
-    path = next(
-        n for n, module in layer.named_modules() if module is writer(checkpoint.family, layer, "down")
-    )
-    return layer.get_submodule(path.rpartition(".")[0])(hidden)  # type: ignore[no-any-return]
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("kind", chosen(GATED))
-def test_gate_and_up_are_what_they_are_called(kind: str, tmp_path: Path) -> None:
-    """A child has the same rows of both, so that it does not tell them apart; this does."""
-    random_model(kind).save_pretrained(tmp_path)
-    checkpoint, hidden = Checkpoint.open(tmp_path), torch.randn(5, 48)
-    wanted = stock_ffn(checkpoint, hidden)
-    assert relative(ffn_of(checkpoint, checkpoint.family, hidden), wanted) <= EXACT
-    swapped = exchanged(checkpoint.family, "gate", "up")
-    assert relative(ffn_of(checkpoint, swapped, hidden), wanted) > 100 * EXACT
-
-
-def exchanged(family: Family, one: str, other: str) -> Family:
-    """Return a family whose document has two roles, and their axes, in each other's place."""
-    new = {one: other, other: one, f"{one}_bias": f"{other}_bias", f"{other}_bias": f"{one}_bias"}
-    axes = {"q": "q", "k": "kv", "v": "kv", "gate": "ffn", "up": "ffn"}
-
-    def pattern(old: Pattern) -> Pattern:
-        if not {one, other, f"{one}_bias", f"{other}_bias"} & set(old.roles):
-            return old
-        roles = [new.get(role, role) for role in old.roles]
-        fused = "+".join(axes[role.removesuffix("_bias")] for role in roles) if len(roles) > 1 else ""
-        return replace(old, role="+".join(roles), axes=tuple(fused if "+" in x else x for x in old.axes))
-
-    body = tuple(map(pattern, family.tensors.body))
-    return replace(family, tensors=replace(family.tensors, body=body))
-
-
-@torch.no_grad()
-def test_queries_keys_and_values_of_gpt2_are_what_they_are_called(tmp_path: Path) -> None:
-    """Its heads are not cut, so that no child tells them apart."""
-    random_model("gpt2").save_pretrained(tmp_path)
-    checkpoint, hidden = Checkpoint.open(tmp_path), torch.randn(5, 48)
-    wanted = opened(tmp_path).transformer.h[1].attn(hidden[None])[0][0]
-    assert relative(gpt2_attention(checkpoint, checkpoint.family, hidden), wanted) <= EXACT
-    for pair in (("q", "k"), ("q", "v"), ("k", "v")):
-        swapped = exchanged(checkpoint.family, *pair)
-        assert relative(gpt2_attention(checkpoint, swapped, hidden), wanted) > 100 * EXACT
-
-
-@pytest.fixture
-def phi3_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within the test, phi3 is read as if its keys came first."""
-    others = families()
-    others["phi3"] = exchanged(others["phi3"], "q", "k")
-    monkeypatch.setattr(known, "_families", lambda folder: others)
-
-
-@pytest.mark.usefixtures("phi3_exchanged")
-@pytest.mark.parametrize("form", ["hf", "padded"])
-def test_a_wrong_order_of_fused_matrices_is_told_by_the_proof(form: str, tmp_path: Path) -> None:
-    """No shape tells it, and the child would be opened: it is what it computes."""
-    random_model("phi3").save_pretrained(tmp_path / "parent")
-    assert Checkpoint.open(tmp_path / "parent").family.tensors.body[-1].role == "gate+up"
-    with pytest.raises(ValueError, match="layer 0 of the written child differs from layer 0 of the carved"):
-        carve(tmp_path / "parent", tmp_path / "child", form=form, repair="none", keep_heads=0.5)
     assert not (tmp_path / "child").exists()

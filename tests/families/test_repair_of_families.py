@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from covering import chosen
+from covering import chosen, in_networks
 from tiny_families import SHARING, TINY, louder
 
 from zerolm.families.known import families
@@ -19,7 +19,7 @@ TOKENS = random_tokens(64, 48, 16, seed=5)
 CUT = [name for name in TINY if families()[name].cut.ffn]
 
 
-@pytest.mark.parametrize("name", [*chosen(CUT), SHARING])
+@pytest.mark.parametrize("name", [*chosen(CUT, in_networks), SHARING])
 def test_a_repaired_network_loses_less(name: str) -> None:
     """Half of the neurons go. Falcon once lost more: it adds attention to the output of its FFN in place."""
     network = louder(name)

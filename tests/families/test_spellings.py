@@ -92,13 +92,10 @@ def test_layers_that_stay_are_the_first_and_the_last(first: int, last: int, dept
     assert cut.required_layers(depth) == expected
 
 
-@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
-def test_the_last_layer_of_a_gemma4_stays(share: float, tmp_path: Path) -> None:
+def test_the_last_layer_of_a_gemma4_stays(tmp_path: Path) -> None:
     """Its stock class makes it attend to all tokens, whatever the list says."""
     random_model("gemma4_text").save_pretrained(tmp_path / "parent")
-    carved: Carved = carve(
-        tmp_path / "parent", tmp_path / "child", repair="none", keep_layers=share, **TOKENS
-    )
+    carved: Carved = carve(tmp_path / "parent", tmp_path / "child", repair="none", keep_layers=0.5, **TOKENS)
     assert carved.kept is not None
     assert carved.kept.layers[-1].layer == 3
     config = json.loads((tmp_path / "child" / "config.json").read_text())

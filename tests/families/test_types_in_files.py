@@ -8,10 +8,11 @@ from typing import Final
 
 import numpy as np
 import pytest
-from covering import chosen
+from covering import chosen, in_gguf, in_orders
 from torch import Tensor
 
 from zerolm.checkpoints import Checkpoint
+from zerolm.families.known import families
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import by_tensor
 from zerolm.networks.opener import open_model
@@ -71,26 +72,29 @@ def narrowing_of(checkpoint: Checkpoint) -> Narrowing:
     return basis.narrowing(Width(width, tied=checkpoint.layout.tied))
 
 
+MIXED_TYPES: Final = ("Q8_0", "Q4_0", "F16")
+
+
+def is_narrowed(name: str) -> bool:
+    """Return whether the stream of a family can be narrowed, alone."""
+    family = families()[name]
+    return family.cut.hidden and family.gguf is not None and not family.gguf.square
+
+
 @pytest.mark.parametrize(
-    ("kinds", "cut"),
+    ("name", "kinds", "cut"),
     [
-        (("F16",), "whole"),
-        (("Q8_0", "Q4_0", "F16"), "whole"),
-        (("Q8_0", "Q4_0", "F16"), "part"),
-        (("Q8_0", "Q4_0", "F16"), "narrower"),
+        *((name, ("F16",), "whole") for name in chosen(WRITTEN, in_gguf)),
+        *((name, MIXED_TYPES, "part") for name in chosen(WRITTEN, in_gguf)),
+        *((name, MIXED_TYPES, "narrower") for name in chosen(filter(is_narrowed, WRITTEN), in_orders)),
     ],
-    ids=["16 bits", "mixed", "mixed, cut", "mixed, narrower"],
 )
-@pytest.mark.parametrize("name", chosen(WRITTEN))
 def test_llama_cpp_reads_the_types_that_were_measured(
     name: str, kinds: tuple[str, ...], cut: str, tmp_path: Path
 ) -> None:
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
     kept = Cut.whole(dimensions(checkpoint)) if cut == "whole" else part_of(checkpoint)
     if cut == "narrower":
-        gguf = checkpoint.family.gguf
-        if not checkpoint.family.cut.hidden or gguf is None or gguf.square:
-            pytest.skip("its stream cannot be narrowed, or not alone")
         kept = replace(kept, narrowing=narrowing_of(checkpoint))
     child, file = Child(checkpoint, kept), tmp_path / "child.gguf"
     weighed = WeighedChild(child)
@@ -117,7 +121,7 @@ def test_llama_cpp_reads_the_types_that_were_measured(
     TypePlanner(checkpoint, KEPT, None, StoredCosts(), silent).check(by_loss=False)
 
 
-@pytest.mark.parametrize("name", chosen(WRITTEN))
+@pytest.mark.parametrize("name", chosen(WRITTEN, in_gguf))
 def test_units_are_where_the_file_has_them(name: str, tmp_path: Path) -> None:
     """A cut child's file has the rows and columns of the uncut file that its units' numbers name."""
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
@@ -159,7 +163,7 @@ def test_a_wrong_order_is_refused_whatever_rounding_explains(name: str, tmp_path
     assert check(file, sent, None).relative < NOISIEST
 
 
-@pytest.mark.parametrize("name", chosen(WRITTEN))
+@pytest.mark.parametrize("name", chosen(WRITTEN, in_gguf))
 def test_what_a_file_holds_becomes_what_is_stored(name: str, tmp_path: Path) -> None:
     """Every number of a tensor is in one piece of the file, and goes back to its place."""
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
@@ -180,7 +184,7 @@ def test_what_a_file_holds_becomes_what_is_stored(name: str, tmp_path: Path) -> 
         np.testing.assert_allclose(stored, checkpoint.read(source), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", chosen(WRITTEN))
+@pytest.mark.parametrize("name", chosen(WRITTEN, in_gguf))
 def test_parameters_are_what_is_stored(name: str, tmp_path: Path) -> None:
     """The views of the parameters of a layer by tensor are its tensors."""
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32"))

@@ -12,6 +12,7 @@ import pytest
 import torch
 import transformers
 from carvings import carve
+from covering import chosen, in_folders
 from safetensors.torch import load_file, save_file
 from tiny_seeing import SEEING, saved_seeing
 
@@ -43,9 +44,9 @@ def sent(network: Any) -> torch.Tensor:
     return network(input_ids=IDS, use_cache=False).logits  # type: ignore[no-any-return]
 
 
-@pytest.fixture(params=SEEING)
-def parent(request: pytest.FixtureRequest, tmp_path: Path) -> Checkpoint:
-    return Checkpoint.open(saved_seeing(tmp_path / "parent", request.param))
+@pytest.fixture(scope="module", params=chosen(SEEING, in_folders))
+def parent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    return Checkpoint.open(saved_seeing(tmp_path_factory.mktemp("parent") / "parent", request.param))
 
 
 def test_the_text_part_is_counted(parent: Checkpoint) -> None:
@@ -57,25 +58,13 @@ def test_the_text_part_is_counted(parent: Checkpoint) -> None:
     assert CostModel().of(from_config(parent.config))["params"] == built - seeing
 
 
-@pytest.mark.parametrize(
-    "cut",
-    [
-        {"keep_heads": 0.5, "keep_ffn": 0.5},
-        {"keep_layers": 0.67, "keep_heads": 0.5, "keep_ffn": 0.5, **TOKENS},
-    ],
-    ids=["by weights", "all"],
-)
-def test_a_child_is_its_parent_without_what_was_cut(
-    cut: dict[str, Any], parent: Checkpoint, tmp_path: Path
-) -> None:
-    kind, cut = parent.family.name, dict(cut)
+def test_a_child_is_its_parent_without_what_was_cut(parent: Checkpoint, tmp_path: Path) -> None:
+    kind, cut = parent.family.name, {"keep_layers": 0.67, "keep_heads": 0.5, "keep_ffn": 0.5, **TOKENS}
     for unit in ("heads", "ffn"):
-        if f"keep_{unit}" in cut and not getattr(parent.family.cut, unit):
+        if not getattr(parent.family.cut, unit):
             with pytest.raises(ValueError, match=f"{unit} cannot be cut here: {parent.family.cut.note}"):
                 carve(parent.folder, tmp_path / "child", repair="none", **{f"keep_{unit}": 0.5})
             del cut[f"keep_{unit}"]
-    if not cut:
-        return
     carved = carve(parent.folder, tmp_path / "child", repair="none", **cut)
     assert carved.kept is not None
     network = opened(parent.folder, kind)
@@ -146,12 +135,11 @@ def test_the_stream_stays(parent: Checkpoint, tmp_path: Path) -> None:
     assert not (tmp_path / "child").exists()
 
 
-def test_an_unknown_tensor_beside_what_sees_is_named(parent: Checkpoint) -> None:
-    file = parent.folder / "model.safetensors"
-    tensors = load_file(file)
-    save_file({**tensors, "audio_tower.weight": torch.zeros(3)}, file, {"format": "pt"})
+def test_an_unknown_tensor_beside_what_sees_is_named(tmp_path: Path) -> None:
+    file = saved_seeing(tmp_path, "gemma3") / "model.safetensors"
+    save_file({**load_file(file), "audio_tower.weight": torch.zeros(3)}, file, {"format": "pt"})
     with pytest.raises(ValueError, match=re.escape("tensor 'audio_tower.weight' is none of a")):
-        Checkpoint.open(parent.folder)
+        Checkpoint.open(tmp_path)
 
 
 @torch.no_grad()

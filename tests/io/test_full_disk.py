@@ -97,18 +97,17 @@ def test_a_cache_that_is_full_is_no_reason_to_fail(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("form", ["hf", "padded", "gguf"])
-def test_a_child_that_does_not_fit(
-    form: str, small_disk: Callable[[int], Path], zerolm: Callable[..., Any], tmp_path: Path
+def test_a_file_of_a_child_that_does_not_fit(
+    small_disk: Callable[[int], Path], zerolm: Callable[..., Any], tmp_path: Path
 ) -> None:
-    if form == "gguf":
-        pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    """Folders are in ``test_carve_bad_input.py``."""
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     pytest.importorskip("torch")
     from tiny import saved
 
     parent, disk = saved(tmp_path / "parent", "llama"), small_disk(16)
     out = disk / "child"
-    flags = ("--keep-ffn", ".5", *BY_WEIGHTS, "--format", form, "--out", str(out))
+    flags = ("--keep-ffn", ".5", *BY_WEIGHTS, "--format", "gguf", "--out", str(out))
     told = f"{str(out)!r} cannot be written: the disk is full: "
     zerolm("carve", str(parent), *flags).refused(told, " are needed, 65.5 kB are free")
     assert list(disk.iterdir()) == []

@@ -112,18 +112,6 @@ def test_unknown_names_and_options_are_refused() -> None:
         make_score("zerolm")
 
 
-@pytest.mark.parametrize("alpha", [float("nan"), float("inf"), -float("inf")])
-def test_alpha_must_be_finite(alpha: float) -> None:
-    with pytest.raises(ValueError, match=r"alpha must be a number from -1e\+06 to 1e\+06, not -?(nan|inf)"):
-        make_score("zerolm", alpha=alpha).of(NETWORK)
-
-
-@pytest.mark.parametrize(("name", "options"), [("zerolm", {"alpha": 1.0}), ("log_complexity", {})])
-def test_unknown_initialisations_are_refused(name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="init 'uniform' is not known"):
-        make_score(name, init="uniform", **options).of(NETWORK)
-
-
 @given(architectures(max_depth=3))
 def test_a_score_of_an_architecture_is_a_plain_float(architecture: Architecture) -> None:
     for name in score_names():

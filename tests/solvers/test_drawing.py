@@ -45,10 +45,3 @@ def test_what_is_too_rare_is_refused_with_the_nearest() -> None:
         ValueError, match=f"fewer than {high + 1:,} parameters, the largest of all {high:,}: "
     ):
         drawn(SPACE, 5, 0, budgets={"min_params": high + 1})
-
-
-def test_none_comes_twice() -> None:
-    every = drawn(SPACE, 42, 0, distinct=True)
-    assert len({json.dumps(one.choices, sort_keys=True) for one in every}) == 42
-    with pytest.raises(ValueError, match="only 42 different architectures of 'flexibert' were sampled"):
-        drawn(SPACE, 43, 0, distinct=True)

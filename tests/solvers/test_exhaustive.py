@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import make_score
 from zerolm.solvers import exhaustive, search
-from zerolm.solvers.exhaustive import States, count_states, multisets
+from zerolm.solvers.exhaustive import States, count_states
 from zerolm.solvers.problem import Problem, compile_problems
 from zerolm.spaces import CandidateTable, make_space
 
@@ -35,14 +35,6 @@ def test_states_equal_brute_force(problems: list[Problem]) -> None:
     assert not listed
 
 
-@given(st.integers(1, 6), st.integers(1, 6))
-def test_multisets_are_all_sorted_choices(candidates: int, count: int) -> None:
-    found = multisets(candidates, count)
-    assert found.shape == (math.comb(candidates + count - 1, count), count)
-    assert len({tuple(row) for row in found.tolist()}) == len(found)
-    assert (np.diff(found, axis=1) >= 0).all()
-
-
 @given(st.lists(st.integers(1, 9) | st.integers(1, 10**6), min_size=1, max_size=3), st.integers(-2, 2))
 def test_the_ways_of_all_states_are_all_architectures(multiplicity: list[int], beyond: int) -> None:
     """However many there are: around the largest 64-bit integer, and beyond it."""
@@ -53,7 +45,7 @@ def test_the_ways_of_all_states_are_all_architectures(multiplicity: list[int], b
     assert sum(int(ways) for ways in found.ways) == sum(multiplicity) ** count
 
 
-@pytest.mark.parametrize("depth", [36, 37, 38, 39, 40, 41, 60])
+@pytest.mark.parametrize("depth", [39, 40, 60])
 def test_ties_of_a_deep_space_are_all_its_architectures(depth: int) -> None:
     """One width for every layer, three head counts that no score sees: 3^depth ways."""
     space = make_space("gpt2", depth=[depth], hidden=[128], ffn=[512], d_embed=[128], div_val=[1])

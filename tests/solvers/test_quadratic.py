@@ -68,20 +68,6 @@ def test_no_other_set_of_a_small_layer_has_less(groups: int, seed: int, noise: f
     assert value(form, least_pairs(form, 6, groups)) == pytest.approx(least, abs=1e-9 * np.abs(form).sum())
 
 
-def test_half_of_a_hundred_and_twenty_eight_have_less_than_random_ones() -> None:
-    """The shape of a large mixture: half of its experts leave."""
-    form = np.abs(drawn(128, 0, 4, 0.2))
-    chosen = least_pairs(form, 64)
-    assert len(set(chosen.tolist())) == 64
-    rng = np.random.default_rng(1)
-    assert value(form, chosen) < min(value(form, rng.permutation(128)[:64]) for _ in range(200))
-
-
-def test_the_same_set_comes_again_and_the_unit_does_not_matter() -> None:
-    form = drawn(24, 5, 3, 1.0)
-    assert least_pairs(form, 12).tolist() == least_pairs(2.0**20 * form, 12).tolist()
-
-
 @pytest.mark.parametrize(("count", "groups"), [(3, 2), (2, 5), (9, 1), (-2, 2)])
 def test_what_cannot_be_divided_is_refused(count: int, groups: int) -> None:
     with pytest.raises(ValueError, match="cannot be divided"):

@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from portion import portion
 from scipy.optimize import LinearConstraint, milp
 
-from zerolm.costs import COSTS
 from zerolm.solvers import milp as programmes
 from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem
 from zerolm.solvers.relaxed import Relaxation
-from zerolm.spaces import CandidateTable
 
 
 def relaxed_optimum(problem: Problem, budgets: Budgets) -> float:
@@ -97,17 +95,3 @@ def test_what_is_known_of_the_problems_changes_no_answer(
     stream = programmes.in_order(problems, budgets, relaxed.within(budgets))
     good = sorted((state.score for state in keeping(problems, budgets)), reverse=True)
     assert [solution.score for solution, _ in islice(stream, 4)] == good[:4]
-
-
-def test_one_price_bounds_the_neighbours() -> None:
-    """Ten problems that differ in their own cost alone: one of them is solved, all have their best bound."""
-    costs = np.zeros((3, len(COSTS)), np.int64)
-    costs[:, 0] = 0, 4, 9
-    table = CandidateTable(np.array([0.0, 6.0, 8.0]), costs, (1, 1, 1))
-    own = np.eye(len(COSTS), dtype=np.int64)[0]
-    shared = [Problem(((table, 7),), own * n) for n in range(10)]
-    budgets = Budgets().replaced("max", 0, 27)
-    relaxed = Relaxation(shared, budgets)
-    relaxed.tighten(4)
-    for problem, bound in zip(shared, relaxed.bounds.tolist(), strict=True):
-        assert bound == pytest.approx(relaxed_optimum(problem, budgets), rel=1e-9)

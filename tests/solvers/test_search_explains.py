@@ -12,7 +12,7 @@ from catalogue import SETTINGS, Catalogue, catalogue
 
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import Score, make_score
-from zerolm.solvers import METHOD_NAMES, Infeasible, exhaustive, search
+from zerolm.solvers import METHOD_NAMES, Infeasible, exhaustive, methods, search
 from zerolm.solvers.exhaustive import count_states
 from zerolm.solvers.problem import Budgets, compile_problems
 from zerolm.spaces import SearchSpace
@@ -47,8 +47,10 @@ def impossible(listed: Catalogue) -> list[dict[str, int]]:
     ]
 
 
-@pytest.mark.parametrize("method", ["auto", "exhaustive", "milp"])
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [*((name, "auto") for name in SETTINGS), ("llama", "exhaustive"), ("gpt2", "milp"), ("pit", "milp")],
+)
 def test_infeasible_budgets_come_with_the_nearest_feasible_ones(name: str, method: str) -> None:
     listed = catalogue(name)
     for limits in impossible(listed):
@@ -71,9 +73,8 @@ def test_infeasible_budgets_come_with_the_nearest_feasible_ones(name: str, metho
             assert "nor all but one of these bounds" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_exact_names_the_nearest_feasible_budget(name: str) -> None:
-    listed = catalogue(name)
+def test_exact_names_the_nearest_feasible_budget() -> None:
+    listed = catalogue("gpt2")
     least = int(listed.costs[:, 0].min())
     with pytest.raises(Infeasible, match=f"max_params {least - 1} would have to be at least {least}"):
         search(listed.space, budgets={"max_params": least - 1}, method="exact")
@@ -81,8 +82,9 @@ def test_exact_names_the_nearest_feasible_budget(name: str) -> None:
     assert found.best[0].costs["params"] == least
 
 
-def test_a_sample_that_keeps_no_budget_proves_nothing() -> None:
+def test_a_sample_that_keeps_no_budget_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few of the 33475650863462411705404173477556309557 architectures keep it that no sample holds one."""
+    monkeypatch.setattr(methods, "RANDOM_DRAWS", 500)
     with pytest.raises(Infeasible, match="use exact or milp"):
         search("gpt2", budgets={"max_params": 6_800_000}, method="random")
     assert search("gpt2", budgets={"max_params": 6_800_000}, compare=False).best
@@ -97,8 +99,9 @@ def limits_for(listed: Catalogue) -> list[dict[str, int]]:
     ]
 
 
-@pytest.mark.parametrize("score", ["geo", "log_complexity"])
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    ("name", "score"), [*((name, "geo") for name in SETTINGS), ("llama", "log_complexity")]
+)
 def test_binding_bounds_are_those_that_cost_score(name: str, score: str) -> None:
     listed, made = catalogue(name), make_score(score)
     for limits in limits_for(listed):
@@ -131,13 +134,6 @@ def test_binding_bounds_are_those_that_cost_score(name: str, score: str) -> None
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_bound_inside_the_space_binds(name: str) -> None:
-    """Without budgets the best touches the largest depth or width, and wider ranges score more."""
-    result = search(catalogue(name).space, "geo")
-    assert any(binding.kind in ("shape", "range") for binding in result.bounds.binding)
-
-
-@pytest.mark.parametrize("name", SETTINGS)
 def test_baselines_choose_the_best_by_their_own_count(name: str) -> None:
     listed, geo = catalogue(name), make_score("geo")
     for limits in limits_for(listed):
@@ -154,12 +150,6 @@ def test_baselines_choose_the_best_by_their_own_count(name: str) -> None:
             assert choice.score <= result.best[0].score * (1 + TOLERANCE)
             assert choice.costs == CostModel().of(choice.architecture)
             assert Budgets.of(limits).allow(np.array(list(choice.costs.values())))
-
-
-def test_no_baseline_is_compared_with_itself() -> None:
-    result = search(catalogue("llama").space, "body_params")
-    assert "body_params" not in {baseline.name for baseline in result.baselines}
-    assert len(result.baselines) == 6
 
 
 @pytest.mark.parametrize("method", ["exhaustive", "exact", "milp"])

@@ -39,12 +39,15 @@ ANSWERS = {
     "milp": ["two above", "above and below"],
 }
 CASES = [
-    (score, method, budgets)
-    for score in SCORES
+    (space, score, method, budgets)
+    for row, score in enumerate(SCORES)
+    for column, space in enumerate(SETTINGS)
     for method, names in ANSWERS.items()
-    for budgets in names
+    for budgets in (names if score == "geo" else names[(row + column) % len(names) :][:1])
+    if score == "geo" or (row + column) % 3 == 0
     if (score, method, budgets) != ("depth", "milp", "above and below")  # slow: thousands of ties
 ]
+"""Of the first score all budgets in all spaces; of each other one budget by each method in every third."""
 
 
 def limits_of(listed: Catalogue, name: str) -> dict[str, int]:
@@ -136,8 +139,7 @@ def check(result: SearchResult, truth: Truth, score: ClosedForm, limits: dict[st
         assert all(at_least(peaks[key], value) for key, value in truth.peaks().items())
 
 
-@pytest.mark.parametrize(("score", "method", "budgets"), CASES)
-@pytest.mark.parametrize("space", SETTINGS)
+@pytest.mark.parametrize(("space", "score", "method", "budgets"), CASES)
 def test_every_method_finds_what_a_list_shows(space: str, score: str, method: str, budgets: str) -> None:
     listed, (name, options) = catalogue(space), SCORES[score]
     made, limits = make_score(name, **options), limits_of(listed, budgets)
@@ -149,7 +151,7 @@ def test_every_method_finds_what_a_list_shows(space: str, score: str, method: st
     check(result, Truth(listed, made, limits), made, limits)
 
 
-@pytest.mark.parametrize(("method", "top"), [("exhaustive", 30), ("exact", 30), ("milp", 9)])
+@pytest.mark.parametrize(("method", "top"), [("exhaustive", 30), ("exact", 30), ("milp", 4)])
 @pytest.mark.parametrize("space", SETTINGS)
 def test_of_each_shape_the_best_is_shown(space: str, method: str, top: int) -> None:
     """A score that sees the embedding differs between architectures with the same layers."""
@@ -167,7 +169,7 @@ MEDIUM: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("score", ["geo", "zerolm -0.5", "geo_saturating"])
+@pytest.mark.parametrize("score", ["geo", "zerolm -0.5"])
 @pytest.mark.parametrize(("name", "custom"), MEDIUM)
 def test_proofs_and_enumeration_agree_beyond_what_can_be_listed(
     name: str, custom: dict[str, Any], score: str
@@ -197,9 +199,8 @@ def test_proofs_and_enumeration_agree_beyond_what_can_be_listed(
 
 
 @pytest.mark.parametrize("budgets", BUDGETS)
-@pytest.mark.parametrize("space", SETTINGS)
-def test_auto_keeps_every_budget(space: str, budgets: str) -> None:
-    listed, score = catalogue(space), make_score("geo").terms
+def test_auto_keeps_every_budget(budgets: str) -> None:
+    listed, score = catalogue("llama"), make_score("geo").terms
     limits = limits_of(listed, budgets)
     check(search(listed.space, budgets=limits, compare=False), Truth(listed, score, limits), score, limits)
 

@@ -99,7 +99,7 @@ def test_what_is_assembled_has_the_picked_layers_and_reads_back(name: str, data:
 
 
 @pytest.mark.parametrize("name", SPACES)
-@settings(max_examples=portion(25))
+@settings(max_examples=portion(10))
 @given(data=st.data())
 def test_tables_cost_and_score_what_the_architecture_does(name: str, data: st.DataObject) -> None:
     space, backbones = parts(name)

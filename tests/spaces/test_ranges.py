@@ -109,13 +109,6 @@ def test_settings_rebuild_the_space(name: str) -> None:
     assert set(original.settings) == set(space_settings(name))
 
 
-def test_order_and_repetition_in_a_range_mean_nothing() -> None:
-    tidy = make_space("gpt2", depth=[2, 3], hidden=[128, 256], heads=[2, 4])
-    untidy = make_space("gpt2", depth=[3, 2, 3], hidden=(256, 128), heads=[4, 4, 2])
-    assert untidy.settings == tidy.settings
-    assert untidy.size() == tidy.size()
-
-
 def test_a_space_name_is_given_once() -> None:
     with pytest.raises(ValueError, match="'gpt2' is registered already"):
         space(type(make_space("gpt2")))

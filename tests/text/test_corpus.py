@@ -187,13 +187,6 @@ def test_a_data_set_of_the_hub_streams(tokenizer: Any, monkeypatch: pytest.Monke
     assert again.ids.tolist() == tokens.ids.tolist()
 
 
-def test_a_data_set_without_text_says_what_it_has(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents_module, "check_on_hub", lambda name: None)
-    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: iter([{"question": "", "answer": ""}]))
-    with pytest.raises(ValueError, match="it has question, answer: name the field of the text"):
-        token_file("owner/name", tokenizer, 100)
-
-
 @settings(max_examples=portion(20))
 @given(
     st.lists(st.integers(1, 9), max_size=2),

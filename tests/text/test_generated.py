@@ -80,14 +80,6 @@ def test_forbidden_tokens_at_both_ends_are_never_drawn(uniform: float) -> None:
     assert tokens.tolist() == [2 if uniform == 0 else 3]
 
 
-def test_tokens_are_drawn_as_often_as_they_are_predicted() -> None:
-    logits = torch.tensor([[0.0, 1.0, 2.0, -1.0]])
-    uniforms = (torch.arange(4000) + 0.5) / 4000
-    tokens = drawn(logits.repeat(4000, 1), torch.ones(4, dtype=torch.bool), uniforms)
-    shares = torch.bincount(tokens, minlength=4) / 4000
-    torch.testing.assert_close(shares, logits[0].softmax(-1), atol=1e-3, rtol=0)
-
-
 @pytest.mark.parametrize("tokens", [{}, {"eos_token": "w9"}, {"bos_token": "w5", "eos_token": "w9"}])
 def test_sampling_with_the_cache_is_sampling_without(tokens: dict[str, str], parent: Path) -> None:
     """Every token follows from the whole text before it and its uniform number; texts begin as texts do."""

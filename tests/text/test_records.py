@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from zerolm.text import documents as documents_module
 from zerolm.text.corpus import token_file
-from zerolm.text.documents import documents, read_file, read_text, whole_text
+from zerolm.text.documents import documents, read_text, whole_text
 from zerolm.text.encoding import chat_renderer, encoded
 from zerolm.text.line_corpus import LineCorpus
 from zerolm.text.record_texts import reading_field
@@ -96,17 +96,6 @@ def test_the_hash_is_of_the_texts_alone(texts: list[str], tmp_path_factory: pyte
     others = {read_text(made(folder, "rows.jsonl", other)).sha256 for other in (longer, joined)}
     assert not others & hashes
     assert len(others) == (1 if len(texts) == 1 else 2)
-
-
-@given(st.text(min_size=1).filter(lambda text: text.strip() and "\0" not in text))
-def test_a_packed_text_is_the_plain_one(content: str) -> None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        plain, packed = Path(folder) / "text.txt", Path(folder) / "text.txt.gz"
-        plain.write_bytes(content.encode())
-        packed.write_bytes(gzip.compress(content.encode()))
-        assert read_file(packed) == read_file(plain)
 
 
 @pytest.mark.parametrize(
@@ -189,12 +178,6 @@ def test_other_texts_that_begin_like_json_are_read(content: str, tmp_path: Path)
     assert read_text(tmp_path / "data.txt").content == content
 
 
-def test_a_plain_text_has_no_fields(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("words")
-    with reading_field("body"), pytest.raises(ValueError, match="has no fields: leave --text-field out"):
-        read_text(tmp_path / "text.txt")
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -268,12 +251,6 @@ def test_a_folder_reads_its_records_and_keeps_other_json(tmp_path: Path) -> None
     contents = {one.content for one in documents(str(tmp_path))}
     assert contents == {"first", "second", "third", "fourth", '{"name": "x", "text": "y"}'}
     assert whole_text(tmp_path).content.count("\n") == 4
-
-
-def test_a_folder_of_unknown_records_says_their_fields(tmp_path: Path) -> None:
-    write_lines(tmp_path / "a.jsonl", [{"body": "first"}])
-    with pytest.raises(ValueError, match="it has body: name the field of the text, --text-field body"):
-        list(documents(str(tmp_path)))
 
 
 CHAT: Rows = [

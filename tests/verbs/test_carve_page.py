@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -91,16 +90,6 @@ def test_losses_that_no_axis_holds_are_in_the_table_alone(loss: float) -> None:
     assert f"<td>{loss:.3g}</td>" in page
 
 
-@pytest.mark.parametrize("hidden", [1, 2])
-def test_hardly_any_width_is_no_chart(hidden: int) -> None:
-    spectrum = [SpectrumRow(k, k / hidden, None) for k in range(1, hidden + 1)]
-    if hidden == 1:
-        assert StreamWidths(1, None, spectrum).sheets() == []
-    else:
-        (sheet,) = StreamWidths(2, ChildStream(1, True, "weights", 0.5), spectrum).sheets()
-        assert not sheet.charts
-
-
 @pytest.fixture(scope="module")
 def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CarvingReport]:
     """A child of three quarters of its parent's hidden size, whose layers differ."""
@@ -114,16 +103,6 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CarvingReport]:
             parent, folder / "child", max_params="0.7x", keep_hidden=0.75, shape="per-layer", format="padded",
             text=text, sequences=6, length=12,
         )  # fmt: skip
-
-
-def test_the_strip_draws_the_child_as_wide_as_it_is(child: CarvingReport) -> None:
-    strips = re.findall(
-        r'<h3>(Parent|Child)</h3><div class="strip" data-most="48 [^"]*">(.*?)</div>', child.page()
-    )
-    sizes = {name: re.search(r'class="value">([^<]*)<', html)[1] for name, html in strips}  # type: ignore[index]
-    heights = {name: re.findall(r"M\d+\.08 100v-(\d+)", html)[:3] for name, html in strips}
-    assert sizes == {"Parent": "48", "Child": "36"}
-    assert heights == {"Parent": ["100"] * 3, "Child": ["75"] * 3}
 
 
 def test_the_page_says_how_to_build_it_again(child: CarvingReport) -> None:

@@ -50,14 +50,6 @@ def test_every_space_can_be_drawn(name: str) -> None:
     assert drawn.count("h.84") == (3 + has_ffn) * len(layers)
 
 
-def test_heads_that_no_choice_tells_are_left_out() -> None:
-    whole = read("llama", **LLAMA)
-    choices = {name: value for name, value in LLAMA.items() if name != "heads"}
-    layers = layer_sizes(Architecture("another", choices, whole.layers, whole.ends))
-    assert [layer.heads for layer in layers] == [0, 0, 0]
-    assert labels(layers)["attention"] == "256"
-
-
 def test_columns_are_as_high_as_values() -> None:
     assert columns([1, 2, 0, 4], 4) == "M0.08 100v-25h.84v25zM1.08 100v-50h.84v50zM3.08 100v-100h.84v100z"
     assert labels([LayerSizes(0, 0, 0, 0, 0), LayerSizes(8, 8, 8, 2, 9)])["ffn"] == "9"

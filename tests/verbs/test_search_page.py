@@ -19,9 +19,7 @@ from small_searches import free_search, small_search
 from zerolm.show.records import quoted
 from zerolm.show.sheet import TERMINAL
 from zerolm.show.terminal import result_lines
-from zerolm.solvers import search
 from zerolm.solvers.choice import Reference
-from zerolm.spaces import make_space
 from zerolm.verbs.report import Run
 from zerolm.verbs.search_charts import FRONT_POINTS, candidacies, choices_text, rebuilding
 from zerolm.verbs.search_report import SearchReport
@@ -107,12 +105,6 @@ def test_the_page_is_small_however_many_points_the_front_has(result: SearchRepor
     assert len(records(page)["records"]) <= FRONT_POINTS + len(result.best) + len(result.baselines) + 1
 
 
-def test_the_demo_is_below_its_limit() -> None:
-    budgets = {"max_params": 125_000_000, "max_kv_bytes": 32_000_000}
-    page = SearchReport(**vars(search(make_space("llama"), "geo", budgets=budgets))).page()
-    assert len(page.encode()) < 300_000
-
-
 def test_hostile_choices_are_text(result: SearchReport) -> None:
     architecture = result.pick.architecture
     evil = replace(architecture, space=EVIL, choices={**architecture.choices, EVIL: EVIL, "depth": 2})
@@ -159,10 +151,3 @@ def test_no_table_is_laid_out_as_something_else(result: SearchReport) -> None:
     kinds = {sheet.kind for sheet in beside.sheets() if sheet.rows}
     assert "beside" in laid_out
     assert not kinds & laid_out
-
-
-def test_baselines_that_choose_the_same_share_a_row(result: SearchReport) -> None:
-    table = next(sheet for sheet in result.sheets() if sheet.kind == "baselines")
-    names = [name for row in table.rows for name in str(row[0]).split(", ")]
-    assert sorted(names) == sorted(baseline.name for baseline in result.baselines)
-    assert len({row[1].record for row in table.rows}) == len(table.rows)  # type: ignore[union-attr]

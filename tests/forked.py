@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,30 @@ def in_another_process(work: Callable[[], Any]) -> int:
     _, status = os.waitpid(process, 0)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+def in_two_processes(work: Callable[[], Any]) -> None:
+    """Run it in two forked processes that are told of each other as ``accelerate launch`` does it."""
+    from accelerate.state import AcceleratorState
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+
+    def run(rank: int) -> int:
+        process = os.fork()
+        if process:
+            return process
+        try:
+            os.environ.update(where, RANK=str(rank), LOCAL_RANK=str(rank))
+            AcceleratorState._reset_state(reset_partial_state=True)
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+
+    both = [run(rank) for rank in range(2)]
+    assert [os.waitpid(process, 0)[1] for process in both] == [0, 0]
 
 
 def die(*_: object) -> None:

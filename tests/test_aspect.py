@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import aspect
-from aspect_form import DRIVERS, Curves, ShapeForm, Trainings, by_backbone, fit, folds, joined, unseen_error
+from aspect_form import DRIVERS, Curves, ShapeForm, Trainings, fit, unseen_error
 from aspect_sources import Source, by_form, geo, judge
 from llama_small import LLAMA, LONGER
 
@@ -58,49 +58,6 @@ def test_a_perfect_score_orders_every_pair_and_its_opposite_none() -> None:
         assert (verdict.share, verdict.weighed, verdict.tau) == (share, share, 2 * share - 1)
     own = judge(source, geo)
     assert own.gain == (0, 0, 0)
-
-
-def test_pairs_are_of_one_level_and_about_one_size() -> None:
-    source = Source("made", "made", curves(DRIVERS[0]))
-    of = source.curves.trainings
-    i, j = source.pairs
-    assert (source.curves.levels[i] == source.curves.levels[j]).all()
-    near = np.minimum(abs(of.body[i] - of.body[j]), abs(of.total[i] + of.body[i] - of.total[j] - of.body[j]))
-    assert near.max() <= np.log(1.05)
-
-
-def test_every_network_is_left_out_once() -> None:
-    networks = np.array([0, 0, 3, 3, 7, 9, 9, 9, 12])
-    parts = folds(networks, 3)
-    assert sorted(place for _, hidden in parts for place in hidden) == list(range(len(networks)))
-    for seen, hidden in parts:
-        assert not set(networks[seen]) & set(networks[hidden])
-
-
-def test_joined_curves_stay_apart() -> None:
-    one, other = curves(DRIVERS[0]), curves(DRIVERS[1])
-    both = joined([one, other])
-    first = len(one.losses)
-    assert not set(both.levels[:first]) & set(both.levels[first:])
-    assert not set(both.networks[:first]) & set(both.networks[first:])
-
-
-def test_a_backbone_tells_the_body_of_a_gemstone() -> None:
-    """With half as many KV heads as heads and FFNs four times as wide, norms apart."""
-    space = make_space("llama", vocab=50304, tied=False)
-    one = space.read({"depth": 12, "hidden": 1024, "head_size": 128, "heads": 8, "kv_heads": 4, "ffn": 4096})
-    plain = Curves(Trainings.of([one], [10**9], [10**3]), np.ones(1), np.ones(1), np.zeros(1))
-    told = by_backbone(plain)
-    assert told.trainings.body == pytest.approx(plain.trainings.body, rel=1e-3)
-    assert told.trainings.total == pytest.approx(plain.trainings.total, rel=2e-3)
-
-
-def test_the_lowest_point_of_a_parabola() -> None:
-    aspects = np.log([6.0, 16, 48, 144])
-    assert aspect.lowest(aspects, (aspects - np.log(30)) ** 2) == "30"
-    assert aspect.lowest(aspects, (aspects - np.log(500)) ** 2) == "beyond 144"
-    assert aspect.lowest(aspects, -((aspects - np.log(30)) ** 2)) == "none"
-    assert aspect.lowest(aspects[:2], aspects[:2]) == ""
 
 
 def test_runs_of_as_many_tokens_have_one_prediction_by_tokens_and_another_by_steps() -> None:

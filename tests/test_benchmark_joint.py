@@ -10,7 +10,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 pytest.importorskip("transformers")
-from joint_page import best, difference, least_of, page
+from joint_page import page
 from joint_plans import KINDS, OF_EXPERTS, PLANS
 from parts import Parts
 
@@ -43,18 +43,6 @@ ROWS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_the_best_of_a_number_of_units_is_one_that_reaches_the_bytes() -> None:
-    assert best(ROWS, 0.25, 1) == "types alone"
-    assert best(ROWS, 0.25, 2) == "types and cuts"
-    assert best(ROWS, 0.45, 1) == ""
-
-
-def test_differences_are_over_the_same_stretches() -> None:
-    more, error = difference(ROWS, "0.25 types and cuts", "0.25 joint")
-    assert more == pytest.approx((20 + 20 + 21) / 300 / 0.6931, rel=1e-3)
-    assert 0 < error < more / 10
-
-
 def test_the_page_says_where_the_joint_plan_is_worse(capsys: pytest.CaptureFixture[str]) -> None:
     page({"pydec": ROWS})
     text = capsys.readouterr().out
@@ -63,11 +51,6 @@ def test_the_page_says_where_the_joint_plan_is_worse(capsys: pytest.CaptureFixtu
     assert "joint is better" in text
     assert "| tokens alone | - | - | - | 1 | 0.4 | cannot reach: at least 0.00 MB |" in text
     assert "tokens 10 → 8; Q4_K" in text
-
-
-def test_the_least_bytes_are_those_of_the_error() -> None:
-    assert least_of("would have to be at least 1,234,567 with 2 layers") == "1,234,567"
-    assert least_of("nothing of the kind") == ""
 
 
 def test_plans_are_flags_of_the_command() -> None:

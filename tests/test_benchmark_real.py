@@ -18,13 +18,12 @@ from parts import Parts
 from real_judging import judged, of_peer, surprise, whole
 from real_models import Parent, Sizes
 from real_page import page
-from real_peers import FLAP, METHODS, PCA, SHORT, TWO_SSP, PeerCut, params_of, peer_cut, scores_of
-from real_vocabulary import compact_scores
+from real_peers import FLAP, METHODS, PCA, TWO_SSP, PeerCut, params_of, peer_cut, scores_of
 from tiny import saved, word_tokenizer
 
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import layers_of
-from zerolm.text.tokens import Tokens, random_tokens
+from zerolm.text.tokens import random_tokens
 from zerolm.units.kept_units import Cut
 from zerolm.units.pruning import apply_in_memory
 
@@ -60,27 +59,6 @@ def test_children_are_judged_as_whole_models_are(parent: Parent) -> None:
     assert same["perplexity"] == pytest.approx(same["parent"])
 
 
-def test_encoders_are_judged_by_their_embeddings(parent: Parent, tmp_path: Path) -> None:
-    saved(tmp_path / "pyenc", "bert")
-    ids = random_tokens(64, 18, 11, seed=5).ids
-    mask = torch.ones_like(ids)
-    mask[2, 5:] = 0
-    tokens, encoder = Tokens(ids, mask), Parent("pyenc")
-    encoder.__dict__["unseen"] = lambda text: tokens
-    cut = Cut.of(encoder.sizes, range(3), lambda layer: (6, 20))
-    (row,) = judged(encoder, "sentences", [of_peer(encoder, PeerCut(cut))])
-    model = open_model(encoder.checkpoint)
-    embeddings = []
-    for network in (model, apply_in_memory(model, cut)):
-        with torch.no_grad():
-            states = network(input_ids=ids, attention_mask=mask).last_hidden_state
-        weights = mask[..., None].float()
-        embeddings.append(functional.normalize((states * weights).sum(1) / weights.sum(1), dim=1).double())
-    theirs, ours = embeddings
-    assert row["distance"] == pytest.approx(float((1 - (theirs * ours).sum(1)).mean()), rel=1e-3)
-    assert 0.0 < row["nearest"] <= 1.0
-
-
 def test_flap_puts_the_means_of_what_goes_into_a_bias(parent: Parent) -> None:
     scores = scores_of(parent, "python")
     peer = peer_cut(parent, FLAP, 0.3 * Sizes.of(parent).body, scores)
@@ -101,31 +79,6 @@ def test_flap_puts_the_means_of_what_goes_into_a_bias(parent: Parent) -> None:
         ran = of_peer(parent, peer)(TOKENS)
         logits = torch.cat([ran.end(index, each).logits for index, each in enumerate(ran.states)])
     torch.testing.assert_close(logits, wanted, rtol=1e-4, atol=1e-4)
-
-
-def test_influence_is_one_less_the_cosine_of_a_layers_ends(parent: Parent) -> None:
-    scores, model = scores_of(parent, "python"), open_model(parent.checkpoint)
-    ends: list[tuple[torch.Tensor, torch.Tensor]] = []
-    for layer in layers_of(model):
-        layer.module.register_forward_hook(
-            lambda _, inputs, out: ends.append((inputs[0], out[0] if isinstance(out, tuple) else out))
-        )
-    with torch.no_grad():
-        model(TOKENS.ids)
-    wanted = [
-        float(
-            np.mean(
-                [
-                    1 - float(functional.cosine_similarity(x, y, dim=0))
-                    for x, y in zip(a[0], b[0], strict=True)
-                ]
-            )
-        )
-        for a, b in (tuple(end.flatten(0, 1)[None] for end in pair) for pair in ends)
-    ]
-    np.testing.assert_allclose(scores.influence, wanted, rtol=1e-4)
-    short = peer_cut(parent, SHORT, Sizes.of(parent).body / 3, scores)
-    assert {0, 1, 2} - {layer.layer for layer in short.cut.layers} == {int(np.argmin(wanted))}
 
 
 def test_all_principal_components_are_the_parent(parent: Parent) -> None:
@@ -173,18 +126,6 @@ def test_methods_of_one_share_have_equal_parameters(parent: Parent, method: str)
     if not peer.without_attention and method != PCA:
         child = apply_in_memory(open_model(parent.checkpoint), peer.cut)
         assert sum(weight.numel() for weight in child.parameters()) == pytest.approx(params, abs=3)
-
-
-def test_dropped_tokens_weigh_nothing_in_compact(parent: Parent) -> None:
-    kept = np.arange(0, 64, 2)
-    scores = compact_scores(parent, "python", kept)
-    model, inputs = open_model(parent.checkpoint), list[torch.Tensor]()
-    layers_of(model)[1].writers["down"].register_forward_pre_hook(lambda _, x: inputs.append(x[0]))
-    with torch.no_grad():
-        model(TOKENS.ids)
-    wanted = inputs[0][TOKENS.ids % 2 == 0].double().square().mean(0)
-    np.testing.assert_allclose(scores[1], wanted.numpy(), rtol=1e-4)
-    assert not np.allclose(scores[1], inputs[0].double().square().mean((0, 1)).numpy(), rtol=1e-2)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import subnets_attacks
 import subnets_compared
 import subnets_findings
 from parts import Parts
-from subnets_attacks import PARENT, attack_each, right_before, stands, victims_in
+from subnets_attacks import PARENT, attack_each, victims_in
 from subnets_compared import compared, within
 from subnets_page import page
 from subnets_runs import foretold, seconds_alone, sliced
@@ -25,15 +25,6 @@ from tiny import saved, word_tokenizer
 
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
 from zerolm.statistics import within_budget
-
-ENDS = ["Skipped 0", "Failed 0", "Failed 3", "Successful 1", "Successful 2", "Successful 3"]
-
-
-def test_a_row_stands_where_no_attack_so_strong_succeeds() -> None:
-    assert right_before(ENDS).tolist() == [0, 1, 1, 1, 1, 1]
-    assert stands(ENDS, None).tolist() == [0, 1, 1, 0, 0, 0]
-    assert stands(ENDS, 1).tolist() == [0, 1, 1, 0, 1, 1]
-    assert stands(ENDS, 2).tolist() == [0, 1, 1, 0, 0, 1]
 
 
 def test_agreement_within_budgets_has_an_interval_around_it() -> None:

@@ -15,7 +15,6 @@ from label_training import some_text
 
 pytest.importorskip("torch")
 from zerolm.comparison.bench import bench
-from zerolm.costs import CostModel
 from zerolm.groundtruth.reader import read, views
 from zerolm.settings.compute import TrainedOn
 from zerolm.training.request import Execution, Schedule, TrainingRequest
@@ -27,53 +26,15 @@ import llama_small_claims
 import llama_small_law
 import llama_small_page
 import llama_small_plan
-from llama_small import BLOCKS, LLAMA, LONGER
-from llama_small_blocks import BlockShape, planned_blocks
+from llama_small import BLOCKS, LLAMA
+from llama_small_blocks import BlockShape
 from llama_small_claims import Pair, contrast
 from llama_small_law import Measured
-from llama_small_plan import CROSS, SIZES, Planned, Shape, planned
+from llama_small_plan import Planned, Shape, planned
 
 REQUEST = TrainingRequest(
     160, 2, 16, Schedule(0.01), execution=Execution(TrainedOn(dtype="float32")), checkpoints=5, measured=5
 )
-
-
-def ratio(choices: dict[str, Any]) -> float:
-    """Return FFN weights over attention weights."""
-    width = choices["heads"] * choices["head_size"]
-    attention = 2 * choices["hidden"] * (width + choices["kv_heads"] * choices["head_size"])
-    return 3 * choices["hidden"] * choices["ffn"] / attention
-
-
-def test_the_plan_meets_its_sizes_and_seeds() -> None:
-    plan = planned()
-    assert len({one.architecture.identity for one in plan}) == len({one.id for one in plan}) == len(plan)
-    assert len(plan) >= 48
-    for one in plan:
-        body = CostModel().of(one.architecture)["body_params"]
-        assert body == pytest.approx(SIZES[one.size], rel=0.01)
-    assert Counter(one.seeds for one in plan) == {5: 6, 2: len(plan) - 6}
-    assert {(one.size, one.seeds) for one in plan if one.seeds == 5} == {(size, 5) for size in SIZES}
-
-
-def test_lines_vary_what_they_say() -> None:
-    base = {one.size: one.architecture.choices for one in planned() if one.line == "base"}
-    for one in planned():
-        choices = one.architecture.choices
-        other = {name for name, value in base[one.size].items() if choices[name] != value}
-        if one.line in ("base", "depth"):
-            assert 2.5 < ratio(choices) < 3.7, one.id
-        elif one.line == "ratio at depth":
-            assert other == {"hidden", "heads", "kv_heads", "ffn"}, one.id
-        elif one.line == "ratio at hidden":
-            assert other == {"depth", "ffn"}, one.id
-        elif one.line == "groups":
-            assert other == {"kv_heads", "ffn"}, one.id
-        elif one.line == "head size":
-            assert other == {"head_size", "heads", "kv_heads"}, one.id
-        else:
-            assert one.line == "corner"
-    assert set(base) == set(CROSS) == set(SIZES)
 
 
 def test_the_file_is_the_plan() -> None:
@@ -89,67 +50,6 @@ def test_the_file_is_the_plan() -> None:
         assert truth.source == {**source, "tokens": llama_small.tokens_of(plan.request), **batch}
 
 
-def test_blocks_have_the_parameters_of_what_they_stand_against() -> None:
-    plan, llamas = planned_blocks(), {one.id: one for one in planned()}
-    assert (
-        len({one.architecture.identity for one in plan}) == len({one.id for one in plan}) == len(plan) == 24
-    )
-    counts = Counter[str]()
-    for one in plan:
-        against, choices = llamas[one.against], one.architecture.choices
-        bodies = [CostModel().of(made.architecture)["body_params"] for made in (one, against)]
-        assert bodies == [pytest.approx(SIZES[one.size], rel=0.02)] * 2
-        assert against.size == one.size == ".3M"
-        stacks, theirs = choices["ffn_stack"], against.architecture.choices
-        if one.line == "narrow FFNs for one":
-            assert 0.25 < choices["ffn"] / choices["hidden"] < 0.75
-            assert {name: choices[name] for name in theirs if name != "ffn"} == {
-                name: theirs[name] for name in theirs if name != "ffn"
-            }
-            counts[f"{stacks} FFNs"] += 1
-        counts[choices["share"]] += 1
-        counts[one.line] += 1
-    assert all(counts[f"{stack} FFNs"] for stack in (2, 3, 4))
-    for share in ("kv", "qk", "qv", "qkv"):
-        given_to = {one.line for one in plan if one.architecture.choices["share"] == share}
-        assert {"sharing, saved to FFN", "sharing, saved to width"} <= given_to
-    assert {"no FFN, deeper", "no FFN, wider"} <= counts.keys()
-
-
-def test_longer_runs_have_as_many_tokens_a_parameter_as_the_smallest_size() -> None:
-    most = [
-        llama_small.tokens_of(plan.request) / SIZES[size] for plan, size in ((LLAMA, ".1M"), (LONGER, ".3M"))
-    ]
-    assert most[0] == pytest.approx(most[1], rel=0.01)
-    plan = LONGER.planned()
-    assert {one.size for one in plan} == {".3M"}
-    assert [one.id for one in plan if one.line == "base"]
-    assert sum(one.line in ("base", "depth") for one in plan) == len(plan) - 1
-
-
-def test_four_depths_tell_tokens_from_steps() -> None:
-    short, longer = LLAMA.request, LONGER.request
-    assert llama_small.LONGER_BATCH.request.steps == short.steps
-    for plan, size in ((llama_small.LONGER_SMALL, ".1M"), (llama_small.LONGER_LARGE, "1M")):
-        assert plan.request.steps == longer.steps
-        assert {one.size for one in plan.planned()} == {size}
-    of_longer = {one.id for one in LONGER.planned()}
-    for plan in (llama_small.LONGER_BATCH, llama_small.LONGER_SMALL, llama_small.LONGER_LARGE):
-        assert len({one.architecture.depth for one in plan.planned()}) == 4
-        assert {one.line for one in plan.planned()} == {"base", "depth"}
-    assert {one.id for one in llama_small.LONGER_BATCH.planned()} <= of_longer
-
-
-def test_a_rule_of_depth_is_tried_on_the_base_and_the_deepest() -> None:
-    lines = {
-        size: [one for one in planned() if one.size == size and one.line in ("base", "depth")]
-        for size in SIZES
-    }
-    deepest = {max(ones, key=lambda one: one.architecture.depth).id for ones in lines.values()}
-    bases = {one.id for one in planned() if one.line == "base"}
-    assert {one.id for one in llama_small.RULED.planned()} == deepest | bases
-
-
 def test_the_benchmark_of_the_package_is_that_of_the_rows() -> None:
     rows = llama_small.read_rows(llama_small.FOLDER / LLAMA.rows)
     assert json.loads(llama_small.SHIPPED.read_text("utf-8")) == llama_small.benchmark(rows)
@@ -159,13 +59,6 @@ def test_the_benchmark_of_the_package_is_that_of_the_rows() -> None:
     groups = Counter(one.size for one in planned() if one.id in trained)
     assert section.alike == f"within {len(groups)} groups"
     assert section.rows[0].pairs == sum(count * (count - 1) // 2 for count in groups.values())
-
-
-def test_small_sizes_come_first_and_every_shape_before_its_second_seed() -> None:
-    order = [(list(SIZES).index(one.size), seed) for one, seed in llama_small.runs(list(SIZES))]
-    assert order == sorted(order)
-    assert len(order) == sum(one.seeds for one in planned())
-    assert {one.size for one, _ in llama_small.runs([".3M"])} == {".3M"}
 
 
 @pytest.fixture
@@ -229,17 +122,6 @@ def test_a_run_that_was_stopped_goes_on(work: Path, monkeypatch: pytest.MonkeyPa
     for _ in range(2):
         llama_small.train_plan(work, ["5k", "9k"], 1)
         assert trained(work) == [("5k", 0), ("5k", 0), ("5k", 1), ("5k", 1), ("9k", 0)]
-
-
-def test_what_is_finished_is_not_trained_with_another_work_folder(
-    work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    llama_small.train_plan(work, ["5k"], 1)
-    monkeypatch.setenv("ZEROLM_CACHE", str(work / "other cache"))
-    llama_small.train_plan(work, ["5k", "9k"], 1)
-    assert trained(work) == [("5k", 0), ("5k", 0), ("5k", 1), ("5k", 1), ("9k", 0)]
-    records = list((work / "other cache").rglob("labels/*/*.json"))
-    assert len(records) == 1
 
 
 def test_another_text_is_refused(work: Path) -> None:
@@ -322,14 +204,6 @@ def test_a_llama_that_stands_in_several_pairs_is_no_new_evidence() -> None:
     assert contrast(apart, 0.1) == pytest.approx((-0.2, 0.2 * (1 / 4 + 1 / 8) ** 0.5))
 
 
-def test_longer_runs_have_rows_of_their_own(work: Path) -> None:
-    llama_small.train_plan(work, ["5k", "9k"], 1, LONGER)
-    rows = llama_small.read_rows(work / "published" / "longer.jsonl")
-    assert [(told["id"], told["seed"]) for told in rows] == [("9k 2x16 s8", seed) for seed in range(3)]
-    assert all(max(map(int, told["losses"])) == 3 * 160 for told in rows)
-    assert not (work / "published" / "rows.jsonl").exists()
-
-
 def test_rules_of_depth_and_rates_have_rows_beside_each_other(work: Path) -> None:
     ways = [("linear", 0.004), ("linear", 0.008), ("none", 0.008)]
     for _ in range(2):  # what is trained is not trained again
@@ -339,10 +213,3 @@ def test_rules_of_depth_and_rates_have_rows_beside_each_other(work: Path) -> Non
     rows = llama_small.read_rows(work / "published" / "depth_rule.jsonl")
     assert [(told.get("depth_rule", "none"), told["rate"]) for told in rows] == ways
     assert len({told["losses"]["160"] for told in rows}) == len(ways)
-
-
-def test_only_llamas_are_published(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for plan in ("blocks", "longer"):
-        monkeypatch.setattr(sys, "argv", ["llama_small.py", str(work), f"--{plan}", "--publish"])
-        with pytest.raises(SystemExit, match="2"):
-            llama_small.main()

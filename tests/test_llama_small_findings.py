@@ -14,13 +14,11 @@ pytest.importorskip("torch")
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import llama_small_findings as findings
 import llama_small_law
-from llama_small import LONGER
 from llama_small_findings import LINES
 from llama_small_law import (
     DRAWS,
     Law,
     Measured,
-    by_size,
     measured,
     seed_deviation,
     shape_numbers,
@@ -93,44 +91,6 @@ def test_a_ratio_is_worth_what_the_sizes_tell(rows: Path) -> None:
     worth = findings._worth(law, 2.4, law.slope)
     assert law.slope * np.log(worth) == pytest.approx(0.02 * np.log(3 / 2.4) ** 2)
     assert findings._worth(law, 3, law.slope) == 1
-
-
-def test_a_law_without_a_lowest_point_says_none(rows: Path) -> None:
-    shapes = measured()
-    steeper = [Measured(o.planned, np.array([[-loss_of(o.numbers, o.planned.size)]]), (1,)) for o in shapes]
-    assert np.isnan(list(Law.fitted(steeper).optima.values())).all()
-
-
-def test_at_equal_operations_only_operations_count() -> None:
-    """Losses that fall with the operations alone are all one at equal operations, and not at equal tokens."""
-    counts = (749_568, 1_499_136, 2_998_272)
-    shapes = []
-    for one in planned():
-        empty = Measured(one, np.zeros((1, 3)), counts)
-        losses = 9 - 0.3 * np.log(empty.macs * np.array([counts, counts], float))
-        shapes.append(Measured(one, losses, counts))
-    for ones in by_size(shapes).values():
-        at_equal = findings._at_equal_operations(ones)
-        assert at_equal == pytest.approx([max(findings._at_equal_tokens(ones))] * len(ones), abs=1e-9)
-        assert np.ptp(findings._at_equal_tokens(ones)) > 0.01
-
-
-def test_longer_runs_stand_beside_the_short_ones(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = [
-        {"id": one.id, "size": one.size, "seed": 0, "seconds": 1.0, "z": {},
-         "losses": {"3000000": 3.0 - place / 100, "8999000": 0.0, "9000000": 2.5 + place / 100}}
-        for place, one in enumerate(LONGER.planned())
-    ]  # fmt: skip
-    (rows / "longer.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in told))
-    findings.show_longer(measured())
-    page = capsys.readouterr().out
-    lines = [line for line in page.splitlines() if " x " in line]
-    assert [line.split()[1] for line in lines] == ["1", "2", "3", "4", "4", "8"]
-    base = next(line for line in lines if line.startswith("| 4 x 64"))
-    assert "| +0.0000 | +0.0000 | +0.0000 | 2.5000 |" in base
-    assert "| -0.0100 | +0.0100 | 2.5100 |" in lines[0]
-    short = {one.planned.id: one.mean for one in measured()}
-    assert f"| {short['.3M 1x144 s16'] - short['.3M 4x64 s16']:+.4f} | -0.0100" in lines[0]
 
 
 def test_the_page_says_what_the_law_does(

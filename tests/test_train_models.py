@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from carvings import BY_WEIGHTS
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
@@ -21,9 +19,8 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import corpus  # noqa: E402
 import train_models  # noqa: E402
 from training import loop  # noqa: E402
-from training.decoder import DecoderSettings, batches, byte_tokenizer, perplexity, stream  # noqa: E402
-from training.encoder import EncoderSettings, encoded, padded, pooled, rounds, word_tokenizer  # noqa: E402
-from training.loop import WARM_UP, schedule  # noqa: E402
+from training.decoder import DecoderSettings, batches, perplexity, stream  # noqa: E402
+from training.encoder import EncoderSettings, rounds  # noqa: E402
 from training.mixture import MixtureSettings  # noqa: E402
 
 STEPS: Final = 200
@@ -109,12 +106,6 @@ def test_the_folders_open_in_stock_software(models: Path, files: train_models.Sp
     assert {file.name for file in models.iterdir()} == {"pydec", "pyenc"}  # nothing unfinished is left
 
 
-def test_a_decoders_text_survives_its_tokenizer(models: Path) -> None:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(models / "pydec")
-    text = "def f():\n\treturn 'é ≤ 漢'\n"
-    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
-
-
 def test_a_sentence_encoder_says_that_it_pools_by_means(models: Path) -> None:
     pooling = json.loads((models / "pyenc" / "1_Pooling" / "config.json").read_text())
     assert [name for name, value in pooling.items() if value is True] == ["pooling_mode_mean_tokens"]
@@ -137,63 +128,6 @@ def test_the_cards_state_what_was_measured(models: Path) -> None:
     assert perplexity(model, held_out, 16) < 150  # of 300 tokens: it has learned something
 
 
-@pytest.mark.parametrize("name", ["pydec", "pyenc"])
-def test_they_can_be_carved(name: str, models: Path, zerolm: Callable[..., Any]) -> None:
-    ran = zerolm("carve", str(models / name), "--keep-ffn", "0.5", *BY_WEIGHTS, "--json")
-    assert ran.status == 0, ran.err
-    assert {layer["ffn"] for layer in json.loads(ran.out)["widths"]} == {24}
-
-
-def test_an_existing_folder_is_refused(
-    models: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["train_models.py", str(models), "--minutes", "0.01"])
-    before = (models / "pydec" / "model.safetensors").stat()
-    assert train_models.main() == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert (models / "pydec" / "model.safetensors").stat() == before
-
-
-def test_a_failure_leaves_nothing(
-    files: train_models.Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(transformers.PreTrainedTokenizerFast, "save_pretrained", fail)
-    settings = DecoderSettings(1, 16, 2, 1, 16, vocab=300, length=8, batch=2)
-    with pytest.raises(OSError, match="no space"):
-        train_models.decoder(tmp_path / "pydec", files, settings, seconds=0.01, seed=0)
-    assert not list(tmp_path.iterdir())
-
-
-def test_docstrings_are_apart_from_their_source(files: train_models.Split) -> None:
-    found = corpus.docstrings(files.seen[:1])
-    assert [one.summary for one in found] == ["Two values side by side", "Give back the first value."]
-    assert "Two values" not in found[0].source
-    assert '"""' not in found[1].source
-    assert "class Pair0:" in found[0].source
-    assert "def first_0(self, other):\n" in found[1].source
-    assert "return self.values[0] + other" in found[1].source
-
-
-def test_the_library_is_divided(files: train_models.Split) -> None:
-    seen, unseen = corpus.seen_files(), corpus.unseen_files()
-    assert len(set(corpus.UNSEEN)) == len(corpus.UNSEEN)
-    assert not set(seen) & set(unseen)
-    assert {"ast.py", "codecs.py"} <= {file.name for file in unseen}
-    assert len(seen) > 300
-    assert not any("test" in file.parts for file in seen)
-
-
-def test_tokenizers_do_not_depend_on_chance(files: train_models.Split) -> None:
-    texts = corpus.sources(files.seen)
-    vocabularies = [
-        (byte_tokenizer(texts, 300).get_vocab(), word_tokenizer(texts, 120, 24).get_vocab()) for _ in range(3)
-    ]
-    assert vocabularies[0] == vocabularies[1] == vocabularies[2]
-
-
 def test_a_round_holds_every_window_and_every_pair_once() -> None:
     generator = torch.Generator().manual_seed(0)
     feed = batches(torch.arange(100), 7, 3, generator)
@@ -206,29 +140,3 @@ def test_a_round_holds_every_window_and_every_pair_once() -> None:
     pairs = rounds(10, 3, generator)
     assert len({i for _ in range(3) for i in next(pairs)}) == 9
     assert sorted(next(rounds(2, 3, generator))) == [0, 1]
-
-
-def test_padding_does_not_count() -> None:
-    ids, mask = padded([torch.tensor([5, 6]), torch.tensor([7, 8, 9])])
-    assert mask.tolist() == [[1, 1, 0], [1, 1, 1]]
-    states = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
-    found = pooled(states, mask)
-    assert torch.allclose(found[0], torch.nn.functional.normalize(states[0, :2].mean(0), dim=0), atol=1e-6)
-    assert ids[0, 2] == 0
-
-
-def test_the_rate_rises_then_falls_to_zero() -> None:
-    shares = [i / 1000 for i in range(1001)]
-    rates = [schedule(share) for share in shares]
-    top = rates.index(max(rates))
-    assert shares[top] == pytest.approx(WARM_UP, abs=0.002)
-    assert rates[:top] == sorted(rates[:top])
-    assert rates[top:] == sorted(rates[top:], reverse=True)
-    assert 0 < rates[0] < 0.05
-    assert max(rates) == pytest.approx(1.0)
-    assert rates[-1] == pytest.approx(0.0, abs=1e-12)
-
-
-def test_long_texts_are_cut(files: train_models.Split) -> None:
-    tokenizer = word_tokenizer(corpus.sources(files.seen), 120, 24)
-    assert [len(each) for each in encoded(tokenizer, ["self", "self " * 100])] == [3, 24]

@@ -1,4 +1,4 @@
-"""Searches that are to better a model: what they take over, what they pick, and what they refuse."""
+"""Scores of models by name, and searches that are to better one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from refusals import Zerolm
 
 import zerolm
-from zerolm.checkpoints.named_model import named_model
+from zerolm.checkpoints.named_model import DOCUMENTS, named_model
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import make_score
 from zerolm.solvers import search
 from zerolm.solvers.baseline import BaselineModel, baseline_of
-from zerolm.spaces.decoders import decoders
+from zerolm.spaces.decoders import SPACE_OF, decoders
 from zerolm.verbs.run_file import configured
 
 EIGHT = (
@@ -96,7 +96,6 @@ def test_what_a_search_takes_over_and_tells(tmp_path: Path) -> None:
     file = written(folder, SMALL)
     result = zerolm.search(baseline=file, context=512, **THIN)
     baseline = result.baseline
-    assert baseline is not None
     assert result.space.name == "llama"
     assert {name: result.space.settings[name] for name in ("vocab", "tied", "positions", "qkv_bias")} == {
         "vocab": 1000,
@@ -177,7 +176,6 @@ def test_a_baseline_outside_the_space_is_told(tmp_path: Path, zerolm: Zerolm) ->
 
 def test_within_searches_around_it(tmp_path: Path) -> None:
     result = zerolm.search(baseline=written(tmp_path, SMALL), within="20%", ffn_per_hidden="1:5")
-    assert result.baseline is not None
     assert result.baseline.exclusions == []
     for choice in [result.pick, *result.best]:
         own, sizes = SMALL, choice.architecture.choices
@@ -186,25 +184,6 @@ def test_within_searches_around_it(tmp_path: Path) -> None:
         assert abs(sizes["ffn"] - own["intermediate_size"]) <= 153.6
         assert abs(sizes["heads"] * sizes["head_size"] - 256) <= 51.2
         assert abs(sizes["kv_heads"] * sizes["head_size"] - 128) <= 25.6
-
-
-def test_expected_results_stand_beside(tmp_path: Path) -> None:
-    from small_benchmarks import llamas
-
-    llamas(tmp_path / "labels.csv", 12)
-    labelled = zerolm.read_labels(tmp_path / "labels.csv").pool.architectures
-    file = written(tmp_path, {**SMALL, "vocab_size": 32000, "tie_word_embeddings": True})
-    result = zerolm.search(baseline=file, labels=tmp_path / "labels.csv", **THIN)
-    assert len(labelled) == 12
-    assert result.baseline is not None
-    assert result.pick.expected is not None
-    assert result.baseline.choice.expected is not None
-
-
-@pytest.mark.parametrize("name", ["smollm2-135m", "SmolLM2-135M", "HuggingFaceTB/SmolLM2-135M"])
-def test_known_decoders_go_by_name_and_hub_id(name: str) -> None:
-    assert read(name).name == "SmolLM2-135M"
-    assert read(name).choices == decoders()["SmolLM2-135M"].choices
 
 
 def test_what_may_be_a_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,14 +213,8 @@ def _parts(model: BaselineModel) -> list[Any]:
 
 
 REFUSED: list[tuple[Any, str]] = [
-    (
-        {"model_type": "phoney", "hidden_size": 64},
-        "'phoney' is not known, of a decoder's sizes it lacks num",
-    ),
-    (
-        {**SMALL, "model_type": "phoney"},
-        "'phoney' is not known, its sizes are all there; baselines",
-    ),
+    ({"model_type": "phoney", "hidden_size": 64}, "'phoney' is not known, of a decoder's sizes it lacks num"),
+    ({**SMALL, "model_type": "phoney"}, "'phoney' is not known, its sizes are all there; baselines"),
     ({**SMALL, "model_type": ["llama"]}, r"model_type \['llama'\] is not known, its sizes are all there"),
     ({**SMALL, "model_type": {"llama": 1}}, "is not known, its sizes are all there; baselines"),
     ({**SMALL, "model_type": 3}, "model_type 3 is not known"),
@@ -307,3 +280,74 @@ def test_known_decoders_are_listed(zerolm: Zerolm) -> None:
     llamas = json.loads(zerolm("spaces", "qwen3", "--known", "--json").out)
     assert {row["name"] for row in llamas} == {"Qwen3-0.6B", "Qwen3-1.7B"}
     assert "0 published decoders" in zerolm("spaces", "bert", "--known").out
+
+
+@pytest.mark.parametrize("name", sorted(decoders()))
+def test_every_known_decoder_is_scored_by_name_and_hub_id(name: str) -> None:
+    decoder = decoders()[name]
+    report = zerolm.score(name.lower(), score="geo", context=2048)
+    assert report.costs == CostModel(context=2048).of(decoder.architecture)
+    assert report.scores[0].value == make_score("geo").of(decoder.architecture)
+    assert report.architecture == decoder.choices
+    assert (report.space in {space for space, _ in SPACE_OF.values()}) == (decoder.family in SPACE_OF)
+    assert zerolm.score(decoder.hub, score="geo", context=2048) == report
+
+
+def test_it_is_the_baseline_of_a_search(tmp_path: Path) -> None:
+    """Costs and scores are those that a search has for the same name."""
+    (tmp_path / "config.json").write_text(json.dumps(SMALL))
+    for name in ("SmolLM2-135M", tmp_path, tmp_path / "config.json"):
+        result = zerolm.search(baseline=name, context=2048, top=1, within="10%", ffn_per_hidden="1:5")
+        report = zerolm.score(name, score="geo", context=2048)
+        assert result.baseline.choice.costs == report.costs
+        assert result.baseline.choice.score == pytest.approx(report.scores[0].value, rel=1e-12)
+
+
+def test_a_model_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zerolm.checkpoints.named_model.fetched_config", lambda name: SMALL)
+    assert zerolm.score("someone/something", score="geo").scores == zerolm.score(SMALL, score="geo").scores
+
+
+def test_a_named_model_is_repeated_by_its_name(tmp_path: Path, zerolm: Zerolm) -> None:
+    flags = ("score", "SmolLM2-135M", "--score", "zerolm", "--alpha", "0.5", "--alpha", "1.1")
+    ran = zerolm(*flags, "--out", str(tmp_path / "out"), "--json")
+    assert ran.status == 0, ran.err
+    again = zerolm("score", "--config", str(tmp_path / "out" / "run.yaml"), "--json")
+    assert json.loads(again.out) == json.loads(ran.out)
+    assert [row["alpha"] for row in json.loads(ran.out)["scores"]] == [0.5, 1.1]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("SmolLM3", "is called 'SmolLM3'; did you mean 'SmolLM2-"),
+        ("nowhere.json", "'nowhere.json' does not exist; give an architecture file"),
+        ("nowhere/labels.csv", "'nowhere/labels.csv' does not exist"),
+        (".", "folder '.' has neither config.json nor architecture.json"),
+    ],
+)
+def test_an_unknown_model_is_one_line(
+    name: str, words: str, tmp_path: Path, zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (["score", name], ["search", "--baseline", name]):
+        zerolm(*command).refused(words)
+
+
+def test_a_folder_is_looked_through_in_one_order(tmp_path: Path) -> None:
+    choices = {"depth": 2, "hidden": 128, "head_size": 64, "heads": 2, "ffn": 512}
+    documents = ({"space": "bert", "architecture": choices}, SMALL)
+    for name, document in zip(DOCUMENTS, documents, strict=True):
+        (tmp_path / name).write_text(json.dumps(document))
+    assert zerolm.score(tmp_path, score="geo").space == "bert"
+
+
+def test_costs_that_there_are_not_are_no_result(tmp_path: Path) -> None:
+    report = zerolm.score(SMALL, score="geo")
+    assert type(report).from_json(report.to_json()) == report
+    with pytest.raises(ValueError, match="there is no cost 'wit'"):
+        type(report).from_json({**report.to_json(), "costs": {"wit": 3}})
+    with pytest.raises(ValueError, match=r"scores\.0\.value"):
+        type(report).from_json(
+            {**report.to_json(), "scores": [{"score": "geo", "alpha": None, "value": "x"}]}
+        )

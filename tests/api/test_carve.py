@@ -43,9 +43,7 @@ def contents(folder: str) -> dict[str, bytes]:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "a share of the parent's": {"max_params": "0.8x", **BY_WEIGHTS},
     "an amount": {"max_weight_bytes": "130kB", "multiple_of": 4, "bits": 16, **BY_WEIGHTS},
-    "widths, repaired": {"keep_ffn": 0.5, "keep_heads": 0.5, **TOKENS},
     "per layer, measured": {
         "max_body_params": "0.6x", "shape": "per-layer", "format": "padded", **TOKENS
     },
@@ -133,13 +131,6 @@ def test_a_plan_tells_what_widths_of_the_stream_keep(case: str, zerolm: Zerolm) 
     assert CarvingReport.load("child").stream == child.stream == report.stream
 
 
-def test_a_stream_that_was_not_looked_at_is_not_spoken_of(zerolm: Zerolm) -> None:
-    report = package.carve("parent", keep_ffn=0.5, **BY_WEIGHTS)
-    assert (report.stream, report.spectrum) == (None, [])
-    assert "hidden" not in repr(report)
-    assert "hidden" not in zerolm("carve", "parent", "--keep-ffn", "0.5", "--criterion", "capacity").out
-
-
 def test_a_recipe_stands_alone() -> None:
     word_tokenizer(Path("parent"))
     package.carve("parent", "child", keep_ffn=0.5, repair="none", **TOKENS)
@@ -218,18 +209,3 @@ def test_an_edited_result_is_an_error_that_names_the_field() -> None:
         with pytest.raises(ValueError, match=name) as told:
             CarvingReport.from_json(document | {name: value})
         assert "\n" not in str(told.value)
-
-
-def test_what_a_cost_is_stands_once() -> None:
-    """A share has the same digits wherever it is: in the title, and the chart."""
-    report = package.carve("parent", max_params="0.8x", **BY_WEIGHTS)
-    costs = report.costs
-    share = f"{costs['child']['params'] / costs['parent']['params']:.1%}"
-    assert share in report.heading().title
-    chart = next(sheet for sheet in report.sheets() if sheet.title.startswith("Costs")).charts[0]
-    assert chart.rows[0].text.endswith(f", {share}")
-    assert (
-        "`"
-        not in report.page().partition("<style>")[0]
-        + report.page().partition("<main>")[2].partition("<script")[0]
-    )

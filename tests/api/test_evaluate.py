@@ -75,17 +75,6 @@ def test_an_encoder_is_judged_by_domain(tmp_path: Path) -> None:
     assert "order on few" not in report.page()
 
 
-def test_results_of_tasks_are_rows() -> None:
-    row = {"task": "piqa", "metric": "acc", "samples": 8, "child": 0.5, "child_stderr": 0.1}
-    row |= {"parent": 0.625, "parent_stderr": None}
-    report = EvaluationReport.from_json({"tasks": [row]})
-    assert repr(report) == "Of 1 task metrics the child's is below the parent's in 1."
-    assert report.rows() == [row]
-    assert report.to_json() == {"tasks": [row]}
-    for words in ("piqa", "0.5000", "± 0.1000", "0.6250"):
-        assert words in report._repr_html_()
-
-
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nothing to evaluate on": ({}, "give --text FILE"),
     "no tasks": ({"tasks": []}, "give --text FILE"),
@@ -180,13 +169,3 @@ except ModuleNotFoundError as error:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.endswith("pip install 'zerolm[torch]'\n")
     assert ran.stdout.count("\n") == 1
-
-
-def test_other_children_are_told_from_what_stands_beside_one() -> None:
-    names = ["child", "parent", "random", "quantised parent", "parent in Q5_1", "near/"]
-    rows = [{"name": name, "params": 9, "perplexity": 2.0 + n, "kl": 0.1} for n, name in enumerate(names)]
-    report = EvaluationReport.from_json({"sequences": 2, "tokens": 8, "rows": rows})
-    said = report.heading().baseline
-    assert "better than the parent quantised to its bytes (5.00)" in said
-    assert "better than the parent in Q5_1 (6.00)" in said
-    assert said.endswith("Other children of the parent: near/ 7.00.")

@@ -50,12 +50,10 @@ MAKERS: dict[str, Callable[[Path, Path], Report]] = {
     ),
     "score": lambda labels, file: zerolm.score(file, score=["geo", "zerolm"], alpha=[0.5, 1], bits=4),
     "score of a document": lambda labels, file: zerolm.score(json.loads(file.read_text())),
-    "score of an architecture": lambda labels, file: zerolm.score(labelled("gpt2", 14).pool.architectures[1]),
     "score by a calibration": lambda labels, file: zerolm.score(
         file, calibration=zerolm.calibrate(labels, method="gp")
     ),
-    "calibrate": lambda labels, file: zerolm.calibrate(labels, method="dictionary", seed=3),
-    "calibrate of labels": lambda labels, file: zerolm.calibrate(read_labels(labels)),
+    "calibrate": lambda labels, file: zerolm.calibrate(read_labels(labels), method="dictionary", seed=3),
     "bench": lambda labels, file: zerolm.bench.run(labels, alpha=[0.5, 1.0, 2.0]),
     "ablate": lambda labels, file: zerolm.lab.ablate([labels]),
 }  # fmt: skip
@@ -172,7 +170,7 @@ def test_a_long_result_stays_short_and_says_what_it_leaves_out() -> None:
 def test_a_configuration_that_moved_finds_what_lies_beside_it(
     labels: Path, tmp_path: Path, zerolm: Zerolm
 ) -> None:
-    report = MAKERS["calibrate of labels"](labels, labels)
+    report = MAKERS["calibrate"](labels, labels)
     report.save(tmp_path / "out")
     shutil.move(tmp_path / "out", tmp_path / "moved")
     labels.unlink()

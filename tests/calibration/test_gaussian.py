@@ -180,13 +180,6 @@ def test_repeated_labels_are_more_sure(seed: int) -> None:
     assert np.abs(twice.left_out()[0] - again[1]).mean() < np.abs(once.left_out()[0] - result).mean()
 
 
-def test_a_line_is_learnt_from_one_feature() -> None:
-    x = np.linspace(0, 1, 12)[:, None]
-    mean, deviation = GaussianProcess.fit([x], 5 - 3 * x[:, 0]).predict([np.array([[0.33], [1.5]])])
-    assert mean == pytest.approx([4.01, 0.5], abs=0.1)
-    assert deviation[1] > deviation[0] > 0
-
-
 def test_equal_results_teach_nothing() -> None:
     with pytest.raises(ValueError, match="equal"):
         GaussianProcess.fit([np.arange(6.0).reshape(3, 2)], np.ones(3))

@@ -1,7 +1,8 @@
-"""Where networks run, in which type and memory: the same child, or one within what rounding explains."""
+"""Where networks run, in which type and memory: the same child, one within rounding, or one line."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from carvings import carve
-from tiny import model, saved
+from carvings import BY_WEIGHTS, carve
+from refusals import refused
+from safetensors.torch import load_file, save_file
+from tiny import model, saved, word_tokenizer
 
 from zerolm.carving import formats, session
 from zerolm.carving.request import Methods
@@ -19,12 +22,13 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks import blocks as blocks_module
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.compute import Compute, compute, computed
+from zerolm.networks.compute import Compute, as_noted, compute, computed, devices, put_on
 from zerolm.networks.states import HiddenStates
+from zerolm.passes.outputs import embeddings, logits_of
 from zerolm.passes.walk import BatchGroup, LayerGradients, batch_groups, gradient_above, writers
 from zerolm.planning.sensitivity import Loss
 from zerolm.progress import silent
-from zerolm.settings.compute import ComputeRequest
+from zerolm.settings.compute import ComputeRequest, RunningRequest
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.kept_units import Cut, LayerCut
@@ -42,8 +46,7 @@ def no_least(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_least")
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", ["qwen2_tied", "bert"])
+@pytest.mark.parametrize(("name", "dtype"), [("qwen2_tied", "float32"), ("bert", "bfloat16")])
 def test_a_child_has_the_same_bytes_in_little_memory(
     name: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,14 +66,13 @@ def test_a_child_has_the_same_bytes_in_little_memory(
         on_disk.clear()
         child = tmp_path / str(memory)
         proof = carve(parent, child, **CHILD, compute=ComputeRequest(memory=memory)).verified
-        assert proof is not None
         assert any(on_disk) == (memory == LITTLE)
         assert proof.by == ("blocks" if memory == LITTLE else "outputs")
         made.append((child / "model.safetensors").read_bytes())
     assert made[0] == made[1]
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2"])
+@pytest.mark.parametrize("name", ["gpt2", "gemma2"])
 def test_bfloat16_tells_what_float32_tells_within_its_rounding(name: str, tmp_path: Path) -> None:
     network = model(name)
     narrow = computed(model(name), Compute(products=torch.bfloat16))
@@ -90,7 +92,7 @@ def test_bfloat16_tells_what_float32_tells_within_its_rounding(name: str, tmp_pa
 def test_a_child_planned_in_bfloat16_is_verified_and_says_so(tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
     results = {
-        dtype: carve(parent, tmp_path / dtype, **CHILD, compute=ComputeRequest(dtype=dtype))
+        dtype: carve(parent, tmp_path / dtype, **CHILD, keep_hidden=1, compute=ComputeRequest(dtype=dtype))
         for dtype in ("float32", "bfloat16")
     }
     assert results["bfloat16"].verified is not None
@@ -127,7 +129,7 @@ def test_what_is_felt_does_not_depend_on_how_many_batches_go_together() -> None:
         assert torch.equal(one.above, much[place].above)
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "qwen2_tied"])
+@pytest.mark.parametrize("name", ["gemma2", "qwen2_tied"])
 def test_few_logits_at_a_time_tell_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = model(name)
     whole = Cut.whole(dimensions_of(network))
@@ -170,24 +172,6 @@ def test_states_are_a_list(on_disk: bool) -> None:
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(states, plain, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        ({"device": "cuda:63"}, "there is no device 'cuda:63' here; possible are cpu"),
-        ({"device": "npu"}, "there is no device 'npu' here; possible are cpu"),
-        ({"dtype": "float16"}, "dtype 'float16' is not known; possible are auto, float32, bfloat16"),
-    ],
-)
-def test_what_is_not_here_is_refused(request_: dict[str, str], words: str, tmp_path: Path) -> None:
-    parent = saved(tmp_path / "parent", "llama")
-    with pytest.raises(ValueError, match=words):
-        carve(parent, tmp_path / "child", **CHILD, compute=ComputeRequest(**request_))
-    assert not (tmp_path / "child").exists()
-    if "dtype" not in request_:
-        with pytest.raises(ValueError, match=words):
-            carve(parent, tmp_path / "child", keep_ffn=0.5, compute=ComputeRequest(**request_))
-
-
 def test_a_device_that_lacks_bfloat16_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerolm.networks.compute.multiplies_bfloat16", lambda device: False)
     with pytest.raises(ValueError, match="cpu does not multiply in bfloat16: give --dtype float32"):
@@ -215,4 +199,99 @@ def test_memory_for_less_than_a_part_is_refused_with_what_would_do(tmp_path: Pat
         carve(parent, tmp_path / "child", **CHILD, compute=ComputeRequest(memory=LITTLE))
     assert not (tmp_path / "child").exists()
     least = int(str(refused.value).split()[-1].removesuffix("MB"))
-    carve(parent, tmp_path / "child", **CHILD, compute=ComputeRequest(memory=least * 10**6))
+    carve(parent, tmp_path / "child", **CHILD, keep_hidden=1, compute=ComputeRequest(memory=least * 10**6))
+
+
+Zerolm = Callable[..., Any]
+OF_TEXT = ("--text", "text.txt", "--sequences", "8", "--length", "12")
+MATRIX = "model.layers.1.mlp.down_proj.weight"
+
+
+@pytest.fixture
+def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A parent in float16, in the folder in which commands run."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    folder = saved(Path("parent"), "llama", dtype="float16")
+    word_tokenizer(folder)
+    Path("text.txt").write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
+    return folder
+
+
+def scaled(folder: Path, change: Callable[[str], float | None]) -> None:
+    """Scale each weight so that its largest is what ``change`` gives for its name, if anything."""
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    for name, weight in weights.items():
+        largest = change(name)
+        if largest is not None:
+            weights[name] = (weight.float() * (largest / weight.float().abs().max())).half()
+    save_file(weights, file, {"format": "pt"})
+
+
+def test_a_repaired_matrix_that_its_type_does_not_hold(parent: Path, zerolm: Zerolm) -> None:
+    scaled(parent, lambda name: 65_504.0 if name == MATRIX else None)
+    cut = ("carve", "parent", "--keep-ffn", ".5", *OF_TEXT, "--out", "child")
+    refused(zerolm, *cut, words=f"the repaired '{MATRIX}' ")
+    refused(zerolm, *cut, words="give --repair none, or save the parent in bfloat16 first")
+    ran = zerolm(*cut, "--repair", "none")
+    assert ran.status == 0, ran.err
+    assert "Warning" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [(".layers.1.", "the gradients of layer 0 are not finite"), (".layers.", "the activations of layer 0")],
+)
+def test_activations_that_overflow_name_their_layer(
+    where: str, words: str, parent: Path, zerolm: Zerolm
+) -> None:
+    scaled(parent, lambda name: 60_000.0 if where in name else None)
+    for cut in ("--max-params", "--keep-ffn"):
+        share = ".9x" if cut == "--max-params" else ".5"
+        refused(zerolm, "carve", "parent", cut, share, *OF_TEXT, "--out", "child", words=words)
+    alone = zerolm(
+        "carve", "parent", "--keep-ffn", ".5", *BY_WEIGHTS, "--out", "child"
+    )  # by weights, as the remedy says
+    assert "Warning" not in alone.err
+    assert alone.status == 0, alone.err
+
+
+BFLOAT16 = Compute(products=torch.bfloat16)
+TWO = torch.randint(64, (2, 12), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", ["cuda:7", "npu", "cpu:0", "CPU", ""])
+def test_a_device_that_is_not_here_is_refused_with_those_that_are(name: str) -> None:
+    with pytest.raises(ValueError, match=f"possible are {', '.join(devices())}$"):
+        compute(RunningRequest(device=name))
+
+
+def test_a_request_without_memory_sets_no_limit() -> None:
+    assert compute(RunningRequest("cpu")).memory is None
+    assert compute(ComputeRequest("cpu", memory=1 << 20)).memory == 1 << 20
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "qwen2_tied", "qwen3", "gemma2", "gpt2"])
+def test_whole_models_multiply_as_is_noted_on_them(name: str) -> None:
+    """Within two per cent of the deviation of log p, with a head and sums in float32."""
+    inputs = {"input_ids": TWO}
+    wanted = logits_of(model(name), inputs).log_softmax(-1)
+    network = put_on(model(name), BFLOAT16)
+    half = logits_of(network, inputs).float().log_softmax(-1)
+    assert half.dtype == torch.float32
+    assert not torch.equal(half, wanted)
+    assert (half - wanted).square().mean().sqrt() < 0.02 * wanted.std()
+    with as_noted(network), torch.no_grad(), torch.autocast("cpu", enabled=False):  # as the harness calls it
+        logits: Any = network(**inputs).logits
+    assert logits.dtype == torch.float32
+    assert torch.equal(logits.log_softmax(-1), half)
+
+
+def test_embeddings_multiply_as_is_noted() -> None:
+    inputs = {"input_ids": TWO}
+    wanted = embeddings(model("bert"), inputs)
+    half = embeddings(put_on(model("bert"), BFLOAT16), inputs)
+    assert half.dtype == torch.float32
+    assert not torch.equal(half, wanted)
+    assert torch.cosine_similarity(half, wanted, dim=-1).min() > 0.999

@@ -1,9 +1,8 @@
-"""Carvings in which tokens leave: the folder, its proof, its recipe, and all that is refused."""
+"""Carvings in which tokens leave: the folder, its proof, its recipe, tables of all families, refusals."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,13 @@ import pytest
 import torch
 import transformers
 from carvings import rebuild
-from made_tokenizers import CORPUS, byte_level, unigram, word_piece
-from made_vocabularies import NAMED, ROWS, TEMPLATE, decoder
+from made_tokenizers import CORPUS, byte_level, word_piece
+from made_vocabularies import ROWS, TEMPLATE, decoder
+from safetensors.torch import load_file, save_file
 from sentence_folders import sentence_folder
 from tiny import MODELS
-from tokenizers import Tokenizer
+from tiny_families import TINY, saved
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from zerolm.carving.carve import carve
@@ -36,8 +37,9 @@ from zerolm.text.encoding import separator
 
 @pytest.fixture(autouse=True)
 def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Losses are measured on little of a text."""
+    """Losses are measured on little of a text, and of few sizes."""
     monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
+    monkeypatch.setattr(planned_size, "SHARES", (1.2, 1.0, 0.7, 0.4))
 
 
 @pytest.fixture(scope="module")
@@ -115,13 +117,6 @@ def test_an_untied_head_and_padding(text: Path, tmp_path: Path) -> None:
     assert carved.vocabulary.losses["child"] > 0
 
 
-def test_a_plan_says_what_used_would_save(parent: Path, text: Path) -> None:
-    carved = carve(parent, SizeRequest.of({"ffn": 0.5}), Methods(text=str(text), sequences=3, length=8))
-    assert carved.vocabulary.child == ROWS
-    assert carved.vocabulary.saves == (ROWS - carved.vocabulary.used) * 48
-    assert carve(parent, SizeRequest.of({"ffn": 0.5}), Methods()).vocabulary is None
-
-
 def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each size is worth what fewer tokens and all other cuts beside them lose; the least is chosen."""
     monkeypatch.setattr(planned_size, "SMALL", 0.0)
@@ -135,6 +130,10 @@ def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.Monk
     assert carved.costs["child"]["params"] <= 0.7 * carved.costs["parent"]["params"]
     assert [row.rest for row in rows] == sorted((row.rest for row in rows), reverse=True)
     assert rows[-1].rest == 0  # the most tokens with which nothing else is cut
+    costs, units = carved.costs, {row.unit: row for row in carved.units}
+    assert sum(row.params for row in carved.units) == costs["parent"]["params"] - costs["child"]["params"]
+    assert units["tokens"].after == chosen.size
+    assert all((row.params > 0) == (row.after < row.before) for row in carved.units)
 
 
 def usual(parent: Path, text: Path, out: Path | None = None, budget: Any = "0.8x", **more: Any) -> Any:
@@ -160,25 +159,6 @@ def test_tokens_are_among_the_units_of_a_budget(
     gave_up = {row.unit: row.params for row in carved.units}
     assert gave_up.pop("tokens") == costs["parent"] - costs["child"]
     assert not any(gave_up.values())
-
-
-def test_what_units_gave_up_adds_up(parent: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planned_size, "SMALL", 0.0)
-    carved = usual(parent, text, budget="0.5x")
-    costs = carved.costs
-    assert sum(row.params for row in carved.units) == costs["parent"]["params"] - costs["child"]["params"]
-    rows = {row.unit: row for row in carved.units}
-    assert rows["tokens"].after == carved.vocabulary.child
-    assert rows["FFN neurons"].after == sum(layer.ffn for layer in carved.widths)
-    assert all((row.params > 0) == (row.after < row.before) for row in carved.units)
-
-
-def test_all_tokens_are_kept_where_that_is_asked_for(parent: Path, text: Path) -> None:
-    carved = usual(parent, text, vocabulary=VocabularyRequest("all"))
-    assert carved.vocabulary.child == ROWS
-    assert "two" not in carved.note
-    whole = carve(parent, SizeRequest.of({"ffn": 0.5}, vocabulary=VocabularyRequest("all")), Methods())
-    assert whole.costs["child"]["params"] < whole.costs["parent"]["params"]
 
 
 def test_tokens_and_types_are_chosen_together(
@@ -210,17 +190,6 @@ def test_bytes_that_no_child_has_are_refused_before_the_work(parent: Path, text:
         usual(parent, text, budget={"max_weight_bytes": 500}, form="gguf")
     with pytest.raises(ValueError, match="params"):
         usual(parent, text, budget={"max_params": 500})
-
-
-def test_two_steps_are_named_where_tokens_stay(parent: Path, text: Path) -> None:
-    size = SizeRequest.of(None, {"max_params": "0.8x"})
-    methods = methods_of(size, MethodRequest(text=str(text), plan="weights", sequences=4, length=16))
-    carved = carve(parent, size, methods)
-    assert carved.vocabulary.child == ROWS
-    wanted = f"first zerolm carve {parent} --keep-vocab used --text {text} --out few, then zerolm carve few "
-    assert wanted + f"--max-params {int(0.8 * carved.costs['parent']['params'])}" in carved.note
-    with pytest.raises(ValueError, match=r"--keep-vocab auto does not compare .* under --plan weights: "):
-        carve(parent, replace(size, vocabulary=VocabularyRequest("auto")), methods)
 
 
 def test_a_tenth_of_a_text_is_held_out(parent: Path, tmp_path: Path) -> None:
@@ -300,15 +269,6 @@ def test_bits_a_byte_of_the_network_with_fewer_tokens(
     assert losses.bits(np.arange(ROWS)) == pytest.approx(whole, rel=1e-6)
 
 
-def test_a_child_is_judged_by_bytes(parent: Path, text: Path, tmp_path: Path) -> None:
-    cut(parent, tmp_path / "child", text, "used")
-    judged = evaluate(tmp_path / "child", parent, text, length=16)
-    child, whole = (row.values for row in judged.networks)
-    assert child["kl"] == pytest.approx(0, abs=1e-5)
-    assert child["bits"] < whole["bits"]  # its softmax has no terms that the text never needs
-    assert "at the 100.0% of" in judged.note
-
-
 def test_counted_shapes_are_those_that_are_written(parent: Path, text: Path, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(parent)
     use = use_of(checkpoint, str(text), progress=silent).whole
@@ -335,55 +295,6 @@ def test_a_text_streams_and_is_counted_once(parent: Path, tmp_path: Path) -> Non
     assert (first == np.bincount(ids + template, minlength=ROWS)).all()
 
 
-REFUSED: dict[str, tuple[str | None, str]] = {
-    "too few": ("20", "must be kept.*--keep-vocab 261 is the least"),
-    "too many": ("5k", "more than the 960 tokens"),
-    "a share": ("1.5", "must lie in 0 to 1"),
-    "a word": ("most", "a number of tokens such as 64k"),
-    "all": ("1x", "nothing to cut"),
-    "without budgets": ("auto", "chooses within budgets"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_kept_is_refused(case: str, parent: Path, text: Path, tmp_path: Path) -> None:
-    size, message = REFUSED[case]
-    with pytest.raises(ValueError, match=message) as error:
-        cut(parent, tmp_path / "child", text, size)
-    assert "\n" not in str(error.value)
-    assert not list(tmp_path.iterdir())
-
-
-def test_texts_lists_and_tokenizers_that_are_refused(parent: Path, text: Path, tmp_path: Path) -> None:
-    latin = tmp_path / "latin.txt"
-    latin.write_bytes("naïve".encode("latin-1"))
-    with pytest.raises(ValueError, match="not text in UTF-8: byte 2 is wrong"):
-        cut(parent, None, latin, "used")
-    with pytest.raises(ValueError, match="needs --text FILE"):
-        cut(parent, None, None, "used")
-    listed = tmp_path / "ids.txt"
-    for content, message in (
-        ("5000", "no token of id 5000"),
-        ("a", "cannot be read"),
-        ("", "no list of ids"),
-    ):
-        listed.write_text(content)
-        with pytest.raises(ValueError, match=message):
-            cut(parent, None, None, None, tokens=str(listed))
-    for name, change, message in (
-        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["a.B", None]}}, "Python code"),
-        ("tokenizer.json", {"model": {"type": "WordLevel", "vocab": {}}}, "'WordLevel'; BPE"),
-    ):
-        odd = decoder(tmp_path / name, byte_level())
-        document = json.loads((odd / name).read_text())
-        (odd / name).write_text(json.dumps(document | change))
-        with pytest.raises(ValueError, match=message):
-            cut(odd, None, text, "used")
-    small = decoder(tmp_path / "small", byte_level(), vocab_size=700)
-    with pytest.raises(ValueError, match=r"ids up to 89\d, and the embedding has 700 rows"):
-        cut(small, None, text, "used")
-
-
 def test_listed_tokens_alone(parent: Path, tmp_path: Path) -> None:
     listed = tmp_path / "ids.json"
     listed.write_text("[300, 301, 880]")
@@ -393,14 +304,63 @@ def test_listed_tokens_alone(parent: Path, tmp_path: Path) -> None:
     assert carved.vocabulary.child < 300
 
 
-def test_a_unigram_of_an_encoder(text: Path, tmp_path: Path) -> None:
-    kind = transformers.XLMRobertaConfig(
-        **MODELS["bert"][1] | {"vocab_size": ROWS, "max_position_embeddings": 80, "pad_token_id": 1}
-    )
-    transformers.XLMRobertaModel(kind).save_pretrained(tmp_path / "parent")
-    PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(unigram()), **NAMED).save_pretrained(
-        tmp_path / "parent"
-    )
-    carved = cut(tmp_path / "parent", tmp_path / "child", text, "used")
-    assert carved.vocabulary.proof.relative <= 1e-5
-    assert Checkpoint.open(tmp_path / "child").layout.vocab == carved.vocabulary.used < ROWS
+TABLE = 64
+LISTED = [40, 43, 57]
+ODD = {
+    "bert": "a head with a bias",
+    "distilbert": "a head with a bias of another name",
+    "deberta-v2": "a head of its own matrix",
+    "electra": "an embedding narrower than the stream",
+    "gptj": "an untied head with a bias",
+    "opt": "tied, positions begin behind two rows",
+    "gemma4_text": "embeddings of each layer",
+    "qwen3_5_text": "layers without attention",
+    "mixtral": "experts",
+}
+
+
+def words(folder: Path) -> None:
+    """A WordPiece of characters and pairs of them, with a token for each row but two."""
+    letters = "abcdefghijklmnop"
+    pieces = ["[UNK]", "[PAD]", *letters, *(f"##{letter}" for letter in letters)]
+    pieces += [f"{first}{second}" for first in letters for second in letters][: TABLE - 2 - len(pieces)]
+    tokenizer = Tokenizer(models.WordPiece(dict(zip(pieces, range(TABLE), strict=False)), unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    stock = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]")
+    stock.save_pretrained(folder)
+
+
+def cut_to_listed(folder: Path) -> Any:
+    """Carve the parent in a folder to the listed tokens, with what they need."""
+    words(folder / "parent")
+    (folder / "ids.json").write_text(json.dumps(LISTED))
+    request = SizeRequest.of(vocabulary=VocabularyRequest(None, str(folder / "ids.json")))
+    return carve(folder / "parent", request, Methods(), Destination(folder / "child"))
+
+
+def test_layers_that_predict_further_tokens_are_left_out(tmp_path: Path) -> None:
+    file = saved(tmp_path / "parent", "glm4_moe", pad_token_id=1) / "model.safetensors"
+    beyond = f"model.layers.{Checkpoint.open(file.parent).layout.depth}"
+    further = {
+        f"{beyond}.{name}.weight": torch.ones(TABLE, 48) for name in ("embed_tokens", "shared_head.head")
+    }
+    save_file(load_file(file) | further, file, {"format": "pt"})
+    assert cut_to_listed(tmp_path).verified.relative <= 1e-5
+    assert not [name for name in load_file(tmp_path / "child" / file.name) if name.startswith(f"{beyond}.")]
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_every_table_loses_its_rows(kind: str, tmp_path: Path) -> None:
+    changes = {"hidden_size_per_layer_input": 8, "enable_moe_block": False} if "gemma4" in kind else {}
+    changes |= {"pad_token_id": 1} if "pad_token_id" not in TINY[kind] else {}
+    saved(tmp_path / "parent", kind, **changes)
+    carved = cut_to_listed(tmp_path)
+    parent, child = (Checkpoint.open(tmp_path / name) for name in ("parent", "child"))
+    assert child.layout.vocab == carved.vocabulary.child < TABLE
+    assert max(carved.vocabulary.proof.relative, carved.verified.relative) <= 1e-5
+    kept = [*range(34), *LISTED]  # special tokens and characters stay
+    for name, slot in parent.layout.slots.items():
+        whole, part = parent.read(name), child.read(name)
+        for axis, label in enumerate(slot.axes):
+            whole = np.take(whole, kept, axis) if label in ("vocab", "layer_vocab") else whole
+        np.testing.assert_array_equal(part, whole)

@@ -1,22 +1,35 @@
-"""Killed at any moment and started again: the same child, and never half of one at the destination."""
+"""Killed at any moment and started again: the same child; each part is measured once."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import shutil
 import signal
-from collections.abc import Callable
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from carvings import killed_while
+from carvings import carve, killed_while
 from forked import contents, die, in_another_process, killed_at
 from tiny import saved
 
 import zerolm
-from zerolm.checkpoints import writer
+from zerolm.carving.pace import Pace
+from zerolm.carving.request import MethodRequest, methods_of
+from zerolm.carving.session import Session
+from zerolm.checkpoints import Checkpoint, writer
 from zerolm.io.folders import new_folder
+from zerolm.networks.blocks import Blocks
+from zerolm.planning.size_request import SizeRequest
+from zerolm.progress import silent
+from zerolm.registry import Entry
+from zerolm.units.importance.criteria import CRITERIA, definition_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 WISHES: dict[str, Any] = {
@@ -24,8 +37,8 @@ WISHES: dict[str, Any] = {
     "shape": "per-layer",
     "format": "padded",
     "text": "random",
-    "sequences": 12,
-    "length": 16,
+    "sequences": 8,
+    "length": 8,
 }
 MOMENTS = {
     "prices": (
@@ -109,11 +122,152 @@ def test_an_earlier_child_survives_a_kill_between_the_renames(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["child", "parent"]
 
 
-def test_two_at_once_do_not_mix(tmp_path: Path) -> None:
-    out = tmp_path / "child"
-    with new_folder(out, force=False) as folder:
-        (folder / "a").write_text("mine")
-        with pytest.raises(ValueError, match="another command is writing"), new_folder(out, force=False):
-            pass
-        assert (folder / "a").read_text() == "mine"
-    assert (out / "a").read_text() == "mine"
+BASIS, UNITS = "computing Fisher information", "scoring units by"
+PRICES, GONE = "estimating the loss of every cut", "measuring the loss without layer"
+LAYERS, STREAM = "measuring cuts of each layer", "measuring widths of the stream"
+FINALISTS, PLAN = "measuring the best plans, repaired", "measuring the plan"
+STEPS = (BASIS, UNITS, PRICES, GONE, LAYERS, STREAM, FINALISTS, PLAN, "repairing", "opening")
+SETTINGS: dict[str, Any] = {
+    "budgets": {"max_params": "0.7x"},
+    "text": "random",
+    "sequences": 12,
+    "length": 12,
+    "criterion": "surgeon",
+}
+PLUGIN = """
+import numpy as np
+from zerolm.units.importance.activations import Amp
+from zerolm.units.importance.criterion import Additive
+
+class ByTokens(Amp):
+    pass
+
+def by_weights(parts, seed):
+    return Additive({kind: [np.arange(float(len(x[0].squares))) for x in parts[kind]] for kind in parts})
+"""
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, set[str]]:
+    """A parent, the cache that its first carving left, and which steps that took."""
+    folder = tmp_path_factory.mktemp("first")
+    saved(folder / "parent", "llama")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZEROLM_CACHE", str(folder / "cache"))
+        steps = carved(folder / "parent", patch)
+    return folder / "parent", folder / "cache", steps
+
+
+@pytest.fixture
+def parent(first: tuple[Path, Path, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The parent, with a copy of that cache."""
+    monkeypatch.setenv("ZEROLM_CACHE", str(shutil.copytree(first[1], tmp_path / "cache")))
+    return first[0]
+
+
+@pytest.fixture
+def passes(parent: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[str]]:
+    return partial(carved, parent, monkeypatch)
+
+
+def carved(parent: Path, patch: pytest.MonkeyPatch, **changes: Any) -> set[str]:
+    """Carve the parent; which steps sent hidden states through layers of a network."""
+    call, step, runs = Blocks.call, [""], Counter[str]()
+
+    def counted(blocks: Blocks, *given: Any, **more: Any) -> Any:
+        runs[step[0]] += 1
+        return call(blocks, *given, **more)
+
+    def told(words: str, *_: int) -> None:
+        step[0] = next((name for name in STEPS if words.startswith(name)), step[0])
+
+    with patch.context() as patched:
+        patched.setattr(Blocks, "call", counted)
+        patched.setattr("zerolm.carving.session.measured_pace", lambda *_: Pace(0.0, 0.0, 0.0, 0.0, 0.0))
+        carve(parent, **SETTINGS | changes, progress=told)
+    return set(+runs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "again"),
+    [
+        ({}, {PLAN}),
+        ({"criterion": "magnitude"}, {PRICES, FINALISTS, PLAN}),
+        ({"criterion": "output_energy"}, {UNITS, PRICES, FINALISTS, PLAN}),
+        ({"budgets": {"max_params": "0.5x"}}, {FINALISTS, PLAN}),
+        ({"repair": "none"}, {PRICES, FINALISTS, PLAN}),
+        ({"plan": "measured"}, {LAYERS, STREAM, FINALISTS, PLAN}),
+        ({"plan": "weights"}, {PLAN}),
+        ({"seed": 1}, {BASIS, UNITS, PRICES, GONE, FINALISTS, PLAN}),
+    ],
+)
+def test_another_choice_measures_what_depends_on_it(
+    changes: dict[str, Any], again: set[str], passes: Callable[..., set[str]]
+) -> None:
+    assert passes(**changes) == again
+
+
+def test_the_first_time_everything_is_measured(first: tuple[Path, Path, set[str]]) -> None:
+    assert first[2] == {BASIS, UNITS, PRICES, GONE, FINALISTS, PLAN}
+
+
+def test_keys_name_what_parts_depend_on(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = Checkpoint.open(parent)
+    methods = methods_of(SizeRequest(), MethodRequest(text="random", sequences=4, length=8))
+
+    def key(checkpoint: Checkpoint = checkpoint, **changes: Any) -> Path | None:
+        return Session(checkpoint, replace(methods, **changes), silent).cache("basis").folder
+
+    usual = key()
+    assert usual == key(criterion="amp", repair="none", plan="weights")
+    family, config = (
+        replace(checkpoint.family, head_classes=("Other",)),
+        checkpoint.config | {"rms_norm_eps": 1e-4},
+    )
+    others = [key(replace(checkpoint, family=family)), key(replace(checkpoint, config=config))]
+    others += [key(seed=1), key(length=9), key(sequences=5)]
+    monkeypatch.setattr("zerolm.carving.session.CACHE_FORMAT", 0)
+    assert len({usual, *others, key()}) == 7
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A module of criteria beside zerolm."""
+    (tmp_path / "criteria_beside.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(CRITERIA, "_entries", dict(CRITERIA._entries))
+    module = importlib.import_module("criteria_beside")
+    CRITERIA.add(Entry("by tokens", module.ByTokens, "", ("tokens", "torch")))
+    CRITERIA.add(Entry("by weights", module.by_weights))
+    yield module
+    del sys.modules["criteria_beside"]
+
+
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.parametrize("criterion", ["by tokens", "by weights"])
+def test_a_criterion_of_a_plugin_is_measured_once(criterion: str, passes: Callable[..., set[str]]) -> None:
+    first = passes(criterion=criterion)
+    assert (UNITS in first) == (criterion == "by tokens")
+    assert passes(criterion=criterion) == {PLAN}
+
+
+def test_a_criterion_that_was_edited_is_measured_again(
+    plugin: Any, passes: Callable[..., set[str]], tmp_path: Path
+) -> None:
+    passes(criterion="by tokens")
+    before = definition_of("by tokens")
+    (tmp_path / "criteria_beside.py").write_text(PLUGIN.replace("pass", "x = 1"))
+    assert definition_of("by tokens") != before
+    assert UNITS in passes(criterion="by tokens")
+
+
+def test_what_cannot_be_told_from_another_is_not_kept(
+    plugin: Any, passes: Callable[..., set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built_in, made = definition_of("amp"), [definition_of("by tokens"), definition_of("by weights")]
+    assert built_in == ""
+    assert None not in made
+    monkeypatch.delattr(plugin, "__file__")
+    assert definition_of("by tokens") is None
+    passes(criterion="by tokens")
+    assert passes(criterion="by tokens") == {UNITS, PLAN}

@@ -131,14 +131,10 @@ MISREADINGS: dict[str, Misreading] = {
         small("granite"), configured_as(lambda config: setattr(config, "residual_multiplier", 1.0)), FFN
     ),
     "matrix transposed": Misreading(
-        small("qwen3", head_dim=8),
-        tensors_as("o_proj.weight", lambda stored: stored.T.contiguous()),
-        FFN,
+        small("qwen3", head_dim=8), tensors_as("o_proj.weight", lambda stored: stored.T.contiguous()), FFN
     ),
     "rope": Misreading(
-        small("qwen2"),
-        configured_as(lambda config: config.rope_parameters.update(rope_theta=100.0)),
-        FFN,
+        small("qwen2"), configured_as(lambda config: config.rope_parameters.update(rope_theta=100.0)), FFN
     ),
     "bias dropped": Misreading(small("qwen2"), tensors_as("q_proj.bias", torch.zeros_like), FFN),
     "head": Misreading(

@@ -64,7 +64,6 @@ def test_lines_are_padded_and_cut() -> None:
     text = Text("w0\n\n  w1 w2 w3 w4 w5\nw6 w7\n", "hash")
     found = line_tokens(text, words(special=True), 8, 5)
     assert found.ids.tolist() == [[1, 3, 2, 0, 0], [1, 4, 5, 6, 2], [1, 9, 10, 2, 0]]
-    assert found.mask is not None
     assert found.mask.sum(1).tolist() == [3, 5, 4]
     assert found.count == 12
     batches = found.batches(2)

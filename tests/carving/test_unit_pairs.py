@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerFast
 import zerolm
 from zerolm.carving.experts import budgeted_experts
 from zerolm.carving.result import Carved
-from zerolm.carving.vocabulary import byte_losses
+from zerolm.carving.vocabulary import byte_losses, planned_size
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 pytest.importorskip("gguf", reason="gguf is not installed")
@@ -41,7 +41,12 @@ CUTS: Final = ("layers", "KV groups", "FFN neurons", "hidden size")
 OF_EXPERTS: Final = ("experts", "neurons of experts")
 FORMS: Final = ("hf", "gguf")
 PAIRS: Final = list(combinations(UNITS, 2))
-QUICK: Final[dict[str, Any]] = {"sequences": 6, "length": 16}
+STAYING: Final[dict[str, Any]] = {
+    "keep_layers": 1, "keep_heads": 1, "keep_ffn": 1, "keep_hidden": 1,
+    "keep_vocab": "all", "keep_experts": "all", "multiple_of": 32,
+}  # fmt: skip
+"""Beside types all units that are not named stay: else they would be weighed against them, too."""
+QUICK: Final[dict[str, Any]] = {"sequences": 6, "length": 16, "multiple_of": 8}
 PAGE: Final = Path(__file__).parents[2] / "docs" / "limits.md"
 
 
@@ -91,12 +96,12 @@ def parents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a dense decoder, of mixtures with and without shared experts, and of a text."""
     root = tmp_path_factory.mktemp("parents")
     for name in ("llama", "granitemoeshared", "granitemoe"):
-        sizes = in_blocks(name) | {"vocab_size": ROWS, "num_hidden_layers": 4}
+        sizes = in_blocks(name) | {"vocab_size": ROWS, "num_hidden_layers": 2}
         sizes |= {"shared_intermediate_size": 64} if name == "granitemoeshared" else {}
         mixture(root / name, name, **sizes | ({"num_experts_per_tok": 2} if name != "llama" else {}))
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(byte_level()), **NAMED)
         tokenizer.save_pretrained(root / name)
-    (root / "text.txt").write_text(CORPUS[0] * 3, "utf-8")
+    (root / "text.txt").write_text(CORPUS[0], "utf-8")
     return root
 
 
@@ -108,7 +113,8 @@ def parent_of(parents: Path, units: Sequence[str]) -> Path:
 def flags_of(parents: Path, units: Sequence[str]) -> dict[str, Any]:
     """Return the request for fewer of these units on a text."""
     cuts = {name: value for unit in units for name, value in UNITS[unit].items()}
-    return QUICK | {"text": str(parents / "text.txt")} | cuts
+    staying = STAYING if len(units) == 2 and "types" in units else {}
+    return QUICK | {"text": str(parents / "text.txt")} | staying | cuts
 
 
 def checked(parents: Path, folder: Path, form: str, units: Sequence[str], **more: Any) -> Carved:
@@ -140,8 +146,10 @@ def checked(parents: Path, folder: Path, form: str, units: Sequence[str], **more
 
 
 @pytest.fixture(autouse=True)
-def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
+def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 256)
+    monkeypatch.setattr(planned_size, "SHARES", (1.2, 0.7))
+    monkeypatch.setattr(budgeted_experts, "SHARES", (0.5,))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -197,11 +205,19 @@ def test_all_kinds_but_types_combine(form: str, parents: Path, tmp_path: Path) -
 
 
 def test_types_and_all_kinds_that_they_are_weighed_against(parents: Path, tmp_path: Path) -> None:
-    checked(parents, tmp_path, "gguf", [*CUTS, "tokens", "types"], types="Q4_0", max_weight_bytes="0.07x")
+    checked(
+        parents,
+        tmp_path,
+        "gguf",
+        [*CUTS, "tokens", "types"],
+        types="Q4_0",
+        max_weight_bytes="0.07x",
+        multiple_of=32,
+    )
 
 
 def test_types_and_all_kinds_of_a_mixture(parents: Path, tmp_path: Path) -> None:
-    checked(parents, tmp_path, "gguf", list(UNITS), types="Q4_0", max_weight_bytes="0.05x")
+    checked(parents, tmp_path, "gguf", list(UNITS), types="Q4_0", max_weight_bytes="0.05x", multiple_of=32)
 
 
 def test_a_text_and_budgets_weigh_experts_against_all_else(parents: Path, tmp_path: Path) -> None:
@@ -237,10 +253,7 @@ AUTO: Final[dict[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("auto", AUTO.values(), ids=AUTO)
-def test_numbers_of_experts_share_budgets_with_tokens_and_types(
-    auto: dict[str, Any], parents: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(budgeted_experts, "SHARES", (0.5,))
+def test_numbers_of_experts_share_budgets_with_tokens_and_types(auto: dict[str, Any], parents: Path) -> None:
     parent, text = parents / "granitemoeshared", str(parents / "text.txt")
     child = carve(parent, form="gguf" if "types" in auto else "hf", text=text, **QUICK | auto)
     losses = {
@@ -250,7 +263,7 @@ def test_numbers_of_experts_share_budgets_with_tokens_and_types(
     least = min(losses, key=losses.__getitem__)
     units = {row.unit: row for row in child.units}
     count = re.search(r"(\d+) of 8", least)
-    assert units["experts"].after == 4 * (int(count[1]) if count else 8)
+    assert units["experts"].after == 2 * (int(count[1]) if count else 8)
     neurons = re.search(r"(\d+) of 64", least)
     of_each = int(neurons[1]) if neurons else 32 if auto.get("keep_expert_ffn") == "0.5" else 64
     narrower = units.get("neurons of experts")
@@ -261,3 +274,11 @@ def test_numbers_of_experts_share_budgets_with_tokens_and_types(
     both = [name for name in losses if " of 8" in name and " of 64" in name]
     assert bool(both) is (auto.get("keep_experts") == auto["keep_expert_ffn"])
     assert bool(child.types) is ("types" in auto)
+
+
+def test_tokens_are_not_compared_with_experts_in_limited_time_or_of_several_texts(parents: Path) -> None:
+    parent, text = parents / "granitemoeshared", str(parents / "text.txt")
+    with pytest.raises(ValueError, match=r"by losses on one --text FILE \(--for\): give numbers"):
+        carve(parent, keep_experts="auto", keep_vocab="auto", text=text, max_params="0.9x", for_=60.0)
+    with pytest.raises(ValueError, match="tokens are chosen by one text"):
+        carve(parent, keep_experts="2", keep_vocab="used", text=f"code={text},chat={text}")

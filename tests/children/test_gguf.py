@@ -18,6 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.children.child_tensors import Child
+from zerolm.children.gguf.pieces import in_turn
 from zerolm.children.verify import Verified
 from zerolm.networks.opener import open_model
 from zerolm.units.kept_units import Cut, LayerCut, dimensions
@@ -25,6 +26,7 @@ from zerolm.units.pruning import Repaired, apply_in_memory
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+pytest.importorskip("gguf", reason="gguf is not installed")
 
 from zerolm.checkpoints.gguf.names import neighbouring  # noqa: E402
 from zerolm.children.gguf import write as gguf_write  # noqa: E402
@@ -217,14 +219,6 @@ def test_a_reader_of_deci_attends_to_all_whatever_window_the_file_names(
     assert check(file, logits_of(open_wide), None).difference < 1e-4
 
 
-def test_a_tied_head_is_left_to_the_embedding(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama_tied"))
-    write(Child(checkpoint, some_cut(checkpoint)), tmp_path / "child.gguf")
-    names = [tensor.name for tensor in gguf.GGUFReader(tmp_path / "child.gguf").tensors]
-    assert "token_embd.weight" in names
-    assert "output.weight" not in names
-
-
 def test_what_is_broken_off_leaves_nothing(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
     (tmp_path / "out").mkdir()
@@ -243,14 +237,6 @@ def test_what_is_broken_off_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"repair of .* has shape"):
         write(Child(checkpoint, some_cut(checkpoint), misshapen), file)
     assert list(file.parent.iterdir()) == []
-
-
-def test_a_file_is_not_replaced(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
-    (tmp_path / "child.gguf").write_text("mine")
-    with pytest.raises(ValueError, match="exists"):
-        write(Child(checkpoint, some_cut(checkpoint)), tmp_path / "child.gguf")
-    assert (tmp_path / "child.gguf").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -285,35 +271,6 @@ def test_refusals(name: str, settings: dict[str, Any], message: str, tmp_path: P
     assert not (tmp_path / "x.gguf").exists()
 
 
-def test_no_layer_may_be_empty(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
-    cut = some_cut(checkpoint)
-    expressible(checkpoint, cut)
-    without = LayerCut(cut.layers[1].layer, {**cut.layers[1].kept, "ffn": np.arange(0)})
-    for layers in ((), (cut.layers[0], without)):
-        with pytest.raises(ValueError, match="in each layer a KV group and an FFN neuron"):
-            expressible(checkpoint, replace(cut, layers=layers))
-
-
-def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
-    model = open_model(checkpoint)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for refuse in (
-        lambda: expressible(checkpoint, some_cut(checkpoint)),
-        lambda: check(tmp_path / "x.gguf", logits_of(model), None),
-    ):
-        with pytest.raises(ModuleNotFoundError, match=r"pip install 'zerolm\[gguf\]'"):
-            refuse()
-
-
-def test_a_file_that_is_none(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
-    (tmp_path / "child.gguf").write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(ValueError, match="is not a sound GGUF file"):
-        check(tmp_path / "child.gguf", logits_of(open_model(checkpoint)), None)
-
-
 @given(heads=st.integers(1, 4), half=st.integers(1, 6), angle=st.floats(0.1, 3.0))
 def test_rotating_halves_is_rotating_neighbours_in_their_order(heads: int, half: int, angle: float) -> None:
     order = neighbouring(heads * 2 * half, 2 * half)
@@ -327,3 +284,17 @@ def test_rotating_halves_is_rotating_neighbours_in_their_order(heads: int, half:
     turned = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * angles)
     neighboured = np.stack([turned.real, turned.imag], -1).ravel()  # as llama.cpp does
     assert np.allclose(halved[order], neighboured)
+
+
+@given(groups=st.integers(1, 5), each=st.integers(1, 5), unit=st.integers(1, 4))
+def test_units_lie_in_turn(groups: int, each: int, unit: int) -> None:
+    """Unit u of group g is number u x groups + g, and its elements stay in order."""
+    order = in_turn(groups * each * unit, groups, unit).tolist()
+    plain = [(g * each + u) * unit + e for u in range(each) for g in range(groups) for e in range(unit)]
+    assert order == plain
+    assert sorted(order) == list(range(len(order)))
+
+
+def test_units_that_do_not_divide_are_refused() -> None:
+    with pytest.raises(ValueError, match="10 is not divisible by 2 groups of units of 3"):
+        in_turn(10, 2, 3)

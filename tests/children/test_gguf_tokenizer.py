@@ -115,7 +115,6 @@ def written(checkpoint: Checkpoint, file: Path) -> Any:
     """The checked file of the whole parent, opened for its vocabulary."""
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
     tokenizer = opened(checkpoint)
-    assert tokenizer is not None
     check(file, logits_of(open_model(checkpoint)), tokenizer)
     reader = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)
     assert reader.tokenize(PAGE.encode(), special=True) == tokenizer(PAGE)["input_ids"]
@@ -138,25 +137,6 @@ def test_words_that_are_tokens_by_their_merges(kind: str, whole: bool, name: str
     """Where merges make every token it is the same whether words are taken whole."""
     reader = written(parent(tmp_path / "parent", byte_level(kind, whole)), tmp_path / "child.gguf")
     assert reader.metadata["tokenizer.ggml.pre"] == name
-
-
-@pytest.mark.parametrize("normalizer", [normalizers.NFC(), normalizers.Sequence([]),
-                                        normalizers.Sequence([normalizers.NFC()])])  # fmt: skip
-def test_text_that_is_composed(normalizer: Any, tmp_path: Path) -> None:
-    """Readers do not normalise: that is noted, and text that is NFC already has the same tokens."""
-    tokenizer = byte_level("qwen2")
-    tokenizer.normalizer = normalizer
-    checkpoint, file = parent(tmp_path / "parent", tokenizer), tmp_path / "child.gguf"
-    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
-    stock = opened(checkpoint)
-    proof = check(file, logits_of(open_model(checkpoint)), stock)
-    composes = "NFC" in str(normalizer.__getstate__())
-    assert ("NFC" in proof.note) == composes
-    reader = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)
-    assert stock is not None
-    apart = [text for text in ("e\u0301", "\u00e9")
-             if reader.tokenize(text.encode(), add_bos=False) != stock(text)["input_ids"]]  # fmt: skip
-    assert apart == (["e\u0301"] if composes else [])
 
 
 @pytest.mark.parametrize("scheme", ["prepend", "first", "always", "never"])
@@ -254,7 +234,6 @@ def test_word_pieces_are_the_same(lower: bool, accents: bool | None, tmp_path: P
     checkpoint = encoder(tmp_path / "parent", bert_tokenizer(lower=lower, accents=accents))
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), tmp_path / "child.gguf")
     tokenizer, model = opened(checkpoint), open_model(checkpoint)
-    assert tokenizer is not None
     proof = check(tmp_path / "child.gguf", lambda ids: model(input_ids=ids).last_hidden_state, tokenizer)
     loses = lower if accents is None else accents
     assert bool(proof.note) == loses
@@ -353,10 +332,7 @@ REFUSED: list[tuple[Callable[[], Tokenizer | str], str]] = [
     (lambda: unmerged("gpt-2", whole=True), r"merges words .* gpt-2 .* its token 'qqqqq' is not merged"),
     (lambda: unmerged("tekken", whole=False), r"takes words whole .* tekken .* its token 'qqqqq'"),
     (lambda: altered(byte_level("qwen2"), "pre_tokenizer", pretokenizers=[]), "otherwise"),
-    (
-        lambda: altered(byte_level("gpt-2"), "model", end_of_word_suffix="</w>"),
-        "BPE with end_of_word_suffix",
-    ),
+    (lambda: altered(byte_level("gpt-2"), "model", end_of_word_suffix="</w>"), "BPE with end_of_word_suffix"),
     (lambda: byte_level("gpt-2", size=VOCAB + 1), f"ids up to {VOCAB}, and the embedding has {VOCAB} rows"),
     (lambda: with_added(lstrip=True), "'<mask>' with lstrip"),
     (lambda: with_added(single_word=True), "'<mask>' with single_word"),
@@ -427,10 +403,3 @@ def test_a_sentence_piece_file_takes_protobuf(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("zerolm.children.gguf.tokenizer.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="takes protobuf and sentencepiece"):
         opened(checkpoint)
-
-
-def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
-    checkpoint = parent(tmp_path / "parent")
-    assert opened(checkpoint) is None
-    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), tmp_path / "child.gguf")
-    assert check(tmp_path / "child.gguf", logits_of(open_model(checkpoint)), None).difference < 1e-4

@@ -56,7 +56,6 @@ def test_what_is_counted_is_what_stock_software_runs(kind: str, tmp_path: Path) 
 def test_a_child_keeps_both(flags: dict[str, Any], tmp_path: Path) -> None:
     carved = carve(parent(tmp_path / "parent", factor=1.25), tmp_path / "child", **flags, **TOKENS)
     assert "the head in the file is not the embedding" in carved.note
-    assert carved.verified is not None
     assert carved.verified.parent <= 1e-5
     assert json.loads((tmp_path / "child" / "config.json").read_text())["tie_word_embeddings"] is False
     child = AutoModelForCausalLM.from_pretrained(tmp_path / "child")
@@ -82,7 +81,6 @@ def test_a_gguf_child_has_both(tmp_path: Path) -> None:
     assert {"output.weight", "token_embd.weight"} <= {tensor.name for tensor in gguf.GGUFReader(file).tensors}
     assert carved.verified is not None
     again = carve(file, tmp_path / "again", form="gguf", keep_ffn=0.5)
-    assert again.verified is not None
     assert again.verified.parent is not None  # llama.cpp opened the parent
 
 

@@ -16,7 +16,7 @@ from refusals import Zerolm
 
 from zerolm.io.folders import new_file
 
-MANY = flags(ASKED | {"count": 12})
+MANY = flags(ASKED | {"count": 6})
 
 
 @pytest.fixture(autouse=True)
@@ -50,12 +50,8 @@ def test_labels_are_shown_and_written(zerolm: Zerolm, place: Path) -> None:
 
 
 def test_the_rule_of_depth_is_written_down(zerolm: Zerolm) -> None:
-    asked = ("bench", "train", "llama", "--text", "text.txt", *flags())
-    for rule, words in (
-        ("none", "none"),
-        ("linear", "branches x (depth / 4)^-1"),
-        ("sqrt", "(depth / 4)^-0.5"),
-    ):
+    asked = ("bench", "train", "llama", "--text", "text.txt", *flags(ASKED | {"count": 2}))
+    for rule, words in (("none", "none"), ("linear", "branches x (depth / 4)^-1")):
         ran = zerolm(*asked, "--depth-rule", rule, "--out", f"{rule}.json")
         assert ran.status == 0, ran.err
         assert words in json.loads(Path(f"{rule}.json").read_text())["source"]["branches_and_rates_by_depth"]
@@ -109,16 +105,16 @@ def test_killed_at_any_moment_and_started_again(zerolm: Zerolm, own_cache: Path)
     words = [sys.executable, "-m", "zerolm", "bench", "train", "llama", "--text", "text.txt", *MANY]
     records = lambda: len(list(own_cache.glob("labels/*/*.json")))  # noqa: E731
     with subprocess.Popen([*words, "--out", "mine.json"], stderr=subprocess.DEVNULL) as process:
-        while records() < 4 and process.poll() is None:
+        while records() < 2 and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     assert not Path("mine.json").exists()
-    assert records() >= 4
+    assert records() >= 2
     kept = {file: file.read_bytes() for file in own_cache.glob("labels/*/*.json")}
     assert zerolm(*words[3:], "--out", "mine.json").status == 0
     assert {file: file.read_bytes() for file in kept} == kept
-    assert records() == 12
+    assert records() == 6
     assert not [path for path in Path().iterdir() if path.name.startswith(".mine")]
     os.environ["ZEROLM_CACHE"] = str(own_cache / "other")
     assert zerolm(*words[3:], "--out", "whole.json").status == 0

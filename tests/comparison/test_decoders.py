@@ -67,7 +67,7 @@ def test_pairs_of_about_equal_parameters(gemstones: Section) -> None:
     assert len(pairs_of_similar_cost(body, 0.05)) == 6
 
 
-@pytest.mark.parametrize("metric", ["train_loss_10B", "train_loss_350B", "fineweb_edu_loss", "dclm_loss"])
+@pytest.mark.parametrize("metric", ["train_loss_10B", "dclm_loss"])
 def test_other_losses_are_chosen_as_metrics(metric: str, decoders_folder: Path) -> None:
     (section,) = bench(["gemstones"], data=str(decoders_folder), metric=metric, draws=0).sections
     losses = [entry.results[metric] for entry in section.truth.architectures]

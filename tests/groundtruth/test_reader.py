@@ -235,13 +235,6 @@ def test_what_is_printed_is_one_line(place: str, text: str) -> None:
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize("text", ["a\x1b[31mb", "a" * 201])
-def test_columns_are_one_line(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="must be one line of at most 200 characters") as caught:
-        read(written(tmp_path, GOOD.replace("bleu", text)))
-    assert str(caught.value).isprintable()
-
-
 def test_messages_speak_of_json(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the file must be a JSON object, not"):
         read(written(tmp_path, "[]", "it.json"))

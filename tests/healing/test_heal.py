@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,12 +16,13 @@ import numpy as np
 import pytest
 import torch
 from carvings import killed_while
-from forked import contents, in_another_process, killed_at
+from forked import contents, in_another_process, in_two_processes, killed_at
 from safetensors.numpy import load_file
 from tiny import byte_tokenizer, saved, word_tokenizer
 from transformers import AutoModel, AutoModelForCausalLM
 
 import zerolm
+from zerolm.cli import main
 from zerolm.healing import heal as healing
 from zerolm.training import watch
 from zerolm.training.learner import Student
@@ -82,10 +81,8 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
 @pytest.mark.parametrize(
     ("name", "settings", "form"),
     [
-        ("llama", {"keep_hidden": 0.75, "keep_ffn": 0.5}, "hf"),
-        ("llama", {"keep_layers": 0.67, "text": "random", "sequences": 4, "length": 12}, "hf"),
         ("llama", PER_LAYER | {"format": "padded"}, "padded"),
-        ("llama_tied", CUT, "hf"),
+        ("llama_tied", {"keep_hidden": 0.75, "keep_ffn": 0.5}, "hf"),
         ("gpt2", CUT, "hf"),
         ("bert", {"keep_layers": 0.67, "text": "random", "sequences": 4, "length": 12}, "hf"),
     ],
@@ -135,7 +132,7 @@ def test_zeros_that_fill_layers_up_stay_zeros(tmp_path: Path, made: Any) -> None
         assert not ours[name][where].any()
 
 
-@pytest.mark.parametrize("losses", ["kl", "next-token", "reverse-kl,hidden", "dist", "hidden"])
+@pytest.mark.parametrize("losses", ["next-token", "dist", "reverse-kl,hidden"])
 def test_losses(tmp_path: Path, llama: Any, losses: str) -> None:
     parent, child, text = llama
     longer = FAST | {"tokens": 40 * 4 * 12, "rate": 1e-3}
@@ -179,8 +176,6 @@ def test_the_likeliest_tokens_from_the_disk_teach_the_same(tmp_path: Path, llama
     live = zerolm.heal(child, tmp_path / "live", **common)
     cached = zerolm.heal(child, tmp_path / "cached", **common, top=64)
     assert cached.losses["after"]["kl"] == pytest.approx(live.losses["after"]["kl"], rel=0.02)
-    some = zerolm.heal(child, tmp_path / "some", **common | {"losses": None}, top=8)
-    assert some.losses["after"]["kl"] == pytest.approx(live.losses["after"]["kl"], rel=0.1)
 
 
 @pytest.mark.usefixtures("opened_here")
@@ -353,22 +348,6 @@ def test_checkpoints_of_another_run_are_refused(tmp_path: Path, llama: Any) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["healed"]
 
 
-def test_two_runs_into_one_folder_do_not_mix(tmp_path: Path, llama: Any) -> None:
-    parent, child, text = llama
-    out, common = tmp_path / "healed", FAST | {"parent": parent, "text": text}
-    told = []
-
-    def second(words: str, done: int = 0, of: int = 0) -> None:
-        if words.startswith("training") and not told:
-            with pytest.raises(ValueError, match="another command is writing") as error:
-                zerolm.heal(child, out, **common)
-            told.append(str(error.value))
-
-    zerolm.heal(child, out, **common, progress=second)
-    assert told
-    assert [path.name for path in tmp_path.iterdir()] == ["healed"]
-
-
 def test_a_loss_that_is_not_finite_writes_nothing(
     tmp_path: Path, llama: Any, monkeypatch: pytest.MonkeyPatch, zerolm: Any
 ) -> None:
@@ -390,23 +369,25 @@ def test_a_loss_that_is_not_finite_writes_nothing(
     assert issubclass(TrainingFailed, RuntimeError)
 
 
-def test_two_processes_are_one_with_the_same_batch(tmp_path: Path, llama: Any) -> None:
-    """Under ``accelerate launch`` they speak by gloo; the first alone prints and writes."""
+@forks
+def test_two_processes_are_one_with_the_same_batch(
+    tmp_path: Path, llama: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They speak by gloo; the first alone prints and writes."""
     parent, child, text = llama
     one, two = tmp_path / "one", tmp_path / "two"
     settings = FAST | {"rate": 1e-3, "dtype": "float32"}
     zerolm.heal(child, one, parent=parent, text=text, **settings)
     flags = [f"--{name}={value}" for name, value in settings.items()]
-    launch = ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
-    ran = subprocess.run(
-        [sys.executable, "-m", *launch, "-m", "zerolm", "heal", str(child), f"--parent={parent}",
-         f"--text={text}", *flags, "--out", str(two)],
-        capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert ran.stdout.count("verified") == 1
-    assert ran.stderr.count("wrote") == 1
+    words = ["heal", str(child), f"--parent={parent}", f"--text={text}", *flags, "--out", str(two)]
+
+    def heal() -> None:
+        assert main(words) == 0
+
+    in_two_processes(heal)
+    said = capfd.readouterr()
+    assert said.out.count("verified") == 1
+    assert said.err.count("wrote") == 1
     assert difference(weights(two), weights(one)) <= 1e-4
     assert difference(weights(two), weights(child)) > 5e-4
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]

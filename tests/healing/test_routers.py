@@ -14,7 +14,7 @@ from tiny import saved, word_tokenizer
 import zerolm
 from zerolm.checkpoints import Checkpoint
 
-SHORT: dict[str, Any] = {"tokens": 30 * 4 * 12, "batch": 4, "length": 12, "rate": 1e-2}
+SHORT: dict[str, Any] = {"tokens": 20 * 4 * 12, "batch": 4, "length": 12, "rate": 1e-2}
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def text(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("kind", ["qwen2_moe", "gpt_oss", "deepseek_v3"])
+@pytest.mark.parametrize("kind", ["gpt_oss", "deepseek_v3"])
 def test_nothing_but_routers_changes(kind: str, text: Path, tmp_path: Path) -> None:
     parent = mixture(tmp_path / "parent", kind)
     word_tokenizer(parent)

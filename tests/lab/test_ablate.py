@@ -99,13 +99,6 @@ def test_matrices_without_labels_are_never_dropped() -> None:
     ]  # fmt: skip
 
 
-def test_embeddings_by_hand() -> None:
-    terms = embedding_terms([one_layer(Matrix("ffn", 16, 8))])
-    assert terms["zerolm"][0] == pytest.approx(100 * 0.02**2)
-    assert terms["geo"][0] == 800
-    assert terms["stable_rank"][0] == pytest.approx(100 * 8 / (100**0.5 + 8**0.5) ** 2)
-
-
 def test_factorised_embeddings_by_hand() -> None:
     network = one_layer(Matrix("ffn", 16, 8))
     shapes = tuple(Matrix("embedding", rows, cols) for rows, cols in ((100, 4), (8, 4)))
@@ -271,15 +264,6 @@ def test_conclusions_and_their_table_carry_the_numbers(found: Ablation) -> None:
     counts = [str(sum(effect.direction == way for effect in dropped)) for way in (-1, 1)]
     row = shown_sheet(found).rows[0]
     assert list(row[:5]) == ["one matrix dropped", "zerolm 0.5", *counts, str(len(dropped))]
-
-
-def test_the_page_shows_every_table(found: Ablation) -> None:
-    bold = replace(found, sections=tuple(replace(each, metric="<b>") for each in found.sections))
-    shown = AblationReport(bold).page()
-    assert shown.count("<table") == 9 * 4 + 2
-    assert "<b>" not in shown
-    assert shown.count("&lt;b&gt;") == 9
-    assert "without q / k / v" in shown
 
 
 # What is not defined

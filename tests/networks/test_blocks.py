@@ -1,4 +1,4 @@
-"""A model called layer by layer computes what it computes in one go, and nothing is left behind."""
+"""A model called layer by layer computes what it computes in one go; its parts have their roles."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import torch
 from covering import chosen
 from tiny import MODELS, model
 from tiny_families import AS_E2B, PLAIN_GEMMA4, SHARING, TINY, random_model
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import BloomConfig, BloomModel
+from transformers.pytorch_utils import Conv1D
 
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import watching
-from zerolm.networks.roles import layer_list, layers_of
+from zerolm.networks.roles import bias, keep_along, layer_list, layers_of, matrix, set_matrix
+from zerolm.networks.stream import Stream
 
 
 def batches(name: str) -> list[dict[str, Tensor]]:
@@ -74,14 +77,6 @@ def test_each_batch_gets_what_its_tokens_say(kind: str) -> None:
         assert (sent - wanted).abs().max() <= 1e-4 * wanted.abs().max()
 
 
-def test_calls_do_not_depend_on_the_order_of_batches() -> None:
-    network, inputs = model("mistral"), batches("mistral")
-    hidden = Blocks(network, inputs).embed(2)
-    assert torch.equal(
-        Blocks(network, inputs).call(2, 1, hidden), Blocks(network, inputs[2:]).call(0, 1, hidden)
-    )
-
-
 def test_watching_sees_inputs_and_outputs_and_may_end_early() -> None:
     network, inputs = model("gpt2"), batches("gpt2")
     layer, blocks = layers_of(network)[0], Blocks(network, inputs)
@@ -108,3 +103,83 @@ def test_a_failing_pass_leaves_no_hook() -> None:
         blocks.embed(0)
     del network.base_model.rotary_emb.forward
     assert not left_behind(network)
+
+
+BATCHES = [{"input_ids": torch.arange(24).reshape(2, 12) + start} for start in (0, 30)]
+
+
+@pytest.mark.parametrize("name", ["mistral", "gpt2", "bert"])
+def test_states_before_a_layer_are_those_of_the_model(name: str) -> None:
+    network = model(name)
+    stream = Stream(Blocks(network, BATCHES))
+    with torch.no_grad():
+        wanted = [network(**batch, output_hidden_states=True).hidden_states for batch in BATCHES]
+    for layer in (0, 2):
+        for found, states in zip(stream.before(layer), wanted, strict=True):
+            assert torch.allclose(found, states[layer], atol=1e-5)
+    passed = list(stream.through(2, lambda layer: {"down": layer.ffn_out}))
+    assert [index for index, _, _ in passed] == [0, 1]
+    for (_, hidden, seen), states in zip(passed, wanted, strict=True):
+        assert torch.allclose(hidden, states[2], atol=1e-5)
+        assert seen.outputs["down"].shape == hidden.shape
+    assert stream.before(3) is stream.hidden
+
+
+def test_other_modules_may_stand_in_the_place_of_layers() -> None:
+    class Doubled(nn.Module):
+        def forward(self, hidden: Tensor, *_: object, **__: object) -> Tensor:
+            return 2 * hidden
+
+    blocks = Blocks(model("qwen2"), BATCHES)
+    first = [hidden.clone() for hidden in Stream(blocks).before(0)]
+    for found, embedded in zip(Stream(blocks, lambda layer: Doubled()).before(3), first, strict=True):
+        assert torch.equal(found, 8 * embedded)
+
+
+def test_an_earlier_layer_begins_again() -> None:
+    stream = Stream(Blocks(model("llama"), BATCHES))
+    first = [states.clone() for states in stream.before(1)]
+    stream.before(3)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(stream.before(1), first, strict=True))
+
+
+def heads_width(config: Any) -> int:
+    heads = int(config.num_attention_heads)
+    return heads * (getattr(config, "head_dim", None) or config.hidden_size // heads)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_layer_reads_and_writes_the_residual_stream(name: str) -> None:
+    network = model(name)
+    hidden = network.config.hidden_size
+    layers = layers_of(network)
+    assert len(layers) == 3
+    for layer in layers:
+        ins = [matrix(module) for module in layer.attention_in + layer.ffn_in]
+        assert {x.shape[1] for x in ins} == {hidden}
+        assert matrix(layer.writers["o"]).shape[0] == matrix(layer.ffn_out).shape[0] == hidden
+        assert matrix(layer.writers["o"]).shape[1] == heads_width(network.config)
+        assert {matrix(module).shape[0] for module in layer.ffn_in} == {matrix(layer.ffn_out).shape[1]}
+
+
+def test_an_unknown_family_says_which_are_known() -> None:
+    network = BloomModel(BloomConfig(hidden_size=8, n_head=2, n_layer=1, vocab_size=10))
+    with pytest.raises(ValueError, match=r"'bloom' is refused: its ALiBi slopes"):
+        layers_of(network)
+
+
+@pytest.mark.parametrize("module", [nn.Linear(5, 4), nn.Linear(5, 4, bias=False), Conv1D(4, 5)])
+def test_a_cut_module_computes_the_kept_part(module: nn.Module) -> None:
+    x = torch.randn(3, 5)
+    set_matrix(module, torch.randn(4, 5), None if bias(module) is None else torch.randn(4))
+    before, columns = module(x), matrix(module)
+    outputs = 1 if isinstance(module, Conv1D) else 0
+    keep_along(module, "weight", outputs, [0, 2])
+    if bias(module) is not None:
+        keep_along(module, "bias", 0, [0, 2])
+    assert torch.allclose(module(x), before[:, [0, 2]], atol=1e-6)
+    keep_along(module, "weight", 1 - outputs, [1, 3, 4])
+    offset = bias(module)
+    wanted = x[:, [1, 3, 4]] @ columns[[0, 2]][:, [1, 3, 4]].T + (0 if offset is None else offset)
+    assert torch.allclose(module(x[:, [1, 3, 4]]), wanted, atol=1e-6)
+    assert "3" in repr(module)

@@ -20,7 +20,6 @@ from zerolm.architecture import Architecture, Layer, Matrix
 from zerolm.lab.spaces.blocks import SHARES
 from zerolm.lab.spaces.elastic import SHARED
 from zerolm.networks.build import build, network_function
-from zerolm.networks.modules.embeddings import AdaptiveTokens
 from zerolm.networks.network import Network, Tap
 from zerolm.scores import make_score
 from zerolm.spaces import SPACES, make_space, space_names
@@ -305,18 +304,6 @@ def test_weights_are_normal_with_the_deviations_of_the_scores(name: str) -> None
         assert torch.equal(one[1], three[1]) == (one[1].ndim == 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "corpus"), [("gpt2", "wt103"), ("gpt2", "lm1b"), ("transformer_xl", "wt103")]
-)
-def test_adaptive_embeddings_start_small_and_are_scaled_in_transformer_xl(name: str, corpus: str) -> None:
-    choices = {"n_layer": 1, "d_model": 64, "d_inner": [8], "n_head": [2], "d_embed": 32, "div_val": 2}
-    network = build(make_space(name, corpus=corpus).read(choices))
-    (tokens,) = (part for part in network.module.modules() if isinstance(part, AdaptiveTokens))
-    for projection in tokens.projections:
-        assert float(projection.get_parameter("weight").detach().std()) == pytest.approx(0.01, rel=0.2)
-    assert tokens.scale == (1 if corpus == "wt103" and name == "gpt2" else 8)
-
-
 STOCK = {
     "bert": [
         ("embeddings.tokens", "bert.embeddings.word_embeddings"),
@@ -384,7 +371,6 @@ def test_stock_classes_with_the_same_weights_give_the_same_logits(
     choices = {"depth": 2, "hidden": 32, "heads": heads, "head_size": 8, "ffn": 40}
     architecture = space.read(choices | ({"kv_heads": 2} if name in ("llama", "qwen3") else {}))
     network, config = randomised(build(architecture)), space.config(architecture)
-    assert config is not None
     kind = transformers.AutoModelForMaskedLM if name == "bert" else transformers.AutoModelForCausalLM
     sizes = {key: value for key, value in config.items() if key != "model_type"}
     stock: Any = kind.from_config(  # type: ignore[no-untyped-call]

@@ -10,15 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
-from typed_models import (
-    SIZES,
-    VOCAB,
-    some_lines,
-    some_words,
-    typed_encoder,
-    typed_parent,
-    words_of_bytes,
-)
+from typed_models import SIZES, VOCAB, some_lines, some_words, typed_encoder, typed_parent, words_of_bytes
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model

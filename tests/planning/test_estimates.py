@@ -1,11 +1,10 @@
-"""Foretold losses against literal twins: the whole network differentiated at once."""
+"""Foretold and measured losses of cuts against literal twins: whole networks run, or differentiated."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,30 +13,29 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
-from stopped import Stopped, stopping_at
 from tiny import model
 from tiny_families import SHARING, louder
 from torch import Tensor
 from torch.nn import functional
 
-from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import bias, layers_of, matrix
 from zerolm.passes import walk
 from zerolm.passes.loss_moments import loss_moments
 from zerolm.passes.walk import NormInput, normalised
-from zerolm.planning.estimates import ESTIMATE_BATCH, StreamEstimates, calibrated, estimated_losses, steps
-from zerolm.planning.sensitivity import LossTable, measured_losses, midway
+from zerolm.planning.estimates import ESTIMATE_BATCH, StreamEstimates, calibrated, estimated_losses
+from zerolm.planning.sensitivity import LossTable, measured_losses
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Additive
 from zerolm.units.importance.token_pass import importances
-from zerolm.units.pruning import dimensions_of
+from zerolm.units.kept_units import Cut, LayerCut
+from zerolm.units.pruning import apply_in_memory, dimensions_of
 from zerolm.units.stream.loss_basis import loss_basis
 from zerolm.units.stream.narrowing import Width
 
 TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
 MANY = Tokens(torch.randint(64, (96, 16), generator=torch.Generator().manual_seed(2)))
-BEHIND = ("olmo2", "glm4", "exaone4", "gemma4_text", SHARING, "distilbert", "nomic_bert", "mpnet")
+BEHIND = ("olmo2", "glm4", "gemma4_text", SHARING, "nomic_bert")
 """Families with norms behind attention and FFN, beside gemma2 and bert."""
 DECODERS = ("llama_biased", "mistral", "qwen3", "gemma2", "gpt2")
 BOTH = ("groups", "ffn")
@@ -120,7 +118,7 @@ def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
         assert loss == pytest.approx(0.5 * total / count, rel=1e-3, abs=1e-9), (layer, kind, size)
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])
+@pytest.mark.parametrize("name", ["llama", "bert"])
 def test_small_cuts_cost_what_is_foretold(name: str) -> None:
     """To second order: of layers that change little, whose parts change less."""
     network = model(name).eval()
@@ -144,7 +142,7 @@ def test_small_cuts_cost_what_is_foretold(name: str) -> None:
     assert 0.75 < np.median(pairs[:, 0] / pairs[:, 1]) < 1.3
 
 
-@pytest.mark.parametrize("name", ["olmo2", "glm4", "exaone4", "bert", "nomic_bert"])
+@pytest.mark.parametrize("name", ["glm4", "bert"])
 def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
     """They make up for the size of what is left, and of the last neuron as if it were all."""
     network = louder(name).eval()
@@ -158,18 +156,6 @@ def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
             ]
             ratio = np.divide(*np.sum(pairs, 0))
             assert 0.3 < ratio < 1.5, (kind, size)
-
-
-def test_a_unit_that_sends_nothing_costs_nothing() -> None:
-    network = model("llama")
-    by = Additive({"groups": [np.arange(2.0)] * 3, "ffn": [np.arange(40.0)] * 3})
-    with torch.no_grad():
-        layers_of(network)[1].ffn_out.weight[:, :20] = 0.0  # type: ignore[union-attr]
-    table = estimated_losses(network, TOKENS, by, ("ffn",))
-    free = table.sizes["ffn"] >= 20
-    assert (table.losses["ffn"][1][free] == 0.0).all()
-    assert (table.losses["ffn"][1][~free] > 0.0).all()
-    assert table.sizes["groups"].tolist() == [2]
 
 
 def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
@@ -206,7 +192,6 @@ def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
         estimated_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, fisher)
     )
     repaired = cut.repaired
-    assert repaired is not None
     assert alone.repaired is None
     for kind in BOTH:
         assert np.array(alone.losses[kind]).tolist() == np.array(cut.losses[kind]).tolist()
@@ -216,8 +201,6 @@ def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
             wanted = [by.loss_increase(layer, kind, int(size)) for size in repaired.sizes[kind]]
             assert losses.tolist() == wanted
             assert losses[-1] == 0.0
-    assert cut.stream is not None
-    assert repaired.stream is not None
     assert repaired.stream.losses[False].sum() < cut.stream.losses[False].sum()
     assert (repaired.stream.losses[False][:-1] > 0.0).all()
     first, between, last = cut.every
@@ -225,37 +208,10 @@ def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
     for kind in BOTH:
         squares = np.array(first.losses[kind]) * np.array(last.losses[kind])
         np.testing.assert_allclose(np.array(between.losses[kind])[:, :-1] ** 2, squares[:, :-1])
-    assert between.stream is not None
     squares = cut.stream.losses[False] * repaired.stream.losses[False]
     np.testing.assert_allclose(between.stream.losses[False] ** 2, squares)
     np.testing.assert_allclose(between.without_layer, cut.without_layer)
     assert alone.every == [alone]
-
-
-def test_where_one_table_loses_nothing_midway_is_half() -> None:
-    by = Additive({"ffn": [np.arange(3.0)], "groups": [np.arange(1.0)]})
-    sizes = {"ffn": np.array([1, 2, 3]), "groups": np.array([1])}
-    tables = [
-        LossTable(by, sizes, {"ffn": [np.array(row)], "groups": [np.zeros(1)]}, np.array([row[0]]))
-        for row in ([0.9, 0.4, 0.0], [0.4, 0.0, 0.0])
-    ]
-    between = midway(*tables)
-    assert between.losses["ffn"][0].tolist() == pytest.approx([0.6, 0.2, 0.0])
-    assert between.without_layer.tolist() == pytest.approx([0.6])
-
-
-@pytest.mark.parametrize("name", ["llama", "qwen2_tied"])
-def test_wider_streams_cost_less_and_all_of_it_nothing(name: str) -> None:
-    network = model(name)
-    tied = name == "qwen2_tied"
-    basis = loss_basis(network, loss_moments(network, MANY, with_stream=True).fisher)
-    stream = estimated_losses(network, MANY, criterion(network), BOTH, basis=basis, tied=tied).stream
-    assert stream is not None
-    assert stream.sizes.tolist() == steps(48, 32).tolist()
-    assert set(stream.losses) == {False, tied}
-    for losses in stream.losses.values():
-        assert losses[-1] == 0.0
-        assert losses[len(losses) // 2] > losses[-2] > 0.0
 
 
 def test_padding_is_not_priced() -> None:
@@ -269,27 +225,6 @@ def test_padding_is_not_priced() -> None:
         tables.append(estimated_losses(network, Tokens(ids, mask), by, BOTH))
     for kind in BOTH:
         np.testing.assert_allclose(tables[0].losses[kind], tables[1].losses[kind], rtol=1e-5)
-
-
-@pytest.mark.parametrize("moment", [1, 2])
-def test_a_stopped_run_goes_on_to_the_same_prices(moment: int, tmp_path: Path) -> None:
-    network, by, cache = model("llama"), criterion(model("llama")), ArrayCache(tmp_path)
-    basis = loss_basis(network, loss_moments(network, TOKENS, with_stream=True).fisher)
-
-    def priced(progress: Any = lambda *_: None, cache: ArrayCache = ArrayCache()) -> LossTable:  # noqa: B008
-        return estimated_losses(network, TOKENS, by, BOTH, basis=basis, progress=progress, cache=cache)
-
-    with pytest.raises(Stopped):
-        priced(stopping_at(6 * moment + 1), cache)  # three layers there and back
-    numbers: list[int] = []
-    again, whole = priced(lambda _, done, __: numbers.append(done), cache), priced()
-    assert numbers == list(range(6 * moment, 19))
-    for kind in BOTH:
-        assert np.array_equal(again.losses[kind], whole.losses[kind])
-    assert again.stream is not None
-    assert whole.stream is not None
-    assert np.array_equal(again.stream.losses[False], whole.stream.losses[False])
-    assert np.array_equal(again.without_layer, whole.without_layer)
 
 
 def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,13 +273,69 @@ def test_layers_that_are_not_measured_lie_between_those_that_are() -> None:
     assert np.array_equal(calibrated(predicted, lambda layers: dict.fromkeys(layers, 0.0)), predicted)
 
 
-def test_whole_layers_are_told_nearer_by_three_that_are_measured() -> None:
-    network, by = model("llama"), criterion(model("llama"))
-    predicted, measured = estimated_losses(network, MANY, by, BOTH), measured_losses(network, MANY, by, BOTH)
-    np.testing.assert_allclose(
-        calibrated(
-            predicted.without_layer, lambda layers: {layer: measured.without_layer[layer] for layer in layers}
-        ),
-        measured.without_layer,
-        rtol=1e-6,
+def table(name: str, kinds: tuple[str, ...]) -> tuple[object, LossTable]:
+    network = model(name)
+    sizes, generator = dimensions_of(network), np.random.default_rng(0)
+    importance = {
+        "groups": [generator.random(sizes.kv_heads) for _ in range(sizes.depth)],
+        "ffn": [generator.random(sizes.ffn) for _ in range(sizes.depth)],
+    }
+    return network, measured_losses(network, TOKENS, Additive(importance), kinds, batch=4)
+
+
+def loss(network: object, cut: Cut) -> float:
+    """KL in nats a token of the whole carved network, or 1 - cosine of mean hidden states."""
+    child = apply_in_memory(network, cut)  # type: ignore[arg-type]
+    with torch.no_grad():
+        theirs, ours = (m.eval()(TOKENS.ids) for m in (network, child))  # type: ignore[attr-defined]
+    if hasattr(theirs, "logits"):
+        a, b = (functional.log_softmax(x.logits, dim=-1) for x in (theirs, ours))
+        return float((a.exp() * (a - b)).sum(-1).mean())
+    a, b = (x.last_hidden_state.mean(1) for x in (theirs, ours))
+    return float(1 - functional.cosine_similarity(a, b, dim=-1).mean())
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2", "bert"])
+def test_single_cuts_lose_what_the_whole_network_loses(name: str) -> None:
+    kinds = ("groups", "ffn") if name in ("llama", "qwen3") else ("ffn",)
+    network, found = table(name, kinds)
+    whole = Cut.whole(dimensions_of(network))  # type: ignore[arg-type]
+    for layer, kind in ((0, kinds[0]), (2, "ffn"), (1, kinds[0])):
+        for place, count in enumerate(found.sizes[kind][:-1]):
+            kept = whole.layers[layer]
+            units = found.choose(layer, kind, int(count))
+            groups, ffn = (units, kept["ffn"]) if kind == "groups" else (kept["groups"], units)
+            cut = list(whole.layers)
+            cut[layer] = LayerCut.of(layer, groups, ffn)
+            wanted = loss(network, Cut(whole.parent, tuple(cut)))
+            assert found.losses[kind][layer][place] == pytest.approx(wanted, rel=1e-3, abs=1e-6)
+    for layer in range(3):
+        cut = [each for each in whole.layers if each.layer != layer]
+        assert found.without_layer[layer] == pytest.approx(
+            loss(network, Cut(whole.parent, tuple(cut))), rel=1e-3
+        )
+
+
+@given(data=st.data())
+def test_between_what_is_measured_losses_are_interpolated_in_order(data: st.DataObject) -> None:
+    """Losses that fall with the size fall in between too, and stand where they were measured."""
+    sizes = np.cumsum(data.draw(st.lists(st.integers(1, 9), min_size=2, max_size=6)))
+    falls = data.draw(st.lists(st.floats(0.0, 4.0), min_size=len(sizes) - 1, max_size=len(sizes) - 1))
+    losses = np.array([*np.cumsum(falls)[::-1], 0.0])
+    by = Additive({"groups": [np.ones(1)], "ffn": [np.ones(int(sizes[-1]))]})
+    found = LossTable(
+        by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
     )
+    worth = np.array([found.score(0, "ffn", count) for count in range(sizes[0], sizes[-1] + 1)])
+    assert worth[sizes - sizes[0]] == pytest.approx(-losses, abs=1e-12)
+    assert (np.diff(worth) >= -1e-12).all()
+
+
+def test_the_middle_of_two_losses_is_their_geometric_mean() -> None:
+    by = Additive({"groups": [np.ones(1)], "ffn": [np.ones(40)]})
+    sizes, losses = np.array([10, 20, 40]), np.array([0.9, 0.1, 0.0])
+    found = LossTable(
+        by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
+    )
+    assert found.score(0, "ffn", 15) == pytest.approx(-0.3)
+    assert found.score(0, "ffn", 30) == pytest.approx(-0.05)

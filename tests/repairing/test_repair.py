@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,19 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from carvings import carve
 from tiny import model, saved
 from tiny_families import BIASED, DECODER, random_model
-from torch import nn
+from torch import Tensor
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import Compute, computed
 from zerolm.networks.hooks import watching
 from zerolm.networks.opener import mapped_model
 from zerolm.networks.roles import bias, layers_of, matrix
+from zerolm.repairing import ridge as moments
 from zerolm.repairing import walk
-from zerolm.repairing.ridge import Fit
+from zerolm.repairing.ridge import ERROR_RIDGES, OUTPUT_RIDGES, Fit, SecondMoments
 from zerolm.repairing.walk import repair, repair_together
 from zerolm.text.tokens import Tokens, random_tokens
 from zerolm.units.kept_units import Cut, LayerCut
@@ -120,26 +120,6 @@ def test_each_matrix_solves_its_literal_problem(name: str) -> None:
     assert set(so_far.arrays) == set(arrays)
 
 
-def shifted(network: Any, child: Any, layer: int) -> float:
-    """How far a child's hidden states after a layer are from the parent's: mean squared distance a token."""
-    apart = passed(child, layer)["layer_out"] - passed(network, layer)["layer_out"]
-    return float(np.square(apart).sum(1).mean())
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_least_squares_is_no_worse_than_nothing_on_its_own_tokens(name: str) -> None:
-    network = model(name)
-    cut = half(network)
-    repaired = apply_in_memory(network, cut, repair(network, cut, TOKENS))
-    for other in ("none", "bias"):
-        child = apply_in_memory(network, cut, repair(network, cut, TOKENS, other))  # type: ignore[arg-type]
-        ours, theirs, parent = (passed(each, 0) for each in (repaired, child, network))
-        losses = [np.square(each["o_out"] - parent["o_out"]).sum() for each in (ours, theirs)]
-        assert losses[0] <= losses[1] * (1 + 1e-6)
-    if layers_of(network)[0].norm == "pre":
-        assert shifted(network, repaired, 0) <= shifted(network, apply_in_memory(network, cut), 0)
-
-
 @pytest.mark.parametrize("method", ["bias", "least-squares"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_keeping_everything_reproduces_the_parent(
@@ -168,7 +148,6 @@ def test_bias_takes_up_the_mean_of_what_is_dropped(name: str) -> None:
         dropped = np.setdiff1d(np.arange(matrix(module).shape[1]), cut.kept(cut.layers[0], axis))
         mean = parent[f"{role}_in"].mean(0)[dropped] @ matrix(module).double().numpy()[:, dropped].T
         offset = bias(module)
-        assert offset is not None
         np.testing.assert_allclose(repaired.arrays[1, f"{role}_bias"], offset.numpy() + mean, atol=1e-5)
         kept = matrix(module)[:, cut.kept(cut.layers[0], axis)].numpy()
         weight = repaired.arrays[1, role]
@@ -217,20 +196,6 @@ def test_cuts_are_repaired_together_as_each_alone(name: str, room: int, tmp_path
     assert len(together) == len(alone) - batches * saved_runs
 
 
-def test_attention_of_a_solved_layer_is_not_run_again() -> None:
-    """It runs whole once in each layer of the parent, and once in each of the child."""
-    network, run = model("llama"), list[nn.Module]()
-
-    def note(module: nn.Module, *_: Any) -> None:
-        if type(module).__name__.endswith("Attention") and "forward" not in module.__dict__:
-            run.append(module)
-
-    handle = nn.modules.module.register_module_forward_hook(note)
-    repair(network, half(network), TOKENS)
-    handle.remove()
-    assert len(run) == 3 + 3
-
-
 @contextmanager
 def layers_run() -> Iterator[list[int]]:
     """Within, note each layer that is called with a batch."""
@@ -244,39 +209,6 @@ def layers_run() -> Iterator[list[int]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Blocks, "call", noted)
         yield called
-
-
-def test_repairs_are_the_same_each_time() -> None:
-    network = model("qwen2")
-    first, second = (repair(network, half(network, (0, 1)), TOKENS).arrays for _ in range(2))
-    assert all(np.array_equal(first[place], second[place]) for place in first)
-
-
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2"])
-def test_a_stopped_repair_goes_on(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, tokens, kept = model(name), TOKENS, ArrayCache(tmp_path)
-    cut, solved, best = half(network, (0, 2)), [], Fit.best
-
-    def counted(fit: Fit, *arguments: Any) -> Any:
-        solved.append(fit)
-        return best(fit, *arguments)
-
-    def stop(text: str, done: int, of: int) -> None:
-        if done == 1:
-            raise KeyboardInterrupt
-
-    wanted = repair(network, cut, tokens)
-    monkeypatch.setattr(Fit, "best", counted)
-    with pytest.raises(KeyboardInterrupt):
-        repair(network, cut, tokens, cache=kept, progress=stop)
-    assert len(solved) == 2
-    for solutions in (4, 4):  # the two matrices that were left, then none
-        found = repair(network, cut, tokens, cache=kept)
-        assert len(solved) == solutions
-        assert found.ridges == wanted.ridges
-        assert found.note == wanted.note
-        assert list(found.arrays) == list(wanted.arrays)
-        assert all(np.array_equal(found.arrays[place], wanted.arrays[place]) for place in wanted.arrays)
 
 
 @pytest.mark.parametrize("name", ["qwen2", "bert"])
@@ -313,21 +245,101 @@ def test_factors_of_the_residual_are_those_of_the_matrices_that_write_to_it() ->
         assert np.abs(factor * matrix_of - wanted).max() <= 2e-3 * np.abs(wanted).max(), place
 
 
-@pytest.mark.parametrize("criterion", ["surgeon", "amp", "output_energy"])
-def test_layers_may_have_heads_of_two_sizes(criterion: str, tmp_path: Path) -> None:
-    """Full attention of a gemma4 has larger heads than its windows have."""
-    network = random_model("gemma4_text", enable_moe_block=False)
-    network.save_pretrained(tmp_path / "parent")
-    carved = carve(
-        tmp_path / "parent",
-        tmp_path / "child",
-        keep_ffn=0.5,
-        keep_heads=0.5,
-        criterion=criterion,
-        repair="least-squares",
-        text="random",
-        sequences=32,
-        length=16,
+def problem(tokens: int, mean: float = 0.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Inputs (n, 6), targets in two parts (n, 3), and columns to start from (6, 3)."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(tokens, 6, generator=generator) + mean
+    true = torch.randn(6, 3, generator=generator)
+    own = x @ true + torch.randn(tokens, 3, generator=generator) + mean
+    lost = x @ torch.randn(6, 3, generator=generator) + 5 * torch.randn(tokens, 3, generator=generator)
+    return x, own, lost, 0.5 * true
+
+
+def filled(x: Tensor, own: Tensor, lost: Tensor | None, weights: Tensor, *, bias: bool = False) -> Fit:
+    """The fit of sequences of two tokens, one in four held out."""
+    fit = Fit.empty(x.shape[1], own.shape[1], bias=bias)
+    for first in range(0, len(x), 8):
+        rows = slice(first, first + 8)
+        pair = None if lost is None else lost[rows].reshape(-1, 2, own.shape[1])
+        fit.add(
+            x[rows].reshape(-1, 2, x.shape[1]),
+            own[rows].reshape(-1, 2, own.shape[1]),
+            pair,
+            weights[rows].reshape(-1, 2),
+            is_held=first // 8 % 4 == 3,
+        )
+    return fit
+
+
+def literal_change(x: np.ndarray, t: np.ndarray, start: np.ndarray, w: np.ndarray, bias: bool, share: float):  # type: ignore[no-untyped-def]
+    """The change of columns by weighted ridge regression towards the start, (k, d)."""
+    if bias:
+        x, t = x - w @ x / w.sum(), t - w @ t / w.sum()
+    gram = x.T @ (w[:, None] * x)
+    ridge = share * np.trace(gram) / len(gram) * np.eye(len(gram))
+    return np.linalg.solve(gram + ridge, x.T @ (w[:, None] * (t - x @ start)))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("ridges", [Ridges(1e-3, 1e-2), Ridges(1.0, 1e2)])
+def test_each_part_has_its_own_ridge_towards_the_start(bias: bool, ridges: Ridges) -> None:
+    x, own, lost, start = problem(48, mean=3.0)
+    weights = torch.rand(48, generator=torch.Generator().manual_seed(2))
+    weights[::7] = 0.0  # padding
+    fit = filled(x, own, lost, weights, bias=bias)
+    columns, chosen = fit.best(start.double(), ridges)
+    assert chosen == ridges
+    rows = np.array([first // 8 % 4 != 3 for first in range(48)])
+    a, b, c, w = (each.double().numpy()[rows] for each in (x, own, lost, weights))
+    s = start.double().numpy()
+    wanted = (
+        s
+        + literal_change(a, b, s, w, bias, ridges.output)
+        + literal_change(a, c, np.zeros_like(s), w, bias, ridges.lost)
     )
-    assert carved.verified is not None
-    assert carved.losses["repaired"] < carved.losses["measured"]
+    np.testing.assert_allclose(columns.numpy(), wanted, rtol=1e-5, atol=1e-5)
+    if bias:
+        shift = (w @ (b + c) - w @ a @ wanted) / w.sum()
+        np.testing.assert_allclose(fit.fitted.offset(columns).numpy(), shift, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_pair_with_the_least_loss_on_held_out_tokens_is_chosen(bias: bool) -> None:
+    x, own, lost, start = problem(64, mean=1.0)
+    fit = filled(x, own, lost, torch.ones(64), bias=bias)
+    rows = np.array([first // 8 % 4 == 3 for first in range(64)])
+    a, b, c = (each.double().numpy()[rows] for each in (x, own, lost))
+    if bias:
+        a, b, c = (each - each.mean(0) for each in (a, b, c))
+    losses = {}
+    for pair in product(OUTPUT_RIDGES, ERROR_RIDGES):
+        columns, _ = fit.best(start.double(), Ridges(*pair))
+        losses[pair] = float(np.square(b + c - a @ columns.numpy()).sum())
+        assert fit.improves(start.double(), columns) == (
+            losses[pair] < float(np.square(b + c - a @ start.double().numpy()).sum())
+        )
+    assert fit.chosen(start.double()) == Ridges(*min(losses, key=losses.__getitem__))
+
+
+def test_wide_matrices_choose_in_float32_and_solve_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, own, lost, start = problem(64, mean=1.0)
+    fit = filled(x, own, lost, torch.ones(64))
+    columns, ridges = fit.best(start.double())
+    monkeypatch.setattr(moments, "WIDE", 6)
+    again, same = fit.best(start.double())
+    assert ridges == same
+    assert torch.equal(columns, again)
+
+
+def test_without_held_out_tokens_ridges_are_not_tried() -> None:
+    fit = Fit.empty(6, 3, bias=False)
+    x, own, lost, start = problem(8)
+    fit.fitted.add(x, own, lost)
+    assert fit.best(start.double())[1] == UNTRIED
+
+
+def test_inputs_that_are_always_zero_keep_their_columns() -> None:
+    fit = Fit(*(SecondMoments(6, 3, bias=False) for _ in range(2)))
+    fit.fitted.add(torch.zeros(9, 6), torch.ones(9, 3), torch.ones(9, 3))
+    start = torch.randn(6, 3).double()
+    assert torch.equal(fit.best(start)[0], start)

@@ -16,8 +16,11 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    from zerolm.diagnosis import examine, opening
+
     folder = tmp_path_factory.mktemp("inputs")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examine, "attempt", opening.opened)  # here, as ``opened_here`` has it for a test
         patch.setenv("ZEROLM_CACHE", str(folder / "cache"))
         yield make(folder)
 

@@ -85,18 +85,6 @@ def test_intervals_hold_what_they_claim() -> None:
     assert 0.90 <= held / 300 <= 0.99
 
 
-def test_a_paired_gain_is_surer_than_two_intervals() -> None:
-    x, y = columns(200)
-    bootstrap = Bootstrap(y, draws=300)
-    close = bootstrap.resample(x + np.random.default_rng(1).normal(0.0, 5.0, 200))
-    base = bootstrap.resample(x)
-    difference, low, high = gain(base, close)
-    assert low <= difference <= high
-    assert difference == base.observed.tau - close.observed.tau
-    own = interval(base.tau)
-    assert high - low < (own.high - own.low) / 2
-
-
 def test_undefined_draws_are_left_out() -> None:
     assert interval(np.array([np.nan, 0.0, 1.0]), level=0.5) == (0.25, 0.75)
     assert all(math.isnan(bound) for bound in interval(np.full(3, np.nan)))

@@ -22,11 +22,10 @@ from tiny import model
 from torch import Tensor, nn
 from transformers import TrainerState
 
-from zerolm.settings.compute import TrainedOn
 from zerolm.training import train as training
 from zerolm.training import watch as watching
 from zerolm.training.learner import Objective
-from zerolm.training.request import Execution, Schedule, TrainingRequest
+from zerolm.training.request import Schedule, TrainingRequest
 from zerolm.training.teacher import LiveTeacher, fill, teacher_cache
 from zerolm.training.train import WEIGHTS, TrainingFailed, last_checkpoint, recompute_activations, train
 from zerolm.training.watch import LOG, TrainingRun
@@ -37,9 +36,9 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be 
 @forks
 def test_kills_change_no_weight(tmp_path: Path) -> None:
     """Of gpt2, which drops activations at random."""
-    plan, name = request(40), "gpt2"
+    plan, name = request(20), "gpt2"
     whole = trained(tmp_path / "whole", plan, name)
-    for moment in (0, 3, 1, 2):
+    for moment in (3, 1):
         ended = in_another_process(
             lambda at=moment: trained(tmp_path / "killed", plan, name, progress=killed_at(at))  # type: ignore[misc]
         )
@@ -84,9 +83,8 @@ def test_killed_while_a_checkpoint_is_written(
 
 def test_accumulation_is_one_batch(tmp_path: Path) -> None:
     whole = trained(tmp_path / "1", request(6, execution=in_parts(1)))
-    for parts in (2, 4):
-        ours = trained(tmp_path / str(parts), request(6, execution=in_parts(parts)))
-        assert difference(ours, whole) <= 1e-5
+    ours = trained(tmp_path / "2", request(6, execution=in_parts(2)))
+    assert difference(ours, whole) <= 1e-5
     with pytest.raises(ValueError, match=r"a batch of 4 .* 1 processes x 3 micro-batches; 3 does"):
         trained(tmp_path / "3", request(6, execution=in_parts(3)))
 
@@ -179,7 +177,7 @@ def small_disk() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-@pytest.mark.parametrize("size", [2_000, 100_000, 300_000])
+@pytest.mark.parametrize("size", [100_000, 300_000])
 def test_no_disk_left_for_a_checkpoint(tmp_path: Path, small_disk: Callable[[int], None], size: int) -> None:
     """Whichever file does not fit: the weights are 177 kB, the optimiser's state twice that."""
     plan = request(8)
@@ -254,7 +252,7 @@ def test_the_rate_rises_holds_and_falls(tmp_path: Path, monkeypatch: pytest.Monk
     assert rates[10:] == pytest.approx([1e-3 * (1 - part / 10) for part in range(10)])
 
 
-@pytest.mark.parametrize("pace", [0.25, 1.0, 3.0])
+@pytest.mark.parametrize("pace", [0.5, 3.0])
 def test_a_run_by_time_lasts_so_long_whatever_was_estimated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: float
 ) -> None:
@@ -288,11 +286,6 @@ def test_a_run_by_time_lasts_so_long_whatever_was_estimated(
     now[0] = 1000.0
     again = train(learner(), data(plan), plan, run)  # nothing is left of its time
     assert again.steps <= result.steps + 1
-
-
-def test_precision_is_what_the_device_has_unless_it_is_said() -> None:
-    assert Execution(TrainedOn(dtype="bfloat16")).bfloat16
-    assert not Execution(TrainedOn(dtype="float32")).bfloat16
 
 
 @pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])

@@ -1,26 +1,33 @@
-"""Criteria with tokens against literal twins: loops over heads and neurons, on one pass of the model."""
+"""Criteria with tokens against literal twins: loops over heads, neurons and tokens; those of plug-ins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib.metadata
+import json
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tiny import model
+from tiny import model, saved
 
-from zerolm.io.cache import ArrayCache
 from zerolm.networks.hooks import watching
 from zerolm.networks.roles import bias, layers_of, matrix, set_matrix
+from zerolm.registry import Entry, Registry
 from zerolm.text.tokens import Tokens, random_tokens
-from zerolm.units.importance import activations
+from zerolm.units.importance import criteria
+from zerolm.units.importance.criterion import Additive
+from zerolm.units.importance.peers import CommonActivations
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.pruning import dimensions_of
 
 FAMILIES = ("llama", "llama_biased", "qwen3", "gemma2", "gpt2", "bert")
 TOKENS = random_tokens(64, 5, 11, seed=2)
+Sequences = Sequence[np.ndarray]
+"""Of each sequence the inputs of an output matrix, (t, k)."""
 
 
 def padded() -> Tokens:
@@ -29,35 +36,93 @@ def padded() -> Tokens:
     return Tokens(TOKENS.ids, mask)
 
 
-def forward_inputs(network: Any, layer: int, tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
-    """The inputs of the output matrices in one forward pass of the whole model, (n, k) each, float64."""
-    found = layers_of(network)[layer]
+def inputs_by_sequence(network: Any, layer: int, tokens: Tokens) -> tuple[Sequences, Sequences]:
+    """The inputs of both output matrices in one forward pass of the whole model, without padding."""
+    parts = layers_of(network)[layer]
     (batch,) = tokens.batches(len(tokens))
-    with torch.no_grad(), watching({"o": found.writers["o"], "down": found.ffn_out}) as seen:
+    with torch.no_grad(), watching({"o": parts.writers["o"], "down": parts.ffn_out}) as seen:
         network.base_model(**batch)
-    rows = torch.ones_like(tokens.ids).bool() if tokens.mask is None else tokens.mask.bool()
-    return tuple(seen.inputs[name][rows].double().numpy() for name in ("o", "down"))  # type: ignore[return-value]
+    masks = torch.ones_like(tokens.ids).bool() if tokens.mask is None else tokens.mask.bool()
+    o, down = (
+        [x[mask].double().numpy() for x, mask in zip(seen.inputs[role], masks, strict=True)]
+        for role in ("o", "down")
+    )
+    return o, down
 
 
-def twin_amp(o: np.ndarray, down: np.ndarray, columns: Any, *_: Any) -> tuple[list[float], list[float]]:
-    heads = [np.abs(o[:, part] @ columns[0][:, part].T).sum(1).mean() for part in columns[2]]
-    return heads, [np.abs(down[:, m]).mean() for m in range(down.shape[1])]
+def forward_inputs(network: Any, layer: int, tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
+    """The same of all sequences at once, (n, k) each."""
+    o, down = inputs_by_sequence(network, layer, tokens)
+    return np.concatenate(o), np.concatenate(down)
 
 
-def twin_energy(
-    o: np.ndarray, down: np.ndarray, columns: Any, offset: bool
-) -> tuple[list[float], list[float]]:
-    if offset:
-        o, down = o - o.mean(0), down - down.mean(0)
-    heads = [np.square(o[:, part] @ columns[0][:, part].T).sum(1).mean() for part in columns[2]]
-    sent = [np.square(np.outer(down[:, m], columns[1][:, m])).sum(1).mean() for m in range(down.shape[1])]
-    return heads, sent
+def amp(sequences: Sequences, columns: np.ndarray, units: Sequence[range], _: bool) -> list[float]:
+    x = np.concatenate(sequences)
+    return [np.abs(x[:, unit] @ columns[:, unit].T).sum(1).mean() for unit in units]
 
 
-TWINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "amp": (twin_amp, np.mean),
-    "output_energy": (twin_energy, np.sum),
+def amp_of_neurons(sequences: Sequences, _: np.ndarray, units: Sequence[range], __: bool) -> list[float]:
+    x = np.concatenate(sequences)
+    return [np.abs(x[:, unit]).mean() for unit in units]
+
+
+def energy(sequences: Sequences, columns: np.ndarray, units: Sequence[range], offset: bool) -> list[float]:
+    """Of what varies, where a bias makes up for the mean."""
+    x = np.concatenate(sequences)
+    x = x - x.mean(0) if offset else x
+    return [np.square(x[:, unit] @ columns[:, unit].T).sum(1).mean() for unit in units]
+
+
+def compact(sequences: Sequences, _: np.ndarray, units: Sequence[range], __: bool) -> list[float]:
+    tokens = [token for sequence in sequences for token in sequence]
+    return [sum(token[k] ** 2 for token in tokens for k in unit) / len(tokens) for unit in units]
+
+
+def two_ssp(sequences: Sequences, _: np.ndarray, units: Sequence[range], __: bool) -> list[float]:
+    norms = [
+        [math.sqrt(sum(token[k] ** 2 for token in sequence for k in unit)) for sequence in sequences]
+        for unit in units
+    ]
+    return [sum(each) / len(sequences) for each in norms]
+
+
+def minitron(sequences: Sequences, _: np.ndarray, units: Sequence[range], __: bool) -> list[float]:
+    means = [
+        [sum(math.sqrt(sum(token[k] ** 2 for k in unit)) for token in each) / len(each) for each in sequences]
+        for unit in units
+    ]
+    return [math.sqrt(sum(mean**2 for mean in each)) for each in means]
+
+
+def fluctuation(sequences: Sequences, columns: np.ndarray, k: int) -> float:
+    values = [token[k] for sequence in sequences for token in sequence]
+    mean = sum(values) / len(values)
+    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return float(variance * sum(weight**2 for weight in columns[:, k]))
+
+
+def flap_groups(sequences: Sequences, columns: np.ndarray, units: Sequence[range], _: bool) -> list[float]:
+    return [sum(fluctuation(sequences, columns, k) ** 2 for k in unit) / len(unit) for unit in units]
+
+
+def flap_neurons(sequences: Sequences, columns: np.ndarray, units: Sequence[range], _: bool) -> list[float]:
+    return [fluctuation(sequences, columns, unit[0]) for unit in units]
+
+
+Twin = Callable[[Sequences, np.ndarray, Sequence[range], bool], list[float]]
+TWINS: dict[str, tuple[Twin, Twin, Callable[..., Any] | None]] = {
+    "amp": (amp, amp_of_neurons, np.mean),
+    "output_energy": (energy, energy, np.sum),
+    "compact": (compact, compact, None),
+    "two_ssp": (two_ssp, two_ssp, None),
+    "minitron": (minitron, minitron, np.sum),
+    "flap": (flap_groups, flap_neurons, None),
 }
+"""The twins of KV groups and of neurons, and what a group is of its heads; None where it is one unit."""
+
+
+def ranges(count: int, size: int) -> list[range]:
+    return [range(size * unit, size * (unit + 1)) for unit in range(count)]
 
 
 @pytest.mark.parametrize("criterion", TWINS)
@@ -65,20 +130,23 @@ TWINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 @pytest.mark.parametrize("tokens", [TOKENS, padded()], ids=["full", "padded"])
 def test_importance_equals_its_literal_twin(name: str, criterion: str, tokens: Tokens) -> None:
     network = model(name)
-    sizes, (twin, of_group) = dimensions_of(network), TWINS[criterion]
-    found = importances(network, tokens, criterion, batch=2)
+    sizes, (of_groups, of_neurons, of_heads) = dimensions_of(network), TWINS[criterion]
+    scores, per = importances(network, tokens, criterion, batch=2), sizes.heads_per_group
     for number, layer in enumerate(layers_of(network)):
-        o, down = forward_inputs(network, number, tokens)
-        parts = [slice(h * sizes.head_size, (h + 1) * sizes.head_size) for h in range(sizes.heads)]
+        o, down = inputs_by_sequence(network, number, tokens)
         columns = [matrix(m).double().numpy() for m in (layer.writers["o"], layer.ffn_out)]
-        heads, neurons = twin(o, down, [*columns, parts], bias(layer.ffn_out) is not None)
-        per = sizes.heads_per_group
-        groups = [of_group(heads[g * per : (g + 1) * per]) for g in range(sizes.kv_heads)]
-        np.testing.assert_allclose(found["groups"][number], groups, rtol=1e-4)
-        np.testing.assert_allclose(found["ffn"][number], neurons, rtol=1e-4, atol=1e-9)
+        offset = bias(layer.ffn_out) is not None
+        if of_heads is None:
+            groups = of_groups(o, columns[0], ranges(sizes.kv_heads, per * sizes.head_size), offset)
+        else:
+            heads = of_groups(o, columns[0], ranges(sizes.heads, sizes.head_size), offset)
+            groups = [of_heads(heads[per * group : per * (group + 1)]) for group in range(sizes.kv_heads)]
+        np.testing.assert_allclose(scores["groups"][number], groups, rtol=1e-4)
+        neurons = of_neurons(down, columns[1], ranges(sizes.ffn, 1), offset)
+        np.testing.assert_allclose(scores["ffn"][number], neurons, rtol=1e-4, atol=1e-9)
 
 
-@pytest.mark.parametrize("criterion", TWINS)
+@pytest.mark.parametrize("criterion", ["amp", "output_energy"])
 def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
     network = model("llama")
     layer, sizes = layers_of(network)[1], dimensions_of(network)
@@ -90,30 +158,62 @@ def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
     assert groups[1] > 0.0
 
 
-@pytest.mark.parametrize("criterion", TWINS)
-def test_what_was_measured_before_a_stop_is_not_measured_again(
-    criterion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_tokens_that_left_the_vocabulary_weigh_nothing() -> None:
+    network = model("llama")
+    sizes, layer = dimensions_of(network), layers_of(network)[1]
+    inputs = {"o": torch.randn(9, 48), "down": torch.randn(9, 40)}
+    counted = torch.tensor([1.0, 0, 1, 1, 0, 0, 1, 1, 1])
+    weighed, alone = CommonActivations(sizes, layer), CommonActivations(sizes, layer)
+    weighed.add(inputs, {}, counted)
+    alone.add({role: x[counted > 0] for role, x in inputs.items()}, {})
+    for role, wanted in alone.importance().items():
+        np.testing.assert_allclose(weighed.importance()[role], wanted, rtol=1e-6)
+
+
+class Point:
+    """An entry point of an installed package."""
+
+    name, value = "last", "plugin:last"
+
+    def load(self) -> None:
+        def last(parts: Any, seed: int) -> Additive:
+            worth = {kind: [np.arange(len(x[0].squares), dtype=float) for x in parts[kind]] for kind in parts}
+            return Additive(worth)
+
+        criteria.CRITERIA.add(Entry("last", last, "a plug-in"))
+
+
+@pytest.fixture
+def plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry: Registry[Any] = criteria.CRITERIA
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    monkeypatch.setattr(registry, "_is_loaded", False)
+    found = importlib.metadata.entry_points
+    monkeypatch.setattr(
+        "zerolm.registry.entry_points",
+        lambda group: [Point()] if group == "zerolm.criteria" else found(group=group),
+    )
+
+
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.parametrize("more", [(), ("--text", "random", "--sequences", "4", "--length", "8")])
+def test_a_criterion_of_a_plugin(
+    more: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path, own_cache: Path
 ) -> None:
-    network, kept, added = model("gpt2"), ArrayCache(tmp_path), []
-    wanted = importances(network, TOKENS, criterion)
+    parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
+    ran = zerolm("carve", str(parent), "--keep-ffn", "0.5", "--criterion", "last", *more, "--out", str(out))
+    assert ran.status == 0, ran.err
+    recipe = json.loads((out / "recipe.json").read_text())
+    assert recipe["criterion"] == "last"
+    assert recipe["layers"][0]["ffn"] == list(range(20, 40))
+    again = ("--recipe", str(out / "recipe.json"), "--out", str(tmp_path / "again"))
+    assert zerolm("carve", str(parent), *again).status == 0
+    left = {file.relative_to(own_cache).parts[0] for file in own_cache.rglob("*.npz")}
+    assert left <= {"ledgers", "fingerprints"}, "what a finished repair needed is forgotten"
 
-    name = "Amp" if criterion == "amp" else "OutputEnergy"
 
-    class Counted(getattr(activations, name)):  # type: ignore[misc]
-        def add(self, inputs: dict[str, torch.Tensor], weights: dict[str, torch.Tensor]) -> None:
-            added.append(len(inputs["o"]))
-            super().add(inputs, weights)
-
-    def stop(text: str, done: int, of: int) -> None:
-        if done == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(activations, name, Counted)
-    with pytest.raises(KeyboardInterrupt):
-        importances(network, TOKENS, criterion, cache=kept, progress=stop)
-    assert added == [55]
-    for batches in (3, 3):  # the two layers that were left, then none
-        found = importances(network, TOKENS, criterion, cache=kept)
-        assert len(added) == batches
-        for kind, layers in wanted.items():
-            assert all(np.array_equal(x, y) for x, y in zip(found[kind], layers, strict=True))
+def test_all_criteria_say_where_they_come_from() -> None:
+    assert {entry.name for entry in criteria.BUILT_IN} == {*criteria.WEIGHTS_ONLY, *criteria.WITH_TOKENS}
+    assert all(entry.source for entry in criteria.BUILT_IN)
+    assert not [name for name in criteria.WEIGHTS_ONLY if criteria.needs_tokens(name)]
+    assert all(map(criteria.needs_tokens, criteria.WITH_TOKENS))

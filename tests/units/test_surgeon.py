@@ -19,7 +19,6 @@ from zerolm.networks.roles import BEHIND_NORMS, bias, layers_of, matrix
 from zerolm.passes.fisher import OUTPUT_ROLES
 from zerolm.passes.loss_moments import loss_moments
 from zerolm.text.tokens import Tokens
-from zerolm.units.importance.criterion import Additive
 from zerolm.units.importance.surgeon import FEW, RIDGE, Surgeon, elimination
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.pruning import dimensions_of
@@ -95,16 +94,6 @@ def test_of_two_that_are_alike_one_goes_first_and_then_all_is_as_without_it() ->
     assert twice[again.order[1:]].tolist() == once.order.tolist()
 
 
-def test_worth_keeps_the_order_and_what_each_costs() -> None:
-    moments, columns = drawn(2, 40, 6)
-    going = elimination(torch.from_numpy(moments), torch.from_numpy(columns), 40)
-    worth = going.scores()
-    assert np.argsort(worth, kind="stable").tolist() == going.order.tolist()
-    assert (worth[going.order] >= going.costs).all()
-    chosen = Additive({"ffn": [worth]}).choose(0, "ffn", 11)
-    assert chosen.tolist() == sorted(going.order[-11:].tolist())
-
-
 def stream_weights(network: Any, number: int, tokens: Tokens) -> Floats:
     """One over the mean square of the stream before a layer, of each token that is no padding, (n,)."""
     with torch.no_grad(), watching({"layer": layers_of(network)[number].module}) as seen:
@@ -150,6 +139,7 @@ def test_what_outputs_feel_is_what_autograd_says(with_stream: bool) -> None:
         for role, module in zip(OUTPUT_ROLES, (found.writers["o"], found.ffn_out), strict=True)
     }
     total: dict[Any, Any] = dict.fromkeys(modules, 0.0)
+    firsts, others = dict.fromkeys(modules, 0.0), dict.fromkeys(modules, 0.0)
     for index, batch in enumerate(TOKENS.batches(2)):
         ids = batch["input_ids"]
         with watching({str(place): module for place, module in modules.items()}) as seen:
@@ -162,10 +152,15 @@ def test_what_outputs_feel_is_what_autograd_says(with_stream: bool) -> None:
         for place, gradient in zip(modules, gradients, strict=True):
             g = gradient[:, 1:].flatten(0, 1).double().numpy()  # others rest on the first token
             total[place] = total[place] + g.T @ g
+            squares = gradient.double().square().sum((0, 2))
+            firsts[place] += float(squares[0])
+            others[place] += float(squares[1:].mean())
     count = TOKENS.count - len(TOKENS)
     for (layer, role), moments in total.items():
         root = felt.root(layer, role)
         assert np.trace(root @ root.T) == pytest.approx(np.trace(moments) / count, rel=1e-4)
+        ratio = firsts[layer, role] / others[layer, role]
+        assert felt.first_token(layer, role) == pytest.approx(ratio, rel=1e-3)
     mean = sum(total.values()) / (len(total) * count)
     np.testing.assert_allclose(felt.outputs, mean, rtol=1e-3, atol=1e-5 * np.trace(mean))
 

@@ -42,10 +42,6 @@ from zerolm.units.stream.loss_basis import loss_basis
 from zerolm.units.stream.narrowing import Basis, Width, energies, ordered_basis
 from zerolm.units.stream.weights_basis import weights_basis, weights_channels
 
-NAMES = (
-    "llama", "llama_tied", "llama_biased", "mistral", "mistral_odd", "qwen2", "qwen2_tied", "qwen3",
-    "qwen3_biased",
-)  # fmt: skip
 IDS = torch.randint(64, (6, 12), generator=torch.Generator().manual_seed(0))
 TOKENS = Tokens(IDS)
 STEP = {"float32": 1e-5, "bfloat16": 2e-2}
@@ -62,7 +58,7 @@ def outputs(network: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", STEP)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["llama_biased", "mistral_odd", "qwen2_tied", "qwen3"])
 def test_with_all_components_kept_nothing_changes(name: str, dtype: str, tmp_path: Path) -> None:
     """Rotated by the one basis or the other, written and opened again: the parent's outputs."""
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", name, dtype=dtype))
@@ -83,7 +79,7 @@ def test_with_all_components_kept_nothing_changes(name: str, dtype: str, tmp_pat
             assert (written - wanted).abs().max() <= STEP[dtype] * wanted.abs().max()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["llama_tied", "llama_biased", "mistral_odd", "qwen3"])
 def test_a_narrower_child_is_the_carved_parent(name: str, tmp_path: Path) -> None:
     """Everything cut at once, from tokens and from weights; its parameters are those that were counted."""
     parent = saved(tmp_path / "parent", name, dtype="bfloat16")
@@ -91,7 +87,6 @@ def test_a_narrower_child_is_the_carved_parent(name: str, tmp_path: Path) -> Non
     for case, more in (("tokens", RANDOM), ("weights", {})):
         wishes = {"keep_hidden": 0.5, "keep_ffn": 0.5, **divisible, **more}
         carved = carve(parent, tmp_path / case, **wishes)
-        assert carved.verified is not None
         assert carved.verified.relative <= 1e-3
         child = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / case)
         assert child.config.hidden_size == carved.cut.hidden == 24
@@ -182,11 +177,12 @@ def flat(folder: Path, tied: bool, dtype: str) -> Checkpoint:
     return Checkpoint.open(folder)
 
 
-@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-6), ("bfloat16", 5e-3)])
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("more", [{}, RANDOM], ids=["weights", "tokens"])
+@pytest.mark.parametrize(
+    ("dtype", "most", "tied", "more"),
+    [("float32", 1e-6, True, RANDOM), ("float32", 1e-6, False, {}), ("bfloat16", 5e-3, False, RANDOM)],
+)
 def test_a_stream_that_is_narrower_than_it_looks_is_cut_exactly(
-    tied: bool, dtype: str, most: float, more: dict[str, Any], tmp_path: Path
+    dtype: str, most: float, tied: bool, more: dict[str, Any], tmp_path: Path
 ) -> None:
     parent = flat(tmp_path / "parent", tied, dtype)
     carved = carve(parent.folder, tmp_path / "child", keep_hidden=0.75, **{**more, "repair": "none"})
@@ -239,17 +235,6 @@ def test_what_the_loss_feels_is_what_autograd_says() -> None:
         assert np.abs(ours - theirs).max() < 1e-2
 
 
-def test_repair_with_everything_kept_leaves_everything(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "qwen3"))
-    many = Tokens(torch.randint(64, (24, 16), generator=torch.Generator().manual_seed(1)))
-    cut = narrowed(checkpoint, weights_basis(checkpoint), 48, False)
-    repaired = repair(mapped_model(checkpoint), cut, many)
-    assert {role for _, role in repaired.ridges} == {"attention_norm", "o", "ffn_norm", "down", "final_norm"}
-    parent = open_model(checkpoint)
-    wanted = outputs(parent)
-    assert (outputs(apply_in_memory(parent, cut, repaired)) - wanted).abs().max() <= 1e-3 * wanted.abs().max()
-
-
 def test_what_is_read_is_foretold_by_least_squares(tmp_path: Path) -> None:
     """Of the last norm, with everything below whole: the ridge solution, written out."""
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
@@ -270,61 +255,25 @@ def test_what_is_read_is_foretold_by_least_squares(tmp_path: Path) -> None:
     assert np.allclose(repaired.arrays[3, "final_norm"], wanted.T.numpy(), atol=1e-4)
 
 
-def test_pydec_at_three_quarters_of_its_width(models_folder: Path) -> None:
-    """KL on random tokens' own draws falls with repair, and weights alone are nearly as good as tokens."""
-    checkpoint = Checkpoint.open(models_folder / "pydec")
-    network = mapped_model(checkpoint)
-    tokens = Tokens(torch.randint(4096, (16, 128), generator=torch.Generator().manual_seed(0)))
-    other = Tokens(torch.randint(4096, (4, 128), generator=torch.Generator().manual_seed(1)))
-    loss = Loss(Blocks(network, other.batches(4)), checkpoint.layout.depth)
-    by_loss = narrowed(
-        checkpoint, loss_basis(network, loss_moments(network, tokens, with_stream=True).fisher), 192, True
-    )
-    by_weights = narrowed(checkpoint, weights_basis(checkpoint), 192, True)
-    channels = np.eye(256)[:, np.argsort(-np.square(checkpoint.read("model.embed_tokens.weight")).sum(0))]
-    plain = Basis("channels", channels, np.full(256, 1 / 256), np.eye(256), np.ones(256))
-    unrepaired, cheap = loss.of_cut(by_loss), loss.of_cut(by_weights)
-    assert loss.of_cut(by_loss, repair(network, by_loss, tokens)) < unrepaired < cheap
-    assert cheap < 0.1 * loss.of_cut(narrowed(checkpoint, plain, 192, True))
-
-
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "nothing": ("llama", {"keep_hidden": 0}, r"must lie in \(0, 1\], not 0"),
-    "more than all": ("llama", {"keep_hidden": 1.5}, r"must lie in \(0, 1\], not 1.5"),
     "nearly all": ("llama", {"keep_hidden": 0.999}, "nothing would be cut: --keep-hidden 0.999 of 48"),
     "gemma2": ("gemma2", {"keep_hidden": 0.5}, "hidden cannot be cut here: norms on the outputs"),
-    "gpt2": (
-        "gpt2",
-        {"keep_hidden": 0.5},
-        "hidden cannot be cut here: the stock class derives",
-    ),
-    "bert": (
-        "bert",
-        {"keep_hidden": 0.5},
-        "hidden cannot be cut here: the stock class derives",
-    ),
+    "gpt2": ("gpt2", {"keep_hidden": 0.5}, "hidden cannot be cut here: the stock class derives"),
+    "bert": ("bert", {"keep_hidden": 0.5}, "hidden cannot be cut here: the stock class derives"),
     "a space": ("llama", {"keep_hidden": 0.5, "space": "lonas-llama-7b"}, "is a space of"),
     "heads that do not divide": ("llama_biased", {"keep_hidden": 0.9}, "no size is left"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-@pytest.mark.parametrize("more", [{}, RANDOM], ids=["weights", "tokens"])
-def test_what_cannot_be_narrowed_is_refused(case: str, more: dict[str, Any], tmp_path: Path) -> None:
+def test_what_cannot_be_narrowed_is_refused(case: str, tmp_path: Path) -> None:
     name, wishes, message = REFUSED[case]
     parent = saved(tmp_path / "parent", name)
     with pytest.raises(ValueError, match=message) as caught:
-        carve(parent, tmp_path / "child", **wishes, **more)
+        carve(parent, tmp_path / "child", **wishes, **RANDOM)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "child").exists()
-
-
-def test_kernels_and_flat_spectra_are_worth_a_word(tmp_path: Path) -> None:
-    carved = carve(saved(tmp_path / "parent", "llama"), keep_hidden=0.5)
-    assert "24 of its 48 directions keep" in carved.note
-    assert "a hidden size of 24 is slow, being no multiple of 32; 32 is one" in carved.note
-    assert carved.spectrum[-1].hidden == 48
-    assert carved.spectrum[-1].kept_energy == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

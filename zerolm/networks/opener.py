@@ -27,6 +27,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.initialization import no_init_weights
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.checkpoint import check_format
@@ -174,10 +175,11 @@ def blank_model(config: PreTrainedConfig, *, decoder: bool) -> PreTrainedModel:
     stock: Any = MODEL_MAPPING[type(config)]
     pools = not decoder and "add_pooling_layer" in signature(stock).parameters
     more = {"add_pooling_layer": False} if pools else {}
-    with shapes_only():
+    with no_init_weights(), shapes_only():
         model: PreTrainedModel = kind.from_config(
             config, trust_remote_code=False, dtype=torch.float32, **more
         )
+    model.tie_weights()  # no_init_weights() leaves that out, too
     model.train(False)
     return model
 

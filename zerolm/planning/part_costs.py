@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.architecture import Ends, Ints, Layer, Matrix, Shapes
+from zerolm.architecture import Ends, Ints, Layer, Matrix, Role, Shapes
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 from zerolm.families.config import TABLES, remembered, resized
@@ -142,22 +142,24 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
     width = choices.width or Width(layout.hidden, layout.tied)
     stored = isinstance(costs, StoredCosts)
     experts, active = (layout.sizes.get(label, 0) or 1 for label in ("experts", "active"))
+    labels = {label for name in names for label in layout.slots[name].axes}
+    of_ffn = {label for label in labels if any(part.kind == "ffn" for part in parent.parts(label))}
 
     def layer(sizes: LayerSizes) -> Ints:
         matrices: list[Matrix] = []
         vectors = size = routed = routed_vectors = 0
+        lengths = {label: _length(parent, label, sizes, width) for label in labels}
         for name in names:
             info, slot = checkpoint.tensors[name], layout.slots[name]
-            lengths = zip(slot.axes, info.shape, strict=True)
-            shape = [_length(parent, label, sizes, width) or whole for label, whole in lengths]
-            count = int(np.prod(shape))
+            shape = [lengths[label] or whole for label, whole in zip(slot.axes, info.shape, strict=True)]
+            count = math.prod(shape)
             size += info.bytes_of(count)
             if not slot.is_matrix:
                 vectors += count
                 routed_vectors += count if slot.of_experts else 0
                 continue
-            kinds = {part.kind for label in slot.axes for part in parent.parts(label)}
-            matrices.append(Matrix("ffn" if "ffn" in kinds else "attention", count // shape[-1], shape[-1]))
+            role: Role = "attention" if of_ffn.isdisjoint(slot.axes) else "ffn"
+            matrices.append(Matrix(role, count // shape[-1], shape[-1]))
             routed += count if slot.of_experts else 0
         kept = remembered(checkpoint.family, resized(layout, parent.counts(sizes)), layout.kinds[number])
         cut_layer = Layer(

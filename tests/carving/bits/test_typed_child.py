@@ -11,7 +11,7 @@ import pytest
 import torch
 from carvings import carve, rebuild
 from tiny import logits_of
-from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 from typed_models import (
     SIZES,
     fused_parent,
@@ -73,9 +73,8 @@ def check_written(carved: Carved, folder: Path, budget: int) -> None:
     assert json.loads((folder / "recipe.json").read_text())["types"] == as_plain(carved.types)
 
 
-@pytest.mark.parametrize("bits", [5.5, 9.0])
-def test_types_alone_keep_all_units(parent: Path, text: str, tmp_path: Path, bits: float) -> None:
-    out = tmp_path / "child"
+def test_types_alone_keep_all_units(parent: Path, text: str, tmp_path: Path) -> None:
+    out, bits = tmp_path / "child", 5.5
     params = 2 * 320 * 64 + 2 * (64 * (64 + 2 * 32 + 64 + 3 * 96) + 128) + 64
     carved = carve(parent, out, keep=1, max_bits=bits, text=text, **QUICK)
     assert carved.costs["parent"]["params"] == params
@@ -85,8 +84,7 @@ def test_types_alone_keep_all_units(parent: Path, text: str, tmp_path: Path, bit
     assert 0 <= carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
 
 
-@pytest.mark.parametrize("shape", ["uniform", "per-layer"])
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("shape", "tied"), [("uniform", False), ("per-layer", True)])
 def test_cuts_and_types_share_the_bytes(text: str, tmp_path: Path, shape: str, tied: bool) -> None:
     parent = typed_parent(tmp_path / "parent", torch.float32, tie_word_embeddings=tied)
     out, again = tmp_path / "child", tmp_path / "again"
@@ -99,28 +97,12 @@ def test_cuts_and_types_share_the_bytes(text: str, tmp_path: Path, shape: str, t
     assert CarvingReport.from_json(json.loads(json.dumps(report.to_json()))) == report
 
 
-def test_bits_alone_are_a_budget_for_cuts_too(text: str, tmp_path: Path) -> None:
-    """What no flag says is planned by losses, as within a budget of bytes."""
-    parent = typed_parent(tmp_path / "parent", torch.float32)
-    carved = carve(parent, max_bits=3.9, text=text, **QUICK)
-    assert not carved.cut.is_whole
-    assert carved.costs["child"]["weight_bytes"] <= 3.9 / 8 * carved.costs["parent"]["params"]
-
-
 def test_weights_alone_choose_types_without_a_text(parent: Path, tmp_path: Path) -> None:
     out = tmp_path / "child"
     carved = carve(parent, out, form="gguf", keep=1, max_bits=6.0, types="Q8_0,Q4_0")
     check_written(carved, out, 10**9)
     assert {row.type for row in carved.types} <= {"Q8_0", "Q4_0", "BF16"}
     assert carved.equal_bytes == []
-
-
-def test_shares_say_sizes_and_bytes_the_types(parent: Path, text: str, tmp_path: Path) -> None:
-    out = tmp_path / "child"
-    shares = {"keep_ffn": 2 / 3, "keep_heads": 1, "keep_layers": 1, "keep_hidden": 1}
-    carved = carve(parent, out, max_bits=5.0, text=text, **QUICK, **shares)
-    assert [row.ffn for row in carved.widths] == [64, 64]
-    check_written(carved, out, 10**9)
 
 
 def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> None:
@@ -142,10 +124,7 @@ def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (
-            {"form": "hf", "types": "Q8_0"},
-            "--types is for quantisation types of gguf files: give --format",
-        ),
+        ({"form": "hf", "types": "Q8_0"}, "--types is for quantisation types of gguf files: give --format"),
         ({"form": "hf", "max_bits": 4.5}, "--max-bits is for quantisation types of gguf files"),
         (
             {"form": "gguf", "types": "Q8_0", "keep_ffn": 0.5},
@@ -154,8 +133,6 @@ def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> Non
         ({"form": "gguf", "max_bits": 9.5, "keep": 1, "imatrix": True}, "--imatrix needs the inputs"),
         ({"form": "gguf", "max_bits": 4.5}, "give --text FILE, or --keep 1 for types alone"),
         ({"form": "gguf", "max_bits": 2.0, "keep": 1}, "--max-weight-bytes .* would have to be at least"),
-        ({"form": "gguf", "max_bits": 4.5, "keep": 1, "types": "Q7_0"}, "type 'Q7_0' is not known; did you"),
-        ({"form": "gguf", "max_bits": 4.5, "keep": 1, "types": "IQ2_S"}, "IQ2_S needs importances: give"),
     ],
 )
 def test_what_cannot_be_is_told_before_any_work(
@@ -226,16 +203,6 @@ def test_importances_are_written_as_llama_cpp_reads_them(parent: Path, text: str
     assert list(recipe["sha256"]) == ["parent-carved.gguf"]
 
 
-def test_types_in_an_architecture_of_one_size_for_all_layers(text: str, tmp_path: Path) -> None:
-    parent, out = tmp_path / "parent", tmp_path / "child"
-    torch.manual_seed(0)
-    config = Qwen3Config(**SIZES | {"head_dim": 32, "tie_word_embeddings": True})
-    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(parent)
-    words_of_bytes().save_pretrained(parent)
-    carved = carve(parent, out, max_weight_bytes="0.3x", text=text, **QUICK)
-    check_written(carved, out, int(0.3 * carved.costs["parent"]["weight_bytes"]))
-
-
 SCALED: dict[str, dict[str, Any]] = {
     "gemma": {},
     "gemma2": {"query_pre_attn_scalar": 16, "final_logit_softcapping": 2.0, "attn_logit_softcapping": 5.0},
@@ -267,19 +234,19 @@ def test_factors_of_the_stream_go_with_types(
     if "keep_hidden" in flags and not families()[kind].cut.hidden:
         pytest.skip("its stream cannot be narrowed")
     parent, out = scaled_parent(tmp_path / "parent", kind), tmp_path / "child"
-    carved = carve(parent, out, max_bits=7.0, text=text, **QUICK | {"sequences": 64}, **flags)
+    carved = carve(
+        parent, out, max_bits=7.0, text=text, keep_vocab="all", **QUICK | {"sequences": 24}, **flags
+    )
     assert {row.type for row in carved.types} - {"F32", "F16"}
     assert carved.verified is not None
     assert 0 <= carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
 
 
-@pytest.mark.parametrize(
-    ("bits", "flags"), [(5.6, {"keep": 1}), (5.6, {"keep_ffn": 2 / 3, **STAYING}), (3.9, STAYING)]
-)
+@pytest.mark.parametrize(("bits", "flags"), [(5.6, {"keep_ffn": 2 / 3, **STAYING}), (3.9, STAYING)])
 def test_a_fused_matrix_has_one_type(text: str, tmp_path: Path, bits: float, flags: dict[str, Any]) -> None:
     parent, out = fused_parent(tmp_path / "parent"), tmp_path / "child"
     carved = carve(parent, out, max_bits=bits, text=text, **QUICK, **flags)
-    check_written(carved, out, 10**9)
+    check_written(carved, out, int(bits / 8 * carved.costs["parent"]["params"]))
     assert {row.role for row in carved.types} == {"embedding", "q+k+v", "o", "gate+up", "down", "head"}
     assert 0 < carved.losses["as_read_back"] < 0.5
 
@@ -290,13 +257,12 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "bits"),
-    [("bert", 5.5), ("bert", 9.0), ("distilbert", 7.0), ("eurobert", 7.0), ("modernbert", 7.0)],
+    ("kind", "bits"), [("bert", 5.5), ("distilbert", 7.0), ("eurobert", 7.0), ("modernbert", 7.0)]
 )
 def test_types_of_an_encoder(lines: str, tmp_path: Path, kind: str, bits: float) -> None:
     """Its file has what is added to embeddings in float32, and no pooler; the loss is as it was foretold."""
     parent, out = typed_encoder(tmp_path / "parent", kind), tmp_path / "child"
-    carved = carve(parent, out, keep=1, max_bits=bits, text=lines, **QUICK | {"sequences": 160})
+    carved = carve(parent, out, keep=1, max_bits=bits, text=lines, **QUICK | {"sequences": 80})
     check_written(carved, out, int(bits * carved.costs["parent"]["params"] / 8))
     kinds = {name: kind for name, (kind, _) in stored(out).items()}
     added = {"position_embd.weight", "token_types.weight"} & kinds.keys()

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typed_models import fused_parent, some_words, typed_parent
-
-pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from zerolm.architecture import Ints
 from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
 from zerolm.carving.bits.file_moments import of_matrices
 from zerolm.carving.bits.kernels import rounded
+from zerolm.carving.bits.options import All, Either, Options, Picks, Tree, least_bytes, least_loss
 from zerolm.carving.bits.plan import Within, typed_plans
 from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.row_losses import importances_of
@@ -40,8 +39,10 @@ from zerolm.solvers.problem import Budgets
 from zerolm.text.calibration import tokens_of
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.stream.narrowing import Width
 from zerolm.units.within_layers import UNITS, unit_of_role
+
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
 
 TYPES = (BY_NAME["Q8_0"], BY_NAME["Q4_0"])
 
@@ -196,14 +197,6 @@ def test_the_plan_is_the_best_of_all(
     assert TypedChild(WeighedChild(Child(checkpoint, plan.cut)), plan.types).bytes == plan.bytes
 
 
-def test_a_narrower_stream_is_a_cut(estimates: TypeEstimates) -> None:
-    plan = typed_plans(
-        estimates, table(0), SizeRequest.of(dict.fromkeys(("ffn", "heads", "layers"), 1)), of(10**6)
-    )[0]
-    assert plan.is_whole
-    assert not replace(plan, width=Width(32, False)).is_whole
-
-
 def test_other_budgets_hold_beside_the_bytes(estimates: TypeEstimates) -> None:
     by: Criterion = table(0)
     budgets = {"max_weight_bytes": 60_000, "max_kv_bytes": 2 * 2 * 2 * 16 * 1024}
@@ -267,3 +260,93 @@ def test_the_best_by_each_table_are_measured_and_told_by_the_first(session: Sess
     measured = [each.measured for each in chosen.compared if not each.name.endswith(" everywhere")]
     assert chosen.loss == min(filter(None, measured))
     assert f"{chosen.loss:.3g}" in chosen.sentence()
+
+
+names = itertools.count()
+
+
+def options(name: int, rows: list[tuple[int, float]]) -> Options:
+    """Return a table of (bytes, loss)."""
+    sizes, losses = zip(*rows, strict=True)
+    return Options(name, np.array(sizes, np.int64), np.array(losses, np.float64))
+
+
+LOSSES = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 3.5, 7.0]) | st.floats(0, 10)
+TABLES = st.lists(st.tuples(st.integers(0, 50), LOSSES), min_size=1, max_size=4).map(
+    lambda rows: options(next(names), rows)
+)
+TREES = st.recursive(
+    TABLES,
+    lambda parts: (
+        st.lists(parts, min_size=1, max_size=3).map(lambda each: All(tuple(each)))
+        | st.lists(parts, min_size=1, max_size=3).map(lambda each: Either(next(names), tuple(each)))
+    ),
+    max_leaves=6,
+)
+
+
+def every(tree: Tree) -> Iterator[tuple[Picks, int, float]]:
+    """Yield all choices with their bytes and losses."""
+    if isinstance(tree, Options):
+        for row, (size, loss) in enumerate(zip(tree.bytes.tolist(), tree.loss.tolist(), strict=True)):
+            yield {tree.name: row}, size, loss
+    elif isinstance(tree, Either):
+        for place, part in enumerate(tree.parts):
+            for picks, size, loss in every(part):
+                yield {tree.name: place, **picks}, size, loss
+    else:
+        for parts in itertools.product(*(list(every(part)) for part in tree.parts)):
+            picks = {name: row for each, _, _ in parts for name, row in each.items()}
+            yield picks, sum(size for _, size, _ in parts), sum(loss for _, _, loss in parts)
+
+
+@settings(max_examples=200)
+@given(TREES, st.integers(0, 200), st.just(np.inf) | st.floats(0, 20))
+def test_the_least_loss_is_that_of_all_choices(tree: Tree, budget: int, below: float) -> None:
+    able = [(loss, size) for _, size, loss in every(tree) if size <= budget and loss < below - 1e-9]
+    best = least_loss(tree, budget, below)
+    if not able:
+        assert best is None or best.loss >= below - 1e-9
+        return
+    assert abs(best.loss - min(able)[0]) <= 1e-9
+    assert best.bytes <= budget
+    assert (best.picks, best.bytes) in [(picks, size) for picks, size, _ in every(tree)]
+
+
+@given(TREES)
+def test_the_fewest_bytes_are_those_of_all_choices(tree: Tree) -> None:
+    least = min(size for _, size, _ in every(tree))
+    assert least_bytes(tree) == least
+    assert least_loss(tree, least - 1) is None
+    assert least_loss(tree, least) is not None
+
+
+def test_bytes_of_gigabytes_round_no_bound_away() -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.array([1 << 28, 1 << 29, 1 << 30])
+    tables = [
+        options(i, list(zip(sizes.tolist(), np.sort(rng.random(3))[::-1] * 1e-4, strict=True)))
+        for i in range(6)
+    ]
+    tree = All(tuple(tables))
+    budget = int(3.5e9)
+    best = least_loss(tree, budget)
+    assert np.isclose(best.loss, min(loss for _, size, loss in every(tree) if size <= budget), rtol=1e-12)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32 - 1))
+def test_a_budget_of_the_fewest_bytes_is_kept(seed: int) -> None:
+    """Losses are small there beside what a byte is worth, and sums of them are rounded."""
+    rng = np.random.default_rng(seed)
+
+    def table(_: int) -> Tree:
+        sizes = np.array([16 * 96, 8 * 96, 4.5 * 96], np.int64) * int(rng.integers(1, 200))
+        return Options(next(names), sizes, np.sort(10 ** rng.uniform(-12, -2, 3)))
+
+    layers = (Either(next(names), (All(tuple(map(table, range(7)))),)) for _ in range(4))
+    tree = All((*layers, table(0)))
+    least = least_bytes(tree)
+    best = least_loss(tree, least)
+    assert best.bytes == least
+    assert least_loss(tree, least - 1) is None

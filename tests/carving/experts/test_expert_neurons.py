@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from carvings import carve, rebuild
+from covering import chosen
 from hypothesis import given
 from hypothesis import strategies as st
 from packed_mixtures import packed_mixture
@@ -19,10 +20,9 @@ from tiny_mixtures import MIXTURES
 from transformers import AutoModelForCausalLM
 
 from zerolm.carving.experts.expert_width import from_hex, to_hex
-from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.masked_parent import masked
-from zerolm.checkpoints import Checkpoint, write_shards
-from zerolm.cli import main
+from zerolm.carving.experts.fewer_experts import FewerExperts
+from zerolm.carving.experts.masked_parent import compare_with_masked, masked
+from zerolm.checkpoints import Checkpoint
 from zerolm.networks.roles import layer_list
 
 FILE = "model.safetensors"
@@ -49,12 +49,11 @@ def kept_in(child: Path, whole: int) -> dict[int, dict[int, list[int]]]:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", chosen(KINDS))
 def test_a_child_sends_what_the_silenced_parent_sends(kind: str, tmp_path: Path) -> None:
     """In the stock class: what neurons that left send is multiplied by zero in the parent."""
     folder = mixture(tmp_path / "parent", kind)
     carved = carve(folder, tmp_path / "child", keep_experts="6", keep_expert_ffn="8", **BY_CHANCE)
-    assert carved.verified is not None
     assert carved.verified.by == "outputs"
     kept = kept_in(tmp_path / "child", whole_of(folder))
     assert {len(neurons) for experts in kept.values() for neurons in experts.values()} == {8}
@@ -122,30 +121,6 @@ def test_what_stays_has_the_parents_bytes(kind: str, tmp_path: Path) -> None:
     assert compared
 
 
-@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "deepseek_v3"])
-def test_with_all_neurons_a_child_is_as_without_the_flag(kind: str, tmp_path: Path) -> None:
-    folder = mixture(tmp_path / "parent", kind)
-    whole = whole_of(folder)
-    carve(folder, tmp_path / "plain", keep_experts="4", **BY_CHANCE)
-    for flag in (str(whole), "1.0"):
-        carve(folder, tmp_path / flag, keep_experts="4", keep_expert_ffn=flag, **BY_CHANCE)
-        for name in (FILE, "config.json", "recipe.json"):
-            assert (tmp_path / flag / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
-
-
-@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "granitemoe", "gemma4_text"])
-def test_a_list_of_all_neurons_is_the_parents_bytes(kind: str, tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(mixture(tmp_path / "parent", kind))
-    kept = {layer: np.array([0, 3, 6]) for layer in expert_layers(checkpoint)}
-    every = {layer: np.tile(np.arange(whole_of(tmp_path / "parent")), (3, 1)) for layer in kept}
-    files = []
-    for name, neurons in (("plain", {}), ("listed", every)):
-        (tmp_path / name).mkdir()
-        write_shards(tmp_path / name, FewerExperts(checkpoint, kept, neurons=neurons).outgoing())
-        files.append((tmp_path / name / FILE).read_bytes())
-    assert files[0] == files[1]
-
-
 def test_shared_experts_stay_as_wide_where_their_number_can_say_so(tmp_path: Path) -> None:
     folder = mixture(tmp_path / "parent", "deepseek_v3")
     carve(folder, tmp_path / "child", keep_expert_ffn="16")
@@ -165,7 +140,6 @@ def test_a_recipe_lists_neurons_and_refuses_others(tmp_path: Path) -> None:
     folder = mixture(tmp_path / "parent", "mixtral")
     first = carve(folder, tmp_path / "first", keep_experts="4", keep_expert_ffn="16", **BY_CHANCE)
     recipe = json.loads((tmp_path / "first" / "recipe.json").read_text())
-    assert first.experts is not None
     assert [row.neurons.kept for row in first.experts.layers] == [row["neurons"] for row in recipe["experts"]]
     assert "neurons: 16 of each expert stay" in (tmp_path / "first" / "README.md").read_text()
     again = rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again")
@@ -193,8 +167,6 @@ def test_a_recipe_lists_neurons_and_refuses_others(tmp_path: Path) -> None:
 
 def test_other_neurons_are_seen(tmp_path: Path) -> None:
     """The proof fails where another neuron is silent than the one that left."""
-    from zerolm.carving.experts.masked_parent import compare_with_masked
-
     folder = mixture(tmp_path / "parent", "mixtral")
     carve(folder, tmp_path / "child", keep_expert_ffn="32", **BY_CHANCE)
     checkpoint, layers = Checkpoint.open(folder), kept_in(tmp_path / "child", 40)
@@ -221,22 +193,3 @@ def test_digits_say_which_neurons_stay(whole: int, data: st.DataObject) -> None:
     text = to_hex(np.array(kept), whole)
     assert from_hex(text, whole).tolist() == kept
     assert bin(int(text, 16)).count("1") == len(kept)
-
-
-def test_the_report_says_what_stays_and_what_is_foretold_to_be_lost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, out = mixture(tmp_path / "parent", "mixtral"), str(tmp_path / "child")
-    flags = ["--text", "random", "--criterion", "hope_moments", "--sequences", "8", "--length", "24"]
-    budget = ["--keep-experts", "auto", "--keep-expert-ffn", "auto", "--max-params", "0.6x", "--out", out]
-    capsys.readouterr()
-    assert main(["carve", str(folder), *flags, *budget, "-q"]) == 0
-    text = capsys.readouterr().out
-    result = json.loads((tmp_path / "child" / "result.json").read_text())
-    rows = result["experts"]["layers"]
-    by_experts, by_neurons = sum(row["loss"] for row in rows), sum(row["neurons"]["loss"] for row in rows)
-    assert result["experts"]["ffn"] == {"parent": 40, "child": 24}
-    assert "; 24 of 40 neurons of each kept, " in text
-    assert f"estimated loss: {by_experts:.3g} by experts, {by_neurons:.3g} by neurons" in text
-    assert "ffn 24" in text.splitlines()[0]
-    assert "lost by neurons" in (tmp_path / "child" / "report.html").read_text()

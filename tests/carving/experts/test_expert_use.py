@@ -1,29 +1,39 @@
-"""The sums of one pass, and criteria, against an independent computation on the stock model."""
+"""The sums of one pass, whole and by domain, and criteria: against the stock model with hooks."""
 
 from __future__ import annotations
 
+import json
 import weakref
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from carvings import carve
+from carvings import carve, rebuild
 from safetensors.torch import load_file
 from saved_mixtures import mixture, sums_by_hooks
 from stopped import Stopped, stopping_at
+from tiny import word_tokenizer
 from torch import nn
 
 from zerolm.carving.experts.expert_repair import repaired_experts
-from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA, by_weights
+from zerolm.carving.experts.expert_scores import by_weights
+from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
+from zerolm.carving.experts.stock_mixture import StockMixture
+from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.compute import Compute
 from zerolm.networks.opener import mapped_model
+from zerolm.planning.part_costs import StoredCosts
+from zerolm.planning.size_request import ExpertsRequest, SizeRequest
+from zerolm.progress import silent
+from zerolm.settings.compute import ComputeRequest
 from zerolm.text.tokens import Tokens
 
 ROUTERS = {
@@ -54,19 +64,6 @@ def test_sums_are_those_of_hooks_on_the_stock_model(
         for name, values in sums.items():
             wanted = twin[layer][name].numpy()
             np.testing.assert_allclose(values, wanted, rtol=1e-5, atol=1e-8 * wanted.max(), err_msg=name)
-
-
-def test_reap_is_the_mean_of_gates_that_add_up_to_one(tmp_path: Path) -> None:
-    folder, text = mixture(tmp_path / "parent", "qwen2_moe"), tokens()
-    checkpoint = Checkpoint.open(folder)
-    use, twin = expert_use(checkpoint, mapped_model(checkpoint), text), sums_by_hooks(folder, text.ids)
-    for layer, sums in use.items():
-        counted = sums["count"].sum()
-        assert not np.isclose(sums["gate"].sum(), counted / 2), "the gates of this type do not add up to one"
-        reap = EXPERT_CRITERIA["reap"]
-        assert reap is not None
-        mean = twin[layer]["share_norm"] / twin[layer]["count"].clamp_min(1)
-        np.testing.assert_allclose(reap(sums), mean, rtol=1e-5)
 
 
 def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
@@ -137,3 +134,66 @@ def test_gates_that_scale_what_experts_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="--criterion aimer, which uses weights alone"):
         carve(folder, tmp_path / "child", keep_experts="4", text="random", sequences=4, length=12)
     assert not (tmp_path / "child").exists()
+
+
+FILE = "model.safetensors"
+FLAGS: dict[str, Any] = {"keep_experts": "4", "sequences": 10, "length": 12}
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> Path:
+    """A mixture with a tokenizer, and two texts of other words."""
+    folder = mixture(tmp_path / "parent", "deepseek_v3")
+    word_tokenizer(folder)
+    (tmp_path / "a.txt").write_text(" ".join(f"w{n % 9}" for n in range(400)))
+    (tmp_path / "b").mkdir()
+    for part in range(2):
+        (tmp_path / "b" / f"{part}.txt").write_text(" ".join(f"w{20 + n % 11}" for n in range(200)))
+    return folder
+
+
+def carving(parent: Path, text: str, domains: str = "mean", criterion: str = "reap") -> ExpertSelection:
+    size = SizeRequest(experts=ExpertsRequest("4", domains=domains))
+    methods = Methods(criterion=criterion, text=text, sequences=10, length=12)
+    stock = StockMixture(Checkpoint.open(parent), SizeRequest(), StoredCosts(), silent)
+    return ExpertSelection(stock, size, methods, ComputeRequest(), silent)
+
+
+def test_sums_of_domains_are_kept_apart_and_add_up(parent: Path, tmp_path: Path) -> None:
+    a, b = (carving(parent, text).use for text in (f"{tmp_path}/a.txt", f"other={tmp_path}/b"))
+    both = carving(parent, f"a={tmp_path}/a.txt,b={tmp_path}/b")
+    assert list(both.uses) == ["a", "b"]
+    for layer, sums in both.use.items():
+        for name, values in sums.items():
+            np.testing.assert_allclose(values, a[layer][name] + b[layer][name])
+            np.testing.assert_allclose(both.uses["a"][layer][name], a[layer][name])
+    assert not np.allclose(a[2]["gate"], b[2]["gate"])
+
+
+def test_the_worst_domain_keeps_the_most_that_it_can(parent: Path, tmp_path: Path) -> None:
+    text = f"a={tmp_path}/a.txt,b={tmp_path}/b"
+    carved = carving(parent, text, "worst")
+    sets = [list(kept) for kept in combinations(range(8), 4) if sum(expert < 4 for expert in kept) == 2]
+    for layer, chosen in carved.chosen.items():
+        shares = []
+        for use in carved.uses.values():
+            worth = use[layer]["share_norm"] / np.maximum(use[layer]["count"], 1)
+            shares.append(worth / worth.sum())
+        most = max(min(share[kept].sum() for share in shares) for kept in sets)
+        assert min(share[chosen.kept].sum() for share in shares) == pytest.approx(most, rel=1e-5)
+        assert chosen.gap == 0
+
+
+def test_a_child_tells_what_stays_by_domain_and_is_built_again(parent: Path, tmp_path: Path) -> None:
+    text = f"a={tmp_path}/a.txt,b={tmp_path}/b"
+    carved = carve(parent, tmp_path / "child", text=text, domains="worst", repair="least-squares", **FLAGS)
+    for row in carved.experts.layers:
+        assert set(row.domains) == {"a", "b"}
+        assert all(0 < share <= 1 for share in row.domains.values())
+    recipe = tmp_path / "child" / "recipe.json"
+    assert json.loads(recipe.read_text())["calibration"]["sequences"] == 10
+    again = rebuild(recipe, parent, tmp_path / "again", text=text)
+    assert again.note == ""
+    assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "child" / FILE).read_bytes()
+    with pytest.raises(ValueError, match="the recipe was made with"):
+        rebuild(recipe, parent, tmp_path / "other", text=f"{tmp_path}/a.txt")

@@ -7,7 +7,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from elastic_verbs import export, search, train
 from made_pages import golden
@@ -18,16 +17,14 @@ from zerolm.lab.verbs.elastic_train import SupernetReport
 from zerolm.solvers import Infeasible
 from zerolm.verbs.report import Report
 
-NAMES = ("elastic", "elastic-causal")
 
-
-@pytest.fixture(scope="module", params=NAMES)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A supernet, and the pick of a search handed over."""
-    place = tmp_path_factory.mktemp(request.param)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A supernet of the space with all blocks, and the pick of a search handed over."""
+    place = tmp_path_factory.mktemp("supernet")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZEROLM_CACHE", str(place / "cache"))
-        train(place, request.param)
+        train(place, "elastic-causal")
         export(place, heads="fuse", tokens=8 * 64, batch=4, length=16)
     return place
 
@@ -67,15 +64,7 @@ def test_a_supernet_tells_of_every_epoch(folder: Path) -> None:
     assert len(re.findall("<caption>epoch", page)) == 6  # widths and scores
 
 
-def test_less_of_the_variance_is_fewer_components(folder: Path) -> None:
-    before = json.loads((folder / "net" / "result.json").read_text())
-    few = train(folder, before["space"], out="few", eta=0.3).to_json()
-    counts = [np.array(told["history"][0]["scores"]) for told in (few, before)]
-    assert (counts[0] <= counts[1]).all()
-    assert counts[0].sum() < counts[1].sum()
-
-
-@pytest.mark.parametrize("score", ["supernet", "w_pca", "v_pca", "geo", "params"])
+@pytest.mark.parametrize("score", ["supernet", "w_pca", "geo"])
 def test_every_score_searches_within_the_budgets(folder: Path, score: str, tmp_path: Path) -> None:
     largest = search(folder, score="params").to_json()["pick"]["costs"]["params"]
     report = search(folder, score=score, max_params=largest - 1)

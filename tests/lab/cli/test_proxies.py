@@ -120,8 +120,7 @@ def test_a_second_run_computes_only_what_is_new(zerolm: Zerolm, computed: list[s
     assert computed[-1] == "mine line 5"
 
 
-@pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(("weights", "own"), [(True, True), (False, False)])
 def test_a_model(zerolm: Zerolm, computed: list[str], weights: bool, own: bool) -> None:
     folder = saved(Path("model"), "llama" if own else "gpt2")
     if own:

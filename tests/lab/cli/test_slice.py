@@ -111,15 +111,10 @@ WRONG: dict[str, tuple[Callable[[], tuple[str, ...]], str]] = {
         lambda: asked("classes", "--data", wrong("text,label\nw1,2\n")),
         "line 2 has label '2'; the head has 2 classes, 0 to 1",
     ),
-    "a space that does not fit": (
-        lambda: asked("llama", "--space", "lonas-bert", "--text", "text.txt"),
-        "lonas-bert is a space of 12 layers, attention 768, FFN 3072; the parent has 3 layers",
-    ),
     "no space of several that fits": (
         lambda: asked("llama", "--space", "lonas-llama", "--text", "text.txt"),
         "lonas-llama-7b is a space of 32 layers",
     ),
-    "no space": (lambda: asked("llama", "--space", "lonas", "--text", "text.txt"), "space"),
     "an unknown space": (
         lambda: asked("llama", "--space", "heads", "--text", "text.txt"), "space 'heads"
     ),
@@ -134,7 +129,6 @@ WRONG: dict[str, tuple[Callable[[], tuple[str, ...]], str]] = {
     "a parent without classes": (
         lambda: asked("bert", "--data", "rows.csv"), "has no head that classifies texts"
     ),
-    "no parent": (lambda: asked("nowhere", "--text", "text.txt"), "nowhere"),
 }  # fmt: skip
 
 

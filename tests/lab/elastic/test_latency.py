@@ -79,14 +79,14 @@ def test_sequences_are_no_longer_than_the_positions() -> None:
     assert (Timing(3, 7).ids(space) == Timing(3, 7).ids(space)).all()
 
 
-@pytest.mark.parametrize(("score", "method"), [("supernet", "auto"), ("w_pca", "auto"), ("geo", "auto")])
-def test_a_search_tells_the_table_that_its_latencies_add_up_from(score: str, method: str) -> None:
+@pytest.mark.parametrize("score", ["supernet", "w_pca"])
+def test_a_search_tells_the_table_that_its_latencies_add_up_from(score: str) -> None:
     supernet = supernet_of()
     ids = torch.randint(1, 40, (4, 12), generator=torch.Generator().manual_seed(0))
     told: list[str] = []
 
     def searched(budgets: dict[str, int]) -> SearchResult:
-        asked = ElasticSearch(score, budgets, method)
+        asked = ElasticSearch(score, budgets)
         return search_paths(supernet, ids, ids, asked, progress=lambda text, done=0, of=0: told.append(text))
 
     assert searched({"max_params": 10**9}).latency is None

@@ -71,21 +71,6 @@ def test_layers_are_selected_as_by_a_walk_over_the_bins(
     assert select_layers(log_sigma, threshold=threshold) == selected(networks, threshold)
 
 
-@given(st.lists(st.integers(1, 20), min_size=1, max_size=4), st.floats(-9, 9))
-def test_without_a_spike_all_layers_are_selected(depths: list[int], value: float) -> None:
-    assert select_layers([np.full(depth, value) for depth in depths]) == (0, 9)
-
-
-def test_where_no_bin_reaches_the_threshold_all_are_selected() -> None:
-    low_first = [np.where(np.arange(10) > 0, 1.0, 0.0)]  # nine equal bins: each 1/3 of a deviation up
-    assert select_layers(low_first) == (0, 9)
-    assert select_layers(low_first, threshold=0.3) == (1, 9)
-
-
-def test_a_bin_without_layers_does_not_end_a_run() -> None:
-    assert select_layers([np.array([0.0, 0.0, 5.0, 5.0, 0.0])]) == (4, 6)
-
-
 @pytest.mark.parametrize("log_sigma", [[], [np.zeros(0)], [np.array([0.0, -np.inf])], [np.array([np.nan])]])
 def test_layers_without_a_finite_gradient_are_refused(log_sigma: list[Floats]) -> None:
     with pytest.raises(ValueError, match="finite log sigma"):
@@ -137,8 +122,3 @@ def test_only_an_interval_of_layers_has_a_score(layers: list[int]) -> None:
     assume(not layers or layers != list(range(layers[0], layers[0] + len(layers))) or layers[0] < 0)
     with pytest.raises(ValueError, match="no interval of the 5 layers"):
         lswag(np.zeros(5), np.zeros((6, 5), np.int64), layers)
-
-
-def test_a_layer_beyond_the_network_has_no_score() -> None:
-    with pytest.raises(ValueError, match="no interval of the 5 layers"):
-        lswag(np.zeros(5), np.zeros((6, 5), np.int64), [4, 5])

@@ -86,14 +86,6 @@ def test_a_key_tells_apart_whatever_changes_a_value() -> None:
     assert all(json.loads(key) for key in keys)
 
 
-def test_products_in_float32_on_a_cpu_have_the_key_of_before() -> None:
-    key = json.loads(FEW.key(random_source(64)))
-    assert sorted(key) == ["batch", "device", "length", "mode", "parts", "seed", "tokens", "upstream"]
-    assert key["device"] == "cpu"
-    half = json.loads(replace(FEW, dtype="bfloat16").key(random_source(64)))
-    assert half == key | {"dtype": "bfloat16"}
-
-
 @pytest.mark.parametrize("dtype", ["auto", "float32"])
 def test_names_that_mean_the_same_are_one(dtype: str) -> None:
     assert replace(FEW, dtype=dtype).key(random_source(64)) == FEW.key(random_source(64))

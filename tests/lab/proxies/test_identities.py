@@ -82,7 +82,7 @@ def test_zerolm_of_weights_is_the_mean_squared_singular_value(name: str) -> None
     assert found == pytest.approx([sum(map(capacity_svd, each)) for each in roles.values()], rel=1e-6)
     for column, (score,) in proxy.scores([found]).items():
         alpha = float(column.split()[1])
-        expected = zerolm_of_weights(roles["attention"], roles["ffn"], alpha, svd=True)
+        expected = zerolm_of_weights(roles["attention"], roles["ffn"], alpha)
         assert score == pytest.approx(expected, rel=1e-6)
 
 

@@ -140,14 +140,6 @@ def test_what_is_independent_gains_nothing(weights: tuple[list[int], ...]) -> No
     assert 0.0 <= information_gain(y, known, other) < 1e-12
 
 
-@given(st.integers(0, 1 << 20))
-def test_gains_of_the_same_bins_by_other_names_are_the_same_number(seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    y, known, other = generator.integers(0, 10, (3, 300)) ** 2 // 10
-    names = generator.permutation(10)
-    assert information_gain(y, known, names[other]) == information_gain(y, known, other)
-
-
 @given(problems(), st.integers(0, 1 << 20))
 def test_noise_of_floating_point_breaks_no_tie(problem: Problem, seed: int) -> None:
     proxies, result, params = problem
@@ -169,24 +161,6 @@ def test_biases_as_near_are_a_tie_whatever_their_rounding() -> None:
         proxies = {"first": result, "second": result.copy(), "third": third, "last": last}
         found = choose(proxies, result, params, within=3.0)
         assert found.names == ("first", "second", "third")
-
-
-@given(problems(most=3))
-def test_of_equal_proxies_those_given_first_are_taken(problem: Problem) -> None:
-    _, result, params = problem
-    for names in ("abcd", "dcba"):
-        found = choose(dict.fromkeys(names, result), result, params)
-        assert found.names == tuple(names[:3])
-
-
-def test_a_proxy_within_means_strictly_within() -> None:
-    result = np.arange(5.0)
-    best, next_to_best = np.array([0.0, 1, 2, 3, 4]), np.array([1.0, 0, 2, 3, 4])  # rho 1 and 0.9
-    proxies = {"best": best, "next": next_to_best, "constant": np.ones(5)}
-    assert choose(proxies, result, result).names == ("best",)
-    assert choose(proxies, result, result, within=0.1001).names == ("best", "next")
-    assert math.isnan(choose(proxies, result, result, within=3.0).rho["constant"])
-    assert choose(proxies, result, result, within=3.0).names == ("best", "next")
 
 
 def test_networks_of_one_size_have_no_bias() -> None:

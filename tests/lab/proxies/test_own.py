@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -56,17 +57,19 @@ def registered() -> Iterator[None]:
     PROXIES._entries.update(before)
 
 
-def ran(folder: Path, **values: object) -> Any:
-    (folder / "own.py").write_text(SCRIPT.format(**values))
-    done = subprocess.run([sys.executable, "own.py"], cwd=folder, capture_output=True, text=True, timeout=300)
+def test_workers_know_them_and_an_edited_one_is_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """First in this process, then, edited, in one that has workers."""
+    monkeypatch.chdir(tmp_path)
+    script = Path("own.py")
+    script.write_text(SCRIPT.format(factor=1.0, jobs=1))
+    runpy.run_path("own.py", run_name="__main__")
+    alone = json.loads(capsys.readouterr().out)
+    script.write_text(SCRIPT.format(factor=2.0, jobs=2))
+    done = subprocess.run([sys.executable, "own.py"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def test_workers_know_them_and_an_edited_one_is_computed_again(tmp_path: Path) -> None:
-    alone = ran(tmp_path, factor=1.0, jobs=1)
-    assert ran(tmp_path, factor=2.0, jobs=2) == [2 * value for value in alone]
-    assert ran(tmp_path, factor=1.0, jobs=1) == alone
+    assert json.loads(done.stdout) == [2 * value for value in alone]
 
 
 def test_the_revision_is_the_version_and_for_ones_own_the_source() -> None:

@@ -194,20 +194,6 @@ def test_transfer_keeps_nothing_but_loses_nothing(name: str, parts: int) -> None
             assert gain == pytest.approx(float(torch.linalg.svdvals(m)[0]), rel=1e-5)
 
 
-def test_gains_of_matrices_are_their_spectral_norms() -> None:
-    """E[v v^T] is the identity, so u = v W gives E[u v^T] = W^T; the identity itself says nothing."""
-    network = chain(4, 4, 4, 4)
-    with torch.no_grad():
-        network.linears[2].parameter.copy_(torch.eye(4))
-    transfer = Passes(network, batch_for(network, 64, 64), Protocol(parts=1), ["transfer"]).transfer
-    gain, still = transfer.gains
-    assert still is None
-    assert gain == pytest.approx(
-        float(torch.linalg.svdvals(network.linears[1].parameter.detach())[0]), rel=0.1
-    )
-    assert all(0 < entropy <= math.log(4) + 1e-6 for entropy in transfer.entropies)
-
-
 def test_the_gradient_of_ones_through_a_layer_norm() -> None:
     """It is zero, for the outputs of a norm add up to a constant; sane mode says so, faithful mode runs."""
     batch = batch_for(network := made("bert"))

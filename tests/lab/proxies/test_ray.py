@@ -101,31 +101,26 @@ def test_where_there_is_no_cluster_one_is_started_and_ended(
 def test_two_nodes_give_the_table_of_one_process(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By a connection of their own; one that is there is used, and stays."""
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     log = tmp_path / "log"
     log.mkdir()
     with Store() as here, Store(tmp_path / "s") as there:
         table = run(NETWORKS, evaluated(), here, keys)
-        with pytest.raises(ValueError, match=r"^3: too wide$"):
-            run(NETWORKS, evaluated(failing=3), there, keys, backend="ray")
+        ray.init(address=cluster.address, log_to_driver=False)
+        try:
+            with pytest.raises(ValueError, match=r"^3: too wide$"):
+                run(NETWORKS, evaluated(failing=3), there, keys, backend="ray")
+            assert ray.is_initialized()
+        finally:
+            ray.shutdown()
         kept = there.get(table)
         assert kept == {key: table[key] for number in (0, 1, 2) for key in keys(number)}  # the whole round
-        assert not ray.is_initialized()
         for _ in range(2):  # the second finds all of it
             found = run(NETWORKS, evaluated(log=log), there, keys, backend="ray")
             assert repr(list(found.items())) == repr(list(table.items()))
+            assert not ray.is_initialized()
     assert sorted(each.name for each in log.iterdir()) == ["3", "4"]
     nodes = {each.read_text() for each in log.iterdir()}
     assert nodes == {node.node_id for node in cluster.list_all_nodes()}
     assert len(nodes) == 2
-
-
-def test_a_connection_that_is_there_is_used_and_stays(cluster: Any, tmp_path: Path) -> None:
-    ray.init(address=cluster.address, log_to_driver=False)
-    try:
-        with Store() as store:
-            run([1, 2], evaluated(log=tmp_path), store, keys, backend="ray")
-        assert ray.is_initialized()
-    finally:
-        ray.shutdown()
-    assert len({each.read_text() for each in tmp_path.iterdir()}) == 2

@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -349,53 +348,3 @@ def test_killed_while_the_file_is_made(tmp_path: Path, monkeypatch: pytest.Monke
         kills += 1
         assert uninterrupted(path) == whole
     assert kills > 3
-
-
-SCRIPT = """
-import sys, time
-from pathlib import Path
-from zerolm.lab.zero_cost.job import run
-from zerolm.lab.zero_cost.store import Store
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/../.."]
-from test_running import ITEMS, computing, keys
-
-def work(number, lacking):
-    while number > 2 and not Path(sys.argv[2] + ".go").exists():
-        time.sleep(0.01)
-    return computing(number, lacking)
-
-with Store(Path(sys.argv[2])) as store:
-    run(ITEMS, work, store, keys, jobs=2)
-"""
-
-
-@FORKED
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_with_workers_that_is_stopped_goes_on(number: signal.Signals, tmp_path: Path) -> None:
-    """Three items are done and the workers are busy with two when the process is stopped."""
-    path = tmp_path / "s"
-    whole = uninterrupted(tmp_path / "whole")
-    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), str(path)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 180
-        done = 3 * KEYS
-        while not path.exists() or not held(path) >= done:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        os.kill(process.pid, number) if number == signal.SIGKILL else os.killpg(process.pid, number)
-        process.wait(timeout=300)
-        assert rows(path) == whole[:done]
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)  # workers outlive their parent by minutes
-        assert process.stderr is not None
-        process.stderr.close()
-    assert uninterrupted(path) == whole
-
-
-def held(path: Path) -> int:
-    try:
-        return len(rows(path))
-    except sqlite3.OperationalError:  # the table is still to come
-        return 0

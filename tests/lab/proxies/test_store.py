@@ -77,13 +77,6 @@ def test_what_is_in_the_file_stays_when_it_is_closed(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["here.sqlite"]
 
 
-def test_the_default_file_lies_in_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path))
-    with Store(Store.default_path()) as store:
-        store.put([ONE])
-    assert (tmp_path / "proxies" / "evaluations.sqlite").is_file()
-
-
 def test_all_of_a_put_or_nothing(tmp_path: Path) -> None:
     broken = Evaluation(Key("b", "p", "{}", "1"), ("text",), 0.0)  # type: ignore[arg-type]
     with Store(tmp_path / "s") as store:

@@ -40,15 +40,6 @@ def test_autoformer_tiny_is_as_large_as_published() -> None:
     assert params - 13 * 4 * 30 * 64 == pytest.approx(5.7e6, rel=0.02)
 
 
-def test_body_parameters_are_the_matrices_of_the_layers() -> None:
-    for name in ("autoformer", "pit"):
-        space = make_space(name)
-        backbone = next(space.backbones())
-        architecture = space.assemble(backbone, [[0] * (1 if b.tied else b.count) for b in backbone.blocks])
-        weights = sum(m.rows * m.cols for layer in architecture.layers for m in layer.matrices)
-        assert CostModel().of(architecture)["body_params"] == weights
-
-
 @pytest.mark.parametrize("name", ["autoformer", "pit"])
 def test_the_published_architectures_are_read_as_they_are(name: str, data_folder: Path) -> None:
     document = json.loads((data_folder / f"{name}_vit.json").read_text(encoding="utf-8"))
@@ -75,28 +66,8 @@ def test_the_agreement_with_published_results(name: str, data_folder: Path) -> N
         assert found[column] == pytest.approx(expected, abs=0.003), column
 
 
-def test_the_flags_of_autoformer(zerolm: Callable[..., Any]) -> None:
-    ran = zerolm("search", "autoformer", "--size", "base", "--depth", "3:4", "--hidden", "64,128",
-                 "--heads", "2", "--mlp-ratio", "2.5,4", "--classes", "1k", "--max-params", "1M",
-                 "--json")  # fmt: skip
-    found = json.loads(ran.out)
-    assert found["settings"] == {
-        "size": "base", "depth": [3, 4], "hidden": [64, 128], "heads": [2], "mlp_ratio": [2.5, 4.0],
-        "classes": 1000,
-    }  # fmt: skip
-    assert found["certificate"]["optimal"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "shape"),
-    [
-        ("autoformer --depth 3 --hidden 192 --heads 3", "3 x 192, heads 3, ffn ratio 4.0"),
-        ("pit --base-dim 16 --heads 2,4", "3 x 64 + 8 x 64 + 6 x 64, heads 4/4/4, ffn ratio 8"),
-    ],
-)
-def test_the_page_names_the_shape(
-    arguments: str, shape: str, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
-    assert zerolm("search", *arguments.split(), "--out", str(tmp_path / "out")).status == 0
-    assert shape in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+def test_the_page_names_the_shape(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    flags = ("--depth", "3", "--hidden", "192", "--heads", "3", "--out", str(tmp_path / "out"))
+    assert zerolm("search", "autoformer", *flags).status == 0
+    assert "3 x 192, heads 3, ffn ratio 4.0" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert [path.name for path in (tmp_path / "out" / "pick").iterdir()] == ["architecture.json"]

@@ -26,12 +26,12 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     return checkpoint, choices, part_costs_of(checkpoint, choices, CostModel(), "heads-ffn")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_draws_keep_to_their_budgets(seed: int, space: Drawn) -> None:
     """Each costs what ``carve`` would count for its cut, and none comes twice."""
     checkpoint, choices, costs_by_part = space
     whole = costs_of(checkpoint, CostModel())
-    low = 0.5 + 0.03 * seed
+    low = 0.5 + 0.1 * seed
     limits = {"min_params": int(low * whole["params"]), "max_params": int((low + 0.1) * whole["params"])}
     limits["max_macs"] = int(0.9 * whole["macs"])
     sizes = drawn_sizes(choices, costs_by_part, 3, 5, seed, limits)

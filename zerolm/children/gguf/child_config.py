@@ -57,8 +57,10 @@ def attribute(config: PreTrainedConfig, path: str) -> Any:
 
 def factors_by_row(checkpoint: Checkpoint, cut: Cut, role: str) -> Floats:
     """Return the factors of the rows of a tensor in a file, (rows,), or (1,) for a common factor."""
-    form = form_in(checkpoint.family, role)
-    config, factor = child_config(checkpoint, cut), np.ones(1)
+    form, factor = form_in(checkpoint.family, role), np.ones(1)
+    if not form.times:
+        return factor
+    config = child_config(checkpoint, cut)
     for path in form.times:
         present = attribute(config, path)
         try:

@@ -1,4 +1,4 @@
-"""The worth of neurons of experts, and how many of both stay within budgets, against plain computations."""
+"""The worth of experts and of their neurons, the choice of both, and how many stay, by plain twins."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 from carvings import carve
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as some
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from saved_mixtures import mixture, sums_by_hooks
 
-from zerolm.carving.experts.expert_choice import best_of_rows
+from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts, best_of_rows
 from zerolm.carving.experts.expert_count import TRIED, tried_of
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
@@ -64,7 +65,6 @@ def test_the_neurons_of_most_worth_stay(tmp_path: Path, monkeypatch: pytest.Monk
     flags: dict[str, Any] = {"criterion": "hope_moments", **text}
     carved = carve(folder, tmp_path / "child", keep_experts="4", keep_expert_ffn="16", **flags)
     twin = sums_by_hooks(folder, tokens_of(Checkpoint.open(folder), **text).divided().fitted.ids)
-    assert carved.experts is not None
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     for row, told in zip(recipe["experts"], carved.experts.layers, strict=True):
         gone = 0.0
@@ -103,19 +103,6 @@ def test_by_weights_a_neuron_is_worth_the_product_of_its_lengths(kind: str, tmp_
         for part in both:
             product = product * part.norm(dim=1)
         np.testing.assert_allclose(worth[expert], product.numpy(), rtol=1e-5)
-
-
-def test_scales_that_change_nothing_of_the_network_change_no_worth(tmp_path: Path) -> None:
-    """Up times 4 and down by 4 is the same network."""
-    folder = mixture(tmp_path / "parent", "olmoe")
-    checkpoint = Checkpoint.open(folder)
-    before = by_weights(checkpoint, 1, ledger_of(checkpoint))
-    stored = load_file(folder / FILE)
-    for name, value in stored.items():
-        value *= 4.0 if "up_proj" in name else 0.25 if "down_proj" in name else 1.0
-    save_file(stored, folder / FILE, {"format": "pt"})
-    checkpoint = Checkpoint.open(folder)
-    np.testing.assert_allclose(by_weights(checkpoint, 1, ledger_of(checkpoint)), before, rtol=1e-6)
 
 
 @given(st.integers(1, 4), st.integers(1, 6), st.data())
@@ -219,8 +206,6 @@ def test_both_are_planned_as_by_trying_all(
             )
             if best is None or alone + more < best[0] * (1 - 1e-9):
                 best = (alone + more, count, width)
-    assert best is not None
-    assert carved.experts is not None
     assert (carved.experts.child, carved.experts.ffn.child) == best[1:]
     told = sum(row.loss + (row.lost_by_neurons or 0.0) for row in carved.experts.layers)
     assert told == pytest.approx(best[0], rel=1e-5)
@@ -240,7 +225,6 @@ def test_with_one_number_the_other_is_the_most_within_the_budget(
     folder = mixture(tmp_path / "parent", "mixtral")
     checkpoint = Checkpoint.open(folder)
     carved = carve(folder, **sizes, criterion="aimer", budgets={"max_params": "0.6x"})
-    assert carved.experts is not None
     count, ffn, named = carved.experts.child, carved.experts.ffn, {"keep_expert_ffn": "40"} | sizes
     width = ffn.child if ffn else 40
     assert {str(count), str(width)} & {*named.values()}
@@ -263,3 +247,43 @@ def test_numbers_that_are_tried_are_all_or_some_with_both_ends(counts: list[int]
     tried = tried_of(counts)
     assert tried == sorted(set(tried) & set(counts))
     assert (tried[0], tried[-1], len(tried)) == (counts[0], counts[-1], min(TRIED, len(counts)))
+
+
+SHAPES = [(groups, size) for groups in (1, 2, 3) for size in range(2, 8) if groups * size <= 14]
+
+
+@settings(max_examples=40, deadline=None)
+@given(some.data(), some.sampled_from(SHAPES))
+def test_no_other_choice_is_worth_more(data: some.DataObject, shape: tuple[int, int]) -> None:
+    groups, size = shape
+    experts = groups * size
+    each = data.draw(some.integers(1, size))
+    worth = np.array(data.draw(some.lists(some.integers(-3, 9), min_size=experts, max_size=experts)), float)
+    kept = best_experts(worth, each * groups, groups)
+    assert sorted(set(kept.tolist())) == kept.tolist()
+    assert np.bincount(kept // size, minlength=groups).tolist() == [each] * groups
+    choices = (
+        c
+        for c in combinations(range(experts), each * groups)
+        if all(sum(expert // size == group for expert in c) == each for group in range(groups))
+    )
+    assert worth[kept].sum() == max(worth[list(c)].sum() for c in choices)
+
+
+def test_of_equal_experts_the_first_stay() -> None:
+    assert best_experts(np.zeros(8), 4, 2).tolist() == [0, 1, 4, 5]
+
+
+def test_a_worth_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        best_experts(np.array([1.0, np.nan]), 1)
+
+
+def test_those_leave_that_lose_least_together() -> None:
+    """By pairs: two that stand in for each other do not both leave, though each alone is the cheapest."""
+    pairs = np.array([[1.0, 9.0, 0.0, 0.0], [9.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.5], [0.0, 0.0, 0.5, 3.0]])
+    chosen = best_by_pairs(pairs, 2)
+    assert chosen.kept.tolist() == [1, 3]
+    assert (chosen.loss, chosen.gap, chosen.is_proven) == (3.0, None, False)
+    assert best_experts(pairs.diagonal(), 2).tolist() == [2, 3], "by single worth both of them go"
+    assert best_by_pairs(pairs, 2, 2).kept.tolist() == [1, 3]

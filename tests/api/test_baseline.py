@@ -186,12 +186,6 @@ def test_within_searches_around_it(tmp_path: Path) -> None:
         assert abs(sizes["kv_heads"] * sizes["head_size"] - 128) <= 25.6
 
 
-@pytest.mark.parametrize("name", ["smollm2-135m", "SmolLM2-135M", "HuggingFaceTB/SmolLM2-135M"])
-def test_known_decoders_go_by_name_and_hub_id(name: str) -> None:
-    assert read(name).name == "SmolLM2-135M"
-    assert read(name).choices == decoders()["SmolLM2-135M"].choices
-
-
 def test_what_may_be_a_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = written(tmp_path, SMALL)
     assert read(str(tmp_path)) == BaselineModel(tmp_path.name, *_parts(read(config)))

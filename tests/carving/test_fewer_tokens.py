@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,17 +190,6 @@ def test_bytes_that_no_child_has_are_refused_before_the_work(parent: Path, text:
         usual(parent, text, budget={"max_weight_bytes": 500}, form="gguf")
     with pytest.raises(ValueError, match="params"):
         usual(parent, text, budget={"max_params": 500})
-
-
-def test_two_steps_are_named_where_tokens_stay(parent: Path, text: Path) -> None:
-    size = SizeRequest.of(None, {"max_params": "0.8x"})
-    methods = methods_of(size, MethodRequest(text=str(text), plan="weights", sequences=4, length=16))
-    carved = carve(parent, size, methods)
-    assert carved.vocabulary.child == ROWS
-    wanted = f"first zerolm carve {parent} --keep-vocab used --text {text} --out few, then zerolm carve few "
-    assert wanted + f"--max-params {int(0.8 * carved.costs['parent']['params'])}" in carved.note
-    with pytest.raises(ValueError, match=r"--keep-vocab auto does not compare .* under --plan weights: "):
-        carve(parent, replace(size, vocabulary=VocabularyRequest("auto")), methods)
 
 
 def test_a_tenth_of_a_text_is_held_out(parent: Path, tmp_path: Path) -> None:

@@ -130,8 +130,8 @@ STEPS = (BASIS, UNITS, PRICES, GONE, LAYERS, STREAM, FINALISTS, PLAN, "repairing
 SETTINGS: dict[str, Any] = {
     "budgets": {"max_params": "0.7x"},
     "text": "random",
-    "sequences": 8,
-    "length": 8,
+    "sequences": 12,
+    "length": 12,
     "criterion": "surgeon",
 }
 PLUGIN = """

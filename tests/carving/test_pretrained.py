@@ -47,7 +47,7 @@ def test_pydec(models_folder: Path) -> None:
     parent = AutoModelForCausalLM.from_pretrained(models_folder / "pydec", **OPEN)
     tokenizer = AutoTokenizer.from_pretrained(models_folder / "pydec", local_files_only=True)
     seen, new = (Text("\n".join(source(files)), "") for files in (list(SEEN), unseen(models_folder)))
-    tokens, judged = running_tokens(seen, tokenizer, 24, 192), running_tokens(new, tokenizer, 8, 192)
+    tokens, judged = running_tokens(seen, tokenizer, 16, 192), running_tokens(new, tokenizer, 4, 192)
     energy = importances(parent, tokens)
     generator = np.random.default_rng(0)
     random = {kind: [generator.random(len(x)) for x in layers] for kind, layers in energy.items()}

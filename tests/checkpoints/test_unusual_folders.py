@@ -94,7 +94,6 @@ def test_the_remedy_of_an_adapter_merges_it(tmp_path: Path, monkeypatch: pytest.
     ("name", "wrapper"),
     [
         ("llama", "module._orig_mod."),
-        ("llama", "model."),
         ("llama_tied", "module.model."),
         ("gpt2", "_orig_mod."),
         ("bert", "model."),

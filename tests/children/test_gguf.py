@@ -219,14 +219,6 @@ def test_a_reader_of_deci_attends_to_all_whatever_window_the_file_names(
     assert check(file, logits_of(open_wide), None).difference < 1e-4
 
 
-def test_a_tied_head_is_left_to_the_embedding(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama_tied"))
-    write(Child(checkpoint, some_cut(checkpoint)), tmp_path / "child.gguf")
-    names = [tensor.name for tensor in gguf.GGUFReader(tmp_path / "child.gguf").tensors]
-    assert "token_embd.weight" in names
-    assert "output.weight" not in names
-
-
 def test_what_is_broken_off_leaves_nothing(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
     (tmp_path / "out").mkdir()

@@ -61,8 +61,10 @@ def test_a_child_encodes_as_its_masked_parent(kind: str, tmp_path: Path) -> None
     assert repaired.losses["repaired"] < repaired.losses["measured"]
 
 
-@pytest.mark.parametrize("heads", HEADS)
-@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize(
+    ("kind", "heads"),
+    [(kind, heads) for kind in ENCODERS for heads in HEADS[: 4 if kind == ENCODERS[0] else 2]],
+)
 def test_heads_go_into_the_child(kind: str, heads: str, tmp_path: Path) -> None:
     """Of each task that the stock classes of a family have."""
     config = stock_config(kind)

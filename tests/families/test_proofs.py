@@ -64,7 +64,6 @@ def test_every_tensor_has_its_place(kind: str, tied: bool, tmp_path: Path) -> No
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "falcon of one KV head": ("falcon", {"new_decoder_architecture": False, "num_kv_heads": None}),
-    "gemma4_text with inputs of layers": ("gemma4_text", PLAIN_GEMMA4 | {"hidden_size_per_layer_input": 8}),
     "gemma4_text as E4B": (
         "gemma4_text",
         PLAIN_GEMMA4 | {"num_kv_shared_layers": 2, "hidden_size_per_layer_input": 8},

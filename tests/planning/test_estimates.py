@@ -23,9 +23,8 @@ from zerolm.networks.roles import bias, layers_of, matrix
 from zerolm.passes import walk
 from zerolm.passes.loss_moments import loss_moments
 from zerolm.passes.walk import NormInput, normalised
-from zerolm.planning import sensitivity
 from zerolm.planning.estimates import ESTIMATE_BATCH, StreamEstimates, calibrated, estimated_losses
-from zerolm.planning.sensitivity import LossTable, measured_losses, midway
+from zerolm.planning.sensitivity import LossTable, measured_losses
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Additive
 from zerolm.units.importance.token_pass import importances
@@ -215,18 +214,6 @@ def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
     assert alone.every == [alone]
 
 
-def test_where_one_table_loses_nothing_midway_is_half() -> None:
-    by = Additive({"ffn": [np.arange(3.0)], "groups": [np.arange(1.0)]})
-    sizes = {"ffn": np.array([1, 2, 3]), "groups": np.array([1])}
-    tables = [
-        LossTable(by, sizes, {"ffn": [np.array(row)], "groups": [np.zeros(1)]}, np.array([row[0]]))
-        for row in ([0.9, 0.4, 0.0], [0.4, 0.0, 0.0])
-    ]
-    between = midway(*tables)
-    assert between.losses["ffn"][0].tolist() == pytest.approx([0.6, 0.2, 0.0])
-    assert between.without_layer.tolist() == pytest.approx([0.6])
-
-
 def test_padding_is_not_priced() -> None:
     network, by = model("llama"), criterion(model("llama"))
     ids = TOKENS.ids.clone()
@@ -308,25 +295,6 @@ def loss(network: object, cut: Cut) -> float:
     return float(1 - functional.cosine_similarity(a, b, dim=-1).mean())
 
 
-def test_predictions_that_are_too_many_to_keep_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs, found, finish = [0], [], Blocks.finish
-
-    def counted(*arguments: Any, **named: Any) -> Any:
-        runs[-1] += 1
-        return finish(*arguments, **named)
-
-    monkeypatch.setattr(Blocks, "finish", counted)
-    for share in (sensitivity.KEPT_SHARE, 1 << 60):
-        monkeypatch.setattr(sensitivity, "KEPT_SHARE", share)
-        found.append(table("llama", ("ffn",))[1])
-        runs.append(0)
-    cuts = 2 * 3 * (1 + 7)  # two batches; three layers gone, and cut to seven widths each
-    assert runs == [cuts + 2, cuts + cuts, 0]
-    first, second = found
-    assert np.array_equal(first.without_layer, second.without_layer)
-    assert all(map(np.array_equal, first.losses["ffn"], second.losses["ffn"]))
-
-
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2", "bert"])
 def test_single_cuts_lose_what_the_whole_network_loses(name: str) -> None:
     kinds = ("groups", "ffn") if name in ("llama", "qwen3") else ("ffn",)
@@ -346,19 +314,6 @@ def test_single_cuts_lose_what_the_whole_network_loses(name: str) -> None:
         assert found.without_layer[layer] == pytest.approx(
             loss(network, Cut(whole.parent, tuple(cut))), rel=1e-3
         )
-
-
-def test_worth_interpolates_and_predictions_add_up() -> None:
-    _, found = table("llama", ("groups", "ffn"))
-    sizes = found.sizes["ffn"]
-    assert found.score(1, "ffn", 40) == 0.0
-    middle = (int(sizes[2]) + int(sizes[3])) // 2
-    between = sorted(-found.losses["ffn"][1][2:4])
-    assert between[0] <= found.score(1, "ffn", middle) <= between[1]
-    groups, ffn = np.arange(1), np.arange(20)
-    cut = Cut(dimensions_of(model("llama")), (LayerCut.of(0, groups, ffn), LayerCut.of(2, groups, ffn)))
-    parts = [found.score(layer, "groups", 1) + found.score(layer, "ffn", 20) for layer in (0, 2)]
-    assert found.predicted(cut) == pytest.approx(found.without_layer[1] - sum(parts))
 
 
 @given(data=st.data())

@@ -321,25 +321,6 @@ def test_the_pair_with_the_least_loss_on_held_out_tokens_is_chosen(bias: bool) -
     assert fit.chosen(start.double()) == Ridges(*min(losses, key=losses.__getitem__))
 
 
-def test_noise_that_others_lost_is_not_fitted() -> None:
-    """Inputs explain what a matrix sends, and nothing of what earlier layers have lost."""
-    generator = torch.Generator().manual_seed(3)
-    x, true = torch.randn(64, 24, generator=generator), torch.randn(24, 5, generator=generator)
-    lost = 10 * torch.randn(64, 5, generator=generator)
-    fit = filled(x, x @ true, lost, torch.ones(64))
-    assert fit.chosen(0.5 * true.double()) == Ridges(min(OUTPUT_RIDGES), max(ERROR_RIDGES))
-
-
-def test_mixtures_of_many_outputs_choose_the_ridges_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = torch.Generator().manual_seed(1)
-    x, true = torch.randn(64, 20, generator=generator), torch.randn(20, 300, generator=generator)
-    own = x @ true + torch.randn(64, 300, generator=generator)
-    fit = filled(x, own, x @ torch.randn(20, 300, generator=generator), torch.ones(64))
-    mixed = fit.chosen(0.9 * true.double())
-    monkeypatch.setattr(moments, "OUTPUTS", 300)
-    assert mixed == fit.chosen(0.9 * true.double())
-
-
 def test_wide_matrices_choose_in_float32_and_solve_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     x, own, lost, start = problem(64, mean=1.0)
     fit = filled(x, own, lost, torch.ones(64))

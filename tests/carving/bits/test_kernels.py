@@ -70,7 +70,7 @@ def test_rows_by_threads_are_those_of_one(kind: WeightType, weighed: bool) -> No
         with pytest.raises(ValueError, match="needs importances"):
             quantised(values, kind, importances)
         return
-    values = values if "IQ" not in kind.name else values[:64]
+    values = values if "IQ" not in kind.name else values[:16]
     raw = quantised(values, kind, importances)
     assert raw.shape == (len(values), kind.size(256))
     assert (raw == quantised(values, kind, importances, threads=3)).all()

@@ -71,6 +71,11 @@ def test_layers_are_selected_as_by_a_walk_over_the_bins(
     assert select_layers(log_sigma, threshold=threshold) == selected(networks, threshold)
 
 
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=4), st.floats(-9, 9))
+def test_without_a_spike_all_layers_are_selected(depths: list[int], value: float) -> None:
+    assert select_layers([np.full(depth, value) for depth in depths]) == (0, 9)
+
+
 @pytest.mark.parametrize("log_sigma", [[], [np.zeros(0)], [np.array([0.0, -np.inf])], [np.array([np.nan])]])
 def test_layers_without_a_finite_gradient_are_refused(log_sigma: list[Floats]) -> None:
     with pytest.raises(ValueError, match="finite log sigma"):

@@ -140,6 +140,14 @@ def test_what_is_independent_gains_nothing(weights: tuple[list[int], ...]) -> No
     assert 0.0 <= information_gain(y, known, other) < 1e-12
 
 
+@given(st.integers(0, 1 << 20))
+def test_gains_of_the_same_bins_by_other_names_are_the_same_number(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    y, known, other = generator.integers(0, 10, (3, 300)) ** 2 // 10
+    names = generator.permutation(10)
+    assert information_gain(y, known, names[other]) == information_gain(y, known, other)
+
+
 @given(problems(), st.integers(0, 1 << 20))
 def test_noise_of_floating_point_breaks_no_tie(problem: Problem, seed: int) -> None:
     proxies, result, params = problem

@@ -14,10 +14,13 @@ from tiny import model
 
 from tests.units.test_activations import FAMILIES, TOKENS, forward_inputs, padded
 from zerolm.architecture import Floats
+from zerolm.io.cache import ArrayCache
+from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import watching
 from zerolm.networks.roles import BEHIND_NORMS, bias, layers_of, matrix
-from zerolm.passes.fisher import OUTPUT_ROLES
+from zerolm.passes.fisher import OUTPUT_ROLES, FisherSums
 from zerolm.passes.loss_moments import loss_moments
+from zerolm.passes.walk import LayerGradients, walk
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.surgeon import FEW, RIDGE, Surgeon, elimination
 from zerolm.units.importance.token_pass import importances
@@ -163,6 +166,37 @@ def test_what_outputs_feel_is_what_autograd_says(with_stream: bool) -> None:
         assert felt.first_token(layer, role) == pytest.approx(ratio, rel=1e-3)
     mean = sum(total.values()) / (len(total) * count)
     np.testing.assert_allclose(felt.outputs, mean, rtol=1e-3, atol=1e-5 * np.trace(mean))
+
+
+@pytest.mark.parametrize("name", ["gemma2", "bert"])
+def test_gains_of_norms_behind_outputs_are_those_of_their_gradients(name: str) -> None:
+    """Moments of an output's gradients are nearer to those by gains than to the mean without them."""
+    network, generator = model(name), torch.Generator().manual_seed(0)
+    norms = [norm for layer in layers_of(network) for norm in layer.behind.values()]
+    for norm in norms:
+        shape = norm.weight.shape
+        norm.weight.data = torch.exp(2 * torch.randn(shape, generator=generator)).to(norm.weight)
+    fisher = loss_moments(network, TOKENS).fisher
+
+    moments: dict[tuple[int, str], Floats] = {}
+
+    class Moments(FisherSums):
+        def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
+            for role in ("o", "down"):
+                g = layer_gradients.gradients.outputs[role][:, 1:].flatten(0, 1).double().numpy()
+                place = layer_gradients.layer, role
+                moments[place] = moments.get(place, 0.0) + g.T @ g
+
+    blocks = Blocks(network, TOKENS.batches(2))
+    walk(blocks, {"": Moments(blocks, with_stream=False)}, ArrayCache(), "")
+
+    def alike(a: Floats, b: Floats) -> float:
+        """Return the correlation of the logarithms of two diagonals."""
+        return float(np.corrcoef(np.log(np.diag(a)), np.log(np.diag(b)))[0, 1])
+
+    for (layer, role), wanted in moments.items():
+        root = fisher.root(layer, role)
+        assert alike(root @ root.T, wanted) > max(0.5, alike(fisher.outputs, wanted))
 
 
 def test_sums_of_what_is_multiplied_in_bfloat16_are_wider() -> None:

@@ -18,7 +18,7 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import in_memory
 from zerolm.networks.roles import StockLayer, bias, layer_list, layer_of, matrix, norm_gain, places_of
 from zerolm.networks.stream import Stream
-from zerolm.passes.walk import input_norms_and_writers, normalised, writers
+from zerolm.passes.walk import input_norms, normalised, writers
 from zerolm.units.importance.activations import OfSequences
 from zerolm.units.importance.criteria import CRITERIA, criterion_of, definition_of
 from zerolm.units.importance.peers import Flap
@@ -124,7 +124,7 @@ def _layer_scores(parent: Parent, stream: Stream, number: int) -> Arrays:
     statistics = {name: CRITERIA[name](parent.sizes, layer) for name in BY_TOKENS}
     cosines, moments = [], {name: np.zeros(2 * [parent.sizes.hidden]) for name in ("energy", "last")}
     for index, hidden, seen in stream.through(
-        number, input_norms_and_writers if narrows(parent) else writers
+        number, lambda layer: {**(input_norms(layer) if narrows(parent) else {}), **writers(layer)}
     ):
         mask = stream.blocks.tokens(index)
         inputs = {role: seen.inputs[role][mask].float() for role in layer.writers}

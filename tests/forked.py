@@ -7,20 +7,27 @@ import signal
 import socket
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 
-def in_another_process(work: Callable[[], Any]) -> int:
-    """Run it in a forked process; the number of the signal that killed it, 0 where none did."""
+def forked(work: Callable[[], Any]) -> int:
+    """Start it in a forked process, whose number is returned: that ends with status 1 where it fails."""
     process = os.fork()
     if process == 0:
         try:
             work()
             os._exit(0)
         except BaseException:
+            traceback.print_exc()
             os._exit(1)
-    _, status = os.waitpid(process, 0)
+    return process
+
+
+def in_another_process(work: Callable[[], Any]) -> int:
+    """Run it in a forked process; the number of the signal that killed it, 0 where none did."""
+    _, status = os.waitpid(forked(work), 0)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
@@ -32,20 +39,12 @@ def in_two_processes(work: Callable[[], Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
 
-    def run(rank: int) -> int:
-        process = os.fork()
-        if process:
-            return process
-        try:
-            os.environ.update(where, RANK=str(rank), LOCAL_RANK=str(rank))
-            AcceleratorState._reset_state(reset_partial_state=True)
-            work()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
+    def run(rank: int) -> None:
+        os.environ.update(where, RANK=str(rank), LOCAL_RANK=str(rank))
+        AcceleratorState._reset_state(reset_partial_state=True)
+        work()
 
-    both = [run(rank) for rank in range(2)]
+    both = [forked(partial(run, rank)) for rank in range(2)]
     assert [os.waitpid(process, 0)[1] for process in both] == [0, 0]
 
 

@@ -1,4 +1,4 @@
-"""Foretold and measured losses of cuts against literal twins: whole networks run, or differentiated."""
+"""Predicted and measured losses of cuts, compared with those of whole networks by running or autograd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units that go one by one, against a twin that solves for the others each time; and what the loss feels."""
+"""Units that go one by one, against a twin that solves for the others each time; and Fisher information."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def stream_weights(network: Any, number: int, tokens: Tokens) -> Floats:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tokens: Tokens) -> None:
     network = model(name)
-    sizes, felt = dimensions_of(network), loss_moments(network, tokens).fisher
-    worth = importances(network, tokens, "surgeon", batch=2, fisher=felt)
+    sizes, fisher = dimensions_of(network), loss_moments(network, tokens).fisher
+    worth = importances(network, tokens, "surgeon", batch=2, fisher=fisher)
     for number, layer in enumerate(layers_of(network)):
         modules = (layer.writers["o"], layer.ffn_out)
         kinds = (("groups", sizes.kv_heads), ("ffn", sizes.ffn))
@@ -122,9 +122,9 @@ def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tok
             w = stream_weights(network, number, tokens)
             if layer.norm in BEHIND_NORMS:  # divides by the size of the output
                 w = w / np.square(x @ matrix(module).double().numpy().T).mean(1)
-            w = with_first(w, tokens, felt.first_token(number, role))
+            w = with_first(w, tokens, fisher.first_token(number, role))
             x = x - w @ x / w.sum() if bias(module) is not None else x
-            sent = felt.root(number, role).T @ matrix(module).double().numpy()
+            sent = fisher.root(number, role).T @ matrix(module).double().numpy()
             ridge = max(RIDGE, x.shape[1] / (FEW * len(x)))
             moments = x.T @ (w[:, None] * x) / w.sum()
             going = elimination(torch.from_numpy(moments), torch.from_numpy(sent), units, ridge)
@@ -132,10 +132,10 @@ def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tok
 
 
 @pytest.mark.parametrize("with_stream", [False, True])
-def test_what_outputs_feel_is_what_autograd_says(with_stream: bool) -> None:
+def test_fisher_information_is_that_of_autograd(with_stream: bool) -> None:
     """The whole network's gradients, with the same draws."""
     network = model("llama")
-    felt = loss_moments(network, TOKENS, with_stream=with_stream).fisher
+    fisher = loss_moments(network, TOKENS, with_stream=with_stream).fisher
     modules = {
         (layer, role): module
         for layer, found in enumerate(layers_of(network))
@@ -160,12 +160,12 @@ def test_what_outputs_feel_is_what_autograd_says(with_stream: bool) -> None:
             others[place] += float(squares[1:].mean())
     count = TOKENS.count - len(TOKENS)
     for (layer, role), moments in total.items():
-        root = felt.root(layer, role)
+        root = fisher.root(layer, role)
         assert np.trace(root @ root.T) == pytest.approx(np.trace(moments) / count, rel=1e-4)
         ratio = firsts[layer, role] / others[layer, role]
-        assert felt.first_token(layer, role) == pytest.approx(ratio, rel=1e-3)
+        assert fisher.first_token(layer, role) == pytest.approx(ratio, rel=1e-3)
     mean = sum(total.values()) / (len(total) * count)
-    np.testing.assert_allclose(felt.outputs, mean, rtol=1e-3, atol=1e-5 * np.trace(mean))
+    np.testing.assert_allclose(fisher.outputs, mean, rtol=1e-3, atol=1e-5 * np.trace(mean))
 
 
 @pytest.mark.parametrize("name", ["gemma2", "bert"])

@@ -167,12 +167,18 @@ def final_norm(model: PreTrainedModel) -> nn.Module:
 
 def norm_gain(model: PreTrainedModel, norm: str, layer: int | None) -> Tensor:
     """Return the gains of an ``attention_norm``, ``ffn_norm`` or ``final_norm``, (d,), float32."""
-    names, shift = places_of(model).modules, family_named(str(model.config.model_type)).tensors.factors.shift
     if layer is None:
-        return final_norm(model).get_parameter("weight").detach().float() + shift
+        return gain_of(model, final_norm(model))
+    names = places_of(model).modules
     module = names.before if norm == "attention_norm" else names.between
     assert module is not None
-    return layer_list(model)[layer].get_submodule(module).get_parameter("weight").detach().float() + shift
+    return gain_of(model, layer_list(model)[layer].get_submodule(module))
+
+
+def gain_of(model: PreTrainedModel, norm: nn.Module) -> Tensor:
+    """Return the gains of a norm of a model, (d,), float32; some families store them shifted."""
+    shift = family_named(str(model.config.model_type)).tensors.factors.shift
+    return norm.get_parameter("weight").detach().float() + shift
 
 
 def residual_factor(model: PreTrainedModel) -> float:

@@ -25,10 +25,9 @@ from torch import Tensor, nn
 
 from zerolm.architecture import Floats
 from zerolm.families.family import OUTPUT_ROLES
-from zerolm.families.known import family_named
 from zerolm.io.cache import Arrays
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.roles import StockLayer, layer_list, layer_of, places_of
+from zerolm.networks.roles import StockLayer, gain_of, layer_list, layer_of, places_of
 from zerolm.passes.token_sums import gram
 from zerolm.passes.walk import (
     Accumulator,
@@ -162,15 +161,12 @@ def _gains(blocks: Blocks) -> Floats | None:
     model, places = blocks.model, places_of(blocks.model)
     if not any(places.behind.values()):
         return None
-    shift = family_named(str(model.config.model_type)).tensors.factors.shift
     layers = layer_list(model)
     gains = np.ones((len(layers), len(OUTPUT_ROLES), int(model.config.hidden_size)))
     for number, module in enumerate(layers):
-        behind = layer_of(places, module).behind
-        for place, role in enumerate(OUTPUT_ROLES):
-            weight = getattr(behind.get(f"behind_{role}"), "weight", None)
-            if weight is not None:
-                gains[number, place] = weight.detach().double().cpu().numpy() + shift
+        for name, norm in layer_of(places, module).behind.items():
+            place = OUTPUT_ROLES.index(name.removeprefix("behind_"))
+            gains[number, place] = gain_of(model, norm).cpu().numpy()
     return gains
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -122,22 +120,6 @@ def test_settings_that_do_not_go_together_are_said_in_one_line(case: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda rows: rows.reverse(), "must begin with child and parent, not with uniform, random"),
-        (lambda rows: rows[2].pop("kl"), "row 'random' has no kl"),
-        (lambda rows: rows[0].update(params="many"), "params"),
-    ],
-)
-def test_an_edited_result_is_an_error_that_names_the_field(change: Any, words: str) -> None:
-    document = json.loads(json.dumps(package.eval("parent", parent="parent", **FEW).to_json()))
-    change(document["rows"])
-    with pytest.raises(ValueError, match=words) as told:
-        EvaluationReport.from_json(document)
-    assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize(
     ("name", "length", "words"),
     [
         ("llama", 12, []),
@@ -156,16 +138,3 @@ def test_sequences_that_are_shorter_than_asked_are_told(name: str, length: int, 
     report = package.eval("model", parent="model", text="text.txt", sequences=2, length=length)
     assert report.remarks == [f"sequences have {text}" for text in words]
     assert ("shortened" in report.to_json()) == bool(words)
-
-
-def test_without_torch_the_extra_is_named() -> None:
-    code = """import sys
-sys.modules["torch"] = None
-import zerolm
-try:
-    zerolm.eval("parent", parent="parent", text="text.txt")
-except ModuleNotFoundError as error:
-    print(error)"""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.endswith("pip install 'zerolm[torch]'\n")
-    assert ran.stdout.count("\n") == 1

@@ -103,16 +103,6 @@ def test_the_others_are_evaluated_or_re_ranked(
     zerolm(*SEARCH, "--calibration", kept, "--method", "exact").refused()
 
 
-@pytest.mark.parametrize("method", ["stack", "gp", "blend", "dictionary", "algorithm1"])
-def test_the_first_of_the_list_is_expected_to_be_the_best(
-    method: str, saved: Callable[[str], Path], zerolm: Zerolm
-) -> None:
-    found = json.loads(zerolm(*SEARCH, "--top", "40", "--calibration", str(saved(method)), "--json").out)
-    losses = [choice["expected"]["mean"] for choice in found["best"]]
-    assert len(losses) > 10
-    assert losses == pytest.approx(sorted(losses), rel=1e-12)
-
-
 def test_the_best_label_within_the_budgets_stands_beside_the_pick(
     labels: Path, tmp_path: Path, zerolm: Zerolm
 ) -> None:

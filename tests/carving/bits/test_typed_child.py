@@ -73,17 +73,6 @@ def check_written(carved: Carved, folder: Path, budget: int) -> None:
     assert json.loads((folder / "recipe.json").read_text())["types"] == as_plain(carved.types)
 
 
-def test_types_alone_keep_all_units(parent: Path, text: str, tmp_path: Path) -> None:
-    out, bits = tmp_path / "child", 5.5
-    params = 2 * 320 * 64 + 2 * (64 * (64 + 2 * 32 + 64 + 3 * 96) + 128) + 64
-    carved = carve(parent, out, keep=1, max_bits=bits, text=text, **QUICK)
-    assert carved.costs["parent"]["params"] == params
-    check_written(carved, out, int(bits * params / 8))
-    assert carved.cut.is_whole
-    assert carved.equal_bytes[0].name == "types alone"
-    assert 0 <= carved.losses["as_read_back"] < 1.5 * carved.losses["predicted"] + 1e-4  # less by repair
-
-
 @pytest.mark.parametrize(("shape", "tied"), [("uniform", False), ("per-layer", True)])
 def test_cuts_and_types_share_the_bytes(text: str, tmp_path: Path, shape: str, tied: bool) -> None:
     parent = typed_parent(tmp_path / "parent", torch.float32, tie_word_embeddings=tied)

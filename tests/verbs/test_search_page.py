@@ -52,12 +52,7 @@ def test_the_first_lines_say_where_counting_picks_the_same(result: SearchReport)
 
 def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
     page = result.page()
-    for words in (
-        "Proven: of the",
-        "How flat the optimum is",
-        "Bounds that cost score",
-        "ranks better than",
-    ):
+    for words in ("Proven: of the", "How flat the optimum is", "Bounds that cost score", "ranks better than"):
         assert words in page
     assert page.count("<html") == page.count("</html>") == 1
     assert page.count('class="plot"') == 2
@@ -74,10 +69,7 @@ def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
 
 @pytest.mark.parametrize("make", [small_search, free_search])
 def test_the_command_of_a_record_scores_that_architecture(
-    make: Callable[[], SearchReport],
-    zerolm: Zerolm,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[], SearchReport], zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = make()

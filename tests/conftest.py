@@ -49,7 +49,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 CORE: Final = {
     *("calibration", "families", "scores", "solvers", "spaces", "statistics"),
-    *("test_architecture.py", "test_costs.py"),
+    "test_costs.py",
 }
 """Folders and files whose coverage is measured: to trace other tests takes half their time again."""
 SLOW: Final = {

@@ -1,7 +1,9 @@
-"""What is not proven: sampling and NSGA-II, for scores that do not add up and against the exact answer."""
+"""What is not proven: drawing, sampling and NSGA-II, against all architectures and the exact answer."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from unittest.mock import patch
@@ -18,10 +20,12 @@ from scipy import stats
 
 from zerolm.architecture import Architecture
 from zerolm.costs import COSTS, CostModel
-from zerolm.scores import WholeScore
+from zerolm.scores import WholeScore, make_score
 from zerolm.solvers import SearchResult, methods, sampling, search
+from zerolm.solvers.drawing import drawn
 from zerolm.solvers.problem import Budgets, Problem
 from zerolm.solvers.sampling import Sample, additive, nsga2, random_sample
+from zerolm.spaces import make_space
 
 
 def narrowest(architecture: Architecture) -> float:
@@ -175,3 +179,36 @@ def test_nsga2_without_pymoo_names_the_extra() -> None:
         pytest.raises(ModuleNotFoundError, match=r"zerolm\[nsga2\]"),
     ):
         search(catalogue("llama").space, "geo", method="nsga2")
+
+
+SPACE = make_space("flexibert", depth=[1, 2], hidden=[8], heads=[2], ffn=[8], stacks=[1])
+"""Six operations a layer, two of which have one shape: 42 architectures of one layer or two."""
+
+
+def test_all_architectures_are_equally_likely() -> None:
+    counts = Counter(json.dumps(one.choices, sort_keys=True) for one in drawn(SPACE, 4200, 0))
+    assert len(counts) == 6 + 36
+    assert all(abs(count - 100) < 5 * math.sqrt(100) for count in counts.values())
+    assert drawn(SPACE, 5, 3) == drawn(SPACE, 5, 3) != drawn(SPACE, 5, 4)
+
+
+@given(st.sampled_from(["params", "body_params"]), st.integers(0, 41), st.integers(0, 41))
+def test_only_those_within_budgets_are_drawn(cost: str, low: int, high: int) -> None:
+    size = make_score(cost)
+    sizes = sorted(size.of(one) for one in drawn(SPACE, 42, 0, distinct=True))
+    low, high = sorted((low, high))
+    budgets = {f"min_{cost}": int(sizes[low]), f"max_{cost}": int(sizes[high])}
+    inside = [value for value in sizes if sizes[low] <= value <= sizes[high]]
+    few = drawn(SPACE, len(inside), 1, budgets=budgets, distinct=True)
+    assert sorted(size.of(one) for one in few) == inside
+
+
+def test_what_is_too_rare_is_refused_with_the_nearest() -> None:
+    sizes = sorted(make_score("params").of(one) for one in drawn(SPACE, 200, 0))
+    low, high = int(sizes[0]), int(sizes[-1])
+    with pytest.raises(ValueError, match=f"more than {low - 1:,} parameters, the smallest of all {low:,}: "):
+        drawn(SPACE, 5, 0, budgets={"max_params": low - 1})
+    with pytest.raises(
+        ValueError, match=f"fewer than {high + 1:,} parameters, the largest of all {high:,}: "
+    ):
+        drawn(SPACE, 5, 0, budgets={"min_params": high + 1})

@@ -26,7 +26,7 @@ def page(
     With the ``configuration`` that it ran with, the page ends with how to repeat the run.
     """
     parts = zip(heading.labels, (heading.finding, heading.baseline, heading.trust), strict=True)
-    findings = "".join(f"<div><h2>{label}</h2><p>{escape(text)}</p></div>" for label, text in parts)
+    findings = "".join(f"<div><h2>{label}</h2><p>{escape(text)}</p></div>" for label, text in parts if text)
     title = escape(heading.title)
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -25,6 +25,15 @@ class Expected:
     high: float
     extrapolated: bool
 
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} (90 %: {self.interval})"
+
+    @property
+    def interval(self) -> str:
+        """Return the ends of the interval, and whether it goes beyond the labels."""
+        beyond = ", beyond all labels" if self.extrapolated else ""
+        return f"{self.low:.4g} to {self.high:.4g}{beyond}"
+
 
 @dataclass(frozen=True, repr=False)
 class Choice:

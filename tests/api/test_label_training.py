@@ -160,9 +160,7 @@ def test_what_cannot_be_trained_is_left_out_or_fails(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("rows", [], "rows: there are none"),
         ("agreement", {"geo": "high"}, "agreement.geo"),
-        ("benchmark", {"name": "mine"}, "space is required"),
         ("noise", {"tau": 1.0}, "noise.rho is required"),
     ],
 )

@@ -372,6 +372,7 @@ class CarvingReport(CarvedAndHealed, Report):
         names = ("parent", "family", "criterion", "repair", "plan", "shape", "format", "space")
         values = {name: getattr(self, name) for name in names}
         rows = [(name, str(value)) for name, value in values.items() if value is not None]
+        rows += [] if self.optimal is None else [("proven the best plan", "yes" if self.optimal else "no")]
         rows += [("stream", self.stream_widths.line())] if self.stream else []
         return rows + ([("vocabulary", self._tokens())] if self._tokens() else [])
 

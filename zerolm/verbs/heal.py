@@ -139,8 +139,8 @@ class HealingReport(Healed, Report):
             f"{'KL' if name == 'kl' else 'Cosine'} {before} before, {after} after",
             f"{self.how}, by {' and '.join(training.losses)}.",
             self.finding(),
-            trust=f"Judged on {training.held_out} sequences of {training.length} tokens at the end of the "
-            f"texts, one run, no interval: text of another kind may say otherwise. {sentence(self.note)}".strip(),
+            trust=f"{training.held_out} sequences of {training.length} tokens, one run, no interval: text of "
+            f"another kind may say otherwise. {sentence(self.note)}".strip(),
         )
 
     def sheets(self) -> list[Sheet]:

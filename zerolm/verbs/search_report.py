@@ -343,14 +343,15 @@ def _choices(
     about = result.calibration
     expected = [f"expected {about['metric']} (90 %)"] if about and result.pick.expected else []
     heads = [column_of(name).head for name in result.cost_names]
-    head = [first, Cell("shape", "shape"), result.question.score, *heads, *expected]
+    head: Row = [first, Cell("shape", "shape"), result.question.score, *heads, *expected]
     rows: list[Row] = []
     for name, choice in named.items():
         shape = Cell(shape_text(choice.architecture), "shape", record=places[identity(choice)])
         costs = [show_cost(cost, choice.costs[cost]) for cost in result.cost_names]
         value = choice.expected
         interval = Cell(f"{value.mean:.4g}", note=f"({value.interval})") if value else "-"
-        rows.append([name, shape, show_score(choice.score), *costs, *([interval] if expected else [])])
+        row: list[Cell | str] = [name, shape, show_score(choice.score), *costs]
+        rows.append([*row, interval] if expected else row)
     return Sheet(title, head, rows, kind="choices", on=(PAGE, TERMINAL, NOTEBOOK))
 
 

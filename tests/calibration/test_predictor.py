@@ -13,9 +13,8 @@ from portion import portion
 
 from zerolm.architecture import Floats
 from zerolm.calibration import Pool, Prediction
-from zerolm.calibration.calibrate import FIXED
+from zerolm.calibration.calibrate import FIXED, Predictor
 from zerolm.calibration.dictionary import fit_dictionary
-from zerolm.calibration.predictor import Predictor
 from zerolm.calibration.rivals import SETS, Rivals
 from zerolm.scores import make_score
 

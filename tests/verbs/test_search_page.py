@@ -16,8 +16,8 @@ import pytest
 from refusals import Zerolm
 from small_searches import free_search, small_search
 
-from zerolm.show.records import quoted
 from zerolm.show.sheet import TERMINAL
+from zerolm.show.strip import quoted
 from zerolm.show.terminal import result_lines
 from zerolm.solvers.choice import Reference
 from zerolm.verbs.report import Run

@@ -30,7 +30,7 @@ from zerolm.show.charts import (
     Sign,
     axis,
 )
-from zerolm.show.records import quoted
+from zerolm.show.strip import quoted
 from zerolm.show.text import show_cost, show_score
 from zerolm.solvers.choice import Choice
 from zerolm.solvers.result import SearchResult

@@ -26,7 +26,7 @@ from zerolm.solvers.choice import Choice, Reference
 from zerolm.solvers.result import Binding, LatencyTable, SearchResult, VocabularyChoice
 from zerolm.spaces import SearchSpace, shape_text
 from zerolm.spaces.document import to_document
-from zerolm.verbs.report import Report
+from zerolm.verbs.report import Report, load
 from zerolm.verbs.search_charts import FLAT, candidacies, front, identity, landscape
 
 Places = Mapping[str, int]
@@ -257,8 +257,6 @@ def blindness(result: SearchResult) -> Iterator[str]:
 def searched(folder: Path) -> SearchReport:
     """Return the result that ``search --out`` wrote into a folder; ``ValueError`` where it holds no result of
     search."""
-    from zerolm.verbs.load import load
-
     report = load(folder)
     if not isinstance(report, SearchReport):
         raise ValueError(f"{str(folder)!r} holds no result of search, but of {report.command}")

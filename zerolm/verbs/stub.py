@@ -31,7 +31,7 @@ HELPERS: Final = """from zerolm.groundtruth.labels import read_labels as read_la
 from zerolm.progress import Progress as Progress
 from zerolm.scores import make_score as make_score
 from zerolm.spaces import make_space as make_space
-from zerolm.verbs.load import load as load
+from zerolm.verbs.report import load as load
 """
 PROGRESS: Final = "from zerolm.progress import Progress as Progress\n"
 TAIL: Final = "\n__version__: Final[str]\n"

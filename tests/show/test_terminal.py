@@ -5,14 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zerolm.show.sheet import Cell
 from zerolm.show.terminal import table_lines
 
-HEAD = ("score", "tau-b", "95 %", "remark")
+HEAD = ("score", "tau-b", "95 %", Cell("remark", "shape"))
 ROWS = [("geo", "0.87", "0.84..0.89", ""), ("zerolm 1.1", "0.9", "-", "saw the labels of all architectures")]
 
 
 def test_numbers_stand_to_the_right() -> None:
-    assert list(table_lines(HEAD, ROWS, None, remarks=True)) == [
+    assert list(table_lines(HEAD, ROWS, None)) == [
         "score       tau-b        95 %  remark",
         "geo          0.87  0.84..0.89",
         "zerolm 1.1    0.9           -  saw the labels of all architectures",
@@ -20,24 +21,25 @@ def test_numbers_stand_to_the_right() -> None:
 
 
 def test_text_is_folded_beside_or_below() -> None:
-    assert list(table_lines(HEAD, ROWS, 58, remarks=True))[2:] == [
+    assert list(table_lines(HEAD, ROWS, 58))[2:] == [
         "zerolm 1.1    0.9           -  saw the labels of all",
         "                               architectures",
     ]
-    assert list(table_lines(HEAD, ROWS, 40, remarks=True))[2:] == [
-        "zerolm 1.1    0.9           -",
-        "    saw the labels of all architectures",
+    assert list(table_lines(HEAD, ROWS, 40))[4:] == [
+        "score       remark",
+        "geo",
+        "zerolm 1.1  saw the labels of all",
+        "            architectures",
     ]
 
 
 def test_columns_without_room_follow_in_a_second_table() -> None:
-    assert list(table_lines(HEAD, ROWS, 24, remarks=True))[:8] == [
+    assert list(table_lines(HEAD[:3], [row[:3] for row in ROWS], 24)) == [
         "score       tau-b",
         "geo          0.87",
         "zerolm 1.1    0.9",
         "",
         "score             95 %",
-        "    remark",
         "geo         0.84..0.89",
         "zerolm 1.1           -",
     ]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.io.plain import Fields, checked
+from zerolm.io.plain import checked
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=5)
 WHOLE = st.integers(-(2**80), 2**80)
@@ -50,7 +50,6 @@ OUTER = st.builds(
 def test_a_record_comes_back_from_its_json(outer: Outer) -> None:
     assert checked(Outer, json.loads(json.dumps(asdict(outer)))) == outer
     assert checked(list[Outer], [asdict(outer)]) == [outer]
-    assert Fields({"it": asdict(outer)}).read("it", Outer) == outer
 
 
 INNERS = {"count": 1, "share": 2, "name": None}
@@ -97,9 +96,3 @@ def test_what_is_no_document_is_named() -> None:
         with pytest.raises(ValueError, match=r"^it") as caught:
             checked(Outer, document)
         assert str(caught.value).startswith(message)
-    fields = Fields({"a": 1, "none": None})
-    with pytest.raises(ValueError, match=r"^b is required$"):
-        fields.read("b", int)
-    with pytest.raises(ValueError, match=r"^a must be text, not 1$"):
-        fields.optional("a", str)
-    assert fields.optional("none", int) is fields.optional("b", int) is None

@@ -25,7 +25,7 @@ def test_operations_and_tokens_are_a_budget_of_macs() -> None:
     limit = int(1e18) // (OPERATIONS * 10**10)
     assert report.question.budgets == {"max_macs": limit}
     assert report.pick.costs["macs"] <= limit
-    assert report.to_json()["training"] == {"tokens": 10**10, "max_flops": 1e18, "law": ""}
+    assert report.to_json()["question"]["training"] == {"tokens": 10**10, "max_flops": 1e18, "law": ""}
     assert SearchReport.from_json(report.to_json()).question.training == report.question.training
     smaller = searched(max_train_flops=1e18, train_tokens="10B", max_macs="10M")
     assert smaller.question.budgets == {"max_macs": 10_000_000}

@@ -16,7 +16,7 @@ from zerolm.calibration.labels import Labels
 from zerolm.calibration.pool import Pool
 from zerolm.calibration.rivals import RIVALS, SETS, Rivals
 from zerolm.calibration.stacking import stacked_weights
-from zerolm.io.brief import brief
+from zerolm.io.brief import Brief, brief
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score
 from zerolm.settings import nearest, shown
 
@@ -160,7 +160,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Predictor:
+class Predictor(Brief):
     """The weighted mean of rivals, with intervals of honest width.
 
     ``weights`` are those of the rivals, together 1. An interval is the deviation of the Gaussian process,
@@ -171,10 +171,6 @@ class Predictor:
     rivals: Rivals
     weights: Floats
     factor: float
-
-    def __repr__(self) -> str:
-        weights = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(RIVALS, self.weights, strict=True))
-        return brief(self, weights, f"intervals x {self.factor:.3g}")
 
     @classmethod
     def of(cls, rivals: Rivals, weights: Floats) -> Predictor:

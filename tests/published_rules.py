@@ -23,20 +23,6 @@ SIZE = 900
 LETTERS = 90
 LONGEST_RUN = 8
 """Characters of white space that are one token, of tokenizers that have such."""
-OF_FAMILY: dict[str, str] = {
-    **dict.fromkeys(("llama", "smollm3", "lfm2", "lfm2_moe"), "llama3_1"),
-    **dict.fromkeys(("mistral", "mixtral"), "llama2"),
-    **dict.fromkeys(("ministral", "ministral3", "nemotron_h"), "mistral_nemo"),
-    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mimo_v2_flash", "dots1"), "qwen3"),
-    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), "qwen3"),
-    "gemma": "gemma",
-    "gemma2": "gemma2",
-    **dict.fromkeys(("gemma3_text", "gemma3", "gemma4_text", "gemma4"), "gemma3"),
-    "gpt_oss": "gptoss",
-    "deepseek_v3": "deepseek_v3",
-    **dict.fromkeys(("cohere", "cohere2"), "command_r_plus"),
-}
-"""The published rules that models of a family come with."""
 
 
 def rules_of(name: str) -> dict[str, Any]:

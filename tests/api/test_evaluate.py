@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ from repeated import check_report
 from tiny import DECODER, saved, word_tokenizer
 
 import zerolm as package
-from zerolm.verbs.eval import EvaluationReport
 
 FEW: dict[str, Any] = {"text": "text.txt", "sequences": 6, "length": 12}
 
@@ -53,16 +49,6 @@ def test_texts_of_several_domains_are_told_apart(zerolm: Zerolm, tmp_path: Path)
     assert report.rows()[0]["kl_on_chat"] == child.domains["chat"]["kl"]
     for words in ("KL on chat", "perplexity on code", "of 2 looping", "Looping answers"):
         assert words in report.page()
-
-
-def test_an_encoder_is_judged_by_domain(tmp_path: Path) -> None:
-    word_tokenizer(saved(Path("other"), "bert", seed=1))
-    Path("few.txt").write_text("w1 w2\nw3 w4 w5")
-    lines = [" ".join(f"w{i * j % 61}" for i in range(10)) for j in range(9)]
-    Path("text.txt").write_text("\n".join(lines))
-    report = package.eval("other", parent="other", **FEW | {"text": "many=text.txt,few=few.txt"})
-    assert "order on many" in report.page()
-    assert "order on few" not in report.page()
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -112,25 +98,6 @@ def test_settings_that_do_not_go_together_are_said_in_one_line(case: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        lambda rows: rows.pop(1),
-        lambda rows: rows[2].pop("kl"),
-        lambda rows: rows[0].update(params="many"),
-    ],
-)
-def test_an_edited_result_is_not_loaded(change: Any, tmp_path: Path) -> None:
-    package.eval("parent", parent="parent", **FEW).save(tmp_path / "out")
-    file = tmp_path / "out" / "result.json"
-    document = json.loads(file.read_text())
-    change(document["rows"])
-    file.write_text(json.dumps(document))
-    with pytest.raises(ValueError, match="is not one of eval") as told:
-        EvaluationReport.load(tmp_path / "out")
-    assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize(
     ("name", "length", "words"),
     [
         ("llama", 12, []),
@@ -149,16 +116,3 @@ def test_sequences_that_are_shorter_than_asked_are_told(name: str, length: int, 
     report = package.eval("model", parent="model", text="text.txt", sequences=2, length=length)
     assert report.remarks == [f"sequences have {text}" for text in words]
     assert ("shortened" in report.to_json()) == bool(words)
-
-
-def test_without_torch_the_extra_is_named() -> None:
-    code = """import sys
-sys.modules["torch"] = None
-import zerolm
-try:
-    zerolm.eval("parent", parent="parent", text="text.txt")
-except ModuleNotFoundError as error:
-    print(error)"""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.endswith("pip install 'zerolm[torch]'\n")
-    assert ran.stdout.count("\n") == 1

@@ -63,19 +63,6 @@ def test_the_file_is_a_benchmark_with_what_was_trained(report: LabelsReport, tmp
     ]  # fmt: skip
 
 
-def test_the_other_commands_take_it(report: LabelsReport, tmp_path: Path) -> None:
-    file = tmp_path / "mine.json"
-    file.write_text(json.dumps(report.benchmark))
-    compared = zerolm.bench.run(file).comparison.sections[0]
-    assert len(compared.result) == 5
-    assert compared.ceiling.runs == 6
-    assert compared.ceiling.deviation == pytest.approx(report.noise.deviation)
-    fitted = zerolm.calibrate(file)
-    assert len(fitted.calibration.labels) == 5
-    picked = zerolm.search("llama", labels=file, max_body_params="15k", **SPACE)
-    assert picked.calibration["labels"] == 5
-
-
 def test_it_is_shown_saved_loaded_and_repeated(report: LabelsReport, tmp_path: Path, zerolm: Zerolm) -> None:
     check_report(report, zerolm, tmp_path / "out")
     assert report.to_json().keys() == golden("labels").to_json().keys()
@@ -155,18 +142,3 @@ def test_what_cannot_be_trained_is_left_out_or_fails(monkeypatch: pytest.MonkeyP
     ):
         zerolm.bench.train("llama", text="text.txt", **asked | {"rate": 0.02})
     assert not (place / "mine.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "words"),
-    [
-        ("agreement", {"geo": "high"}, "agreement.geo"),
-        ("noise", {"tau": 1.0}, "noise.rho is required"),
-    ],
-)
-def test_an_edited_result_is_refused_by_its_field(field: str, value: Any, words: str) -> None:
-    document = golden("labels").to_json()
-    assert LabelsReport.from_json(document).to_json() == document
-    with pytest.raises(ValueError, match=words) as caught:
-        LabelsReport.from_json(document | {field: value})
-    assert "\n" not in str(caught.value)

@@ -263,8 +263,7 @@ def test_bits_a_byte_of_the_network_with_fewer_tokens(
     assert losses.stretches == ours.stretches
     assert losses.bits(kept) == pytest.approx(ours.bits(None), rel=1e-5)
     assert ours.tokens > losses.tokens
-    whole, fewer = losses.bits(None), ours.bits(None)
-    assert losses.bits(kept) == pytest.approx(fewer, rel=1e-5)
+    whole = losses.bits(None)
     monkeypatch.delattr(byte_losses, "Stream")
     assert losses.bits(np.arange(ROWS)) == pytest.approx(whole, rel=1e-6)
 
@@ -293,15 +292,6 @@ def test_a_text_streams_and_is_counted_once(parent: Path, tmp_path: Path) -> Non
     ids = Tokenizer.from_str(byte_level()).encode(content).ids
     template = Tokenizer.from_str(byte_level()).encode(TEMPLATE).ids
     assert (first == np.bincount(ids + template, minlength=ROWS)).all()
-
-
-def test_listed_tokens_alone(parent: Path, tmp_path: Path) -> None:
-    listed = tmp_path / "ids.json"
-    listed.write_text("[300, 301, 880]")
-    carved = cut(parent, tmp_path / "child", None, None, tokens=str(listed))
-    ours, theirs = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "child", parent))
-    assert set(theirs.convert_ids_to_tokens([300, 301, 880])) <= ours.get_vocab().keys()
-    assert carved.vocabulary.child < 300
 
 
 TABLE = 64

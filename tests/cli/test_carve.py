@@ -55,19 +55,6 @@ def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Zerolm, tmp_path: Path
     assert (config["num_attention_heads"], config["head_dim"], config["sliding_window"]) == (6, 8, None)
 
 
-def test_random_tokens_repair_without_any_data(zerolm: Zerolm, tmp_path: Path) -> None:
-    parent = saved(tmp_path / "parent", "llama")
-    flags = ("--keep-ffn", "0.5", "--text", "random", "--sequences", "16", "--length", "16")
-    found = carved(zerolm, parent, tmp_path / "child", *flags)
-    assert (found["criterion"], found["repair"]) == ("surgeon", "least-squares")
-    assert found["verified"]["relative"] <= 1e-4
-    again = carved(zerolm, parent, tmp_path / "again", *flags)
-    assert again["widths"] == found["widths"]
-    assert (tmp_path / "child" / "model.safetensors").read_bytes() == (
-        tmp_path / "again" / "model.safetensors"
-    ).read_bytes()
-
-
 def test_force_replaces_a_child_but_not_its_own_parent(zerolm: Zerolm, tmp_path: Path) -> None:
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
     carved(zerolm, parent, out, "--keep-ffn", "0.5", *BY_WEIGHTS)

@@ -50,12 +50,6 @@ def inputs_by_sequence(network: Any, layer: int, tokens: Tokens) -> tuple[Sequen
     return o, down
 
 
-def forward_inputs(network: Any, layer: int, tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
-    """The same of all sequences at once, (n, k) each."""
-    o, down = inputs_by_sequence(network, layer, tokens)
-    return np.concatenate(o), np.concatenate(down)
-
-
 def amp(sequences: Sequences, columns: np.ndarray, units: Sequence[range], _: bool) -> list[float]:
     x = np.concatenate(sequences)
     return [np.abs(x[:, unit] @ columns[:, unit].T).sum(1).mean() for unit in units]

@@ -63,7 +63,7 @@ class SearchSpace(ABC):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """Return what makes it again, as JSON has it."""
+        """Return its name and settings, as JSON has them."""
         return {"name": self.name, "settings": self.settings}
 
     def completed(self, values: dict[str, Any]) -> dict[str, Any]:

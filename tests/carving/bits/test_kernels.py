@@ -19,17 +19,13 @@ from once import once
 from torch import nn
 from typed_models import some_words, typed_parent
 
-from zerolm.carving.bits.estimates import TypeEstimates
 from zerolm.carving.bits.kernels import rounded
-from zerolm.carving.bits.row_blocks import Rows, check_rows, in_blocks, widths_in_file
-from zerolm.carving.bits.weighed_child import WeighedChild
+from zerolm.carving.bits.row_blocks import in_blocks
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, QUANTISED, for_rows, types_named
 from zerolm.children.child_tensors import Child
 from zerolm.networks.hooks import rounded_inputs
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.sizes import choices
-from zerolm.units.importance.criterion import FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
@@ -137,13 +133,6 @@ ODD: dict[str, Any] = {"hidden_size": 72, "num_attention_heads": 4, "intermediat
 FLAGS = ("--format", "gguf", "--sequences", "4", "--length", "16")
 
 
-def rows_of(checkpoint: Checkpoint, request: SizeRequest) -> list[Rows]:
-    """Return the rows of a parent's matrices, of all lengths that a request allows."""
-    estimates = TypeEstimates(WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint)))), ())
-    widths = widths_in_file(checkpoint, FirstUnits(-1.0), request)
-    return estimates.rows(choices(checkpoint, request, width) for width in widths)
-
-
 @pytest.fixture(scope="session")
 def parents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(folder: Path) -> None:
@@ -183,14 +172,6 @@ def test_what_stands_in_is_what_the_quantiser_of_llama_cpp_gives(
         if len(shape) == 2:
             able = for_rows({BY_NAME[kind]}, shape[1])
             assert gguf.GGMLQuantizationType(number).name in ({each.name for each in able} or {"F16"}), name
-
-
-def test_types_that_fit_are_named_with_the_refusal(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(typed_parent(tmp_path, intermediate_size=172))
-    request = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1})
-    able = ", ".join(kind.name for kind in QUANTISED if kind.weights == 32)
-    with pytest.raises(ValueError, match=f"Q4_K fits no matrix.*; {able} fit some$"):
-        check_rows(rows_of(checkpoint, request), "Q4_K")
 
 
 def plan(zerolm: Zerolm, parents: Path, parent: str, *flags: str) -> dict[str, Any]:

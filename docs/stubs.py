@@ -1,6 +1,6 @@
-"""The types of the public functions, from the settings: python -m zerolm.verbs.stub > zerolm/__init__.pyi
+"""The types of the public functions, from the settings: python docs/stubs.py > zerolm/__init__.pyi
 
-Those of the laboratory: python -m zerolm.verbs.stub lab > zerolm/lab/__init__.pyi. Functions are made when
+Those of the laboratory: python docs/stubs.py lab > zerolm/lab/__init__.pyi. Functions are made when
 they are first used, which type checkers cannot see. They read these files; a test holds them up to date. The
 settings of spaces and scores that come with zerolm are in them, those of plug-ins are not.
 """
@@ -20,7 +20,7 @@ from zerolm.settings.request import Request
 from zerolm.spaces import SPACES
 from zerolm.verbs import VERBS, Verb, beginning
 
-HEAD: Final = '"""Types of the public functions, written by python -m zerolm.verbs.stub."""\n\n'
+HEAD: Final = '"""Types of the public functions, written by python docs/stubs.py."""\n\n'
 STANDARD: Final = {
     "collections.abc": ("Mapping", "Sequence"),
     "os": ("PathLike",),

@@ -16,7 +16,7 @@ from zerolm.architecture import Floats
 from zerolm.calibration import METHODS as KNOWN
 from zerolm.calibration import Calibration, Labels, Pool, calibrate, expected_of, judge, stacking, validation
 from zerolm.calibration.calibrate import EXPECTING, LABELS_NEEDED, LARGEST_RESULT, MOST_LABELS
-from zerolm.calibration.labels import part
+from zerolm.calibration.pool import part
 from zerolm.calibration.rivals import RIVALS, UNCALIBRATED
 from zerolm.calibration.validation import FOLDS, REPEATS
 from zerolm.scores import ClosedForm, WholeScore, make_score

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from zerolm.costs import COSTS
 from zerolm.solvers import counting, search
-from zerolm.solvers.counting import count_at_least, lattice_of
 from zerolm.solvers.problem import Budgets, Problem, at_least
+from zerolm.solvers.proven import count_at_least, lattice_of
 from zerolm.spaces import CandidateTable
 
 

@@ -15,8 +15,7 @@ from zerolm.solvers.engine import Engine, StateList
 from zerolm.solvers.evolution import Evolution, evolution
 from zerolm.solvers.exhaustive import States, count_states, listable
 from zerolm.solvers.instance import Instance
-from zerolm.solvers.limits import single_limits
-from zerolm.solvers.problem import Picks, Problem
+from zerolm.solvers.problem import Picks, Problem, single_limits
 from zerolm.solvers.proven import Proven
 from zerolm.solvers.sampling import Sample, nsga2, pymoo_installed, random_sample, scored
 from zerolm.solvers.tabled import best_of_costs

@@ -7,7 +7,7 @@ from typing import Final
 
 from zerolm.carving.experts.fewer_experts import AXIS, expert_layers
 from zerolm.checkpoints import Checkpoint
-from zerolm.settings.shares import KeptUnits
+from zerolm.settings.units import KeptUnits
 
 GROUP_LEAST: Final = 2
 """Routers with groups score a group by its two best experts, or by its best."""

@@ -16,7 +16,7 @@ from zerolm.lab.ablation.drawn import drawn_parts
 from zerolm.lab.ablation.variants import EMBEDDED, embedding_terms, variants
 from zerolm.progress import Progress, silent
 from zerolm.scores import ScoreBatch, make_score
-from zerolm.scores.initialisation import INITIALISATIONS
+from zerolm.scores.capacity import INITIALISATIONS
 from zerolm.statistics import Bootstrap, Resampled, agreement, defined, enough, gain, kendall
 from zerolm.statistics.bootstrap import RESAMPLES
 

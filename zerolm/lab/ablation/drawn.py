@@ -6,7 +6,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.scores.base import ScoreBatch
-from zerolm.scores.initialisation import variance
+from zerolm.scores.capacity import variance
 
 
 def drawn_norms(shapes: Shapes, depth: Ints, init: str, rng: np.random.Generator) -> Floats:

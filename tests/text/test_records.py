@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from zerolm.carving.request import MethodRequest
 from zerolm.settings.domains import domains_of
-from zerolm.settings.kinds import KINDS
+from zerolm.settings.setting import KINDS
 from zerolm.settings.request import settings_of
 from zerolm.text import documents as documents_module
 from zerolm.text.corpus import token_file

@@ -98,10 +98,6 @@ def _one_limit(instance: Instance) -> Engine:
     return StateList(states, instance.budgets, instance.column, True, complete=False)
 
 
-def _programmes(instance: Instance) -> Engine:
-    return Proven(instance.problems, instance.budgets, instance.column, True)
-
-
 def _listed(instance: Instance) -> Engine:
     """Return an engine that knows every architecture: in closed form where layers are alike, else one by one.
 
@@ -185,7 +181,7 @@ def _drawn(instance: Instance) -> Sample:
 
 SEARCH_METHODS: Final[Mapping[str, Method]] = {
     "exact": Method(_one_limit, ("sum", "table"), proves=True),
-    "milp": Method(_programmes, ("sum",), proves=True),
+    "milp": Method(lambda one: Proven(one.problems, one.budgets, one.column, True), ("sum",), proves=True),
     "exhaustive": Method(_listed, proves=True),
     "rerank": Method(_sampled(_reranked), ("guides",)),
     "nsga2": Method(_sampled(_nsga2)),

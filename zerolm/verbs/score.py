@@ -120,7 +120,7 @@ class ScoreSettings(Request):
     def _repeatable(self) -> str | Attached | None:
         """Return the entry for the architecture in a configuration; None where no document describes it
         fully."""
-        from zerolm.settings.kinds import absolute
+        from zerolm.settings.setting import absolute
         from zerolm.spaces.document import from_document
         from zerolm.verbs.run_file import Attached
 

@@ -166,6 +166,16 @@ def test_an_error_names_its_item_and_costs_nothing_that_is_finished(jobs: int) -
         assert again == lacking
 
 
+def test_the_threads_of_this_process_are_as_before() -> None:
+    torch.set_num_threads(2)
+    try:
+        with Store() as store:
+            assert run([1], computing, store, keys) == table([1])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
 class Unsendable(Exception):
     def __init__(self, one: object, two: object) -> None:
         super().__init__("only one of two arguments")

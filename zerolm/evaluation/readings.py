@@ -62,7 +62,7 @@ def in_memory(networks: Compared, request: JudgeRequest, running: Compute, progr
     if networks.of_llama_cpp:
         others = Baselines({}, {}, AS_LLAMA_CPP)
     elif child.file:
-        others = baselines_of_file(child.file, parent, reference)
+        others = baselines_of_file(child.file, parent, reference, progress)
     else:
         others = baselines_of_folder(child.checkpoint, parent, cut, reference, shared.tokens, progress)
     pooling = MEAN if is_decoder(parent) else TokenPooling.of(parent)

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.costs import CostModel
 from zerolm.evaluation.by_layers import Choice
 from zerolm.evaluation.masked_mixtures import (
@@ -81,33 +82,35 @@ def baselines_of_folder(
     progress: Progress,
 ) -> Baselines:
     """Return the networks compared with a child: carvings of its size, and its parent in as few bytes."""
-    rows, params, note = _carvings(child, parent, cut, reference, tokens, progress)
-    room = stored_bytes(child)
+    carvings = _carvings(child, parent, cut, reference, tokens, progress)
+    return _with_quantised(carvings, parent, reference, stored_bytes(child), progress)
+
+
+def baselines_of_file(
+    file: Path, parent: Checkpoint, reference: PreTrainedModel, progress: Progress
+) -> Baselines:
+    """Return the parent in as few bytes as a GGUF file."""
+    room = sum(end - start for start, end in read_gguf_header(file).places.values())
+    return _with_quantised(Baselines({}, {}, READ_BACK), parent, reference, room, progress)
+
+
+def _with_quantised(
+    others: Baselines, parent: Checkpoint, reference: PreTrainedModel, room: int, progress: Progress
+) -> Baselines:
+    """Return baselines with the parent quantised to ``room`` bytes, if it has more."""
     if room >= stored_bytes(parent):
-        return Baselines(rows, params, note)
+        return others
     try:
         quantised = quantised_parent(parent, reference, room, progress)
         model = quantised.applied(reference)
     except (ValueError, ModuleNotFoundError) as error:
-        return Baselines(rows, params, f"{note}; no {QUANTISED_PARENT}: {error}")
-    note += (
-        f"; {QUANTISED_PARENT}: {quantised.bytes:,} of the child's {room:,} bytes, without importances: "
-        f"{quantised.text} matrices"
+        return replace(others, note=f"{others.note}; no {QUANTISED_PARENT}: {error}")
+    note = (
+        f"{others.note}; {QUANTISED_PARENT}: {quantised.bytes:,} of the child's {room:,} bytes, without "
+        f"importances: {quantised.text} matrices"
     )
-    whole = {QUANTISED_PARENT: params_of(parent, None)}
-    return Baselines({**rows, QUANTISED_PARENT: [lambda: model]}, {**params, **whole}, note)
-
-
-def baselines_of_file(file: Path, parent: Checkpoint, reference: PreTrainedModel) -> Baselines:
-    """Return the parent rounded to one type of as few bytes as a GGUF file, where there is one."""
-    from zerolm.carving.bits.single import of_one_type
-
-    single = of_one_type(file, parent)
-    if single is None:
-        return Baselines({}, {}, READ_BACK)
-    note = f"{READ_BACK}; {single.name}: the parent with all matrices of this type"
-    model = single.applied(reference)
-    return Baselines({single.name: [lambda: model]}, {single.name: params_of(parent, None)}, note)
+    rows: Rows = {**others.rows, QUANTISED_PARENT: [lambda: model]}
+    return Baselines(rows, {**others.params, QUANTISED_PARENT: params_of(parent, None)}, note)
 
 
 def _carvings(
@@ -117,17 +120,17 @@ def _carvings(
     reference: PreTrainedModel,
     tokens: Tokens,
     progress: Progress,
-) -> tuple[Rows, Mapping[str, int], str]:
+) -> Baselines:
     """Return carvings of the size of a cut, or the parent with as many experts as a child."""
     if cut is not None:
         cuts = of_the_same_size(parent, cut, progress)
         params = {"child": params_of(parent, cut)}
         params |= {name: params_of(parent, several[0]) for name, several in cuts.items()}
         rows = {name: [partial(apply_in_memory, reference, each) for each in cuts[name]] for name in cuts}
-        return rows, params, COMPARED
+        return Baselines(rows, params, COMPARED)
     choices, note = mixtures(child, parent, DRAW_SEEDS, lambda: reference)
     if not choices:
-        return {}, {}, NARROWER if has_narrower_experts(child, parent) else NOT_COMPARED
+        return Baselines({}, {}, NARROWER if has_narrower_experts(child, parent) else NOT_COMPARED)
     use = expert_use(parent, reference, tokens, progress=progress) if FREQUENCY in choices else {}
     counts = {layer: use[layer]["count"] if use else np.empty(0) for layer in expert_layers(parent)}
 
@@ -135,7 +138,8 @@ def _carvings(
         by_layer = {layer: choose(layer, counts[layer]) for layer in counts}
         return partial(without_experts, reference, FewerExperts(parent, by_layer))
 
-    return {name: [masked(choose) for choose in several] for name, several in choices.items()}, {}, note
+    rows = {name: [masked(choose) for choose in several] for name, several in choices.items()}
+    return Baselines(rows, {}, note)
 
 
 def mixtures(

@@ -17,7 +17,6 @@ from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.options import All, least_loss
 from zerolm.carving.bits.plan import TypedPlan, Within, described, fewest_bytes, typed_plans
 from zerolm.carving.bits.row_blocks import ROW_MULTIPLE, check_rows, fit_notes, in_blocks, widths_in_file
-from zerolm.carving.bits.single import everywhere, fitting
 from zerolm.carving.bits.typed_child import TypedChild
 from zerolm.carving.bits.weighed_child import Types, WeighedChild
 from zerolm.carving.result import EqualBytes
@@ -267,14 +266,15 @@ class TypePlanner:
         assert session is not None
         assert estimates is not None
         weighed = estimates.weighed
-        able = fitting(self.types, weighed, self.budget)
+        every = {kind: TypedChild(weighed, dict.fromkeys(weighed.matrices, kind.name)) for kind in self.types}
+        able = [kind for kind in self.types if weighed.holds(kind) and every[kind].bytes <= self.budget]
         if not able:
             return []
         losses = np.sum(
             [estimates.options(weighed, place, able)[1].loss for place in weighed.matrices], axis=0
         )
         best = int(np.argmin(losses))
-        typed, name = everywhere(able[best], weighed), f"{able[best].name} everywhere"
+        typed, name = every[able[best]], f"{able[best].name} everywhere"
         self.progress(f"measuring {name}")
         measured = session.typed_final(weighed.cut, lambda _: typed.types, is_repaired=False)
         return [EqualBytes(name, typed.bytes, float(losses[best]), measured)]

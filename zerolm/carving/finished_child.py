@@ -33,6 +33,7 @@ BY_WEIGHTS: Final = (
     "chosen by weights alone, for research: Gemma 3 270M with 90 % of its FFN by capacity had perplexity "
     "90,000 on English instead of 24, and 28 calibrated on tokens sampled from it"
 )
+IMATRIX: Final = "importances.imatrix"
 WORTH_TOKENS: Final = 0.02
 """Smallest gain from twice the tokens that is reported, as a share of the loss."""
 
@@ -172,12 +173,15 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     if carving.checkpoint.kept_tokens is not None:
         recipe = with_kept(recipe, carving.checkpoint.kept_tokens)
     with new_folder(out, carving.destination.force) as folder:
-        child, more = Child(carving.checkpoint, cut, repaired), REPORT if finish else ()
-        more = (*more, *_more_files(carving, typed))
+        child, has_imatrix = Child(carving.checkpoint, cut, repaired), carving.size.weights.imatrix
+        more = (*(REPORT if finish else ()), *([IMATRIX] if has_imatrix else []))
         sha256 = write(child, recipe, folder, more, typed=typed, progress=carving.progress)
         if carving.recipe and carving.recipe.fields.written_as == carving.destination.form:
             notes.append(carving.recipe.difference(sha256, versions))
-        _write_more(carving, folder, typed)
+        if has_imatrix and typed is not None:
+            from zerolm.carving.bits.written import write_imatrix
+
+            write_imatrix(typed.weighed, folder / IMATRIX, str(session.tokens.text))
         carving.progress("reopening the child")
         proof = carving.format.verified(session, cut, repaired, folder, typed).of(carving.parent.proof)
         proof = proof.after(experts.proof if experts else None)
@@ -214,25 +218,6 @@ def _more_tokens(
         f"repaired on a quarter of the tokens it loses {by_fewer:.3g}, on twice the number about "
         f"{by_twice:.3g}: --sequences {2 * methods.count}"
     )
-
-
-def _more_files(carving: Carving, typed: TypedChild | None) -> tuple[str, ...]:
-    """Return the names of requested files in addition to the child."""
-    if typed is None or not carving.size.weights.imatrix:
-        return ()
-    from zerolm.carving.bits.imatrix import IMATRIX
-
-    return (IMATRIX,)
-
-
-def _write_more(carving: Carving, folder: Path, typed: TypedChild | None) -> None:
-    """Write the requested files in addition to the child."""
-    if typed is None or carving.session is None:
-        return
-    for name in _more_files(carving, typed):
-        from zerolm.carving.bits.imatrix import write_imatrix
-
-        write_imatrix(typed.weighed, folder / name, str(carving.session.tokens.text))
 
 
 def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | None]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from zerolm.carving.experts.result import ChildExperts
 from zerolm.carving.formats import FORMATS, Format
-from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.recipe import Recipe
 from zerolm.carving.request import BY_LOSS, Destination, Methods
+from zerolm.carving.result import UnitRow
+from zerolm.carving.vocabulary.result import ChildVocabulary
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.costs import CostModel
@@ -27,6 +29,43 @@ from zerolm.units.stream.weights_basis import weights_basis
 if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
     from zerolm.carving.session import Session
+    from zerolm.children.verify import Verified
+
+
+@dataclass(frozen=True, eq=False)
+class KeptExperts:
+    """The kept experts of a parent, ``described`` for a report and a recipe, and their ``repair``.
+
+    ``units`` list experts, and neurons of them, ``before`` and ``after``, and the removed parameters.
+    ``proof`` compares the parent with the one whose routers mask the removed experts, None where nothing is
+    written. ``optimal``: the criterion prefers no other choice; None where that is unknown.
+    """
+
+    described: ChildExperts
+    repair: str
+    units: list[UnitRow]
+    note: str
+    proof: Verified | None
+    optimal: bool | None
+
+
+@dataclass(frozen=True, eq=False)
+class ParentModel:
+    """A parent to be carved, possibly with fewer tokens or experts than its ``checkpoint.whole``.
+
+    ``vocabulary`` is None where tokens were not examined. ``loss_of_tokens`` is the loss of fewer tokens on
+    held-out text, in nats per token, or 1 - cosine. ``experts`` are the kept ones, None where all are kept;
+    ``note`` explains that decision.
+    """
+
+    name: str
+    checkpoint: Checkpoint
+    vocabulary: ChildVocabulary | None = None
+    proof: Verified | None = None
+    experts: KeptExperts | None = None
+    loss_of_tokens: float = 0.0
+    note: str = ""
+
 
 NOWHERE: Final = Destination()
 ANYWHERE: Final = ComputeRequest()
@@ -120,12 +159,16 @@ class Carving:
         return self.checkpoint.family.cut.hidden and is_free and self.methods.plan in BY_LOSS
 
     def running(self) -> Carving:
-        """Return the same carving with the session that runs its parent on tokens, if methods need any."""
+        """Return the same carving with the session that runs its parent on tokens, if methods need any.
+
+        A session gets no criterion of experts, which ranks no units, where nothing else is cut.
+        """
         typed = self.recipe.types is not None if self.recipe else self.has_types
         types = typed and not is_rearranged(self.checkpoint.family)
-        return replace(
-            self, session=session_of(self.checkpoint, self.methods, self.compute, self.progress, types=types)
-        )
+        is_done = self.is_done and self.recipe is None
+        methods = replace(self.methods, criterion=Methods.criterion) if is_done else self.methods
+        session = session_of(self.checkpoint, methods, self.compute, self.progress, types=types)
+        return replace(self, session=session)
 
 
 def session_of(

@@ -15,7 +15,7 @@ from zerolm.carving.experts.expert_choice import best_experts
 from zerolm.carving.experts.expert_scores import drawn
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts
 from zerolm.carving.experts.masked_parent import masked
-from zerolm.carving.experts.routing import Routing
+from zerolm.carving.experts.stock_mixture import Routing
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation.by_layers import Choice, counts_tokens
 from zerolm.networks.roles import layer_list

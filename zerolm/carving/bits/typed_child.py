@@ -18,7 +18,7 @@ from zerolm.carving.bits.kernels import Values, quantised
 from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, Types, WeighedChild
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised
-from zerolm.checkpoints.replaced import ReplacedTensor
+from zerolm.checkpoints.headers import ReplacedTensor
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.children.gguf.file_tensors import FileMatrix
 from zerolm.children.verify import outputs

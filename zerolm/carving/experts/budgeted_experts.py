@@ -186,8 +186,6 @@ def _loss(request: Carving, folder: Path, trials: int) -> float:
         rest, experts = replace(request, size=request.size.without_experts), of_experts(request)
         request = replace(rest, parent=experts.as_parent(folder / "experts", is_tried=True))
     carving = ready(request, folder)
-    if carving.is_done and carving.session is not None:  # by the criterion of experts, which ranks no units
-        carving = replace(carving, methods=request.methods).running()
     session = carving.session
     if session is None:  # only tokens are removed
         return carving.parent.loss_of_tokens

@@ -15,7 +15,7 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.carving.experts.expert_scores import spread
 from zerolm.carving.experts.fewer_experts import AXIS
-from zerolm.carving.experts.routing import Routing
+from zerolm.carving.experts.stock_mixture import Routing
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.dequantise import dequantised, readable
 from zerolm.checkpoints.gguf.header import GgufHeader

@@ -19,8 +19,7 @@ from zerolm.units.importance.criterion import Criterion
 
 if TYPE_CHECKING:
     from zerolm.carving.vocabulary.byte_losses import TokenLosses
-    from zerolm.carving.vocabulary.kept_tokens import TokenUse
-    from zerolm.carving.vocabulary.text_use import TextUse
+    from zerolm.carving.vocabulary.text_use import TextUse, TokenUse
 
 SHARES: Final = (3.0, 2.0, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """The tried sizes as shares of the used tokens, in addition to all tokens of the parent."""

@@ -234,7 +234,7 @@ def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, T
     if types is None:
         assert carving.typing is not None
         repaired = Repaired() if cut.keeps_all else session.repaired(cut)
-        types = carving.typing.types_of(session, cut, repaired)
+        types = carving.typing.typed(session.weighed(cut, repaired)).types
         if not session.repairs_types:
             return repaired, session.typed(cut, repaired, types)
     repaired = session.repaired(cut, ridges, types if session.repairs_types else None)

@@ -128,10 +128,6 @@ class Carving:
             return whole_costs(self.checkpoint, self.costs, self.size.space)
         return costs_of(self.checkpoint, self.costs, cut, self.size.space)
 
-    def costs_in(self, checkpoint: Checkpoint) -> dict[str, int]:
-        """Return the costs of another checkpoint."""
-        return whole_costs(checkpoint, self.costs, self.size.space)
-
     @property
     def whole_costs(self) -> dict[str, int]:
         """The costs of the parent with all its tokens."""

@@ -126,8 +126,8 @@ def _carvings(
         cuts = of_the_same_size(parent, cut, progress)
         params = {"child": params_of(parent, cut)}
         params |= {name: params_of(parent, several[0]) for name, several in cuts.items()}
-        rows = {name: [partial(apply_in_memory, reference, each) for each in cuts[name]] for name in cuts}
-        return Baselines(rows, params, COMPARED)
+        carved = {name: [partial(apply_in_memory, reference, each) for each in cuts[name]] for name in cuts}
+        return Baselines(carved, params, COMPARED)
     choices, note = mixtures(child, parent, DRAW_SEEDS, lambda: reference)
     if not choices:
         return Baselines({}, {}, NARROWER if has_narrower_experts(child, parent) else NOT_COMPARED)

@@ -142,7 +142,7 @@ def _quiet() -> Iterator[None]:
 
 def _manager(harness: Any, tasks: Sequence[str]) -> Any:
     """Return the finder of tasks; ``ValueError`` names the first that is not known."""
-    files = [task for task in tasks if _is_file_name(task)]
+    files = [task for task in tasks if task.endswith((".yaml", ".yml"))]
     with _quiet():
         manager = harness.tasks.TaskManager(include_defaults=len(files) < len(tasks))
     for task in tasks:
@@ -155,10 +155,6 @@ def _manager(harness: Any, tasks: Sequence[str]) -> Any:
                 + (f"; near it are {', '.join(near)}" if near else "; a file's name ends in .yaml")
             )
     return manager
-
-
-def _is_file_name(task: str) -> bool:
-    return Path(task).suffix in (".yaml", ".yml")
 
 
 def _metrics(results: Mapping[str, Any], samples: Mapping[str, int]) -> Iterator[tuple[str, TaskValue]]:

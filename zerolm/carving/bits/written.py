@@ -32,7 +32,8 @@ class WrittenChild(TypedChild):
 
     @cached_property
     def _tensors(self) -> dict[str, Any]:
-        return tensors_in(self.file)
+        read_gguf_header(self.file)  # checked before any library opens the file
+        return {str(tensor.name): tensor for tensor in GGUFReader(self.file).tensors}
 
     def encoded(self, matrix: FileMatrix, expert: int | None = None) -> Iterator[NDArray[Any]]:
         raw = np.asarray(self._tensors[matrix.name].data).view(np.uint8)
@@ -50,12 +51,6 @@ class WrittenChild(TypedChild):
                 for values, read in zip(matrix.values(), self.rounded(matrix), strict=True):
                     if not sum_of_squares(values, read) <= LARGEST_ERROR * sum_of_squares(values):
                         raise ValueError(f"{name} has other numbers than the child")
-
-
-def tensors_in(file: Path) -> dict[str, Any]:
-    """Return the tensors of a file by their names."""
-    read_gguf_header(file)  # checked before any library opens the file
-    return {str(tensor.name): tensor for tensor in GGUFReader(file).tensors}
 
 
 def write_imatrix(weighed: WeighedChild, file: Path, text: str) -> None:

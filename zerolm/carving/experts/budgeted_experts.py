@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.experts.expert_count import Costs, counts_of, largest_within, limits_of
 from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import expert_layers
-from zerolm.carving.parent_and_request import Carving, quantised_types
+from zerolm.carving.parent_and_request import Carving, quantised_types, whole_costs
 from zerolm.carving.planned_child import announce_weighing, check_possible, planned
 from zerolm.carving.request import BY_LOSS, usual_criterion_of_experts
 from zerolm.carving.vocabulary.budgeted_tokens import may_prune_tokens, with_fewer_tokens
@@ -147,7 +147,7 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
             raise
 
     def costs(count: int, neurons: int | None) -> dict[str, int]:
-        return request.costs_in(mixture.shaped(count, neurons))
+        return whole_costs(mixture.shaped(count, neurons), request.costs, size.space)
 
     fewer: dict[str, ExpertsRequest] = {}
     narrower: dict[str, ExpertsRequest] = {}

@@ -137,11 +137,6 @@ def tried_sizes(
     return sorted(tried, key=lambda one: -one.size)
 
 
-def best_size(tried: list[TriedSize]) -> int:
-    """Return the size of least loss; ties go to the larger one."""
-    return min(tried, key=lambda one: (one.loss, -one.size)).size
-
-
 def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int | None:
     """Return the largest number of tokens that fits, a multiple of a step; None where none does."""
     if fits(rows):

@@ -64,15 +64,12 @@ def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
     try:
         return stock_tokenizer(checkpoint.folder)
     except ValueError:
-        if files != ["tokenizer.model"] or _reads_models():
+        if files != ["tokenizer.model"] or all(
+            map(find_spec, ("google", "google.protobuf", "sentencepiece"))
+        ):
             raise
         reason = "there is no tokenizer.json, and a tokenizer.model takes protobuf and sentencepiece"
         raise ValueError(f"the tokenizer of {str(checkpoint.folder)!r} cannot be read: {reason}") from None
-
-
-def _reads_models() -> bool:
-    """Return whether the packages that transformers needs for a ``tokenizer.model`` are installed."""
-    return all(find_spec(name) is not None for name in ("google", "google.protobuf", "sentencepiece"))
 
 
 def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> GgufVocabulary:

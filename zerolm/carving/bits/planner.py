@@ -200,12 +200,9 @@ class TypePlanner:
         if least.bytes > self.budget:
             whole = fewest_bytes(self._without_losses, self._whole)
             units = f"; with all units {whole.bytes:,}" if self.may_cut else ""
-            bits = self.size.weights.max_bits
-            as_bits = (
-                f", --max-bits {math.ceil(100 * bits * least.bytes / self.budget) / 100}"
-                if bits and self.budget
-                else ""
-            )
+            bits, as_bits = self.size.weights.max_bits, ""
+            if bits and self.budget:
+                as_bits = f", --max-bits {math.ceil(100 * bits * least.bytes / self.budget) / 100}"
             raise ValueError(
                 f"no types keep the budgets: --max-weight-bytes {self.budget:,} would have to be at least "
                 f"{least.bytes:,}{as_bits} ({least.words()}){units}"

@@ -85,7 +85,7 @@ class TokenLosses:
     def of_pieces(
         cls, checkpoint: Checkpoint, model: PreTrainedModel, pieces: Sequence[str], length: int
     ) -> TokenLosses:
-        """Return losses on as many stretches, evenly from a text's pieces."""
+        """Return losses on the same number of stretches, evenly from a text's pieces."""
         longest, count = _windows(checkpoint, length)
         per_piece = -(-count // max(1, len(pieces)))
         parts = [part for piece in pieces for part in _within(piece, per_piece, longest * CHARACTERS)]

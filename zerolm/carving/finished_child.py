@@ -45,7 +45,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         carving.format.check(carving.checkpoint, cut)
     costs = {"parent": carving.whole_costs, "child": carving.costs_of(cut)}
     if carving.format.pads:
-        costs["stored"] = carving.costs_of(cut.padded())
+        costs["stored"] = carving.costs_of(cut.resized(cut.largest))
     if typed is not None:
         costs["child"]["weight_bytes"] = typed.bytes
     methods, size = carving.methods, carving.size

@@ -115,33 +115,24 @@ class StockFolder(Format):
         folder: Path,
         typed: TypedChild | None = None,
     ) -> Verified:
-        from zerolm.children.encoded import with_encoded
-        from zerolm.children.verify import (
-            ROUNDED,
-            as_stored,
-            compare,
-            compare_blocks,
-            compare_outputs,
-            fits,
-            rounded,
-        )
+        from zerolm.children import encoded, verify
         from zerolm.networks.opener import open_model
         from zerolm.text.calibration import page_tokens
 
         parent = session.checkpoint
         child, proof = Checkpoint.open(folder, packed=bool(parent.packed)), None
         if not cut.keeps_all:  # else all bytes were compared as they were written
-            proof = compare_blocks(child, parent, cut, repaired)
-        stored = as_stored(child, cut, repaired)
+            proof = verify.compare_blocks(child, parent, cut, repaired)
+        stored = verify.as_stored(child, cut, repaired)
         ids = page_tokens(parent)
-        if parent.packed or not fits(parent, session.compute.limit):
-            by_outputs = compare_outputs(child, session.carved_layers(cut, stored), ids)
+        if parent.packed or not verify.fits(parent, session.compute.limit):
+            by_outputs = verify.compare_outputs(child, session.carved_layers(cut, stored), ids)
             return by_outputs if proof is None else replace(proof, by="blocks")
         reference = session.carved(cut, stored)
         model = open_model(child)
         if cut.narrowing is None:
-            return with_encoded(compare(model, reference, ids), child, reference)
-        return compare(model, rounded(reference, child), ids, tolerance=ROUNDED)
+            return encoded.with_encoded(verify.compare(model, reference, ids), child, reference)
+        return verify.compare(model, verify.rounded(reference, child), ids, tolerance=verify.ROUNDED)
 
     def verified_trained(
         self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path

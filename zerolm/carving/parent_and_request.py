@@ -157,44 +157,29 @@ class Carving:
     def running(self) -> Carving:
         """Return the same carving with the session that runs its parent on tokens, if methods need any.
 
-        A session gets no criterion of experts, which ranks no units, where nothing else is cut.
+        A session gets no criterion of experts, which ranks no units, where nothing else is cut. Raises
+        ``ValueError`` for an unavailable device, even where nothing is run, and for a parent that does not
+        fit into memory where it has to generate a text.
         """
+        checkpoint, methods = self.checkpoint, self.methods
+        if methods.text is None:
+            if self.compute != ANYWHERE:
+                from zerolm.networks.compute import compute
+
+                compute(self.compute)
+            return replace(self, session=None)
+        from zerolm.carving.session import Session
+
         typed = self.recipe.types is not None if self.recipe else self.has_types
-        types = typed and not is_rearranged(self.checkpoint.family)
-        is_done = self.is_done and self.recipe is None
-        methods = replace(self.methods, criterion=Methods.criterion) if is_done else self.methods
-        session = session_of(self.checkpoint, methods, self.compute, self.progress, types=types)
+        if self.is_done and self.recipe is None:
+            methods = replace(methods, criterion=Methods.criterion)
+        types = typed and not is_rearranged(checkpoint.family)
+        session = Session(checkpoint, methods, self.progress, self.compute, types=types)
+        if methods.text == GENERATED:
+            from zerolm.text.generated import check_room
+
+            check_room(checkpoint, session.compute)
         return replace(self, session=session)
-
-
-def session_of(
-    checkpoint: Checkpoint,
-    methods: Methods,
-    compute: ComputeRequest,
-    progress: Progress,
-    *,
-    types: bool = False,
-) -> Session | None:
-    """Return the session that runs the parent on tokens; None where no method needs any.
-
-    ``types``: matrices get quantisation types together with cuts. Raises ``ValueError`` for an unavailable
-    device, even where nothing is run, and for a parent that does not fit into memory where it has to generate
-    a text.
-    """
-    if methods.text is None:
-        if compute != ANYWHERE:
-            from zerolm.networks.compute import compute as checked
-
-            checked(compute)
-        return None
-    from zerolm.carving.session import Session
-
-    session = Session(checkpoint, methods, progress, compute, types=types)
-    if methods.text == GENERATED:
-        from zerolm.text.generated import check_room
-
-        check_room(checkpoint, session.compute)
-    return session
 
 
 def within_budgets(

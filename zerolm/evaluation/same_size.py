@@ -36,7 +36,6 @@ from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut
 from zerolm.units.pruning import apply_in_memory
 from zerolm.units.stream.weights_basis import weights_channels
-from zerolm.units.within_layers import LayerSizes
 
 Rows = Mapping[str, Sequence[Made]]
 DRAW_SEEDS: Final = (0, 1, 2)
@@ -201,10 +200,4 @@ def uniform(parent: Checkpoint, cut: Cut) -> Cut:
     near = distances <= max(finest, int(distances.min()))
     apart = np.abs(counts[..., :-1] - means[:-1]).sum(axis=-1)
     at = np.lexsort((distances[near], apart[near]))[0]
-    return cut_to(cut, tuple(counts[near][at].tolist()))
-
-
-def cut_to(like: Cut, sizes: LayerSizes) -> Cut:
-    """Return a cut of the same layers and stream with these sizes in each layer."""
-    cut = Cut.of(like.parent, list(like.sizes), lambda layer: sizes)
-    return replace(cut, narrowing=like.narrowing)
+    return cut.resized(tuple(counts[near][at].tolist()))

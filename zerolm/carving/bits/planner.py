@@ -194,18 +194,18 @@ class TypePlanner:
             )
         if self.names_types:
             widths = widths_in_file(self.checkpoint, FirstUnits(-1.0), self.size)
-            sizes = (choices(self.checkpoint, self.size, width) for width in widths)
-            check_rows(self._without_losses.rows(sizes), str(self.size.weights.types))
-        least = fewest_bytes(self._without_losses, self.size)
-        if least.bytes > self.budget:
-            whole = fewest_bytes(self._without_losses, self._whole)
-            units = f"; with all units {whole.bytes:,}" if self.may_cut else ""
+            possible = (choices(self.checkpoint, self.size, width) for width in widths)
+            check_rows(self._without_losses.rows(possible), str(self.size.weights.types))
+        least, sizes = fewest_bytes(self._without_losses, self.size)
+        if least > self.budget:
+            whole, _ = fewest_bytes(self._without_losses, self._whole)
+            units = f"; with all units {whole:,}" if self.may_cut else ""
             bits, as_bits = self.size.weights.max_bits, ""
             if bits and self.budget:
-                as_bits = f", --max-bits {math.ceil(100 * bits * least.bytes / self.budget) / 100}"
+                as_bits = f", --max-bits {math.ceil(100 * bits * least / self.budget) / 100}"
             raise ValueError(
                 f"no types keep the budgets: --max-weight-bytes {self.budget:,} would have to be at least "
-                f"{least.bytes:,}{as_bits} ({least.words()}){units}"
+                f"{least:,}{as_bits} ({sizes}){units}"
             )
 
     @property

@@ -67,12 +67,7 @@ class Format(ABC):
 
     @abstractmethod
     def verified(
-        self,
-        session: Session,
-        cut: Cut,
-        repaired: Repaired,
-        folder: Path,
-        typed: TypedChild | None = None,
+        self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
     ) -> Verified:
         """Open the written child; ``ValueError`` where it differs from the carved parent."""
 
@@ -108,12 +103,7 @@ class StockFolder(Format):
             return WrittenWeights(str(config["model_type"]), config, again.digests())
 
     def verified(
-        self,
-        session: Session,
-        cut: Cut,
-        repaired: Repaired,
-        folder: Path,
-        typed: TypedChild | None = None,
+        self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
     ) -> Verified:
         from zerolm.children import encoded, verify
         from zerolm.networks.opener import open_model
@@ -178,12 +168,7 @@ class GgufFile(Format):
         return WrittenWeights(gguf.architecture if gguf else "")
 
     def verified(
-        self,
-        session: Session,
-        cut: Cut,
-        repaired: Repaired,
-        folder: Path,
-        typed: TypedChild | None = None,
+        self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
     ) -> Verified:
         from zerolm.children.gguf.check import check
         from zerolm.children.gguf.tokenizer import opened

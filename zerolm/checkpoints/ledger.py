@@ -58,11 +58,7 @@ class Ledger:
 
 
 def ledger_of(
-    checkpoint: Checkpoint,
-    *,
-    verify: bool = False,
-    cache: bool = True,
-    progress: Progress = silent,
+    checkpoint: Checkpoint, *, verify: bool = False, cache: bool = True, progress: Progress = silent
 ) -> Ledger:
     """Return the ledger of a checkpoint: from the cache where its shards have not changed, else by one pass.
 

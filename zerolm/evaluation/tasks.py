@@ -52,11 +52,7 @@ class Tasks:
 
     @classmethod
     def of(
-        cls,
-        names: Sequence[str],
-        child: str | Path,
-        parent: str | Path,
-        request: RunningRequest = USUALLY,
+        cls, names: Sequence[str], child: str | Path, parent: str | Path, request: RunningRequest = USUALLY
     ) -> Tasks:
         """``ValueError`` for what is not known or not comparable, ``ModuleNotFoundError`` without harness."""
         running = compute(request)
@@ -99,11 +95,7 @@ class Tasks:
                     model, "causal", tokenizer=tokenizer, batch_size=TASK_BATCH, trust_remote_code=False
                 )
                 results = self.harness.simple_evaluate(
-                    wrapped,
-                    tasks=list(self.names),
-                    task_manager=self.manager,
-                    limit=limit,
-                    log_samples=False,
+                    wrapped, tasks=list(self.names), task_manager=self.manager, limit=limit, log_samples=False
                 )
         except Exception as error:  # tasks and their data fail in every way that there is
             reason = " ".join(str(error).split())[:300] or type(error).__name__

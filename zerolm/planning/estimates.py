@@ -200,10 +200,7 @@ class StreamEstimates(CutEstimates):
         changes = None
         if self.embeddings:
             maps = ((a.to(here.below), b.to(here.below)) for a, b in self.embeddings)
-            changes = torch.stack(
-                [((here.below @ a) * (here.downstream @ b)).sum(-1) for a, b in maps],
-                -1,
-            )
+            changes = torch.stack([((here.below @ a) * (here.downstream @ b)).sum(-1) for a, b in maps], -1)
         for sums, removed in zip(self.sums, self.removed.pop(here.index), strict=True):
             sums[0] += squares(removed, here.tokens)
             if changes is not None:

@@ -25,24 +25,14 @@ EIGHT = (
 )
 CONTEXT = CostModel(context=2048)
 SMALL: dict[str, Any] = {
-    "model_type": "llama",
-    "vocab_size": 1000,
-    "hidden_size": 256,
-    "intermediate_size": 768,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "tie_word_embeddings": False,
-    "max_position_embeddings": 512,
-}
+    "model_type": "llama", "vocab_size": 1000, "hidden_size": 256, "intermediate_size": 768,
+    "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "tie_word_embeddings": False, "max_position_embeddings": 512,
+}  # fmt: skip
 THIN: dict[str, Any] = {
-    "depth": "4:9",
-    "hidden": "192,256,320",
-    "ffn": "384:1024:128",
-    "head_size": 64,
-    "hidden_per_depth": "8:128",
-    "ffn_per_hidden": "1:5",
-}
+    "depth": "4:9", "hidden": "192,256,320", "ffn": "384:1024:128", "head_size": 64,
+    "hidden_per_depth": "8:128", "ffn_per_hidden": "1:5",
+}  # fmt: skip
 BERT = {"model_type": "bert", "num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 4}
 
 

@@ -61,18 +61,6 @@ def test_texts_of_several_domains_are_told_apart(zerolm: Zerolm, tmp_path: Path)
         EvaluationReport.from_json(document)
 
 
-def test_an_encoder_is_judged_by_domain(tmp_path: Path) -> None:
-    word_tokenizer(saved(Path("other"), "bert", seed=1))
-    Path("few.txt").write_text("w1 w2\nw3 w4 w5")
-    lines = [" ".join(f"w{i * j % 61}" for i in range(10)) for j in range(9)]
-    Path("text.txt").write_text("\n".join(lines))
-    report = package.eval("other", parent="other", **FEW | {"text": "many=text.txt,few=few.txt"})
-    assert report.domains == ["many", "few"]
-    assert "1.0000 (+0.0%) on few" in repr(report)
-    assert "order on many" in report.page()
-    assert "order on few" not in report.page()
-
-
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nothing to evaluate on": ({}, "give --text FILE"),
     "no tasks": ({"tasks": []}, "give --text FILE"),

@@ -202,11 +202,6 @@ def test_the_script_for_a_shell(
     assert all(text.count("source ") <= 1 for text in files if text != script_of(shell))
 
 
-def test_a_shell_that_is_not_known(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHELL", "/bin/bsh")
-    zerolm("--show-completion").refused("did you mean 'bash'?")
-
-
 def test_the_log_says_what_is_done(zerolm: Zerolm, tmp_path: Path) -> None:
     small = ("search", "bert", "--hidden", "128", "--depth", "2", "--json")
     silent, told, more = zerolm(*small), zerolm(*small, "-v"), zerolm(*small, "-vv", "--quiet")

@@ -136,11 +136,7 @@ def test_a_training_beyond_the_data_is_told() -> None:
     assert f"is beyond {few:g} to" in told
     (told,) = by_shape(train_tokens="1000T").remarks
     assert f"to {most:,g}, which" in told
-
-
-def test_a_ratio_beyond_the_data_is_told() -> None:
-    report = by_shape(depth=1, hidden=512, head_size=64)
-    (told,) = report.remarks
+    (told,) = by_shape(depth=1, hidden=512, head_size=64).remarks
     assert told.startswith(f"warning: hidden / depth 512 is beyond {RATIOS[0]:g} to {RATIOS[1]:g}")
 
 

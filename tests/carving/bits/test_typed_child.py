@@ -115,10 +115,7 @@ def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> Non
     [
         ({"form": "hf", "types": "Q8_0"}, "--types is for quantisation types of gguf files: give --format"),
         ({"form": "hf", "max_bits": 4.5}, "--max-bits is for quantisation types of gguf files"),
-        (
-            {"form": "gguf", "types": "Q8_0", "keep_ffn": 0.5},
-            "--types is of types within bytes: give --max-we",
-        ),
+        ({"form": "gguf", "types": "Q8_0", "keep_ffn": 0.5}, "--types is of types within bytes: give"),
         ({"form": "gguf", "max_bits": 9.5, "keep": 1, "imatrix": True}, "--imatrix needs the inputs"),
         ({"form": "gguf", "max_bits": 4.5}, "give --text FILE, or --keep 1 for types alone"),
         ({"form": "gguf", "max_bits": 2.0, "keep": 1}, "--max-weight-bytes .* would have to be at least"),

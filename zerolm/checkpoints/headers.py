@@ -104,6 +104,25 @@ class TensorInfo:
         return replace(self, shape=self.shape[1:], start=start, end=start + size)
 
 
+@dataclass(frozen=True, slots=True)
+class ReplacedTensor(TensorInfo):
+    """A tensor in the place of a stored one of its shape, whose numbers ``read`` makes when they are used."""
+
+    read: Callable[[], NDArray[np.float32]]
+
+    @classmethod
+    def of(cls, info: TensorInfo, read: Callable[[], NDArray[np.float32]]) -> Self:
+        """Return a tensor in the place of a stored one, with other numbers."""
+        return cls(info.name, info.dtype, info.shape, info.file, info.start, info.end, read)
+
+    @property
+    def is_packed(self) -> bool:
+        return True
+
+    def numbers(self) -> NDArray[np.float32]:
+        return self.read()
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Shard:
     """One safetensors file: its tensors in the order in which they lie.
@@ -189,22 +208,3 @@ def _tensor(file: Path, name: str, entry: Any, data: int) -> TensorInfo:
 
 def _is_sizes(value: Any) -> bool:
     return isinstance(value, list) and all(type(n) is int and 0 <= n <= MAX_DIMENSION for n in value)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplacedTensor(TensorInfo):
-    """A tensor in the place of a stored one of its shape, whose numbers ``read`` makes when they are used."""
-
-    read: Callable[[], NDArray[np.float32]]
-
-    @classmethod
-    def of(cls, info: TensorInfo, read: Callable[[], NDArray[np.float32]]) -> Self:
-        """Return a tensor in the place of a stored one, with other numbers."""
-        return cls(info.name, info.dtype, info.shape, info.file, info.start, info.end, read)
-
-    @property
-    def is_packed(self) -> bool:
-        return True
-
-    def numbers(self) -> NDArray[np.float32]:
-        return self.read()

@@ -34,8 +34,6 @@ class SizeSpace(ABC):
 
 
 SIZE_SPACES: Final[Registry[SizeSpace]] = Registry("space", "zerolm.size_spaces")
-
-
 SLICED_HEADS: Final = ("bert", "camembert", "electra", "ernie", "roberta", "xlm-roberta")
 """Families whose stock classes do not support fewer heads, but a network in memory does."""
 

@@ -18,6 +18,8 @@ from zerolm.settings.domains import domains_of
 from zerolm.statistics import TOLERANCE
 
 Costs = Mapping[str, int]
+CostsOf = Callable[[int, int], Costs]
+"""Costs by name of a child with these numbers of experts in a layer, and of neurons of each."""
 TRIED: Final = 16
 """Largest number of expert counts that are tried together with numbers of neurons."""
 LEAST_SQUARES: Final = "least-squares"
@@ -118,10 +120,6 @@ def check_experts(experts: Mapping[int, Ints], layers: list[int], routing: Routi
     if sorted(experts) != layers or len({count for row in by_group for count in row}) != 1:
         raise ValueError("the recipe keeps other numbers of experts than its parent's layers can have")
     routing.size(str(sum(by_group.pop())))
-
-
-CostsOf = Callable[[int, int], Mapping[str, int]]
-"""Costs by name of a child with these numbers of experts in a layer, and of neurons of each."""
 
 
 @dataclass(frozen=True)

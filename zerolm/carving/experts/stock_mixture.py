@@ -23,8 +23,6 @@ from zerolm.units.importance.criterion import FirstUnits
 GROUP_LEAST: Final = 2
 """Routers with groups score a group by its two best experts, or by its best."""
 LIMITED: Final = "group_limited_greedy"
-
-
 EXPERTS: Final = KeptUnits("--keep-experts", "experts", "0.5")
 
 

@@ -19,6 +19,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.io.files import parse_json, read_text
 from zerolm.progress import Progress
 
+MAX_LIST: Final = 64 << 20
 PREDICTED: Final = 0.3
 """The weight of a token that the parent predicts, relative to one in the text.
 
@@ -127,9 +128,6 @@ def listed(table: TokenTable, tokens: Sequence[int]) -> Ints:
     if unknown is not None:
         raise ValueError(f"the tokenizer has no token of id {unknown}; its ids go up to {max(names)}")
     return np.array(sorted(table.needed(tokens)), np.int64)
-
-
-MAX_LIST: Final = 64 << 20
 
 
 @dataclass(frozen=True, eq=False)

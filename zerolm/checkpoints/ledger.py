@@ -19,8 +19,6 @@ from zerolm.progress import Progress, silent
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Ledger", "Sums", "Totals", "ledger_of"]
-
 WORTH_COMPILING: Final = 256 << 20
 """Bytes below which numpy is done before the compiled kernel is loaded."""
 SUMS_VERSION: Final = "3"

@@ -59,11 +59,7 @@ class GgufMixture:
             model = read_gguf(file)
             matches = {name: OF_EXPERTS.fullmatch(name) for name in model.header.tensors}
             of_experts = {name: (int(match[1]), match[2]) for name, match in matches.items() if match}
-            states = zip(model.files, model.headers, (each.stat() for each in model.files), strict=True)
-            shards = tuple(
-                Shard(each, {}, part.digest, state.st_size, state.st_mtime_ns) for each, part, state in states
-            )
-            mixture = cls(file, model, of_experts, shards)
+            mixture = cls(file, model, of_experts, model.shards())
             mixture._check()
         except ValueError as error:
             raise ValueError(f"{str(file)!r}: {error}") from None

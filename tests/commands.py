@@ -17,50 +17,30 @@ from zerolm.settings.request import PLACED, Request
 from zerolm.verbs import commands
 
 SOUND: dict[str, tuple[str, ...]] = {
-    "search": ("bert", "--hidden", "128", "--depth", "2"),
-    "init": ("trained_anew", "--architecture", "SmolLM2-135M"),
-    "score": ("parent",),
-    "calibrate": ("--labels", "labels.csv"),
-    "bench run": ("labels", "--data", "."),
-    "lab ablate": ("labels", "--data", "."),
-    "bench train": (
-        *("llama", "--text", "text.txt", "--count", "2", "--tokens", "64", "--batch", "2", "--length", "8"),
-        *("--hidden", "16", "--depth", "1,2", "--head-size", "8", "--ffn", "32", "--heads-per-kv", "1"),
-        *("--hidden-per-depth", "1:99", "--ffn-per-hidden", "1:9", "--vocab", "300"),
-    ),
-    "lab slice": (*("parent", "--text", "text.txt", "--count", "2", "--sequences", "3", "--length", "8"),),
-    "carve": ("parent", "--keep-ffn", ".5", "--criterion", "capacity"),
-    "eval": ("child", "--parent", "parent", "--text", "text.txt", "--sequences", "6", "--length", "12"),
-    "heal": (
-        *("child", "--parent", "parent", "--text", "text.txt", "--tokens", "128"),
-        *("--batch", "2", "--length", "12", "--out", "healed"),
-    ),
-    "lab elastic train": (
-        *(
-            "elastic",
-            "--text",
-            "text.txt",
-            "--tokens",
-            "96",
-            "--batch",
-            "2",
-            "--length",
-            "8",
-            "--epochs",
-            "2",
-        ),
-        *("--depth", "1", "--hidden", "16", "--heads", "2", "--embedding", "6", "--positions", "16"),
-        *("--step", "4", "--words", "300", "--out", "trained"),
-    ),
-    "lab elastic search": ("net", "--generations", "1"),
-    "lab elastic export": ("net", "--path", "found", "--out", "model"),
-    "ledger": ("parent",),
-    "doctor": ("parent",),
-    "lab bench": (*("labels", "--data", ".", "--proxies", "params"),),
-    "lab proxies": (
-        *("labels", "--data", ".", "--proxies", "params"),
-        *("--batch", "8", "--length", "8", "--micro-batches", "2"),
-    ),
+    name: tuple(words.split())
+    for name, words in {
+        "search": "bert --hidden 128 --depth 2",
+        "init": "trained_anew --architecture SmolLM2-135M",
+        "score": "parent",
+        "calibrate": "--labels labels.csv",
+        "bench run": "labels --data .",
+        "lab ablate": "labels --data .",
+        "bench train": "llama --text text.txt --count 2 --tokens 64 --batch 2 --length 8 --hidden 16"
+        " --depth 1,2 --head-size 8 --ffn 32 --heads-per-kv 1 --hidden-per-depth 1:99"
+        " --ffn-per-hidden 1:9 --vocab 300",
+        "lab slice": "parent --text text.txt --count 2 --sequences 3 --length 8",
+        "carve": "parent --keep-ffn .5 --criterion capacity",
+        "eval": "child --parent parent --text text.txt --sequences 6 --length 12",
+        "heal": "child --parent parent --text text.txt --tokens 128 --batch 2 --length 12 --out healed",
+        "lab elastic train": "elastic --text text.txt --tokens 96 --batch 2 --length 8 --epochs 2 --depth 1"
+        " --hidden 16 --heads 2 --embedding 6 --positions 16 --step 4 --words 300 --out trained",
+        "lab elastic search": "net --generations 1",
+        "lab elastic export": "net --path found --out model",
+        "ledger": "parent",
+        "doctor": "parent",
+        "lab bench": "labels --data . --proxies params",
+        "lab proxies": "labels --data . --proxies params --batch 8 --length 8 --micro-batches 2",
+    }.items()
 }
 """What follows the name; a command that is not here is called without more."""
 NUMBERS = (
@@ -100,16 +80,8 @@ WRONG: dict[str, tuple[str, ...]] = {
     "text": ("", "no such thing", "w" * 100_000, "\x1b[31m", "\udcff"),
     "names": ("no such thing", "w" * 100_000, ",,,x y,,", "\udcff"),
     "path": (
-        "",
-        "nowhere",
-        "nowhere/else",
-        "empty",
-        "binary",
-        "folder",
-        "closed",
-        "/dev/null",
-        "x" * 5000,
-        "\udcff",
+        *("", "nowhere", "nowhere/else", "empty", "binary", "folder", "closed", "/dev/null"),
+        *("x" * 5000, "\udcff"),
     ),
 }
 """Values by the kind of a setting; a file can be wrong in its content, too."""

@@ -19,16 +19,9 @@ from zerolm.children.gguf.write import write
 from zerolm.units.kept_units import Cut, dimensions
 
 TYPES = {
-    "Q8_0": 7,
-    "Q4_0": 2,
-    "MXFP4": 38,
-    "Q2_K": 10,
-    "Q3_K": 12,
-    "Q4_K": 15,
-    "Q5_K": 17,
-    "Q6_K": 18,
+    "Q8_0": 7, "Q4_0": 2, "MXFP4": 38, "Q2_K": 10, "Q3_K": 12, "Q4_K": 15, "Q5_K": 17, "Q6_K": 18,
     "IQ4_XS": 30,
-}
+}  # fmt: skip
 """The numbers that llama.cpp's quantiser has for types of whole files."""
 
 

@@ -6,15 +6,9 @@ from pathlib import Path
 from typing import Any
 
 SPACE: dict[str, Any] = {
-    "hidden": "16,32",
-    "depth": "1,2",
-    "head_size": "8",
-    "ffn": "16:64:16",
-    "heads_per_kv": "1",
-    "hidden_per_depth": "1:1000",
-    "ffn_per_hidden": "0.1:10",
-    "vocab": 300,
-}
+    "hidden": "16,32", "depth": "1,2", "head_size": "8", "ffn": "16:64:16", "heads_per_kv": "1",
+    "hidden_per_depth": "1:1000", "ffn_per_hidden": "0.1:10", "vocab": 300,
+}  # fmt: skip
 TRAINING: dict[str, Any] = {"tokens": 160, "batch": 2, "length": 16}
 """Five steps."""
 ASKED: dict[str, Any] = {"count": 5, "max_body_params": "15k", **TRAINING, **SPACE}

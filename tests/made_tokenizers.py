@@ -28,9 +28,10 @@ CORPUS = [PAGE, Path(__file__).read_text("utf-8"), Path(json.__file__).read_text
 
 
 @cache
-def byte_level(words: str = "gpt-2", size: int = 900) -> str:
-    """A byte-level BPE that cuts words as llama.cpp does by this name."""
-    document = json.loads(Tokenizer(models.BPE(ignore_merges=BY_NAME[words].whole)).to_str())
+def byte_level(words: str = "gpt-2", size: int = 900, whole: bool | None = None) -> str:
+    """A byte-level BPE that cuts words as llama.cpp does by this name, and takes them ``whole`` or not."""
+    whole = BY_NAME[words].whole if whole is None else whole
+    document = json.loads(Tokenizer(models.BPE(ignore_merges=whole)).to_str())
     tokenizer = Tokenizer.from_str(json.dumps(document | {"pre_tokenizer": splitting_of(BY_NAME[words])}))
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from changed_folders import configured
 from safetensors.torch import load_file, save_file
 from saved_mixtures import mixture
 from torch import Tensor
@@ -46,7 +47,7 @@ def packed_mixture(folder: Path, way: str) -> Path:
         else:
             tensors[name] = weight
     save_file(tensors, folder / FILE, {"format": "pt"})
-    change(folder, quantization_config=quantisation)
+    configured(folder, quantization_config=quantisation)
     return folder
 
 
@@ -102,15 +103,3 @@ def e2m1(blocks: Tensor, exponents: Tensor) -> Tensor:
     size = torch.where(exponent == 0, mantissa * 0.5, (1 + mantissa * 0.5) * 2.0 ** (exponent - 1))
     signed = torch.where(codes >= 8, -size, size)
     return (signed * 2.0 ** (exponents.float()[..., None] - 127)).flatten(-2)
-
-
-def change(folder: Path, **fields: Any) -> None:
-    """Change fields of a configuration."""
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | fields))
-
-
-def rewritten(folder: Path, tensors: dict[str, Tensor | None]) -> None:
-    """Put tensors in the place of others in a file; None takes one away."""
-    whole = load_file(folder / FILE) | tensors
-    save_file({name: part for name, part in whole.items() if part is not None}, folder / FILE)

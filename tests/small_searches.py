@@ -9,12 +9,9 @@ from zerolm.spaces import make_space
 from zerolm.verbs.search_report import SearchReport
 
 FEW: dict[str, Any] = {
-    "hidden": (256, 320, 384, 512),
-    "depth": (2, 4, 8, 12),
-    "ffn": (512, 768, 1024, 1536),
-    "vocab": 8192,
+    "hidden": (256, 320, 384, 512), "depth": (2, 4, 8, 12), "ffn": (512, 768, 1024, 1536), "vocab": 8192,
     "hidden_per_depth": (1, 1000),
-}
+}  # fmt: skip
 """Settings of a llama of a few hundred architectures, of 2 to 12 layers."""
 
 

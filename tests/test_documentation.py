@@ -185,14 +185,9 @@ def test_every_link_of_the_site_leads_to_a_place() -> None:
 
 
 PAGE_OF_EACH_KIND = (
-    "index.html",
-    "tutorials/ship.html",
-    "notebooks/search.html",
-    "evidence.html",
-    "commands/index.html",
-    "commands/search.html",
-    "api.html",
-)
+    "index.html", "tutorials/ship.html", "notebooks/search.html", "evidence.html", "commands/index.html",
+    "commands/search.html", "api.html",
+)  # fmt: skip
 
 
 @pytest.mark.built

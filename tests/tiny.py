@@ -9,16 +9,10 @@ import torch
 import transformers
 
 DECODER = {
-    "vocab_size": 64,
-    "hidden_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "intermediate_size": 40,
-    "bos_token_id": None,
-    "eos_token_id": None,
+    "vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6,
+    "num_key_value_heads": 2, "intermediate_size": 40, "bos_token_id": None, "eos_token_id": None,
     "pad_token_id": None,
-}
+}  # fmt: skip
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("LlamaForCausalLM", DECODER),
     "llama_tied": ("LlamaForCausalLM", DECODER | {"tie_word_embeddings": True, "head_dim": 12}),

@@ -33,13 +33,9 @@ from zerolm.units.importance.criteria import CRITERIA, definition_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 WISHES: dict[str, Any] = {
-    "max_body_params": "0.6x",
-    "shape": "per-layer",
-    "format": "padded",
-    "text": "random",
-    "sequences": 8,
+    "max_body_params": "0.6x", "shape": "per-layer", "format": "padded", "text": "random", "sequences": 8,
     "length": 8,
-}
+}  # fmt: skip
 MOMENTS = {
     "prices": (
         ("computing Fisher", 2),

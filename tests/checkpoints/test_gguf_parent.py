@@ -1,11 +1,12 @@
-"""GGUF files as parents: each tensor is that of the folder that they were written of; lies are refused."""
+"""GGUF files as parents, also in parts: each tensor is that of the folder they are of; lies are refused."""
 
 from __future__ import annotations
 
-import json
 import re
+import shutil
 import struct
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,23 +15,28 @@ import numpy as np
 import pytest
 import tiny_families
 import torch
+from changed_folders import configured
 from hypothesis import given
 from hypothesis import strategies as st
-from split_gguf import with_byte
+from split_gguf import split, with_byte
 from tiny import DECODER, saved
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.configuration import LLAMA3, llama3_factors
 from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.checkpoints.gguf.parts import first_part, read_gguf, stem_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.checkpoints.many_scripts import PAGE
 from zerolm.checkpoints.weight_types import BY_NAME
+from zerolm.cli import main
 from zerolm.families.config import sizes_of
 from zerolm.networks.opener import stock_tokenizer
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+from gguf_files import written  # noqa: E402
 
 from zerolm.carving.bits.kernels import rounded  # noqa: E402
 from zerolm.carving.bits.typed_child import TypedChild  # noqa: E402
@@ -41,13 +47,6 @@ from zerolm.children.gguf.write import write  # noqa: E402
 from zerolm.units.kept_units import Cut, dimensions  # noqa: E402
 
 FAMILIES = ("arcee", "ernie4_5", "gemma", "hunyuan_v1_dense", "llama", "olmo2", "phi3", "qwen3")
-
-
-def gguf_of(folder: Path, file: Path) -> Path:
-    """The whole model of a folder as a file."""
-    checkpoint = Checkpoint.open(folder)
-    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
-    return file
 
 
 def same(ours: Checkpoint, theirs: Checkpoint) -> None:
@@ -66,20 +65,18 @@ def same(ours: Checkpoint, theirs: Checkpoint) -> None:
 )
 def test_all_tensors_of_a_family_are_read_as_they_were(kind: str, dtype: str, tmp_path: Path) -> None:
     folder = tiny_families.saved(tmp_path / "parent", kind, dtype)
-    same(Checkpoint.open(gguf_of(folder, tmp_path / "x.gguf")), Checkpoint.open(folder))
+    same(Checkpoint.open(written(folder, tmp_path / "x.gguf")), Checkpoint.open(folder))
 
 
 @pytest.mark.parametrize("name", ["llama_tied", "llama_biased", "qwen2", "qwen2_tied", "qwen3"])
 def test_heads_and_biases_are_those_of_the_file(name: str, tmp_path: Path) -> None:
     folder = saved(tmp_path / "parent", name)
-    same(Checkpoint.open(gguf_of(folder, tmp_path / "x.gguf")), Checkpoint.open(folder))
+    same(Checkpoint.open(written(folder, tmp_path / "x.gguf")), Checkpoint.open(folder))
 
 
 def test_a_llama_whose_heads_do_not_divide_its_stream_is_a_mistral(tmp_path: Path) -> None:
-    folder = saved(tmp_path / "parent", "mistral_odd")
-    config = json.loads((folder / "config.json").read_text()) | {"sliding_window": None}
-    (folder / "config.json").write_text(json.dumps(config))
-    ours = Checkpoint.open(gguf_of(folder, tmp_path / "x.gguf"))
+    folder = configured(saved(tmp_path / "parent", "mistral_odd"), sliding_window=None)
+    ours = Checkpoint.open(written(folder, tmp_path / "x.gguf"))
     assert ours.family.name == "mistral"
     same(ours, Checkpoint.open(folder))
 
@@ -88,7 +85,7 @@ def test_a_trained_model_has_its_weights_its_tokens_and_its_fingerprint(
     models_folder: Path, tmp_path: Path
 ) -> None:
     theirs = Checkpoint.open(models_folder / "pydec")
-    ours = Checkpoint.open(gguf_of(theirs.folder, tmp_path / "x.gguf"))
+    ours = Checkpoint.open(written(theirs.folder, tmp_path / "x.gguf"))
     assert fingerprint(ours) == fingerprint(theirs)
     assert ours.place == tmp_path / "x.gguf"
     text = PAGE + (models_folder / "README.md").read_text()
@@ -121,7 +118,7 @@ def test_scaled_positions_are_read_from_their_factors(scaling: dict[str, Any], t
     torch.manual_seed(0)
     settings = DECODER | {"rope_parameters": dict(scaling), "head_dim": 32, "max_position_embeddings": 4096}
     LlamaForCausalLM(LlamaConfig(**settings)).save_pretrained(tmp_path / "parent")
-    ours = Checkpoint.open(gguf_of(tmp_path / "parent", tmp_path / "x.gguf"))
+    ours = Checkpoint.open(written(tmp_path / "parent", tmp_path / "x.gguf"))
     same(ours, Checkpoint.open(tmp_path / "parent"))
     read = ours.config["rope_parameters"]
     assert read["rope_type"] == scaling["rope_type"]
@@ -165,7 +162,7 @@ def edited(file: Path, place: Path, old: bytes, new: bytes) -> Path:
 def sound() -> Path:
     """A tiny sound file."""
     folder = Path(tempfile.mkdtemp())
-    return gguf_of(saved(folder / "parent", "llama"), folder / "x.gguf")
+    return written(saved(folder / "parent", "llama"), folder / "x.gguf")
 
 
 @pytest.mark.parametrize(
@@ -177,11 +174,7 @@ def sound() -> Path:
         (b"deci.block_count", b"deci.block_other", "its block_count is None, which is no size"),
         (b"output_norm.weight", b"output_nope.weight", "tensor 'output_nope.weight' is none of a llama"),
         (b"token_embd.weight", b"token_embl.weight", "there is no matrix 'token_embd.weight'"),
-        (
-            b"layer_norm_rms_epsilon",
-            b"layer_norm_rms_epsiloX",
-            "its attention.layer_norm_rms_epsilon is None",
-        ),
+        (b"layer_norm_rms_epsilon", b"layer_norm_rms_epsiloX", "its attention.layer_norm_rms_epsilon is"),
     ],
 )
 def test_what_is_no_sound_parent_is_refused(old: bytes, new: bytes, reason: str, tmp_path: Path) -> None:
@@ -217,3 +210,86 @@ def refusal(file: Path) -> str:
 @given(st.integers(0, 10**6), st.integers(0, 255))
 def test_a_changed_byte_opens_or_is_refused_in_one_line(at: int, value: int) -> None:
     assert "\n" not in refusal(with_byte(sound(), at, value))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("parts")
+    return written(tiny_families.saved(folder / "parent", "llama", "float32"), folder / "x.gguf")
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_parts_are_the_model_that_they_are_of(count: int, whole: Path, tmp_path: Path) -> None:
+    """Also by the folder that holds them and nothing else."""
+    first = split(whole, count, tmp_path)
+    model, one = read_gguf(first), read_gguf(whole)
+    assert len(model.files) == count == len(set(model.file_of.values()))
+    assert model.header.tensors == one.header.tensors
+    assert model.header.metadata.items() >= one.header.metadata.items()
+    assert {fingerprint(Checkpoint.open(place)) for place in (first, tmp_path, whole)} == {
+        fingerprint(Checkpoint.open(whole.parent / "parent"))
+    }
+    assert stem_of(first) == "x"
+
+
+def test_two_models_of_a_folder_name_none(whole: Path, tmp_path: Path) -> None:
+    split(whole, 2, tmp_path)
+    shutil.copyfile(whole, tmp_path / "y.gguf")
+    assert first_part(sorted(tmp_path.glob("*.gguf"))) is None
+    with pytest.raises(ValueError, match="holds 3 GGUF files: name one"):
+        Checkpoint.open(tmp_path)
+
+
+def line_of(place: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(["ledger", str(place), "-q"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def renamed(whole: Path, folder: Path, name: str) -> Path:
+    """Return the first of three parts, under another name."""
+    return split(whole, 3, folder / "parts").rename(folder / name)
+
+
+def without_the_second(whole: Path, folder: Path) -> Path:
+    first = split(whole, 3, folder)
+    (folder / "x-00002-of-00003.gguf").unlink()
+    return first
+
+
+ALONE = "it is one of 3 parts, and its name is not ...-00001-of-00003.gguf"
+REFUSED: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
+    "a part is missing": (without_the_second, "part 'x-00002-of-00003.gguf' is missing: all 3 parts are"),
+    "not the first": (
+        lambda whole, folder: split(whole, 3, folder).with_name("x-00003-of-00003.gguf"),
+        "it is part 3 of 3: name the first, x-00001-of-00003.gguf",
+    ),
+    "a name without parts": (lambda whole, folder: renamed(whole, folder, "x.gguf"), ALONE),
+    "a name of four": (lambda whole, folder: renamed(whole, folder, "x-00001-of-00004.gguf"), ALONE),
+    "another number": (lambda whole, folder: split(whole, 3, folder, no=0), "'x-00003-of-00003.gguf' is not"),
+    "another count": (lambda whole, folder: split(whole, 3, folder, count=4), "'x-00003-of-00003.gguf' is"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_parts_that_do_not_fit_are_refused(
+    case: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, words = REFUSED[case]
+    assert words in line_of(place(whole, tmp_path), capsys)
+
+
+def test_tensors_that_are_missing_or_there_twice_are_refused(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, other = split(whole, 2, tmp_path / "a"), split(whole, 4, tmp_path / "b")
+    last = first.with_name("x-00002-of-00002.gguf")
+    shutil.copyfile(other.with_name("x-00004-of-00004.gguf"), last)
+    assert "is not marked as part 2 of 2" in line_of(first, capsys)
+    split(whole, 4, tmp_path / "c", no=1, count=2)
+    shutil.copyfile(tmp_path / "c" / "x-00004-of-00004.gguf", last)
+    assert "tensors, its header specifies" in line_of(first, capsys)
+    split(whole, 1, tmp_path / "d", no=1, count=2)
+    shutil.copyfile(tmp_path / "d" / "x-00001-of-00001.gguf", last)
+    assert "two of its parts have a tensor of one name" in line_of(first, capsys)

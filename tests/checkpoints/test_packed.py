@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from changed_folders import configured, replaced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packed_mixtures import (
@@ -17,10 +18,8 @@ from packed_mixtures import (
     MXFP4,
     SCHEME,
     WAYS,
-    change,
     packed_mixture,
     plain_twin,
-    rewritten,
 )
 from safetensors.torch import save_file
 from torch import Tensor
@@ -235,7 +234,7 @@ TORN: dict[str, tuple[str, dict[str, Tensor | None], str]] = {
 def test_parts_that_do_not_fit_are_refused(fault: str, tmp_path: Path) -> None:
     way, tensors, message = TORN[fault]
     folder = packed_mixture(tmp_path, way)
-    rewritten(folder, tensors)
+    replaced(folder, tensors)
     with pytest.raises(ValueError, match=message):
         Checkpoint.open(folder, packed=True)
 
@@ -270,6 +269,6 @@ def test_all_but_experts_refuses_what_is_packed(tmp_path: Path) -> None:
     folder = packed_mixture(tmp_path, "qwen3_moe fp8")
     with pytest.raises(ValueError, match="experts alone can be taken out"):
         Checkpoint.open(folder)
-    change(folder, text_config={"quantization_config": {"quant_method": "awq"}})
+    configured(folder, text_config={"quantization_config": {"quant_method": "awq"}})
     with pytest.raises(ValueError, match="two quantization_config, which differ"):
         Checkpoint.open(folder, packed=True)

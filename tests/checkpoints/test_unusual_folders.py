@@ -14,6 +14,7 @@ import pytest
 import torch
 import transformers
 from carvings import BY_WEIGHTS, carve
+from changed_folders import configured
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -48,12 +49,6 @@ def renamed(folder: Path, wrapper: str) -> Path:
     file = folder / "model.safetensors"
     tensors = {wrapper + name: value for name, value in load_file(file).items()}
     save_file(tensors, file, metadata={"format": "pt"})
-    return folder
-
-
-def configured(folder: Path, **changes: Any) -> Path:
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
     return folder
 
 

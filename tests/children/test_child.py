@@ -19,6 +19,7 @@ import pytest
 import transformers
 import yaml
 from carvings import BY_WEIGHTS, carve, rebuild
+from changed_folders import configured
 from safetensors.torch import load_file, save_file
 from tiny import saved
 
@@ -40,18 +41,9 @@ from zerolm.units.kept_units import Cut, LayerCut, dimensions
 from zerolm.units.pruning import Repaired
 
 
-def changed(folder: Path, drop: str = "", **settings: Any) -> Path:
-    """The folder, its configuration with other settings and without one field."""
-    file = folder / "config.json"
-    config = json.loads(file.read_text()) | settings
-    config.pop(drop, None)
-    file.write_text(json.dumps(config))
-    return folder
-
-
 def test_layers_attend_as_they_did_when_others_have_gone(tmp_path: Path) -> None:
     """Where a configuration lists no kinds, the stock class tells them by a layer's number."""
-    parent = changed(saved(tmp_path / "parent", "gemma2"), drop="layer_types", sliding_window=4)
+    parent = configured(saved(tmp_path / "parent", "gemma2"), layer_types=..., sliding_window=4)
     carve(parent, tmp_path / "first", keep_ffn=0.5)
     recipe = json.loads((tmp_path / "first" / "recipe.json").read_text())
     recipe["layers"] = recipe["layers"][1:]
@@ -129,7 +121,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_configurations(case: str, tmp_path: Path) -> None:
-    parent = changed(saved(tmp_path / "parent", "llama"), **HOSTILE[case])
+    parent = configured(saved(tmp_path / "parent", "llama"), **HOSTILE[case])
     with pytest.raises(ValueError) as told:  # noqa: PT011 - each says something of its own
         carve(parent, tmp_path / "child", keep_ffn=0.5, text="random", sequences=8, length=16)
     assert "\n" not in str(told.value)
@@ -275,9 +267,7 @@ REPAIRED_ON = random_tokens(64, 40, 16, seed=5)
 
 def opened(folder: Path, name: str, dtype: str = "float32", **settings: Any) -> Checkpoint:
     """A parent with some settings changed that change no tensor."""
-    file = saved(folder, name, dtype=dtype) / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
-    return Checkpoint.open(folder)
+    return Checkpoint.open(configured(saved(folder, name, dtype=dtype), **settings))
 
 
 def some_cut(parent: Checkpoint, *, uniform: bool) -> Cut:
@@ -370,8 +360,7 @@ def test_kinds_of_layers_move_with_them(name: str, settings: dict[str, Any], tmp
     child = written(parent, cut, Repaired(), tmp_path / "child")
     assert child.config["layer_types"] == ["full_attention", "sliding_attention"]
     compare_blocks(child, parent, cut)
-    file = child.folder / "config.json"
-    file.write_text(json.dumps(child.config | {"layer_types": ["full_attention"] * 2}))
+    configured(child.folder, layer_types=["full_attention"] * 2)
     with pytest.raises(ValueError, match="layer_types differ from the parent"):
         compare_blocks(Checkpoint.open(child.folder), parent, cut)
 

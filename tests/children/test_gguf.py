@@ -35,13 +35,9 @@ from zerolm.children.gguf.tokenizer import opened  # noqa: E402
 from zerolm.children.gguf.write import expressible, write  # noqa: E402
 
 LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 100.0,
-    "factor": 4.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 32,
-}
+    "rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 32,
+}  # fmt: skip
 
 UNSEEN_WINDOWS: dict[str, dict[str, Any]] = {
     "mistral": {"max_position_embeddings": 8},

@@ -10,10 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import made_tokenizers
 import pytest
 from bert_tokenizers import bert_tokenizer
+from made_tokenizers import BYTES
 from tiny import DECODER, logits_of
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, processors, trainers
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from zerolm.checkpoints import Checkpoint
@@ -24,7 +26,7 @@ from zerolm.units.kept_units import Cut, dimensions
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from zerolm.checkpoints.gguf.words import BY_NAME, WORDS, splitting_of  # noqa: E402
+from zerolm.checkpoints.gguf.words import WORDS  # noqa: E402
 from zerolm.checkpoints.many_scripts import PAGE, without_marks  # noqa: E402
 from zerolm.children.gguf.check import check  # noqa: E402
 from zerolm.children.gguf.tokenizer import opened  # noqa: E402
@@ -32,22 +34,11 @@ from zerolm.children.gguf.write import expressible, write  # noqa: E402
 
 VOCAB = 640
 SPECIAL = ["<unk>", "<s>", "</s>"]
-BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 CORPUS = [PAGE, Path(__file__).read_text(encoding="utf-8")]
 
 
-def byte_level(kind: str, whole_words: bool | None = None, size: int = VOCAB - 20) -> Tokenizer:
-    """Byte-level BPE trained on a few pages, which cuts words as this kind does."""
-    words = BY_NAME[kind]
-    whole = words.whole if whole_words is None else whole_words
-    document = json.loads(Tokenizer(models.BPE(ignore_merges=whole)).to_str())
-    made = Tokenizer.from_str(json.dumps(document | {"pre_tokenizer": splitting_of(words)}))
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
-    )
-    made.train_from_iterator(CORPUS, trainer)
-    return made
+def byte_level(kind: str, whole: bool | None = None, size: int = VOCAB - 20) -> Tokenizer:
+    return Tokenizer.from_str(made_tokenizers.byte_level(kind, size, whole))
 
 
 @cache
@@ -295,7 +286,7 @@ def stray_merge() -> str:
 
 def unmerged(kind: str, *, whole: bool) -> str:
     """A tokenizer with a token that no merges make."""
-    document = json.loads(byte_level(kind, whole_words=whole).to_str())
+    document = json.loads(byte_level(kind, whole).to_str())
     document["model"]["vocab"]["qqqqq"] = len(document["model"]["vocab"])
     return json.dumps(document)
 
@@ -320,10 +311,7 @@ def framed(frame: str) -> Tokenizer:
 
 
 REFUSED: list[tuple[Callable[[], Tokenizer | str], str]] = [
-    (
-        lambda: altered(byte_level("gpt-2"), "normalizer", type="NFKC"),
-        "byte-level BPE with the normalizer NFKC",
-    ),
+    (lambda: altered(byte_level("gpt-2"), "normalizer", type="NFKC"), "byte-level BPE with the normalizer"),
     (
         lambda: altered(byte_level("gpt-2"), "pre_tokenizer", add_prefix_space=True),
         r"otherwise \(ByteLevel\)",

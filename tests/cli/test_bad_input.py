@@ -17,7 +17,6 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no space": (("search",), ("no space is named", "zerolm spaces")),
     "unknown score": (("search", "bert", "--score", "geometry"), ("'geometry'", "geo", "zerolm")),
     "odd head size": (("search", "llama", "--head-size", "3", "--hidden", "384"), ("odd", "4")),
-    "vocabulary of text": (("search", "llama", "--vocab", "big"), ("vocab", "'big'")),
     "unknown unit": (("search", "bert", "--max-params", "40Q"), ("--max-params", "'40Q'", "k, M, G, T")),
     "below the smallest": (("search", "llama", "--max-params", "1M"), ("1000000", "at least 10029312")),
     "above the largest": (("search", "bert", "--min-params", "1T"), ("at most 1032199482",)),
@@ -36,15 +35,8 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "alpha is nan": (("search", "bert", "--score", "zerolm", "--alpha", "nan"), ("alpha", "nan")),
     "alpha is missing": (("search", "bert", "--score", "zerolm"), ("alpha",)),
-    "alpha of geo": (("search", "bert", "--alpha", "1"), ("geo", "alpha")),
-    "unknown initialisation": (
-        ("search", "bert", "--score", "zerolm", "--alpha", "1", "--init", "zero"),
-        ("'zero'", "xavier"),
-    ),
-    "empty range": (("search", "llama", "--depth", "8:4"), ("depth", "'8:4'", "empty")),
     "range of text": (("search", "llama", "--depth", "deep"), ("depth", "'deep'")),
     "endless range": (("search", "llama", "--ffn", "1:999999999:1"), ("ffn", "larger step")),
-    "zero step": (("search", "llama", "--ffn", "1:9:0"), ("step", "ffn")),
     "range of another space": (("search", "bert", "--d-embed", "128"), ("'d_embed'", "hidden")),
     "indivisible KV heads": (
         ("search", "llama", "--hidden", "320", "--head-size", "64", "--heads-per-kv", "3,4,8"),
@@ -218,16 +210,12 @@ WRONG_FILES: dict[tuple[str, ...], list[tuple[str, tuple[str, ...]]]] = {
         ("space: bert\nmax_prams: 1M", ("'max_prams'", "max_params")),
         ("space: bert\nbudgets: {}", ("'budgets'",)),
         ("space: bert\ntop: many", ("top", "'many'")),
-        ("space: bert\ntop: true", ("top", "true")),
         ("space: bert\nmax_params: 9M\nmax_params: 8M", ("'max_params' is given twice",)),
         ("space: bert\nmax_params: 9M\nmax-params: 8M", ("'max_params' twice",)),
         ("space: !!python/object/apply:os.system ['true']", ("cannot be read",)),
         (BOMB, ("'a1' is more than a list of plain values",)),
-        (BOMB + "depth: *a6\n", ("'a1' is more than a list of plain values",)),
         ("space: bert\ndepth: &d [[*d]]\n", ("cannot be read",)),
-        ("space: bert\ndepth: &d [2, *d]\n", ("cannot be read",)),
         (f"space: bert\ndepth: [{'x, ' * 100_000}]\n", ("depth must consist of integers, not 'x'",)),
-        (f"space: bert\nview{'w' * 900}: 1\n", ("is not known",)),
         (f"space: bert\nscore: {'w' * 100_000}\n", ("is not known",)),
         (f"space: {'w' * 100_000}\n", ("is not known",)),
         (f"space: bert\nmax_params: {'9' * 100_000}\n", ("max_params",)),
@@ -273,16 +261,6 @@ def test_files_that_are_no_text_of_ours(zerolm: Zerolm, tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [["score"], ["search", "--config"]])
 def test_devices_are_not_read(arguments: list[str], zerolm: Zerolm) -> None:
     zerolm(*arguments, "/dev/zero").refused("regular file")
-
-
-def test_an_alpha_beyond_all_sense(zerolm: Zerolm, tmp_path: Path) -> None:
-    file = tmp_path / "it.json"
-    choices = {"depth": 2, "hidden": 128, "head_size": 64, "heads": 2, "ffn": 384}
-    file.write_text(json.dumps({"space": "llama", "architecture": choices}))
-    assert zerolm("score", str(file), "--alpha", "1e6").status == 0
-    zerolm("score", str(file), "--alpha", "1e308").refused(
-        "alpha must be a number from -1e+06 to 1e+06, not '1e308'"
-    )
 
 
 def test_arithmetic_that_fails_is_one_line(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,4 +336,5 @@ def test_an_output_that_cannot_be_written_is_noticed_at_once(
 def test_aliases_of_plain_lists_are_read(zerolm: Zerolm, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("space: flexibert\nhidden: &sizes [128]\nffn: *sizes\ndepth: [2]\njson: true\n")
-    assert json.loads(zerolm("search", "--config", str(file)).out)["settings"]["ffn"] == [128]
+    question = json.loads(zerolm("search", "--config", str(file)).out)["question"]
+    assert question["space"]["settings"]["ffn"] == [128]

@@ -99,7 +99,7 @@ def test_the_others_are_evaluated_or_re_ranked(
     assert whole["certificate"]["method"] == "exhaustive"
     assert (asked["certificate"]["method"], asked["certificate"]["optimal"]) == ("rerank", False)
     assert whole["best"][0]["score"] >= asked["best"][0]["score"] - 1e-9
-    assert whole["score"] == method
+    assert whole["question"]["score"] == method
     zerolm(*SEARCH, "--calibration", kept, "--method", "exact").refused()
 
 
@@ -122,8 +122,8 @@ def test_the_best_label_within_the_budgets_stands_beside_the_pick(
         ran = zerolm(*asked)
         expected = next(i for i in order if costs[i] <= limit)
         found = json.loads((tmp_path / str(limit) / "result.json").read_text())["best_label"]
-        assert found["architecture"] == read.pool.architectures[expected].choices
-        assert found["costs"]["params"] == costs[expected] <= limit
+        assert found["choice"]["architecture"] == read.pool.architectures[expected].choices
+        assert found["choice"]["costs"]["params"] == costs[expected] <= limit
         assert found["result"] == -read.result[expected]
         shape = shape_text(read.pool.architectures[expected])
         page = (tmp_path / str(limit) / "report.html").read_text()
@@ -178,42 +178,18 @@ def test_the_declaration_names_what_can_be_fitted() -> None:
     assert FITTED_METHODS == METHODS
 
 
-def test_warnings_go_to_stderr(tmp_path: Path, zerolm: Zerolm) -> None:
-    """Results against all sense: the two best alphas are no neighbours."""
-    for seed in range(40):
-        rows = [row.rsplit(",", 1)[0] for row in rows_of("gpt2", 8)]
-        values = np.random.default_rng(seed).permutation(8) + 1
-        file = tmp_path / "labels.csv"
-        file.write_text(
-            "\n".join(["space,architecture,loss", *(f"{r},{v}" for r, v in zip(rows, values, strict=True))])
-        )
-        ran = zerolm("calibrate", "--labels", str(file), "--method", "algorithm1", "--json")
-        assert ran.status == 0
-        warned = json.loads(ran.out)["warnings"]
-        assert ran.err == "".join(f"zerolm: warning: {warning}\n" for warning in warned)
-        if warned:
-            return
-    raise AssertionError("no warning in forty tries")
-
-
 def spoilt(place: str) -> tuple[list[str], tuple[str, ...]]:
     """Lines of a label file with something wrong, and words of the message; readers have their own tests."""
     rows = rows_of("gpt2", 10)
     first = rows[0].rsplit(",", 1)[0]
     return {
-        "unknown field": ([rows[0].replace("n_layer", "layers"), *rows[1:]], ("line 2", "'layers'")),
         "nan": ([f"{first},nan", *rows[1:]], ("line 2", "'nan'", "finite")),
-        "too large": ([f"{first},1e300", *rows[1:]], ("loss", "1e+300")),
-        "constant": ([f"{row.rsplit(',', 1)[0]},3.5" for row in rows], ("all 10 labels", "loss")),
         "few": (rows[:4], ("at least 5", "there are 4", "algorithm1")),
         "disagreeing": ([*rows, f"{first},99"], ("line 2 and line 12", "same architecture", "99", "mean")),
     }[place]
 
 
-PLACES = ("unknown field", "nan", "too large", "constant", "few", "disagreeing")
-
-
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ["nan", "few", "disagreeing"])
 def test_label_files_that_cannot_be(place: str, tmp_path: Path, zerolm: Zerolm) -> None:
     """By either command; an earlier output stays as it was, even with --force."""
     lines, words = spoilt(place)
@@ -225,23 +201,6 @@ def test_label_files_that_cannot_be(place: str, tmp_path: Path, zerolm: Zerolm) 
     zerolm(*SEARCH, "--labels", str(file), "--out", str(out)).refused(*words)
     assert (old / "result.json").read_text() == "dear"
     assert sorted(one.name for one in tmp_path.rglob("*")) == ["labels.csv", "old", "result.json"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--method", "magic"), ("'magic'", "dictionary", "gp")),
-        (("--metric", "rouge"), ("'rouge'", "loss")),
-        (("--labels", "."), ("'.'",)),
-        (("--out", "nowhere/it.json"), ("nowhere",)),
-        (("--out", "/proc/it.json"), ("/proc",)),
-        (("--out", "."), ("'.'", "exists")),
-    ],
-)
-def test_arguments_that_cannot_be(
-    arguments: tuple[str, ...], words: tuple[str, ...], labels: Path, zerolm: Zerolm
-) -> None:
-    zerolm("calibrate", "--labels", str(labels), "--method", "dictionary", *arguments).refused(*words)
 
 
 def test_the_labels_are_never_replaced(labels: Path, zerolm: Zerolm) -> None:

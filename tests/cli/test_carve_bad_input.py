@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import resource
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from changed_folders import configured, cut_off, stored, with_a_pickle, with_a_shard_outside, without_a_shard
 from refusals import Zerolm, refused, state
-from safetensors.torch import load_file, save_file
 from tiny import saved, word_tokenizer
 
 from zerolm.carving.formats import StockFolder
@@ -48,12 +48,6 @@ def text() -> str:
     return "text.txt"
 
 
-def rewritten(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    change(tensors)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-
-
 def overlapping(folder: Path) -> None:
     """Two tensors of the same size that are said to lie in the same bytes."""
     file = folder / "model.safetensors"
@@ -66,66 +60,41 @@ def overlapping(folder: Path) -> None:
     file.write_bytes(content[:8] + changed + content[8 + size :])
 
 
-def cut_off(folder: Path) -> None:
-    file = folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
+def sharded(damage: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Damage the model in several files."""
 
-
-def sharded(change: Callable[[Path, dict[str, Any]], None]) -> Callable[[Path], None]:
-    """The model in several files, its index changed."""
-
-    def damage(folder: Path) -> None:
+    def damaged(folder: Path) -> None:
         shutil.rmtree(folder)
-        index = saved(folder, "llama", shard="20KB") / "model.safetensors.index.json"
-        document = json.loads(index.read_text())
-        change(folder, document["weight_map"])
-        index.write_text(json.dumps(document))
+        damage(saved(folder, "llama", shard="20KB"))
 
-    return damage
-
-
-def lost(folder: Path, places: dict[str, Any]) -> None:
-    (folder / sorted(set(places.values()))[0]).unlink()
-
-
-def escaping(folder: Path, places: dict[str, Any]) -> None:
-    places[sorted(places)[0]] = "../text.txt"
-
-
-def configured(**changes: Any) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | changes))
-
-    return damage
-
-
-class Evil:
-    def __reduce__(self) -> Any:
-        return os.mkdir, ("opened",)
-
-
-def pickled(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+    return damaged
 
 
 def misshapen(tensors: dict[str, torch.Tensor]) -> None:
     tensors["model.layers.1.mlp.up_proj.weight"] = torch.zeros(40, 47)
 
 
-UNSOUND: dict[str, tuple[Callable[[Path], None], str]] = {
+UNSOUND: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut off": (cut_off, "is cut off"),
     "overlapping": (overlapping, "overlaps another"),
-    "a shard is lost": (sharded(lost), "which is missing"),
-    "an index that escapes": (sharded(escaping), "'../text.txt', no safetensors file next to it"),
-    "a wrong shape": (lambda folder: rewritten(folder, misshapen), "has shape [40, 47]"),
-    "another width": (configured(intermediate_size=41), "the configuration implies 41"),
-    "absurd sizes": (configured(num_hidden_layers=10**12), "num_hidden_layers 1000000000000"),
-    "widths by layer": (configured(intermediate_size=[40, 39, 40]), "intermediate_size [40, 39, 40]"),
-    "an unknown family": (configured(model_type="rwkv"), "'rwkv' is not known; there are afmoe, apertus"),
-    "no family": (configured(model_type=None), "no model_type"),
-    "a pickle": (pickled, r"a pickle (pytorch_model.bin), which is not opened"),
+    "a shard is lost": (sharded(without_a_shard), "which is missing"),
+    "an index that escapes": (
+        sharded(with_a_shard_outside),
+        "'../outside.safetensors', no safetensors",
+    ),
+    "a wrong shape": (partial(stored, change=misshapen), "has shape [40, 47]"),
+    "another width": (partial(configured, intermediate_size=41), "the configuration implies 41"),
+    "absurd sizes": (partial(configured, num_hidden_layers=10**12), "num_hidden_layers 1000000000000"),
+    "widths by layer": (
+        partial(configured, intermediate_size=[40, 39]),
+        "intermediate_size [40, 39]",
+    ),
+    "an unknown family": (
+        partial(configured, model_type="rwkv"),
+        "'rwkv' is not known; there are afmoe",
+    ),
+    "no family": (partial(configured, model_type=None), "no model_type"),
+    "a pickle": (with_a_pickle, r"a pickle (pytorch_model.bin), which is not opened"),
     "no configuration": (lambda folder: (folder / "config.json").unlink(), "there is no such file"),
     "a configuration that is none": (
         lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe\x00"),

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from refusals import Zerolm
 
-from zerolm.cli.complete import HOMES, KINDS, names_of
-from zerolm.cli.install import script_of
+from zerolm.cli.complete import HOMES, KINDS, names_of, script_of
 from zerolm.settings.request import PLACED
 from zerolm.verbs import MORE, PANELS, VERBS, commands
 
@@ -200,11 +199,6 @@ def test_the_script_for_a_shell(
     files = [file.read_text() for file in tmp_path.rglob("*") if file.is_file()]
     assert script_of(shell) in files
     assert all(text.count("source ") <= 1 for text in files if text != script_of(shell))
-
-
-def test_a_shell_that_is_not_known(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHELL", "/bin/bsh")
-    zerolm("--show-completion").refused("did you mean 'bash'?")
 
 
 def test_the_log_says_what_is_done(zerolm: Zerolm, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from changed_folders import configured
 from refusals import Zerolm
 from tiny import word_tokenizer
 from tiny_families import DERIVED, FACTORS, random_model
@@ -39,8 +40,7 @@ def test_a_refusal_says_which_document_the_tensors_fit(zerolm: Zerolm, parent: P
 
 
 def test_no_document_is_named_that_fits_nearly(zerolm: Zerolm, parent: Path) -> None:
-    config = json.loads((parent / "config.json").read_text())
-    (parent / "config.json").write_text(json.dumps(config | {"intermediate_size": 41}))
+    configured(parent, intermediate_size=41)
     error = zerolm("ledger", str(parent)).err
     assert "is not known" in error
     assert "fit" not in error
@@ -91,8 +91,7 @@ def test_its_stream_stays_whole(zerolm: Zerolm, parent: Path, tmp_path: Path) ->
 def test_a_type_that_transformers_does_not_know_is_counted_and_not_carved(
     zerolm: Zerolm, parent: Path, tmp_path: Path
 ) -> None:
-    config = json.loads((parent / "config.json").read_text())
-    (parent / "config.json").write_text(json.dumps(config | {"model_type": "nobodys"}))
+    configured(parent, model_type="nobodys")
     assert zerolm("score", str(parent), "--like", "llama").status == 0
     assert zerolm("carve", str(parent), *WEIGHTS, "--like", "llama").status == 0
     out = ("--out", str(tmp_path / "child"))

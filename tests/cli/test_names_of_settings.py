@@ -13,13 +13,11 @@ from zerolm.settings.messages import called, called_as, nearest
 from zerolm.settings.units import BYTES, parse_amount
 
 CALLS: dict[str, tuple[tuple[str, ...], str]] = {
-    "amount": (("search", "llama", "--max-params", "many"), "zerolm: --max-params must be a number"),
     "option of a space": (("search", "llama", "--heads-per-kv", "many"), "--heads-per-kv must consist"),
     "option of a score": (
         ("search", "llama", "--max-params", "40M", "--score", "zerolm", "--alpha", "much"),
         "--alpha must be a number",
     ),
-    "one word": (("search", "llama", "--top", "many"), "zerolm: --top must be a number"),
     "a word of Python": (("carve", "x", "--for", "long"), "zerolm: --for must be a number with a unit"),
     "budget": (("search", "llama", "--max-params", "3"), "--max-params 3 would have to be at least"),
     "without a value": (("calibrate", "--labels"), "zerolm: --labels needs a value after it\n"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import transformers
 from carvings import carve
+from changed_folders import Evil, configured, cut_off, replaced, with_a_shard_outside, without_a_shard
 from hypothesis import given
 from hypothesis import strategies as st
 from published_rules import save_published
@@ -33,13 +33,6 @@ def verdicts(folder: Path) -> dict[str, RuntimeVerdict]:
     return {verdict.runtime: verdict for verdict in diagnose(folder).runtimes}
 
 
-def edited(folder: Path, **changes: Any) -> Path:
-    file = folder / "config.json"
-    config = json.loads(file.read_text()) | changes
-    file.write_text(json.dumps({name: value for name, value in config.items() if value is not ...}))
-    return folder
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_sound_checkpoints_open(name: str, tmp_path: Path) -> None:
     """By rules, and really."""
@@ -50,27 +43,28 @@ def test_sound_checkpoints_open(name: str, tmp_path: Path) -> None:
     assert REFUSES not in {found[server].verdict for server in ("vLLM", "SGLang")}
 
 
-def without(folder: Path, tensor: str) -> Path:
-    file = folder / "model.safetensors"
-    tensors = load_file(file)
-    del tensors[tensor]
-    save_file(tensors, file, metadata={"format": "pt"})
-    return folder
-
-
 Change = Callable[[Path], object]
+UP = "model.layers.1.mlp.up_proj.weight"
 BROKEN: dict[str, tuple[str, Change, str]] = {
-    "no head size": ("mistral_odd", lambda f: edited(f, head_dim=...), "divisible|head_dim"),
+    "no head size": ("mistral_odd", lambda f: configured(f, head_dim=...), "divisible|head_dim"),
     "no head size, though it would divide": (
         "qwen3",
-        lambda f: edited(f, head_dim=8),
+        lambda f: configured(f, head_dim=8),
         "q_proj.weight' has shape",
     ),
-    "KV heads that do not divide": ("llama", lambda f: edited(f, num_key_value_heads=4), "divisible"),
-    "another FFN": ("qwen2", lambda f: edited(f, intermediate_size=41), "the configuration implies 41"),
-    "widths by layer": ("llama", lambda f: edited(f, intermediate_size=[40, 30, 40]), "intermediate_size"),
-    "more layers": ("gpt2", lambda f: edited(f, n_layer=4), "is missing"),
-    "a tensor less": ("llama", lambda f: without(f, "model.layers.1.mlp.up_proj.weight"), "is missing"),
+    "KV heads that do not divide": ("llama", lambda f: configured(f, num_key_value_heads=4), "divisible"),
+    "another FFN": ("qwen2", lambda f: configured(f, intermediate_size=41), "the configuration implies 41"),
+    "widths by layer": (
+        "llama",
+        lambda f: configured(f, intermediate_size=[40, 30]),
+        "intermediate_size",
+    ),
+    "more layers": ("gpt2", lambda f: configured(f, n_layer=4), "is missing"),
+    "a tensor less": (
+        "llama",
+        lambda f: replaced(f, {UP: None}),
+        "is missing",
+    ),
 }
 
 
@@ -106,7 +100,7 @@ def test_heads_that_do_not_divide_the_hidden_size(kind: str, expected: str, tmp_
             if "o_proj" in name:
                 tensors[name] = tensors[name].repeat(1, 2)[:, :80].contiguous()
         save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
-        edited(tmp_path, num_attention_heads=10)
+        configured(tmp_path, num_attention_heads=10)
     found = verdicts(tmp_path)
     assert (found["transformers"].verdict, found["transformers"].known) == (expected, "opened")
     assert by_rules(TRANSFORMERS, gather(tmp_path)).verdict == expected
@@ -120,12 +114,8 @@ def test_runtimes_that_derive_the_head_size_of_a_qwen2(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     found = verdicts(tmp_path)
     expected = {
-        "transformers": OPENS,
-        "vLLM": REFUSES,
-        "SGLang": OPENS,
-        "MLX": REFUSES,
-        "llama.cpp": REFUSES,
-    }
+        "transformers": OPENS, "vLLM": REFUSES, "SGLang": OPENS, "MLX": REFUSES, "llama.cpp": REFUSES,
+    }  # fmt: skip
     assert {name: found[name].verdict for name in expected} == expected
     assert "6 heads of 16 are not 48" in found["llama.cpp"].reasons[0]
 
@@ -160,16 +150,11 @@ def test_code_of_the_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.Monke
     folder = saved(tmp_path / "model", "llama")
     (folder / "mine.py").write_text("import os; os.mkdir('run')")
     automatic = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
-    edited(folder, model_type="mine", architectures=["Model"], auto_map=automatic)
+    configured(folder, model_type="mine", architectures=["Model"], auto_map=automatic)
     found = verdicts(folder)
     assert found["transformers"].verdict == REFUSES
     assert all("auto_map" in found[name].reasons[0] for name in ("vLLM", "SGLang", "TensorRT-LLM", "MLX"))
     assert not Path("run").exists()
-
-
-class Evil:
-    def __reduce__(self) -> Any:
-        return os.mkdir, ("opened",)
 
 
 def test_pickles_are_named_and_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,28 +171,12 @@ def test_pickles_are_named_and_not_opened(tmp_path: Path, monkeypatch: pytest.Mo
     assert not Path("opened").exists()
 
 
-def truncate(folder: Path) -> None:
-    file = next(iter(sorted(folder.glob("*.safetensors"))))
-    file.write_bytes(file.read_bytes()[:-1])
-
-
-def lose(folder: Path) -> None:
-    next(iter(sorted(folder.glob("*.safetensors")))).unlink()
-
-
-def escape(folder: Path) -> None:
-    index = folder / "model.safetensors.index.json"
-    document = json.loads(index.read_text())
-    document["weight_map"][next(iter(document["weight_map"]))] = "../outside.safetensors"
-    index.write_text(json.dumps(document))
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (truncate, "cut off"),
-        (lose, "which is missing"),
-        (escape, "no safetensors file next to it"),
+        (cut_off, "cut off"),
+        (without_a_shard, "which is missing"),
+        (with_a_shard_outside, "no safetensors file next to it"),
         (lambda folder: (folder / "config.json").unlink(), "there is no such file"),
         (lambda folder: (folder / "config.json").write_text("[" * 100_000), "recursion"),
     ],
@@ -233,7 +202,7 @@ def test_a_configuration_without_bottom_is_given_to_no_library(
     """Of a known family and of another one, which is otherwise really opened."""
     monkeypatch.setattr(examine, "attempt", lambda how, path: pytest.fail("it was opened"))
     for changes in ({"num_hidden_layers": 10**12}, {"model_type": "opt", "num_layers": 10**12}):
-        found = verdicts(edited(saved(tmp_path, "llama"), **changes))["transformers"]
+        found = verdicts(configured(saved(tmp_path, "llama"), **changes))["transformers"]
         assert (found.verdict, found.known) == (REFUSES, "rules")
         assert "more layers than there are tensors" in found.reasons[-1]
 
@@ -256,7 +225,7 @@ def test_what_does_not_fit_into_memory_is_not_loaded(tmp_path: Path, monkeypatch
     found = verdicts(tmp_path)["transformers"]
     assert (asked, found.verdict, found.known) == (["configuration"], OPENS, "rules")
     assert "too large" in found.reasons[-1]
-    edited(tmp_path, intermediate_size="wide")
+    configured(tmp_path, intermediate_size="wide")
     assert verdicts(tmp_path)["transformers"].verdict == REFUSES
 
 

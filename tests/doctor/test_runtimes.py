@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import tiny_families
+from changed_folders import configured
 from covering import chosen
 from tiny import saved
 
@@ -88,8 +89,7 @@ def test_what_a_family_is_refused_for_is_known_of_its_sizes(kind: str, tmp_path:
 @pytest.mark.parametrize("name", [name for name in RUNTIMES if name != "transformers"])
 def test_a_class_that_is_not_listed_is_unknown(name: str, tmp_path: Path) -> None:
     folder = with_sentencepiece(saved(tmp_path, "llama"))
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["OtherForCausalLM"]}))
+    configured(folder, architectures=["OtherForCausalLM"])
     assert ruled(folder)["TensorRT-LLM"].verdict == UNKNOWN
     if RUNTIMES[name].by == "class":
         verdict = ruled(folder)[name]
@@ -98,12 +98,9 @@ def test_a_class_that_is_not_listed_is_unknown(name: str, tmp_path: Path) -> Non
 
 
 def test_code_of_a_listed_class_is_no_reason_to_refuse(tmp_path: Path) -> None:
-    folder = saved(tmp_path, "llama")
-    config = json.loads((folder / "config.json").read_text())
-    changes = {"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"]}
-    changes["auto_map"] = {"AutoConfig": "configuration.Config"}
-    (folder / "config.json").write_text(json.dumps(config | changes))
-    verdicts = ruled(folder)
+    code = {"AutoConfig": "configuration.Config"}
+    changes = {"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"], "auto_map": code}
+    verdicts = ruled(configured(saved(tmp_path, "llama"), **changes))
     assert verdicts["transformers"].verdict == REFUSES
     for name in ("vLLM", "SGLang", "MLX"):
         assert verdicts[name].verdict == UNKNOWN
@@ -119,10 +116,7 @@ def test_a_plug_in_adds_to_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "mine.json").write_text(json.dumps(document))
     monkeypatch.setenv(FOLDER, str(tmp_path))
     folder = saved(tmp_path / "model", "llama")
-    config = json.loads((folder / "config.json").read_text())
-    changed = config | {"model_type": "mine", "architectures": ["MineForCausalLM"]}
-    (folder / "config.json").write_text(json.dumps(changed))
-    verdicts = ruled(folder)
+    verdicts = ruled(configured(folder, model_type="mine", architectures=["MineForCausalLM"]))
     assert (verdicts["vLLM"].verdict, verdicts["TensorRT-LLM"].verdict) == (OPENS, UNKNOWN)
     assert RUNTIMES["SGLang"].head_size(families()["mine"]) == "either"
 

@@ -20,7 +20,6 @@ from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.evaluation.comparable import names_of
 from zerolm.evaluation.evaluate import Evaluated, evaluate
-from zerolm.evaluation.quantised_parent import quantised_parent
 from zerolm.evaluation.same_size import DRAW_SEEDS, NOT_COMPARED, chosen, uniform
 from zerolm.networks.opener import open_model
 from zerolm.planning.sizes import costs_of
@@ -54,23 +53,6 @@ def perplexities(folder: Path, cut: Cut) -> dict[str, float]:
     checkpoint = Checkpoint.open(folder / "parent")
     reference, tokens = open_model(checkpoint), tokens_of(checkpoint, str(folder / "text.txt"), **FEW)
     return vars(perplexity_and_kl(apply_in_memory(reference, cut), reference, tokens))
-
-
-def test_the_quantised_parent_has_no_more_bytes_than_the_child(tmp_path: Path) -> None:
-    """And it is the parent whose matrices are read back from the types that are named."""
-    parent = parent_of(tmp_path)
-    carve(parent, tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
-    result = found(tmp_path)
-    opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
-    reference, tokens = open_model(opened[1]), tokens_of(opened[1], str(tmp_path / "text.txt"), **FEW)
-    room = sum(info.end - info.start for info in opened[0].tensors.values())
-    quantised = quantised_parent(opened[1], reference, room)
-    assert quantised.bytes <= room
-    assert f"{quantised.bytes:,} of the child's {room:,} bytes" in result.note
-    assert quantised.text in result.note
-    alone = vars(perplexity_and_kl(quantised.applied(reference), reference, tokens))
-    assert values(result, "quantised parent") == alone
-    assert result.networks[-1].params == result.networks[1].params
 
 
 def test_rows_are_what_each_network_is_judged_alone(tmp_path: Path) -> None:
@@ -291,19 +273,6 @@ def test_beside_a_narrower_stream_stand_channels_without_a_rotation(name: str, t
     assert values(result, "uniform") == pytest.approx(by_channels[0], rel=1e-4)
     for key, mean in values(result, "random").items():
         assert mean == pytest.approx(np.mean([draw[key] for draw in by_channels[1:]]), rel=1e-4)
-
-
-def test_an_uneven_child_with_a_narrower_stream_is_matched(tmp_path: Path) -> None:
-    """Its parent's head is the embedding, and its own a matrix of its own."""
-    parent = parent_of(tmp_path, "llama_tied")
-    budgets = {"max_params": "0.7x"}
-    carved = carve(
-        parent, tmp_path / "child", budgets=budgets, keep_hidden=0.75, shape="per-layer", form="padded"
-    )
-    assert not carved.cut.uniform
-    params = {row.name: row.params for row in found(tmp_path).networks}
-    assert params["child"] == params["random"] == carved.costs["child"]["params"]
-    assert abs(params["uniform"] - params["child"]) <= 3 * 3 * 36  # three layers' neurons
 
 
 PARTS = st.lists(st.sampled_from(["a", "b", "child", "parent"]), min_size=1, max_size=3)

@@ -1,4 +1,4 @@
-"""Embeddings beside the parent's: against loops over single sentences, and against scipy."""
+"""Embeddings beside the parent's, against loops and scipy; passages of a text as logits leave memory for."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation import neighbours
 from zerolm.evaluation.evaluate import evaluate
 from zerolm.evaluation.neighbours import embedding_measures, first_of_each, neighbourhood, numbered, spearmans
+from zerolm.evaluation.readers import BATCH, LOGITS, batch_of
 from zerolm.networks.opener import load_model, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
 from zerolm.text.pairs import read_pairs
@@ -187,3 +188,11 @@ def test_tables_that_are_refused(name: str, content: str, words: str, tmp_path: 
     with pytest.raises(ValueError, match=words) as failed:
         read_pairs(table(tmp_path, name, content))
     assert "\n" not in str(failed.value)
+
+
+@given(st.integers(1, 1 << 19), st.integers(1, 1 << 14))
+def test_logits_of_a_passage_are_bounded(vocab: int, length: int) -> None:
+    count = batch_of(vocab, length)
+    assert 1 <= count <= BATCH
+    assert count == 1 or count * vocab * length <= LOGITS
+    assert count == BATCH or (count + 1) * vocab * length > LOGITS

@@ -1,22 +1,30 @@
-"""What transformers builds has exactly the parameters that were promised."""
+"""Configurations in all their spellings: what transformers builds of them has the promised parameters."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
+from carvings import carve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from portion import portion
+from tiny import MODELS, saved
+from tiny_families import TINY, random_model
+from tiny_mixtures import MIXTURES
 
 from zerolm.architecture import Architecture
-from zerolm.costs import CostModel
+from zerolm.carving.result import Carved
+from zerolm.cli import main
+from zerolm.costs import COSTS, CostModel
 from zerolm.families.config import from_config
+from zerolm.families.family import Cuttable
 from zerolm.spaces import SearchSpace, make_space
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+from zerolm.testing.families import stored_numbers
 
 
 def built_parameters(config: dict[str, Any]) -> int:
@@ -141,8 +149,8 @@ def test_configurations_of_transformers_are_read(kind: str, data: st.DataObject)
         sizes["head_dim"] = data.draw(st.sampled_from((size, 32)))
     config = transformers.AutoConfig.for_model(kind, vocab_size=100, tie_word_embeddings=tied, **sizes)
     promised = built_parameters(config.to_dict())
-    for saved in (config.to_dict(), config.to_diff_dict()):
-        architecture = from_config(json.loads(json.dumps(saved)))
+    for document in (config.to_dict(), config.to_diff_dict()):
+        architecture = from_config(json.loads(json.dumps(document)))
         assert CostModel().of(architecture)["params"] == promised
 
 
@@ -153,3 +161,124 @@ def test_an_untied_bert_is_read_with_its_own_decoder() -> None:
         tie_word_embeddings=False,
     ).to_dict()  # fmt: skip
     assert CostModel().of(from_config(config))["params"] == built_parameters(config)
+
+
+WITH_HEADS = [name for name in MODELS if not name.endswith(("_body", "_classes", "_wide")) and name != "bert"]
+
+
+def costs(command: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    capsys.readouterr()
+    assert main([*command, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["costs"]
+
+
+@pytest.mark.parametrize("name", WITH_HEADS)
+@pytest.mark.parametrize("context", ["4", "1024"])
+def test_score_and_carve_count_alike(
+    name: str, context: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both at 16 bits; a next-sentence head and a pooler are in no count of ``score``."""
+    folder = saved(tmp_path, name)
+    options = ["--context", context, "--bits", "16"]
+    scored = costs(["score", str(folder), *options], capsys)
+    parent = costs(["carve", str(folder), "--keep-ffn", "1", *options], capsys)["parent"]
+    for cost in COSTS:
+        if name == "bert_untied" and cost in ("params", "active_params", "weight_bytes", "macs"):
+            assert scored[cost] <= parent[cost]
+        elif cost != "body_params":
+            assert scored[cost] == parent[cost], cost
+
+
+def test_a_layer_remembers_what_its_kind_does() -> None:
+    """Of a hybrid with a sublayer a layer: attention keys and values, Mamba a state, an FFN nothing."""
+    layers = from_config({"model_type": "nemotron_h", **MIXTURES["nemotron_h"]}).layers
+    keeps = [(layer.kv_width > 0, layer.state > 0) for layer in layers]
+    mamba, attention, ffn = (False, True), (True, False), (False, False)
+    assert keeps == [mamba, attention, ffn, ffn, attention, ffn]
+
+
+LETTERS = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
+TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
+
+
+def config_of(kind: str, **changes: Any) -> dict[str, Any]:
+    return {"model_type": kind, **TINY[kind], **changes}
+
+
+@given(st.text("".join(LETTERS), min_size=1, max_size=12))
+def test_letters_are_a_list_of_kinds(pattern: str) -> None:
+    config = config_of("nemotron_h")
+    del config["layers_block_type"]
+    listed = from_config(config | {"layers_block_type": [LETTERS[letter] for letter in pattern]})
+    assert from_config(config | {"hybrid_override_pattern": pattern}) == listed
+    assert listed.depth == len(pattern)
+    with pytest.raises(ValueError, match=r"hybrid_override_pattern is .*, not a text of M E"):
+        from_config(config | {"hybrid_override_pattern": f"{pattern}x"})
+
+
+@given(st.lists(st.sampled_from(["sliding_attention", "full_attention"]), max_size=7), st.integers(1, 4))
+def test_numbers_of_layers_say_what_a_field_for_all_does(kinds: list[str], groups: int) -> None:
+    kinds = [*kinds, "full_attention"]
+    at_once = {"global_head_dim": 24, "num_global_key_value_heads": groups}
+    by_number = {
+        str(n): {"head_dim": 24, "num_key_value_heads": groups}
+        for n, kind in enumerate(kinds)
+        if kind == "full_attention"
+    }
+    config = config_of("gemma4_text", layer_types=kinds, num_hidden_layers=len(kinds), num_key_value_heads=12)
+    config |= {"num_attention_heads": 12}
+    for name in at_once:
+        del config[name]
+    assert from_config(config | {"per_layer_config": by_number}) == from_config(config | at_once)
+    other = {**by_number, str(len(kinds)): by_number[str(len(kinds) - 1)]}
+    with pytest.raises(ValueError, match="per_layer_config is of other layers than those of full"):
+        from_config(config | {"per_layer_config": other})
+    with pytest.raises(ValueError, match=r"per_layer_config is .*, not the same"):
+        from_config(config | {"per_layer_config": {**by_number, "0": {"head_dim": 8}, "1": {"head_dim": 9}}})
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(3, 400), st.sampled_from([0.5, 1.0, 1.3]), st.integers(1, 64))
+def test_a_rounded_width_is_that_of_the_stock_class(width: int, factor: float, multiple: int) -> None:
+    changes = {
+        "intermediate_size": width, "block_ffn_dim_multiplier": factor, "block_multiple_of": multiple,
+        "block_auto_adjust_ff_dim": True,
+    }  # fmt: skip
+    with torch.device("meta"):
+        network = transformers.AutoModelForCausalLM.from_config(
+            transformers.AutoConfig.for_model("lfm2", **TINY["lfm2"] | changes)
+        )
+    built = network.model.layers[0].feed_forward.w1.out_features
+    assert from_config(config_of("lfm2", **changes)).choices["ffn"] == built
+
+
+@pytest.mark.parametrize("kind", ["qwen2_vl", "qwen2_5_vl"])
+def test_sizes_may_stand_in_the_text_part_or_beside_it(kind: str) -> None:
+    text = {name: value for name, value in TINY["qwen2"].items() if name != "head_dim"}
+    nested = from_config({"model_type": kind, "text_config": text})
+    assert from_config({"model_type": kind, **text}) == nested
+    assert nested.choices["hidden"] == 48
+
+
+def test_sizes_that_must_be_equal_are_named() -> None:
+    with pytest.raises(ValueError, match="word_embed_proj_dim 32 is not hidden_size 48; only opt where"):
+        from_config(config_of("opt", word_embed_proj_dim=32))
+
+
+@given(st.integers(0, 4), st.integers(0, 4), st.integers(1, 12))
+def test_layers_that_stay_are_the_first_and_the_last(first: int, last: int, depth: int) -> None:
+    cut = Cuttable(True, True, True, "kept", "", keeps_first=first, keeps_last=last)
+    expected = {n for n in range(depth) if n < first or n >= depth - last}
+    assert cut.required_layers(depth) == expected
+
+
+def test_the_last_layer_of_a_gemma4_stays(tmp_path: Path) -> None:
+    """Its stock class makes it attend to all tokens, whatever the list says."""
+    random_model("gemma4_text").save_pretrained(tmp_path / "parent")
+    carved: Carved = carve(tmp_path / "parent", tmp_path / "child", repair="none", keep_layers=0.5, **TOKENS)
+    assert carved.kept is not None
+    assert carved.kept.layers[-1].layer == 3
+    config = json.loads((tmp_path / "child" / "config.json").read_text())
+    assert config["layer_types"][-1] == "full_attention"
+    network = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "child")
+    assert stored_numbers(network) == carved.costs["child"]["params"]

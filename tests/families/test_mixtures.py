@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from carvings import carve
+from changed_folders import configured, replaced
 from covering import chosen
 from safetensors.torch import load_file, save_file
 from tiny_families import TINY, random_model, saved, stock_config, stock_model
@@ -36,11 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 def changed(folder: Path, tensors: dict[str, Any], **config: Any) -> Path:
     """Return the folder with tensors put in, or taken out where they are None, and fields set."""
-    stored = {**load_file(folder / FILE), **tensors}
-    save_file({name: x for name, x in stored.items() if x is not None}, folder / FILE, {"format": "pt"})
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | config))
-    return folder
+    return configured(replaced(folder, tensors), **config)
 
 
 def test_layers_that_foretell_more_tokens_are_left_out(folder: Path, tmp_path: Path) -> None:
@@ -127,14 +124,10 @@ def test_active_parameters_are_all_but_idle_experts(kind: str, tmp_path: Path) -
 
 
 ACTIVE = {
-    "mistralai/Mixtral-8x7B-v0.1": "12.9",
-    "mistralai/Mixtral-8x22B-v0.1": "39",
-    "Qwen/Qwen3-30B-A3B": "3",
-    "Qwen/Qwen3-235B-A22B": "22",
-    "Qwen/Qwen1.5-MoE-A2.7B": "2.7",
-    "allenai/OLMoE-1B-7B-0924": "1.3",
+    "mistralai/Mixtral-8x7B-v0.1": "12.9", "mistralai/Mixtral-8x22B-v0.1": "39", "Qwen/Qwen3-30B-A3B": "3",
+    "Qwen/Qwen3-235B-A22B": "22", "Qwen/Qwen1.5-MoE-A2.7B": "2.7", "allenai/OLMoE-1B-7B-0924": "1.3",
     "microsoft/Phi-3.5-MoE-instruct": "6.6",
-}
+}  # fmt: skip
 """Billions of active parameters, as the models' authors say."""
 
 

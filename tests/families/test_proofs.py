@@ -1,9 +1,4 @@
-"""Every family with tensors: counted, placed, cut, and equal to its parent without what was cut.
-
-The parent that is compared is the stock model with zeros in output matrices, at places that are computed here
-from the stock class alone; so a document that has roles, axes or fused matrices otherwise than the class does
-is told.
-"""
+"""Every family with tensors: counted, placed, cut, repaired, and equal to its parent without what was cut."""
 
 from __future__ import annotations
 
@@ -11,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from carvings import carve
-from covering import chosen, in_folders, with_tensors
-from tiny_families import AS_E2B, PLAIN_GEMMA4, SHARING, TINY, random_model
+from covering import chosen, in_folders, in_networks, with_tensors
+from tiny_families import AS_E2B, PLAIN_GEMMA4, SHARING, TINY, louder, random_model
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
@@ -26,8 +22,14 @@ from zerolm.costs import CostModel
 from zerolm.families.config import from_config
 from zerolm.families.family import Family
 from zerolm.families.known import families
+from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import body_of, layer_list
+from zerolm.planning.sensitivity import Loss
+from zerolm.repairing.walk import repair
 from zerolm.testing.families import stored_numbers
+from zerolm.text.tokens import random_tokens
+from zerolm.units.kept_units import Cut, LayerCut
+from zerolm.units.pruning import dimensions_of
 
 DESCRIBED = with_tensors()
 ROTATED = [name for name in DESCRIBED if families()[name].cut.hidden]
@@ -257,3 +259,19 @@ def test_a_stream_that_cannot_be_narrowed_is_refused(parent: Checkpoint, tmp_pat
         carve(parent.folder, tmp_path / "child", keep_hidden=0.75)
     assert str(caught.value).endswith(can.hidden_note)
     assert not (tmp_path / "child").exists()
+
+
+REPAIRED_ON = random_tokens(64, 48, 16, seed=5)
+OF_NEURONS = [name for name in TINY if families()[name].cut.ffn]
+
+
+@pytest.mark.parametrize("name", [*chosen(OF_NEURONS, in_networks), SHARING])
+def test_a_repaired_network_loses_less(name: str) -> None:
+    """Half of the neurons go. Falcon once lost more: it adds attention to the output of its FFN in place."""
+    network = louder(name)
+    parent = dimensions_of(network)
+    ffn = np.arange(0, parent.ffn, 2)
+    layers = [LayerCut.of(layer, np.arange(parent.kv_heads), ffn) for layer in range(parent.depth)]
+    cut = Cut(parent, tuple(layers))
+    loss = Loss(Blocks(network, REPAIRED_ON.batches(8)), parent.depth)
+    assert loss.of_cut(cut, repair(network, cut, REPAIRED_ON)) < loss.of_cut(cut)

@@ -1,12 +1,22 @@
-"""A file that appears when it is complete, and nobody else writes."""
+"""Files and folders that appear when they are complete; a full disk is told in one line."""
 
 from __future__ import annotations
 
+import errno
+import shutil
+from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from carvings import BY_WEIGHTS
 
-from zerolm.io.folders import locked, new_file
+from zerolm.io.cache import ArrayCache
+from zerolm.io.files import replacing
+from zerolm.io.folders import locked, new_file, new_folder, work_folder
+from zerolm.io.full_disk import DiskFull, check_room, free, is_full
 
 
 def fail_at(place: Path) -> None:
@@ -66,3 +76,125 @@ def test_two_writers_are_not_let_in(tmp_path: Path) -> None:
         pass
     with locked(held, "busy"):
         pass
+
+
+Usage = namedtuple("Usage", "total used free")
+FULL = OSError(errno.ENOSPC, "No space left on device")
+WORDS = {
+    "python": FULL,
+    "quota": OSError(errno.EDQUOT, "Disk quota exceeded"),
+    "numpy": OSError("4096 requested and 0 written"),
+    "safetensors": Exception("Error while serializing: I/O error: No space left on device (os error 28)"),
+}
+LINE = r"^'[^']*out' cannot be written: the disk is full: more than 4.1 kB are needed, 1.5 MB are free$"
+
+
+def fill(file: Path, error: Exception) -> None:
+    """Write some, and fail."""
+    file.write_bytes(bytes(4100))
+    raise error
+
+
+@pytest.fixture
+def nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: Usage(10**9, 10**9, 1_500_000))
+
+
+@pytest.mark.usefixtures("nearly_full")
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("place", [new_folder, new_file])
+def test_whoever_says_it_it_is_one_line(place: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(DiskFull, match=LINE), place(tmp_path / "out", False) as work:
+        fill(work if place is new_file else work / "weights", WORDS[words])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("nearly_full")
+def test_a_long_run_and_a_cached_file_say_it_too(tmp_path: Path) -> None:
+    with (
+        pytest.raises(DiskFull, match="out' cannot be written: the disk is full"),
+        work_folder(tmp_path / "out", {}, False) as work,
+    ):
+        check_room(work / "checkpoint", 2_000_000)
+    with pytest.raises(DiskFull, match=LINE), replacing(tmp_path / "out"):
+        fill(next(tmp_path.iterdir()), FULL)
+    with (
+        pytest.raises(DiskFull, match="cache' cannot be written"),
+        work_folder(tmp_path / "out", {}, False),
+        replacing(tmp_path / "cache"),
+    ):
+        raise FULL
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [ValueError("wrong"), OSError(errno.EACCES, "No"), RuntimeError("other")])
+def test_other_errors_are_left_alone(error: Exception, tmp_path: Path) -> None:
+    assert not is_full(error)
+    kind = ValueError if isinstance(error, OSError) else type(error)
+    with pytest.raises(kind) as caught, new_folder(tmp_path / "out", False):
+        raise error
+    assert not isinstance(caught.value, DiskFull)
+
+
+def test_what_does_not_fit_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    room = free(tmp_path / "not" / "there")
+    check_room(tmp_path, room // 2)
+    with pytest.raises(DiskFull, match=r"are needed, .* are free"):
+        check_room(tmp_path, 2 * room)
+
+
+def test_a_cache_that_is_full_is_no_reason_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any, **more: Any) -> None:
+        raise FULL
+
+    monkeypatch.setattr(np, "savez", fail)
+    cache = ArrayCache(tmp_path / "cache")
+    cache.put("sums", {"a": np.zeros(3)})
+    assert cache.get("sums") is None
+    assert list((tmp_path / "cache").iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_of_a_child_that_does_not_fit(
+    small_disk: Callable[[int], Path], zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Folders are in ``test_carve_bad_input.py``."""
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    pytest.importorskip("torch")
+    from tiny import saved
+
+    parent, disk = saved(tmp_path / "parent", "llama"), small_disk(16)
+    out = disk / "child"
+    flags = ("--keep-ffn", ".5", *BY_WEIGHTS, "--format", "gguf", "--out", str(out))
+    told = f"{str(out)!r} cannot be written: the disk is full: "
+    zerolm("carve", str(parent), *flags).refused(told, " are needed, 65.5 kB are free")
+    assert list(disk.iterdir()) == []
+
+
+def test_a_full_cache_stops_what_lives_on_it_in_one_line(
+    small_disk: Callable[[int], Path],
+    zerolm: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A plan goes on without its cache; a healing maps its tokens from there."""
+    pytest.importorskip("torch")
+    from tiny import saved, word_tokenizer
+
+    parent, text = saved(tmp_path / "parent", "llama"), tmp_path / "text.txt"
+    word_tokenizer(parent)
+    text.write_text(" ".join(f"w{i % 63}" for i in range(60_000)))
+    monkeypatch.setenv("ZEROLM_CACHE", str(small_disk(16) / "cache"))
+    flags = ("--keep-ffn", ".5", "--text", str(text), "--sequences", "8", "--length", "16", "--quiet")
+    ran = zerolm("carve", str(parent), *flags, "--out", str(tmp_path / "child"))
+    assert ran.status == 0, ran.err
+    healing = ("--text", str(text), "--tokens", "2k", "--length", "16", "--quiet")
+    ran = zerolm(
+        "heal", str(tmp_path / "child"), "--parent", str(parent), *healing, "--out", str(tmp_path / "healed")
+    )
+    if "training needs" in ran.err:
+        pytest.skip("accelerate is not installed")
+    ran.refused("ids.bin' cannot be written: the disk is full: ")
+    assert not (tmp_path / "healed").exists()

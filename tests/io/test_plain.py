@@ -1,4 +1,4 @@
-"""Plain JSON as typed values: what fits is read as it is, what does not is named by its path."""
+"""Plain JSON as typed values, and objects on one short line."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import pytest
+from drawn import architectures
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.io.plain import Fields, checked
+from zerolm.architecture import Architecture
+from zerolm.io.brief import LONGEST_REPR, brief
+from zerolm.io.plain import checked
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=5)
 WHOLE = st.integers(-(2**80), 2**80)
@@ -50,7 +53,6 @@ OUTER = st.builds(
 def test_a_record_comes_back_from_its_json(outer: Outer) -> None:
     assert checked(Outer, json.loads(json.dumps(asdict(outer)))) == outer
     assert checked(list[Outer], [asdict(outer)]) == [outer]
-    assert Fields({"it": asdict(outer)}).read("it", Outer) == outer
 
 
 INNERS = {"count": 1, "share": 2, "name": None}
@@ -97,9 +99,19 @@ def test_what_is_no_document_is_named() -> None:
         with pytest.raises(ValueError, match=r"^it") as caught:
             checked(Outer, document)
         assert str(caught.value).startswith(message)
-    fields = Fields({"a": 1, "none": None})
-    with pytest.raises(ValueError, match=r"^b is required$"):
-        fields.read("b", int)
-    with pytest.raises(ValueError, match=r"^a must be text, not 1$"):
-        fields.optional("a", str)
-    assert fields.optional("none", int) is fields.optional("b", int) is None
+
+
+@given(st.lists(st.text(max_size=400), max_size=4))
+def test_any_text_becomes_one_line(parts: list[str]) -> None:
+    text = brief(0, *parts)
+    assert len(text) <= LONGEST_REPR
+    assert len(text.splitlines()) == 1
+    assert text.startswith("int(")
+    assert text.endswith(")")
+
+
+@given(architectures())
+def test_an_architecture_says_its_shape(architecture: Architecture) -> None:
+    weights = sum(layer.weights for layer in architecture.layers)
+    size = f"{architecture.depth} x {architecture.mean_width:g}"
+    assert repr(architecture) == f"Architecture(drawn, {size}; {weights:,} weights in its layers)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from changed_folders import configured
 from tiny import model, saved
 from tiny_families import random_model
 from torch import Tensor
@@ -270,11 +270,6 @@ def test_a_configuration_alone_gives_random_weights_under_a_seed(name: str, tmp_
         assert float(linear.parameter.detach().std()) == pytest.approx(usual, rel=0.15)
 
 
-def edited(folder: Path, **changes: Any) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
 HOSTILE = [
     ("llama", {"num_hidden_layers": 10**9}, "1 to 1024 are possible"),
     ("llama", {"hidden_size": "big"}, "'big'"),
@@ -297,7 +292,7 @@ HOSTILE = [
 @pytest.mark.parametrize(("name", "changes", "message"), HOSTILE)
 def test_hostile_configurations(name: str, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     made(name).config.save_pretrained(tmp_path)
-    edited(tmp_path, **changes)
+    configured(tmp_path, **changes)
     with pytest.raises(ValueError, match=message) as caught:
         load_network(tmp_path)
     assert "\n" not in str(caught.value)
@@ -337,10 +332,10 @@ def test_weights_that_are_missing_or_misshapen_are_no_random_ones(tmp_path: Path
     ):
         load_network(tmp_path)
     made("vit").save_pretrained(tmp_path / "vit")
-    edited(tmp_path / "vit", intermediate_size=44)
+    configured(tmp_path / "vit", intermediate_size=44)
     with pytest.raises(ValueError, match="cannot be read"):
         load_network(tmp_path / "vit")
-    edited(tmp_path / "vit", intermediate_size=40, num_hidden_layers=4)
+    configured(tmp_path / "vit", intermediate_size=40, num_hidden_layers=4)
     with pytest.raises(ValueError, match="lacks 'vit"):
         load_network(tmp_path / "vit")
 
@@ -348,7 +343,7 @@ def test_weights_that_are_missing_or_misshapen_are_no_random_ones(tmp_path: Path
 def test_code_of_the_folder_does_not_run(tmp_path: Path) -> None:
     made("gpt2").config.save_pretrained(tmp_path)
     (tmp_path / "evil.py").write_text("raise SystemExit('run')")
-    edited(tmp_path, auto_map={"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"})
+    configured(tmp_path, auto_map={"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"})
     network, _ = load_network(tmp_path)
     assert type(network.module.get_submodule("model")).__module__.startswith("transformers.models.gpt2")
 

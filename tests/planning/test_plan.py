@@ -192,41 +192,16 @@ def test_widths_outright(parents: dict[str, Checkpoint]) -> None:
 
 
 BAD = {
-    "nothing asked": ("llama", SizeRequest(), "no target size"),
-    "heads of bert": ("bert", SizeRequest.of(keep={"heads": 0.5}), "heads cannot be cut here"),
-    "too small a budget": (
-        "llama",
-        SizeRequest.of(budgets={"max_params": 10}),
-        "max_params 10 would have to be at least",
-    ),
-    "layers per layer": (
-        "llama",
-        SizeRequest.of(keep={"layers": 0.5}, shape="per-layer"),
-        "--keep-layers needs --shape uniform",
-    ),
-    "layers by weights": (
-        "llama",
-        SizeRequest.of(keep={"layers": 0.5}),
-        "layers cannot be ranked by weights alone",
-    ),
-    "unknown shape": (
-        "llama",
-        SizeRequest.of(keep={"ffn": 0.5}, shape="round"),
-        "shape 'round' is not known; there are uniform",
-    ),
-    "no size left": (
-        "llama",
-        SizeRequest.of(budgets={"max_params": 10**6}, multiple_of=100),
-        "no size is left",
-    ),
+    "--keep-layers needs --shape uniform": SizeRequest.of(keep={"layers": 0.5}, shape="per-layer"),
+    "layers cannot be ranked by weights alone": SizeRequest.of(keep={"layers": 0.5}),
+    "no size is left": SizeRequest.of(budgets={"max_params": 10**6}, multiple_of=100),
 }
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_wishes_that_cannot_be_met(case: str, parents: dict[str, Checkpoint]) -> None:
-    name, wish, words = BAD[case]
+@pytest.mark.parametrize("words", BAD)
+def test_wishes_that_cannot_be_met(words: str, parents: dict[str, Checkpoint]) -> None:
     with pytest.raises(ValueError, match=words):
-        plan_of(parents[name], made(parents[name], "capacity"), wish, COST)
+        plan_of(parents["llama"], made(parents["llama"], "capacity"), BAD[words], COST)
 
 
 def test_recipes_go_round_and_are_checked(parents: dict[str, Checkpoint]) -> None:

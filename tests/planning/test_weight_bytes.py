@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from carvings import BY_WEIGHTS
+from changed_folders import configured
 from safetensors.torch import load_file, save_file
 from tiny import saved
-
-from zerolm.checkpoints import Checkpoint
 
 
 def data_bytes(folder: Path) -> int:
@@ -102,39 +101,6 @@ def test_shares_that_come_to_nothing_are_refused(
     assert zerolm("carve", parent, flags[0], cure, *flags[2:], *more, *out).status == 0
 
 
-UNSOUND: dict[str, Any] = {
-    "a number": {"format": 1},
-    "a list": [1],
-    "a text": "pt",
-    "null in it": {"format": "pt", "x": None},
-    "an object in it": {"format": {}},
-    "false": False,
-}
-
-
-def with_metadata(folder: Path, metadata: Any) -> Path:
-    file = folder / "model.safetensors"
-    content = file.read_bytes()
-    size = int.from_bytes(content[:8], "little")
-    header = json.dumps(json.loads(content[8 : 8 + size]) | {"__metadata__": metadata}).encode()
-    file.write_bytes(len(header).to_bytes(8, "little") + header + content[8 + size :])
-    return folder
-
-
-@pytest.mark.parametrize("case", UNSOUND)
-def test_unsound_metadata_is_refused_before_anything_else(
-    case: str, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
-    parent = with_metadata(saved(tmp_path / "parent", "llama"), UNSOUND[case])
-    with pytest.raises(ValueError, match="its __metadata__ is not an object of texts"):
-        Checkpoint.open(parent)
-    for command in (
-        ("ledger",),
-        ("carve", "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child")),
-    ):
-        zerolm(command[0], str(parent), *command[1:]).refused("__metadata__")
-
-
 def test_windows_bound_the_cache_of_keys_and_values(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     """Each of 3 layers of a mistral attends to 8 tokens; of a gemma2 some attend to all."""
     parent = str(saved(tmp_path / "mistral", "mistral"))
@@ -145,8 +111,7 @@ def test_windows_bound_the_cache_of_keys_and_values(zerolm: Callable[..., Any], 
     )  # tokens, k and v, heads, size, bytes
     assert "windows" not in result["note"]
     parent = str(saved(tmp_path / "gemma2", "gemma2"))
-    file = tmp_path / "gemma2" / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"sliding_window": 8}))
+    configured(tmp_path / "gemma2", sliding_window=8)
     ran = zerolm("carve", parent, *flags)
     assert "counted without the windows (8 tokens) of some layers" in ran.err
     assert json.loads(ran.out)["costs"]["parent"]["kv_bytes"] == 3 * 32 * 2 * 2 * 16 * 2

@@ -1,4 +1,4 @@
-"""Closed-form scores against their formulas, written matrix by matrix."""
+"""Closed-form scores against their formulas, matrix by matrix, and against weights that are really drawn."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 from drawn import architectures
 from hypothesis import given
 from hypothesis import strategies as st
+from matrix_capacity import zerolm_of_weights
 from scipy.integrate import quad
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix
 from zerolm.costs import CostModel
 from zerolm.scores import ClosedForm, make_score, score_names, score_settings
 from zerolm.scores.capacity import shannon_transform
@@ -171,3 +172,86 @@ def test_spectral_capacity_integrates_every_projection(architecture: Architectur
         for n, m in projections(architecture)
     )
     assert make_score("spectral_capacity").of(architecture) == pytest.approx(expected, rel=1e-8)
+
+
+torch = pytest.importorskip("torch")
+
+DEPTH = 3
+LAYER = Layer(
+    (
+        Matrix("attention", 72, 24, parts=3),
+        Matrix("attention", 24, 24, scaled=True),
+        Matrix("ffn", 60, 24),
+        Matrix("ffn", 24, 60, scaled=True),
+    ),
+    width=24,
+    query_width=24,
+    kv_width=24,
+)
+NETWORK = Architecture("drawn", {}, (LAYER,) * DEPTH, Ends(0))
+
+
+def normal(matrix: Matrix, scaled: bool) -> Floats:
+    deviation = 0.02 / (2 * DEPTH) ** 0.5 if matrix.scaled and scaled else 0.02
+    return np.random.default_rng(torch.randint(2**31, ()).item()).normal(
+        0, deviation, (matrix.rows, matrix.cols)
+    )
+
+
+def by_torch(initialise: Callable[[object], object]) -> Callable[[Matrix], Floats]:
+    def draw(matrix: Matrix) -> Floats:
+        weight = torch.empty(matrix.rows, matrix.cols)
+        initialise(weight)
+        return np.asarray(weight.numpy(), np.float64)
+
+    return draw
+
+
+INITIALISATIONS: dict[str, Callable[[Matrix], Floats]] = {
+    "scaled": lambda matrix: normal(matrix, True),
+    "normal": lambda matrix: normal(matrix, False),
+    "xavier": by_torch(torch.nn.init.xavier_normal_),
+    "kaiming": by_torch(torch.nn.init.kaiming_normal_),
+    "orthogonal": by_torch(torch.nn.init.orthogonal_),
+}
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Small matrices: threads would only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("init", INITIALISATIONS)
+@pytest.mark.parametrize("alpha", [-0.5, 0.5, 1.1])
+def test_zerolm_is_the_mean_over_drawn_weights(init: str, alpha: float) -> None:
+    torch.manual_seed(0)
+    draw, scores = INITIALISATIONS[init], []
+    for _ in range(60):
+        matrices = [matrix for layer in NETWORK.layers for matrix in layer.matrices]
+        attention = [draw(matrix) for matrix in matrices if matrix.role == "attention"]
+        ffn = [draw(matrix) for matrix in matrices if matrix.role == "ffn"]
+        scores.append(zerolm_of_weights(attention, ffn, alpha))
+    error = np.std(scores, ddof=1) / len(scores) ** 0.5
+    expected = make_score("zerolm", alpha=alpha, init=init).of(NETWORK)
+    assert np.mean(scores) == pytest.approx(expected, abs=4 * error + 1e-5 * abs(expected))
+    assert error < 0.02 * abs(expected)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(300, 300), (200, 500), (500, 200)])
+def test_spectral_scores_are_met_by_one_large_matrix(rows: int, cols: int) -> None:
+    """Sums over the spectrum fluctuate by about one, however large the matrix: one draw is enough."""
+    deviation = (2 / (rows + cols)) ** 0.5
+    weights = np.random.default_rng(1).normal(0, deviation, (rows, cols))
+    values = np.linalg.svd(weights, compute_uv=False)
+    network = Architecture("drawn", {}, (Layer((Matrix("ffn", rows, cols),), 1, 0, 0),), Ends(0))
+    capacity_found = make_score("spectral_capacity").of(network)
+    assert capacity_found == pytest.approx(np.log1p(values**2).sum(), abs=2.0)
+    rank = (values**2).sum() / values[0] ** 2
+    assert make_score("stable_rank").of(network) == pytest.approx(rank, rel=0.05)
+    frobenius = make_score("log_complexity", init="xavier").of(network)
+    assert frobenius == pytest.approx(np.log(np.linalg.norm(weights)), abs=0.01)

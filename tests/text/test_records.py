@@ -1,4 +1,4 @@
-"""Texts as people have them: records of JSON, Parquet and saved data sets, gzip files, chats."""
+"""Texts as people have them: records of JSON, Parquet, data sets, gzip files, chats, several domains."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from zerolm.carving.request import MethodRequest
+from zerolm.settings.domains import domains_of
+from zerolm.settings.kinds import KINDS
+from zerolm.settings.request import settings_of
 from zerolm.text import documents as documents_module
 from zerolm.text.corpus import token_file
 from zerolm.text.documents import documents, read_text, whole_text
@@ -343,3 +347,32 @@ def test_sentences_of_records_train_encoders(tmp_path: Path) -> None:
     lines, texts = (LineCorpus.read([str(file)], tokenizer, 8, 1 << 20).whole() for file in files)
     assert lines.ids.tolist() == texts.ids.tolist()
     assert len(lines) == 16
+
+
+def test_names_stand_before_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert domains_of("code=a.txt,chat=b,c.txt,noise=random") == {
+        "code": "a.txt",
+        "chat": "b,c.txt",
+        "noise": "random",
+    }
+    for one in (None, "random", "a.txt", "a,b.txt", "/data/x=1/text.txt", "a.txt,b=c"):
+        assert domains_of(one) == {}
+    (tmp_path / "a=b").write_text("a file of that name")
+    assert domains_of("a=b") == {}
+    with pytest.raises(ValueError, match="'code' has two texts"):
+        domains_of("code=a,code=b")
+    for empty in ("code=,chat=a", "chat=a,code=", "code="):
+        with pytest.raises(ValueError, match="'code' has no text"):
+            domains_of(empty)
+
+
+def test_a_run_names_texts_wherever_it_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Absolute paths, of files with a comma in their name, too; words stay."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b,c.txt").write_text("words")
+    text = next(each for each in settings_of(MethodRequest) if each.name == "text")
+    kind = KINDS["texts"]
+    assert kind.repeatable(text, "chat=b,c.txt,noise=random") == f"chat={tmp_path / 'b,c.txt'},noise=random"
+    assert kind.repeatable(text, "b,c.txt") == str(tmp_path / "b,c.txt")
+    assert kind.repeatable(text, "random") == "random"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -32,51 +33,7 @@ from zerolm.training.request import Schedule, TrainingRequest
 REQUEST: Final = TrainingRequest(160, 2, 16, Schedule(0.01))
 EDGES: Final = {"none": [], "begin": ["w60"], "end": ["w61"], "both": ["w60", "w61"]}
 """What tokenizers put around a text: nothing, what begins it, what ends it, both."""
-GOLDEN: Final = {
-    "running none": "b938f6e52b7e8727",
-    "lines none": "da1aaa470cf16095",
-    "stock none": "d48569beb70a5ae9",
-    "file none": "524f08ce176ee6e8",
-    "corpus none": "323650922e2a274e",
-    "calibration llama none": "0bc62c7c4177fd0a",
-    "calibration bert none": "790a1b7fc549b6a1",
-    "running begin": "d36345971bfd356a",
-    "lines begin": "67b0e2691eea6606",
-    "stock begin": "d48569beb70a5ae9",
-    "file begin": "e193f5cc884be104",
-    "corpus begin": "16e3986452646ab3",
-    "calibration llama begin": "001c1c3de17a7290",
-    "calibration bert begin": "547df644669b241b",
-    "running end": "b938f6e52b7e8727",
-    "lines end": "72c5fe62ad54cc52",
-    "stock end": "d48569beb70a5ae9",
-    "file end": "93a80b9fc99f9af0",
-    "corpus end": "883fe6132a2a0daa",
-    "calibration llama end": "639e5b74119c7459",
-    "calibration bert end": "d1eadae97413828e",
-    "running both": "d36345971bfd356a",
-    "lines both": "92d005976177a5fb",
-    "stock both": "d48569beb70a5ae9",
-    "file both": "e193f5cc884be104",
-    "corpus both": "d407a9f039671d11",
-    "calibration llama both": "8318a6057555ca2a",
-    "calibration bert both": "6d9fe713ad8d330e",
-    "trained": "f08958d17c84a29c",
-    "random": "aa5a78ce0d0b4e0a",
-    "predictions next 0": "3235122c4a66c5d5",
-    "predictions next 300": "3235122c4a66c5d5",
-    "predictions masked 0": "f7dfe84ac779e68f",
-    "predictions masked 300": "b7c42a6008df28fb",
-    "vocabularies": "f8d97a4a24d94c48",
-    "supernet next None": "e0dbc090c92f4112",
-    "supernet masked None": "1268dfffd776a115",
-    "supernet next both": "aabd662df853ac7a",
-    "supernet masked both": "0c5ddb245914695b",
-    "labels llama False": "d8d5b557140d2852",
-    "labels bert False": "5ddc2531d58420f9",
-    "labels llama True": "5833bca283a21a49",
-    "labels bert True": "a70fc969a6d507e9",
-}
+GOLDEN: Final = json.loads((Path(__file__).parent / "same_tokens.json").read_text())
 
 
 def digest(parts: Iterable[Any]) -> str:

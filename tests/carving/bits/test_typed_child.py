@@ -115,10 +115,7 @@ def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> Non
     [
         ({"form": "hf", "types": "Q8_0"}, "--types is for quantisation types of gguf files: give --format"),
         ({"form": "hf", "max_bits": 4.5}, "--max-bits is for quantisation types of gguf files"),
-        (
-            {"form": "gguf", "types": "Q8_0", "keep_ffn": 0.5},
-            "--types is of types within bytes: give --max-we",
-        ),
+        ({"form": "gguf", "types": "Q8_0", "keep_ffn": 0.5}, "--types is of types within bytes: give"),
         ({"form": "gguf", "max_bits": 9.5, "keep": 1, "imatrix": True}, "--imatrix needs the inputs"),
         ({"form": "gguf", "max_bits": 4.5}, "give --text FILE, or --keep 1 for types alone"),
         ({"form": "gguf", "max_bits": 2.0, "keep": 1}, "--max-weight-bytes .* would have to be at least"),
@@ -156,13 +153,13 @@ def test_a_file_is_opened_as_the_network_that_it_holds(text: str, tmp_path: Path
         network_in(file, Checkpoint.open(typed_parent(tmp_path / "small", num_attention_heads=8)))
 
 
-def test_a_file_is_evaluated_beside_its_parent_in_one_type(text: str, tmp_path: Path) -> None:
+def test_a_file_is_evaluated_beside_its_parent_in_as_few_bytes(text: str, tmp_path: Path) -> None:
     parent, out = typed_parent(tmp_path / "parent", torch.float32), tmp_path / "child"
     carved = carve(parent, out, keep=1, max_bits=6.5, text=text, **QUICK)
     for child in (out, next(out.glob("*.gguf"))):
         result = evaluate(child, parent, text, sequences=8, length=16)
         rows = {row.name: row for row in result.networks}
-        assert list(rows) == ["child", "parent", "parent in Q5_1"]
+        assert list(rows) == ["child", "parent", "quantised parent"]
         assert rows["parent"].values["kl"] == pytest.approx(0.0, abs=1e-6)
         assert 0.5 < rows["child"].values["kl"] / carved.losses["as_read_back"] < 2  # of other sequences
     twice = evaluate(out, parent, f"a={text},b={text}", sequences=8, length=16, loops=1)

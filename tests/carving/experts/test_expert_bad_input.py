@@ -34,15 +34,9 @@ WRONG: dict[str, tuple[str, str]] = {
     "auto without budgets": ("--keep-experts auto", "give one such as --max-params 0.7x"),
     "no tokens": ("--keep-experts 4 --criterion reap", "criterion reap needs tokens"),
     "another criterion": ("--keep-experts 4 --criterion surgeon", "'surgeon' is not known"),
-    "a repair of other cuts": (
-        "--keep-experts 4 --text random --repair bias",
-        "experts take least-squares, or none",
-    ),
+    "a repair of other cuts": ("--keep-experts 4 --text random --repair bias", "experts take least-squares"),
     "a repair without tokens": ("--keep-experts 4 --repair least-squares", "needs tokens"),
-    "the worst of one text": (
-        "--keep-experts 4 --text random --domains worst",
-        "needs texts of several domains",
-    ),
+    "the worst of one text": ("--keep-experts 4 --text random --domains worst", "needs texts of several"),
     "the worst by pairs": (
         f"--keep-experts 4 --text a=random,b=random --domains worst {BY_PAIRS}",
         "not of pairs as hope_moments",
@@ -50,10 +44,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "domains alone": ("--domains worst", "--domains is of experts"),
     "domains of other cuts": ("--keep-ffn .5 --text a=random,b=random", "give --keep-experts N"),
     "two texts of a name": ("--keep-experts 4 --text a=random --text a=random", "'a' has two texts"),
-    "neurons that are no multiple": (
-        "--keep-expert-ffn 12",
-        "keeps a multiple of 8 that leaves shared experts unchanged; the nearest that can be is 16",
-    ),
+    "neurons that are no multiple": ("--keep-expert-ffn 12", "keeps a multiple of 8 that leaves shared"),
     "a share of neurons above one": ("--keep-expert-ffn 1.5", "must lie in 0 to 1"),
     "no number of neurons": ("--keep-expert-ffn half", "a number of neurons, a share such as 0.75, or auto"),
     "neurons that no steps leave": ("--keep-expert-ffn 16 --multiple-of 5", "keeps a multiple of 40"),
@@ -70,10 +61,7 @@ WRONG: dict[str, tuple[str, str]] = {
         f"--keep-experts auto --keep-expert-ffn auto --max-params .1x {ON_TOKENS}",
         "--max-params 14654 would have to be at least 69648, with 2 experts a layer",
     ),
-    "neurons within too little": (
-        "--keep-expert-ffn auto --max-params .1x",
-        "would have to be at least 91248, with 8 neurons of each of 8 experts a layer",
-    ),
+    "neurons within too little": ("--keep-expert-ffn auto --max-params .1x", "would have to be at least"),
     "one token": ("--keep-experts 4 --text random --sequences 3 --length 1", "length"),
 }
 

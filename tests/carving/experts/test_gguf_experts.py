@@ -412,18 +412,10 @@ def test_a_changed_byte_opens_or_is_refused_in_one_line(at: int, value: int) -> 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (
-            b"qwen3moe.expert_count",
-            b"qwen3moe.expert_fount",
-            "architecture 'qwen3moe' is not read as a parent",
-        ),
+        (b"qwen3moe.expert_count", b"qwen3moe.expert_fount", "architecture 'qwen3moe' is not read as a"),
         (b"blk.1.ffn_up_exps.weight", b"blk.1.ffn_xp_exps.weight", "blk.1.ffn_xp_exps.weight' is none of"),
         (b"expert_used_count", b"expert_usel_count", "its expert_used_count is None, which is no size"),
-        (
-            b"blk.2.ffn_gate_inp.weight",
-            b"blk.9.ffn_gate_inp.weight",
-            "'blk.9.ffn_gate_inp.weight' is none of",
-        ),
+        (b"blk.2.ffn_gate_inp.weight", b"blk.9.ffn_gate_inp.weight", "'blk.9.ffn_gate_inp.weight' is none"),
     ],
 )
 def test_what_is_no_sound_mixture_is_refused(old: bytes, new: bytes, reason: str, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 from carvings import carve
-from packed_mixtures import FP8, INT4, WAYS, change, packed_mixture, plain_twin, rewritten
+from changed_folders import configured, replaced
+from packed_mixtures import FP8, INT4, WAYS, packed_mixture, plain_twin
 from refusals import Zerolm, refused
 from safetensors.torch import load_file, save_file
 from saved_mixtures import kept_in, logits_of_stock
@@ -169,8 +170,8 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], str]] = {
 def test_it_is_refused(fault: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fields, tensors, flags, words = WRONG[fault]
     folder = packed_mixture(tmp_path / "parent", "qwen3_moe fp8")
-    change(folder, **fields)
-    rewritten(folder, tensors)
+    configured(folder, **fields)
+    replaced(folder, tensors)
     monkeypatch.chdir(tmp_path)
     more = ("--criterion", "random") if "--keep-experts" in flags else ()
     refused(zerolm, "carve", "parent", *flags, *more, "--out", "child", words=words)

@@ -1,4 +1,4 @@
-"""Types of the public functions, written by python -m zerolm.verbs.stub."""
+"""Types of the public functions, written by python docs/stubs.py."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -22,7 +22,7 @@ from zerolm.verbs.families import FamiliesReport as FamiliesReport
 from zerolm.verbs.heal import HealingReport as HealingReport
 from zerolm.verbs.init import InitReport as InitReport
 from zerolm.verbs.ledger_report import LedgerReport as LedgerReport
-from zerolm.verbs.load import load as load
+from zerolm.verbs.report import load as load
 from zerolm.verbs.score_report import ScoreReport as ScoreReport
 from zerolm.verbs.search_report import SearchReport as SearchReport
 from zerolm.verbs.spaces import SpacesReport as SpacesReport

@@ -7,7 +7,7 @@ from brute import pareto
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.solvers.staircase import staircase, thinned
+from zerolm.solvers.exact import staircase, thinned
 
 POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(-9, 9)), max_size=30)
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from zerolm.cli.complete import completion
 from zerolm.settings import REQUIRED, Setting
-from zerolm.settings.output import OUTPUT
-from zerolm.settings.request import PLACED, Request, argument, part, setting, settings_of, values_of
+from zerolm.settings.request import OUTPUT, PLACED, Request, argument, part, setting, settings_of, values_of
 from zerolm.settings.units import parse_amount
 from zerolm.verbs import commands
 from zerolm.verbs.run_file import plain

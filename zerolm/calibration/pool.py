@@ -11,12 +11,12 @@ import numpy as np
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.calibration.dictionary import entry_values
 from zerolm.calibration.features import choice_columns, shape_features
-from zerolm.io.brief import brief
+from zerolm.io.brief import Brief
 from zerolm.scores import ScoreBatch
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pool:
+class Pool(Brief):
     """n architectures as columns; ``take`` restricts them without computing anything again."""
 
     architectures: tuple[Architecture, ...]
@@ -27,9 +27,6 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.architectures)
-
-    def __repr__(self) -> str:
-        return brief(self, f"{len(self)} architectures")
 
     @cached_property
     def batch(self) -> ScoreBatch:

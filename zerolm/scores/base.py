@@ -16,7 +16,8 @@ from zerolm.architecture import Architecture, Ends, Floats, Ints, Shapes
 from zerolm.costs import CostModel
 from zerolm.io.brief import brief
 from zerolm.registry import Entry, Registry
-from zerolm.settings import REQUIRED, Setting, check_settings
+from zerolm.settings import REQUIRED, Setting, check_settings, nearest, shown
+from zerolm.settings.units import parse_integers
 
 Factor = Callable[[Ints, Floats], Floats]
 BackboneFactor = Callable[..., Floats]
@@ -323,3 +324,23 @@ def all_variants(
 
 def _list(names: Iterable[str]) -> str:
     return ", ".join(names)
+
+
+def score_options(further: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the values of options of scores, by name; ``ValueError`` for an unknown or a wrong one."""
+    declared = {setting.name: setting for entry in reversed(SCORES.entries()) for setting in entry.options}
+    options = {}
+    for name, values in further.items():
+        if values is None or (isinstance(values, list | tuple) and not values):
+            continue
+        if name not in declared:
+            raise ValueError(f"no score has an option {shown(name)}{nearest(name, declared)}")
+        options[name] = [declared[name].parse(value) for value in _listed(declared[name], values)]
+    return options
+
+
+def _listed(setting: Setting, values: Any) -> list[Any]:
+    """Return a list of values; integers may be written as a range."""
+    if setting.kind == "integer":
+        return parse_integers(setting.name, values)
+    return list(values) if isinstance(values, list | tuple) else [values]

@@ -9,8 +9,7 @@ from zerolm.show.bars import bars_html
 from zerolm.show.charts import Bars, Chart, Heat, Linked, Plot, Strips
 from zerolm.show.markup import data
 from zerolm.show.plots import place, plot_html
-from zerolm.show.records import records_html
-from zerolm.show.strip import strips_html
+from zerolm.show.strip import records_html, strips_html
 
 LEVELS: Final = 10
 

@@ -14,11 +14,10 @@ import numpy as np
 from zerolm.solvers import milp
 from zerolm.solvers.counting import count_at_least
 from zerolm.solvers.engine import PREFERENCE, Count
-from zerolm.solvers.exact import Exact
+from zerolm.solvers.exact import FRONT_POINTS, Exact
 from zerolm.solvers.limits import is_constant, proportion, single_limits
 from zerolm.solvers.problem import Budgets, Picks, Problem, Solution, at_least
 from zerolm.solvers.relaxed import Relaxation
-from zerolm.solvers.staircase import FRONT_POINTS
 
 TIES_LISTED = 2000
 """Tied shapes that are looked at one by one where they cannot be counted in closed form."""

@@ -22,8 +22,7 @@ from zerolm.verbs.run_file import Attached
 
 FILE: Final = "calibration.json"
 TAU: Final = "tau-b on hidden labels"
-WORDS: Final = {"geo": "geo", "body_params": "counting body parameters"}
-"""What sentences call the scores that were not calibrated."""
+HIDDEN: Final = "Labels are hidden at random, folds of the same labels: of larger networks it knows less."
 VISIBLE: Final = 0.005
 """The least share that is shown."""
 
@@ -83,8 +82,7 @@ class CalibrationReport(Report):
         return [f"warning: {warning}" for warning in self.to_json()["warnings"]]
 
     def heading(self) -> Heading:
-        labels = self.calibration.labels
-        unbeaten = " and ".join(WORDS.get(name, name) for name in self.judgement.not_beaten)
+        labels, unbeaten = self.calibration.labels, " and ".join(self.judgement.not_beaten)
         verdict = f"do not beat {unbeaten}" if unbeaten else "beat geo and counting parameters"
         if self.judgement.tau is None:
             verdict = "are too few to judge a calibration"
@@ -92,15 +90,8 @@ class CalibrationReport(Report):
             f"{len(labels)} labels of {labels.space} {verdict}",
             f"{labels.metric} ({self._better()}), method {self.calibration.method}",
             " ".join(map(sentence, self._judged())),
-            "Baselines are scores that saw no label, geo and body parameters, on the same hidden labels.",
-            self._trust(),
+            trust=" ".join([HIDDEN, *map(sentence, self.remarks)]),
         )
-
-    def _trust(self) -> str:
-        folds = self.judgement.folds
-        parts = [f"Means over {folds} folds; the choice of the method is made anew in each."] if folds else []
-        parts.append("Labels are hidden at random: of larger networks than these it knows less.")
-        return " ".join([*parts, *map(sentence, self.remarks)])
 
     def sheets(self) -> list[Sheet]:
         taus = self._taus()
@@ -126,8 +117,7 @@ class CalibrationReport(Report):
         ends = (None, None) if deviation is None else (tau - deviation, tau + deviation)
         rows = [Bar("this calibration", tau, f"{tau:.3f}", "blue", *ends)]
         rows += [
-            Bar(WORDS.get(name, name), other, show_number(other), "grey")
-            for name, other in self.judgement.baselines.items()
+            Bar(name, other, show_number(other), "grey") for name, other in self.judgement.baselines.items()
         ]
         values = [value for bar in rows for value in (bar.value, bar.low, bar.high) if value is not None]
         x = Axis(min(0.0, *values), max(1.0, *values), f"{TAU}, one deviation of a fold")

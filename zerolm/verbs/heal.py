@@ -134,17 +134,13 @@ class HealingReport(Healed, Report):
 
     def heading(self) -> Heading:
         name, training = self.measure, self.training
-        before, after = (self.losses[who][name] for who in ("before", "after"))
-        is_better = after < before if name == "kl" else after > before
-        measures = f"{_shown(name, before)} before, {_shown(name, after)} after"
+        before, after = (_shown(name, self.losses[who][name]) for who in ("before", "after"))
         return Heading(
-            f"{'KL' if name == 'kl' else 'Cosine'} {measures}",
+            f"{'KL' if name == 'kl' else 'Cosine'} {before} before, {after} after",
             f"{self.how}, by {' and '.join(training.losses)}.",
             self.finding(),
-            "The baseline is the child before training: carved, and repaired where that was asked for. "
-            + ("Healing is better than it." if is_better else "Healing is no better: keep that child."),
-            f"Judged on {training.held_out} sequences of {training.length} tokens at the end of the texts, "
-            f"one run, no interval: text of another kind may say otherwise. {sentence(self.note)}".strip(),
+            trust=f"{training.held_out} sequences of {training.length} tokens, one run, no interval: text of "
+            f"another kind may say otherwise. {sentence(self.note)}".strip(),
         )
 
     def sheets(self) -> list[Sheet]:

@@ -75,7 +75,7 @@ class ScoreSettings(Request):
 
     def _scored(self) -> ScoreReport:
         from zerolm.scores import all_variants
-        from zerolm.scores.options import score_options
+        from zerolm.scores.base import score_options
         from zerolm.spaces import shape_text
         from zerolm.spaces.document import scores_of
         from zerolm.verbs.calibrate_report import attached

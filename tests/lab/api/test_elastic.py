@@ -87,7 +87,7 @@ def test_a_limit_of_latency_is_told_everywhere(
 ) -> None:
     monkeypatch.setattr("zerolm.lab.supernets.latency.ROUNDS", (1, 2))
     report = search(folder, score="w_pca", max_latency_us="1G", context=16)
-    pick, table = report.to_json()["pick"], report.to_json()["latency"]
+    pick, table = report.to_json()["pick"], report.to_json()["question"]["latency"]
     assert table["tokens"] == 16
     words = f"{pick['costs']['latency_us']:,} us by its parts, as a whole {table['whole']:,} us measured"
     assert words in " ".join(report.lines())

@@ -159,12 +159,13 @@ def document(
     ridges: Mapping[Place, Ridges],
     versions: Mapping[str, str],
     repair_of_experts: str = "none",
+    kept: Ints | None = None,
 ) -> dict[str, Any]:
     """Return the recipe of a child as plain JSON, without the files that are written with it.
 
     ``digest`` is the SHA-256 of its parent by the name of its field, one of ``OTHERS``. ``calibration``
     describes the tokens, ``ridges`` are by (layer, role), ``versions`` those of the software, with the device
-    and the dtype of products.
+    and the dtype of products. ``kept`` are the tokens of its vocabulary, None for all.
     """
     return {
         "format": RECIPE_FORMAT,
@@ -187,6 +188,7 @@ def document(
         **({"types": as_plain(carved.types)} if carved.types else {}),
         "layers": to_layers(carved.kept) if carved.kept else [],
         **(_experts(carved.experts, repair_of_experts) if carved.experts else {}),
+        **({} if kept is None else {"tokens": _ranges(kept)}),
     }
 
 
@@ -236,6 +238,7 @@ def fields_of(document: Any, parent: str, digest: str) -> RecipeFields:
     if document.get(parent) != digest:
         raise ValueError(f"it was made for {OTHERS[parent]}: {str(document.get('parent'))[:MAX_NAME]!r}")
     rows = checked(RecipeFields, document)
+    rows.check()
     REPAIRS.entry(rows.repair)
     if rows.experts is not None:
         EXPERT_CRITERIA.entry(rows.criterion_of_experts or "")
@@ -251,14 +254,11 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         raise ValueError(f"it was made for a {rows.family}, not a {checkpoint.family.name}")
     if rows.space is not None:
         SIZE_SPACES[rows.space].choices(checkpoint)
-    rows.check_healing()
     experts = rows.kept_experts(checkpoint.layout.sizes)
-    kept = _kept(document, checkpoint.layout.vocab)
     whole = dimensions(checkpoint)
     if experts and experts[1]:  # layers are those of the parent with its kept neurons of experts
         whole = dimensions(FewerExperts(checkpoint, experts[0], neurons=experts[1]).shaped())
     cut = from_layers(whole, rows.layers)
-    rows.check_calibration()
     return Recipe(
         rows,
         document,
@@ -267,25 +267,21 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         rows.by_place(whole.depth),
         rows.width(whole, checkpoint),
         rows.type_by_place(whole.depth),
-        kept,
+        None if rows.tokens is None else _kept(rows.tokens, checkpoint.layout.vocab),
     )
 
 
-def with_kept(recipe: Mapping[str, Any], kept: Ints) -> dict[str, Any]:
-    """Return a recipe with these kept tokens of the parent, ascending, as ranges: ``0-256 300``."""
+def _ranges(kept: Ints) -> str:
+    """Return kept tokens, ascending, as ranges: ``0-256 300``."""
     breaks = np.flatnonzero(np.diff(kept) != 1) + 1
     runs = ((int(run[0]), int(run[-1])) for run in np.split(kept, breaks))
-    text = " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-    return {**recipe, "tokens": text}
+    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def _kept(document: Mapping[str, Any], rows: int) -> Ints | None:
-    """Return the kept tokens of a recipe, None for all; ``ValueError`` where they do not fit the parent."""
-    text = document.get("tokens")
-    if text is None:
-        return None
+def _kept(text: str, rows: int) -> Ints:
+    """Return the kept tokens of ranges; ``ValueError`` where they do not fit the parent."""
     last, runs = -1, list[Ints]()
-    for part in text.split() if isinstance(text, str) else [""]:
+    for part in text.split():
         first, _, end = part.partition("-")
         sound = len(part) < 24 and first.isdecimal() and (end or first).isdecimal()
         if not sound or not last < int(first) <= int(end or first) < rows:

@@ -109,15 +109,13 @@ class RecipeFields:
     criterion_of_experts: Name | None = None
     repair_of_experts: Name | None = None
     healing: Annotated[list[HealingStage], MaxLen(MAX_STAGES)] = field(default_factory=list)
+    tokens: str | None = None
 
-    def check_calibration(self) -> None:
-        """Raise ``ValueError`` where the calibration has too many tokens."""
+    def check(self) -> None:
+        """Raise ``ValueError`` for too many tokens, and for losses of a stage with different names."""
         tokens = self.calibration
         if tokens is not None and tokens.sequences * tokens.length > MAX_TOKENS:
             raise ValueError(f"its calibration has {tokens.sequences} sequences of {tokens.length} tokens")
-
-    def check_healing(self) -> None:
-        """Raise ``ValueError`` where the losses of a stage have different names."""
         for stage in self.healing:
             losses = stage.losses_on_held_out
             if not set(losses.before) <= set(losses.after) & set(losses.parent):

@@ -370,7 +370,7 @@ class Session:
         return self.methods.repair == "least-squares" and not _experts(self.checkpoint)[0]
 
     def _reading_back(self, cut: Cut, types: Types, blocks: Blocks, repaired: Repaired) -> ReadBack:
-        return self.typed(cut, repaired, types).read_back(blocks, repaired)
+        return ReadBack(blocks, self.typed(cut, repaired, types), repaired)
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         """Return the losses of whole cuts, repaired on some sequences and measured on others.

@@ -52,11 +52,7 @@ class Tasks:
 
     @classmethod
     def of(
-        cls,
-        names: Sequence[str],
-        child: str | Path,
-        parent: str | Path,
-        request: RunningRequest = USUALLY,
+        cls, names: Sequence[str], child: str | Path, parent: str | Path, request: RunningRequest = USUALLY
     ) -> Tasks:
         """``ValueError`` for what is not known or not comparable, ``ModuleNotFoundError`` without harness."""
         running = compute(request)
@@ -99,11 +95,7 @@ class Tasks:
                     model, "causal", tokenizer=tokenizer, batch_size=TASK_BATCH, trust_remote_code=False
                 )
                 results = self.harness.simple_evaluate(
-                    wrapped,
-                    tasks=list(self.names),
-                    task_manager=self.manager,
-                    limit=limit,
-                    log_samples=False,
+                    wrapped, tasks=list(self.names), task_manager=self.manager, limit=limit, log_samples=False
                 )
         except Exception as error:  # tasks and their data fail in every way that there is
             reason = " ".join(str(error).split())[:300] or type(error).__name__
@@ -142,7 +134,7 @@ def _quiet() -> Iterator[None]:
 
 def _manager(harness: Any, tasks: Sequence[str]) -> Any:
     """Return the finder of tasks; ``ValueError`` names the first that is not known."""
-    files = [task for task in tasks if _is_file_name(task)]
+    files = [task for task in tasks if task.endswith((".yaml", ".yml"))]
     with _quiet():
         manager = harness.tasks.TaskManager(include_defaults=len(files) < len(tasks))
     for task in tasks:
@@ -155,10 +147,6 @@ def _manager(harness: Any, tasks: Sequence[str]) -> Any:
                 + (f"; near it are {', '.join(near)}" if near else "; a file's name ends in .yaml")
             )
     return manager
-
-
-def _is_file_name(task: str) -> bool:
-    return Path(task).suffix in (".yaml", ".yml")
 
 
 def _metrics(results: Mapping[str, Any], samples: Mapping[str, int]) -> Iterator[tuple[str, TaskValue]]:

@@ -19,8 +19,7 @@ from zerolm.units.importance.criterion import Criterion
 
 if TYPE_CHECKING:
     from zerolm.carving.vocabulary.byte_losses import TokenLosses
-    from zerolm.carving.vocabulary.kept_tokens import TokenUse
-    from zerolm.carving.vocabulary.text_use import TextUse
+    from zerolm.carving.vocabulary.text_use import TextUse, TokenUse
 
 SHARES: Final = (3.0, 2.0, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """The tried sizes as shares of the used tokens, in addition to all tokens of the parent."""
@@ -136,11 +135,6 @@ def tried_sizes(
     if not tried:
         raise refused[-1]
     return sorted(tried, key=lambda one: -one.size)
-
-
-def best_size(tried: list[TriedSize]) -> int:
-    """Return the size of least loss; ties go to the larger one."""
-    return min(tried, key=lambda one: (one.loss, -one.size)).size
 
 
 def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int | None:

@@ -28,7 +28,7 @@ from zerolm.text.predictions import PredictedText
 from zerolm.training.learner import Labelled
 from zerolm.training.losses import HELD_BATCH, mean_loss
 from zerolm.training.processes import device_for
-from zerolm.training.randomness import set_dropout
+from zerolm.training.randomness import without_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.scaling import BASE, BASE_DEPTH, check_depth_rule, scaled
 from zerolm.training.train import TrainingFailed, train
@@ -138,7 +138,7 @@ class LabelTraining:
         """Return the label from training; a killed run resumes from its last checkpoint."""
         text, request = self.text, replace(self.request, seed=run.seed)
         network = build(run.architecture, run.seed)
-        set_dropout(network.module, 0.0)  # no text is seen so often that it could be learned by heart
+        without_dropout(network.module)  # no text is seen so often that it could be learned by heart
         width, rate = run.architecture.layers[-1].width, request.schedule.rate
         module, groups = scaled(network, width, rate, depth_rule=request.depth_rule)
         learner = Labelled(module, text.classes)
@@ -233,19 +233,14 @@ def _summary(losses: Sequence[float]) -> str:
 def _circumstances(text: LabelText, request: TrainingRequest) -> list[Any]:
     """Return all that a label depends on, besides its architecture and its seed."""
     token_counts = [len(part.ids) for part in text.corpus.texts]
-    execution, device = asdict(request.execution), device_for(request.execution).type
-    execution["precision"] = execution.pop("compute")["dtype"]  # as earlier versions wrote it
-    more = {"execution": execution, "seed": None, "bfloat16": request.execution.bfloat16}
-    conditions = asdict(request) | more
-    rule = conditions.pop("depth_rule")
-    if rule != "none":  # what was kept before there were rules is without one
-        conditions["depth_rule"] = [rule, BASE_DEPTH]
-    on_cuda = {"cuda": True, "cpu": False}.get(device, device)
-    libraries = [torch.__version__, transformers.__version__, on_cuda]
+    device = device_for(request.execution).type
+    conditions = asdict(request) | {"seed": None, "bfloat16": request.execution.bfloat16}
+    conditions["execution"]["compute"]["device"] = device  # of several its kind, not its number
+    libraries = [torch.__version__, transformers.__version__]
     vocabulary = [text.space.settings.get("vocab"), text.classes]
     judged = [(part.sha256, len(part.ids)) for part in text.judged.texts] if text.judged else []
     reading = [text.sha256, token_counts, text.task, vocabulary]
-    return [LABELS_VERSION, BASE, *reading, conditions, libraries, *judged]
+    return [LABELS_VERSION, BASE, BASE_DEPTH, *reading, conditions, libraries, *judged]
 
 
 def _digest(document: Any) -> str:

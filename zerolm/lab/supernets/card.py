@@ -36,8 +36,8 @@ def card(document: Mapping[str, Any], auto: str) -> str:
     weights = "those of the supernet" if request["starts"] == "supernet" else "new random ones"
     lines = [f"weights: {weights}", f"heads: {request['heads']}"]
     if request["training"]:
-        run = request["training"]
-        by = f"by the teacher {plain(request['teacher'])}" if request["teacher"] else "without a teacher"
+        run, teacher = request["training"], request["teaching"]["teacher"]
+        by = f"by the teacher {plain(teacher)}" if teacher else "without a teacher"
         lines += [f"then trained {by}: {run['tokens']:,} tokens, rate {run['schedule']['rate']:g}"]
     lines += [f"loss on text held out, {when}: {loss:.4g}" for when, loss in document["losses"].items()]
     lines += [f"made with zerolm {document['zerolm']}"]

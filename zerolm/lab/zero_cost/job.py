@@ -32,7 +32,7 @@ from zerolm.text.batches import TokenSource
 
 logger = logging.getLogger(__name__)
 
-PASSES_VERSION: Final = 2
+PASSES_VERSION: Final = 1
 """Counts changes of passes and networks: what an earlier version stored is not used."""
 LIBRARIES: Final = f"torch {torch.__version__}, transformers {transformers.__version__}"
 """Another version may round otherwise, or build another network."""

@@ -13,9 +13,8 @@ from scipy import stats
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
 from zerolm.comparison.bench import bench
 from zerolm.groundtruth.reader import chosen, locate, quality, read, views
-from zerolm.lab.ablation.ablate import DRAWN_SEEDS, ablate
+from zerolm.lab.ablation.ablate import DRAWN_SEEDS, ablate, drawn_norms, drawn_parts
 from zerolm.lab.ablation.ablation import Ablation, AblationSection, Effect, best_of_grid
-from zerolm.lab.ablation.drawn import drawn_norms, drawn_parts
 from zerolm.lab.ablation.variants import embedding_terms, fused, split, variants
 from zerolm.lab.verbs.ablate_report import AblationReport, shown_sheet
 from zerolm.scores import ScoreBatch, make_score

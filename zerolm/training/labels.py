@@ -16,8 +16,9 @@ import transformers
 from torch import Tensor, nn
 
 from zerolm.architecture import Architecture
-from zerolm.io.files import cache_folder, parse_json, read_text, replacing
+from zerolm.io.files import cache_folder
 from zerolm.io.folders import locked
+from zerolm.io.kept_rows import KeptRows
 from zerolm.networks.build import build, network_function
 from zerolm.networks.workers import Backend, check_workers, finished
 from zerolm.progress import Progress, silent
@@ -36,11 +37,11 @@ from zerolm.training.watch import Judge, TrainingRun
 
 LABELS_VERSION: Final = 1
 """Counts changes of how architectures are trained: what an earlier version kept is not used."""
+KEPT: Final = "labels.jsonl"
 LABELS_VOCABULARY: Final = 2048
 """The vocabulary where a space has a setting for it that is not given, or networks with more tokens."""
 MOST_JUDGED: Final = 1 << 24
 """Tokens of a text to judge on, at most."""
-MAX_RECORD: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,13 @@ class Label:
     losses: dict[int, float]
     seconds: float
     failure: str = ""
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Label:
+        """Return a label from JSON, whose keys are texts."""
+        return cls(
+            {int(tokens): loss for tokens, loss in kept["losses"].items()}, kept["seconds"], kept["failure"]
+        )
 
     @property
     def loss(self) -> float:
@@ -202,15 +210,16 @@ def labels_as_trained(
     check_workers(jobs, backend)
     check_depth_rule([architecture for architecture, _, _ in runs], request.depth_rule)
     folder = cache_folder("labels") / _digest(_circumstances(text, request))
-    wanted = [LabelRun(a, seed, folder / _digest([a.identity, seed]), name) for a, seed, name in runs]
+    names = [_digest([architecture.identity, seed]) for architecture, seed, _ in runs]
+    wanted = [
+        LabelRun(a, seed, folder / digest, name) for digest, (a, seed, name) in zip(names, runs, strict=True)
+    ]
     with locked(folder, "another command trains architectures in the same way; wait for it"):
-        losses: list[float] = []
-        lacking: list[int] = []
-        for place, run in enumerate(wanted):
-            label = _read(run)
-            if label is None:
-                lacking.append(place)
-            else:
+        kept, losses = KeptRows(folder / KEPT), list[float]()
+        lacking = [place for place, name in enumerate(names) if name not in kept.results]
+        for place, name in enumerate(names):
+            if name in kept.results:
+                label = Label.of(kept.results[name])
                 losses += [label.loss] if label.losses else []
                 yield place, label
         done = len(wanted) - len(lacking)
@@ -219,7 +228,8 @@ def labels_as_trained(
         trained = finished(waiting, work, name=lambda run: run.name, jobs=jobs, backend=backend)
         with closing(trained) as results:
             for number, label in results:
-                _keep(waiting[number], label)
+                kept.add({names[lacking[number]]: asdict(label)})
+                shutil.rmtree(waiting[number].folder, ignore_errors=True)  # the checkpoints that led to it
                 losses += [label.loss] if label.losses else []
                 done += 1
                 progress(_summary(losses), done, len(wanted))
@@ -245,24 +255,3 @@ def _circumstances(text: LabelText, request: TrainingRequest) -> list[Any]:
 
 def _digest(document: Any) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _record(run: LabelRun) -> Path:
-    return run.folder.with_suffix(".json")
-
-
-def _keep(run: LabelRun, label: Label) -> None:
-    """Write the label, then drop the checkpoints that led to it."""
-    with replacing(_record(run)) as file:
-        file.write(json.dumps(asdict(label)).encode())
-    shutil.rmtree(run.folder, ignore_errors=True)
-
-
-def _read(run: LabelRun) -> Label | None:
-    """Return a label that is kept; None where there is none, or it is damaged."""
-    try:
-        record = parse_json(read_text(_record(run), MAX_RECORD))
-        losses = {int(tokens): float(loss) for tokens, loss in record["losses"].items()}
-        return Label(losses, float(record["seconds"]), str(record["failure"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None

@@ -110,12 +110,6 @@ def test_a_limit_of_latency_is_told_everywhere(
         search(folder, max_latency_us=1)
 
 
-def test_a_path_tells_its_losses(folder: Path) -> None:
-    path = zerolm.load(folder / "model").to_json()
-    assert set(path["losses"]) == {"before", "after"}
-    assert len(path["similarity"]) == len(path["layers"]) == 2
-
-
 def test_wrong_values_are_told_in_a_line(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="name one by --teacher"):
         train(folder, out="other", teacher_only=True)

@@ -66,21 +66,18 @@ class FeatureDistillation(nn.Module):
             {block: nn.Linear(width, theirs) for block, width in attention.items()}
         )
 
-    def forward(
-        self, ours: Features, theirs: Features, blocks: Sequence[str], padding: Tensor | None = None
-    ) -> dict[str, Tensor]:
+    def forward(self, ours: Features, theirs: Features, blocks: Sequence[str]) -> dict[str, Tensor]:
         """Return the losses by name, each the sum over layers; ``blocks`` are the kinds of the student's.
 
-        The teacher's features are those of the layers that the student's are compared with. ``padding``
-        (b, t) is 0 where there is no token.
+        The teacher's features are those of the layers that the student's are compared with.
         """
         loss = OF_FEATURES[self.kind]
         attention = [self.attention[block](x) for block, x in zip(blocks, ours.attention, strict=True)]
         layers = [self.layers(x) for x in ours.layers]
-        losses = {"embedding": loss([self.layers(ours.embedding)], [theirs.embedding], padding)}
+        losses = {"embedding": loss([self.layers(ours.embedding)], [theirs.embedding])}
         if attention:
-            losses["attention"] = len(attention) * loss(attention, theirs.attention, padding)
-        return losses | {"layers": len(layers) * loss(layers, theirs.layers, padding)}
+            losses["attention"] = len(attention) * loss(attention, theirs.attention)
+        return losses | {"layers": len(layers) * loss(layers, theirs.layers)}
 
 
 def compared(depth: int, teacher: int) -> list[int]:

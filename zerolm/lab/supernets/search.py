@@ -16,7 +16,7 @@ from torch import Tensor
 
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.costs import COSTS, LATENCY, CostModel, TimedCosts
-from zerolm.lab.kept_rows import KeptRows
+from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.supernets.distillation import watched
 from zerolm.lab.supernets.folder import read_supernet
 from zerolm.lab.supernets.growth import pca_count

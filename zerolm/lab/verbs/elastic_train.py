@@ -140,21 +140,13 @@ class SupernetReport(TrainedSupernet, Report):
     def _fall(self) -> str:
         if not self.points:
             return "The run was too short to be measured on the way."
-        first, last = self.points[0][1], self.points[-1][1]
-        return f"The loss on text held out went from {first:.4f} to {last:.4f} nats."
+        return (
+            f"The loss on text held out went from {self.points[0][1]:.4f} to {self.points[-1][1]:.4f} nats."
+        )
 
     def _growth(self) -> str:
-        first, last = self.history[0], self.history[-1]
-        grown = sum(
-            after > before
-            for now, then in zip(last.widths, first.widths, strict=True)
-            for after, before in zip(now, then, strict=True)
-        )
-        sizes = [show_amount(round(epoch.mean_params)) for epoch in (first, last)]
-        return (
-            f"{grown} of {len(self.kinds) * self.depth} FFNs are wider than they began. A random path has "
-            f"{sizes[1]} parameters on average, {sizes[0]} at first."
-        )
+        first, last = (show_amount(round(self.history[place].mean_params)) for place in (0, -1))
+        return f"A random path has {last} parameters on average, {first} at first."
 
     def heading(self) -> Heading:
         how = f"{self.distillation} distillation" if self.distillation else "without a teacher"
@@ -237,19 +229,8 @@ class SupernetReport(TrainedSupernet, Report):
         return Sheet("How alike the blocks of a layer are", charts=[chart], notes=[note], on=(PAGE,))
 
     def _making(self) -> list[tuple[str, str]]:
-        training = self.training
-        return [
-            ("text", base_name(self.text.source)),
-            ("teacher", base_name(self.teacher or "none")),
-            ("tokens", show_amount(training.tokens)),
-            ("steps", f"{training.steps:,}"),
-            ("batch", f"{training.batch} sequences of {training.length} tokens"),
-            ("learning rate", f"{training.rate:.3g}"),
-            ("epochs", str(training.epochs)),
-            ("growth", f"{training.growth} steps a width on average" if training.growth else "none"),
-            ("time", f"{training.seconds:,.0f} s"),
-            ("seed", str(training.seed)),
-        ]
+        names = {"text": base_name(self.text.source), "teacher": base_name(self.teacher or "none")}
+        return [(name, str(value)) for name, value in (names | vars(self.training)).items()]
 
     def rows(self) -> list[dict[str, Any]]:
         return [dict(row) for row in self.log]

@@ -58,6 +58,3 @@ class Settings(ProxyPasses):
             ids + repr((source.size, source.mask, source.classes, source.seed)).encode()
         ).hexdigest()
         return json.dumps({**vars(self), **self.compute.to_json(), "tokens": tokens}, sort_keys=True)
-
-
-USUAL_SETTINGS: Final = Settings()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.planned_child import PlannedChild
 from zerolm.carving.recipe import WEIGHTS, document, versions_of
+from zerolm.carving.recipe_fields import to_hex
 from zerolm.carving.result import Carved, TypedWeights, UnitRow, rows_of, stream, widths
 from zerolm.carving.vocabulary.budgeted_tokens import tokens_note
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
@@ -170,7 +171,8 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     carved, experts = replace(carved, losses=losses), carving.parent.experts
     repair = experts.repair if experts else "none"
     kept = carving.checkpoint.kept_tokens
-    recipe = document(carved, *parent, calibration, repaired.ridges, versions, repair, kept)
+    tokens = None if kept is None else to_hex(kept, whole.layout.vocab)
+    recipe = document(carved, *parent, calibration, repaired.ridges, versions, repair, tokens)
     with new_folder(out, carving.destination.force) as folder:
         child, has_imatrix = Child(carving.checkpoint, cut, repaired), carving.size.weights.imatrix
         more = (*(REPORT if finish else ()), *([IMATRIX] if has_imatrix else []))

@@ -9,14 +9,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 import zerolm
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.experts.result import ChildExperts
-from zerolm.carving.recipe_fields import MAX_NAME, ExpertsAndNeurons, RecipeFields, ascending
+from zerolm.carving.recipe_fields import MAX_NAME, ExpertsAndNeurons, RecipeFields, ascending, from_hex
 from zerolm.carving.request import Methods
 from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint
@@ -159,13 +157,13 @@ def document(
     ridges: Mapping[Place, Ridges],
     versions: Mapping[str, str],
     repair_of_experts: str = "none",
-    kept: Ints | None = None,
+    tokens: str | None = None,
 ) -> dict[str, Any]:
     """Return the recipe of a child as plain JSON, without the files that are written with it.
 
     ``digest`` is the SHA-256 of its parent by the name of its field, one of ``OTHERS``. ``calibration``
     describes the tokens, ``ridges`` are by (layer, role), ``versions`` those of the software, with the device
-    and the dtype of products. ``kept`` are the tokens of its vocabulary, None for all.
+    and the dtype of products. ``tokens`` are those of its vocabulary (``to_hex``), None for all.
     """
     return {
         "format": RECIPE_FORMAT,
@@ -188,7 +186,7 @@ def document(
         **({"types": as_plain(carved.types)} if carved.types else {}),
         "layers": to_layers(carved.kept) if carved.kept else [],
         **(_experts(carved.experts, repair_of_experts) if carved.experts else {}),
-        **({} if kept is None else {"tokens": _ranges(kept)}),
+        **({} if tokens is None else {"tokens": tokens}),
     }
 
 
@@ -267,25 +265,5 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         rows.by_place(whole.depth),
         rows.width(whole, checkpoint),
         rows.type_by_place(whole.depth),
-        None if rows.tokens is None else _kept(rows.tokens, checkpoint.layout.vocab),
+        None if rows.tokens is None else from_hex(rows.tokens, checkpoint.layout.vocab, "its tokens"),
     )
-
-
-def _ranges(kept: Ints) -> str:
-    """Return kept tokens, ascending, as ranges: ``0-256 300``."""
-    breaks = np.flatnonzero(np.diff(kept) != 1) + 1
-    runs = ((int(run[0]), int(run[-1])) for run in np.split(kept, breaks))
-    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
-def _kept(text: str, rows: int) -> Ints:
-    """Return the kept tokens of ranges; ``ValueError`` where they do not fit the parent."""
-    last, runs = -1, list[Ints]()
-    for part in text.split():
-        first, _, end = part.partition("-")
-        sound = len(part) < 24 and first.isdecimal() and (end or first).isdecimal()
-        if not sound or not last < int(first) <= int(end or first) < rows:
-            raise ValueError(f"its tokens must ascend within 0 to {rows - 1}, unlike {part[:40]!r}")
-        last = int(end or first)
-        runs.append(np.arange(int(first), last + 1))
-    return np.concatenate(runs) if runs else np.zeros(0, np.int64)

@@ -23,15 +23,8 @@ from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, RunningRequest
 
 TASK_BATCH: Final = 8
-
-
-@dataclass(frozen=True)
-class TaskValue:
-    """The value that one network reached, and the number of samples."""
-
-    value: float
-    stderr: float | None
-    samples: int
+TaskValue = tuple[float, float | None, int]
+"""The value that one network reached, its standard error if there is one, and the number of samples."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +71,7 @@ class Tasks:
         progress("running the tasks on the parent")
         parent_values = self._values(self.parent, limit)
         return [
-            TaskRow(task, metric, mine.samples, mine.value, mine.stderr, whole.value, whole.stderr)
+            TaskRow(task, metric, mine[2], *mine[:2], *whole[:2])
             for (task, metric), mine in child_values.items()
             if (whole := parent_values.get((task, metric)))
         ]
@@ -158,4 +151,4 @@ def _metrics(results: Mapping[str, Any], samples: Mapping[str, int]) -> Iterator
         stderr = results.get(f"{metric}_stderr,{rule}")
         name = metric if rule == "none" else f"{metric} ({rule})"
         error = float(stderr) if isinstance(stderr, int | float) else None
-        yield name, TaskValue(float(value), error, int(samples.get("effective", 0)))
+        yield name, (float(value), error, int(samples.get("effective", 0)))

@@ -138,7 +138,8 @@ def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Pa
 def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, number: int) -> LayerCosts:
     """Return the costs of the parts of one layer of the parent, tensor by tensor."""
     layout, parent = checkpoint.layout, dimensions(checkpoint)
-    names, window = layout.layer(number).values(), common_window(checkpoint)
+    names, windows = layout.layer(number).values(), set(layout.windows)
+    window = windows.pop() if len(windows) == 1 else 0
     width = choices.width or Width(layout.hidden, layout.tied)
     stored = isinstance(costs, StoredCosts)
     experts, active = (layout.sizes.get(label, 0) or 1 for label in ("experts", "active"))
@@ -202,12 +203,6 @@ def _outside(checkpoint: Checkpoint, width: Width | None) -> Iterator[tuple[str,
         yield role, shape, info.bytes_of(math.prod(shape))
         if role == "embedding" and layout.tied and not width.tied:
             yield "head", shape, info.bytes_of(math.prod(shape))
-
-
-def common_window(checkpoint: Checkpoint) -> int:
-    """Return the largest number of tokens that each layer attends to; 0 for all, also where layers differ."""
-    windows = set(checkpoint.layout.windows)
-    return windows.pop() if len(windows) == 1 else 0
 
 
 def window_note(checkpoint: Checkpoint, costs: CostModel) -> str:

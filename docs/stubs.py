@@ -15,8 +15,8 @@ from typing import Any, Final
 from zerolm.registry import Entry
 from zerolm.scores import SCORES
 from zerolm.settings import REQUIRED, Setting
-from zerolm.settings.kinds import KINDS
 from zerolm.settings.request import Request
+from zerolm.settings.setting import KINDS
 from zerolm.spaces import SPACES
 from zerolm.verbs import VERBS, Verb, beginning
 

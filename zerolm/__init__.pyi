@@ -5,11 +5,11 @@ from os import PathLike
 from typing import Any, Final, Protocol
 
 from zerolm.architecture import Architecture as Architecture
-from zerolm.calibration.labels import Labels as Labels
+from zerolm.calibration.pool import Labels as Labels
 from zerolm.groundtruth.labels import read_labels as read_labels
 from zerolm.progress import Progress as Progress
 from zerolm.scores import make_score as make_score
-from zerolm.solvers.choice import Choice as Choice
+from zerolm.solvers.result import Choice as Choice
 from zerolm.spaces import make_space as make_space
 from zerolm.verbs.bench_ls import BenchmarksReport as BenchmarksReport
 from zerolm.verbs.bench_report import BenchReport as BenchReport

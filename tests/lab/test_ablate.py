@@ -18,7 +18,7 @@ from zerolm.lab.ablation.ablation import Ablation, AblationSection, Effect, best
 from zerolm.lab.ablation.variants import embedding_terms, fused, split, variants
 from zerolm.lab.verbs.ablate_report import AblationReport, shown_sheet
 from zerolm.scores import ScoreBatch, make_score
-from zerolm.scores.initialisation import INITIALISATIONS
+from zerolm.scores.capacity import INITIALISATIONS
 from zerolm.spaces import make_space
 from zerolm.statistics import kendall
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.show.bars import bars_html
 from zerolm.show.charts import LINEAR, Axis, Bar, Bars, Dots, Limit, Line, Linked, Mark, Plot, Sign, axis
-from zerolm.show.drawing import chart_html
+from zerolm.show.drawing import bars_html, chart_html
 from zerolm.show.plots import SPAN, place, plot_html
 from zerolm.show.sheet import Cell
 from zerolm.show.terminal import table_lines

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.costs import COSTS
-from zerolm.solvers import counting, search
-from zerolm.solvers.counting import count_at_least, lattice_of
+from zerolm.solvers import proven, search
 from zerolm.solvers.problem import Budgets, Problem, at_least
+from zerolm.solvers.proven import count_at_least, lattice_of
 from zerolm.spaces import CandidateTable
 
 
@@ -94,7 +94,7 @@ def test_a_sum_with_too_many_terms_is_not_counted(monkeypatch: pytest.MonkeyPatc
     table = CandidateTable(np.array([0.0, 1.0]), costs, (1, 1))
     problem = Problem(((table, 5),), costs[0])
     assert count_at_least([problem], Budgets(), [], 5.0) == 1
-    monkeypatch.setattr(counting, "MAX_TERMS", 5)
+    monkeypatch.setattr(proven, "MAX_TERMS", 5)
     assert count_at_least([problem], Budgets(), [], 5.0) is None
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.scores import make_score
-from zerolm.solvers.drawing import drawn
+from zerolm.solvers.sampling import drawn
 from zerolm.spaces import make_space
 
 SPACE = make_space("flexibert", depth=[1, 2], hidden=[8], heads=[2], ffn=[8], stacks=[1])

@@ -22,7 +22,7 @@ from zerolm.networks.batch import NOTHING
 from zerolm.networks.build import build
 from zerolm.progress import silent
 from zerolm.settings.compute import TrainedOn
-from zerolm.solvers.drawing import drawn
+from zerolm.solvers.sampling import drawn
 from zerolm.spaces import SPACES, make_space
 from zerolm.text.predictions import predicted
 from zerolm.training import labels

@@ -19,7 +19,7 @@ from small_searches import free_search, small_search
 from zerolm.show.sheet import TERMINAL
 from zerolm.show.strip import quoted
 from zerolm.show.terminal import result_lines
-from zerolm.solvers.choice import Reference
+from zerolm.solvers.result import Reference
 from zerolm.verbs.report import Run
 from zerolm.verbs.search_charts import FRONT_POINTS, candidacies, choices_text, rebuilding
 from zerolm.verbs.search_report import SearchReport

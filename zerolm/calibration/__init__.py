@@ -2,8 +2,7 @@
 
 from zerolm.calibration.calibrate import METHODS, Calibration, Prediction, calibrate
 from zerolm.calibration.expectation import expected_of, explained
-from zerolm.calibration.labels import Labels
-from zerolm.calibration.pool import Pool
+from zerolm.calibration.pool import Labels, Pool
 from zerolm.calibration.validation import Judgement, judge
 
 __all__ = [

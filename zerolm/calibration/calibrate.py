@@ -12,10 +12,8 @@ import numpy as np
 from zerolm.architecture import Architecture, Floats
 from zerolm.calibration.alpha import Alpha, algorithm1
 from zerolm.calibration.dictionary import Dictionary, fit_dictionary
-from zerolm.calibration.labels import Labels
-from zerolm.calibration.pool import Pool
-from zerolm.calibration.rivals import RIVALS, SETS, Rivals
-from zerolm.calibration.stacking import stacked_weights
+from zerolm.calibration.pool import Labels, Pool
+from zerolm.calibration.rivals import RIVALS, SETS, Rivals, stacked_weights
 from zerolm.io.brief import Brief, brief
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score
 from zerolm.settings import nearest, shown
@@ -32,6 +30,7 @@ FIXED: Final = {"dictionary": (0.0, 0.0, 1.0, 0.0), "gp": (0.0, 0.0, 0.0, 1.0), 
 """Weights of ``RIVALS`` in the methods that ask no hidden labels."""
 GUIDES: Final = ("geo", "geo_saturating", "stable_rank", "spectral_capacity", "body_params", "depth_width")
 """Closed forms whose best architectures are re-ranked by a calibration that is not additive."""
+LEVEL: Final = 0.9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,9 +144,6 @@ def fitted(labels: Labels, method: str, seed: int) -> Calibration:
         weights = stacked_weights(labels, rivals.scale, seed)
     predictor = Predictor.of(rivals, weights)
     return Calibration(labels, method, alpha, None if alpha else dictionary, predictor, seed)
-
-
-LEVEL: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -56,13 +56,9 @@ def completion(setting: Setting, home: str = "") -> Callable[[Any, Any, str], li
     def complete(context: Any, parameter: Any, incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",") if setting.takes_several else ("", "", incomplete)
         names = map(str, setting.choices) if setting.choices else names_of(home)
-        return [f"{before}{comma}{name}" for name in _beginning(last, names)]
+        return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
     return complete
-
-
-def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]
 
 
 def names_of(home: str) -> list[str]:

@@ -13,8 +13,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.costs import COSTS
 from zerolm.planning.equal_layers import Side, best_sizes, fits
 from zerolm.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts, outer_sum
-from zerolm.solvers.limits import bounded_columns, single_limits
-from zerolm.solvers.problem import Budgets, Problem, at_least
+from zerolm.solvers.problem import Budgets, Problem, at_least, bounded_columns, single_limits
 from zerolm.solvers.proven import Proven
 from zerolm.spaces import CandidateTable
 from zerolm.statistics import TOLERANCE

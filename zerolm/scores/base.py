@@ -22,6 +22,8 @@ from zerolm.settings.units import parse_integers
 Factor = Callable[[Ints, Floats], Floats]
 BackboneFactor = Callable[..., Floats]
 """``f(depth, mean_width, outside, *, options)``, giving (n,) for n backbones with weights ``outside``."""
+LayerFunction = TypeVar("LayerFunction", bound=Callable[..., Floats | Ints])
+"""``f(shapes, depth, *, options)``, giving (n,) for n layers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +46,6 @@ class ScoreBatch:
             np.array([a.mean_width for a in architectures], np.float64),
             np.array([a.ends.outside for a in architectures], np.int64),
         )
-
-
-LayerFunction = TypeVar("LayerFunction", bound=Callable[..., Floats | Ints])
-"""``f(shapes, depth, *, options)``, giving (n,) for n layers."""
 
 
 def unit_factor(depth: Ints, mean_width: Floats) -> Floats:

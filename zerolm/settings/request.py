@@ -7,8 +7,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Self
 
 from zerolm.progress import Progress, silent
-from zerolm.settings.kinds import KindName
-from zerolm.settings.setting import REQUIRED, Setting, setting_of
+from zerolm.settings.setting import REQUIRED, KindName, Setting, setting_of
 
 PLACED: Final = "Arguments"
 """The heading of settings that are given by place."""

@@ -14,6 +14,10 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, Heading, Sheet
 from zerolm.show.text import short
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+ROWS: Final = 20
+COLUMNS: Final = 16
+CELL: Final = 50
+"""The most that a table shows of rows, columns and characters of a cell."""
 
 
 def page(
@@ -109,12 +113,6 @@ def _repeated(configuration: Mapping[str, Any] | None) -> str:
     text = yaml.safe_dump(dict(configuration), sort_keys=False, allow_unicode=False)
     line = f"zerolm {configuration.get('command', '')} --config run.yaml"
     return f"<section><h2>Repeat this run</h2>{command(line)}{folded('run.yaml', text)}</section>"
-
-
-ROWS: Final = 20
-COLUMNS: Final = 16
-CELL: Final = 50
-"""The most that a table shows of rows, columns and characters of a cell."""
 
 
 def fragment(lead: str, sheets: Iterable[Sheet]) -> str:

@@ -16,8 +16,7 @@ import numpy as np
 from zerolm.architecture import Ints
 from zerolm.solvers.engine import PARAMS
 from zerolm.solvers.exhaustive import States, listable
-from zerolm.solvers.limits import single_limits
-from zerolm.solvers.problem import Budgets, Picks, Problem, Solution
+from zerolm.solvers.problem import Budgets, Picks, Problem, Solution, single_limits
 from zerolm.solvers.proven import Proven
 from zerolm.solvers.sampling import Draw, Evaluate, Sample, scored, uniform
 

@@ -20,6 +20,8 @@ from zerolm.spaces import CandidateTable
 
 UNREACHED = -(1 << 62)
 DENSE_LIMIT = 1 << 17
+FRONT_POINTS: Final = 4000
+"""Points of a front up to which it is given whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,10 +320,6 @@ class _Suffixes:
             picks.append(tuple(sorted(node.chosen[start : start + count])))
             start += count
         return tuple(picks)
-
-
-FRONT_POINTS: Final = 4000
-"""Points of a front up to which it is given whole."""
 
 
 def staircase(cost: Ints, score: Floats) -> Ints:

@@ -11,16 +11,17 @@ from zerolm.costs import CostModel
 from zerolm.progress import Progress, silent
 from zerolm.scores import SCORES, Score, make_score
 from zerolm.settings import REQUIRED, nearest, shown
-from zerolm.solvers.choice import Baseline, Choice
 from zerolm.solvers.engine import Count
 from zerolm.solvers.evolution import USUAL_SIZES, Evolution
 from zerolm.solvers.instance import Instance, Setup
 from zerolm.solvers.methods import METHOD_NAMES
 from zerolm.solvers.problem import Budgets, affordable, at_least, near
 from zerolm.solvers.result import (
+    Baseline,
     Binding,
     BoundsTest,
     Certificate,
+    Choice,
     ParetoFront,
     Plateau,
     Question,

@@ -10,12 +10,11 @@ import numpy as np
 
 from zerolm.costs import COSTS
 from zerolm.scores import make_score
-from zerolm.solvers.choice import Choice
 from zerolm.solvers.engine import PREFERENCE, Engine
 from zerolm.solvers.instance import Instance
 from zerolm.solvers.methods import solved
 from zerolm.solvers.problem import UNBOUNDED, Solution, at_least
-from zerolm.solvers.result import Peak
+from zerolm.solvers.result import Choice, Peak
 from zerolm.statistics import tie_ranks
 
 EQUALS: Final = 200

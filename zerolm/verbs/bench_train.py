@@ -200,7 +200,7 @@ class TrainLabelsSettings(Request):
     def _architectures(self, truth: GroundTruth | None, space: SearchSpace) -> dict[str, Architecture]:
         """Return the architectures to train by their names, each once."""
         from zerolm.groundtruth.truth import thinned
-        from zerolm.solvers.drawing import drawn
+        from zerolm.solvers.sampling import drawn
 
         if truth is None:
             some = drawn(space, self.count or DRAWN, self.seed, budgets=limits(self.sizes), distinct=True)

@@ -12,9 +12,9 @@ from zerolm.calibration.rivals import UNCALIBRATED
 from zerolm.groundtruth.labels import from_document, load, to_document
 from zerolm.io.files import write_json
 from zerolm.io.plain import checked
-from zerolm.settings.kinds import absolute
-from zerolm.show.charts import Axis, Bar, Bars, from_zero
-from zerolm.show.sheet import NOTEBOOK, PAGE, Cell, Heading, Row, Sheet
+from zerolm.settings.setting import absolute
+from zerolm.show.charts import Axis, Bar, Bars
+from zerolm.show.sheet import NOTEBOOK, PAGE, Cell, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_number
 from zerolm.spaces import SearchSpace
 from zerolm.verbs.report import Report
@@ -103,8 +103,14 @@ class CalibrationReport(Report):
                 on=(PAGE, NOTEBOOK),
             )
         ]
+        widths = {
+            f"mean width, {self.calibration.labels.metric}": self.judgement.width,
+            "width from the labels alone": self.judgement.label_width,
+        }
+        rows = [(name, f"{width:.3g}") for name, width in widths.items() if width is not None]
         if self.judgement.coverage is not None:
-            sheets.append(self._intervals(self.judgement.coverage))
+            held = ("hidden results within", f"{self.judgement.coverage:.0%}")
+            sheets.append(pairs("Its 90 % intervals", [held, *rows], on=(PAGE,)))
         parts = self._parts()
         nothing = [] if parts else ["Nothing but labels."]
         return [*sheets, Sheet("What it consists of", sentences=nothing, parts=parts, on=(PAGE,))]
@@ -123,31 +129,17 @@ class CalibrationReport(Report):
         x = Axis(min(0.0, *values), max(1.0, *values), f"{TAU}, one deviation of a fold")
         return [Bars(TAU, x, rows)]
 
-    def _intervals(self, coverage: float) -> Sheet:
-        share = 100 * coverage
-        x = Axis(
-            0.0, 100.0, "% of hidden results within their interval (orange: 90 %)", form=lambda v: f"{v:g} %"
-        )
-        chart = Bars("Coverage", x, [Bar("within", share, f"{share:.0f} %")], [(90.0, "orange")])
-        widths = {
-            f"mean width, {self.calibration.labels.metric}": self.judgement.width,
-            "width from the labels alone": self.judgement.label_width,
-        }
-        rows = [(name, f"{width:.3g}") for name, width in widths.items() if width is not None]
-        return Sheet("Its 90 % intervals", rows=rows, kind="pairs", charts=[chart], on=(PAGE,))
-
     def _parts(self) -> list[Sheet]:
         """Return the parts of the calibration: an alpha, weights of the methods, features, a dictionary."""
         fitted = self.calibration
         parts = [Sheet(sentences=[f"alpha {fitted.alpha.alpha:g}"])] if fitted.alpha else []
         features = fitted.predictor.shares() if fitted.predictor else {}
-        for title, axis, shares in (
-            ("Weights of the methods", "weight", _visible(fitted.weights)),
-            ("Shares of what the predictor sees", "share", _visible(features)),
+        for title, shares in (
+            ("Weights of the methods", _visible(fitted.weights)),
+            ("Shares of what the predictor sees", _visible(features)),
         ):
             if shares:
-                bars = [Bar(name, share, f"{share:.0%}") for name, share in shares.items()]
-                parts.append(Sheet(title, charts=[Bars(title, from_zero(shares.values(), axis), bars)]))
+                parts.append(pairs(title, [(name, f"{share:.0%}") for name, share in shares.items()]))
         if fitted.dictionary:
             entries = zip(fitted.dictionary.entries, fitted.dictionary.weights, strict=True)
             rows: list[Row] = [[Cell(str(entry), "shape"), f"{weight:.4g}"] for entry, weight in entries]

@@ -185,20 +185,9 @@ class HealingReport(Healed, Report):
         return [curve(points, MEASURES[name], [before], keys)]
 
     def _making(self) -> list[tuple[str, str]]:
-        training = self.training
-        source = (
-            f"its {training.top} likeliest tokens, from the disk" if training.top else "computed in each step"
-        )
-        return [
-            ("teacher", f"{base_name(self.teacher)}, {source}"),
-            ("losses", ", ".join(training.losses)),
-            ("learning rate", f"{training.rate:.3g}"),
-            ("batch", f"{training.batch} sequences of {training.length} tokens"),
-            ("steps", f"{training.steps:,}"),
-            ("precision", "bfloat16 products" if training.bfloat16 else "float32"),
-            ("time", f"{training.seconds:,.0f} s"),
-            ("seed", str(training.seed)),
-        ]
+        values = {"teacher": base_name(self.teacher), **vars(self.training)}
+        return [(name, ", ".join(value) if isinstance(value, list | tuple) else str(value))
+                for name, value in values.items()]  # fmt: skip
 
     def rows(self) -> list[dict[str, Any]]:
         return [dict(row) for row in self.curve]

@@ -234,7 +234,7 @@ class Report(Shown):
             raise ValueError(f"the result in {str(place)!r} cannot be read: {error}") from None
         try:
             report = cls.from_json(document)
-            report.lines(), report.sheets()
+            report.lines()[0], report.sheets()
         except Exception as error:  # what cannot be shown, for whatever reason, is no result
             reason = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
             raise ValueError(f"the result in {str(place)!r} is not one of {command}: {reason}") from None

@@ -10,7 +10,7 @@ from zerolm.cost_columns import column_of, cost_label, shown_costs
 from zerolm.groundtruth.truth import Line
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet
 from zerolm.show.text import show_cost, show_score
-from zerolm.solvers.choice import Expected
+from zerolm.solvers.result import Expected
 from zerolm.verbs.report import Report
 
 TRUST: Final = (

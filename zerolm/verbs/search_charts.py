@@ -32,8 +32,7 @@ from zerolm.show.charts import (
 )
 from zerolm.show.strip import quoted
 from zerolm.show.text import show_cost, show_score
-from zerolm.solvers.choice import Choice
-from zerolm.solvers.result import SearchResult
+from zerolm.solvers.result import Choice, SearchResult
 from zerolm.spaces import SPACES, shape_text
 from zerolm.spaces.document import from_document, to_document
 from zerolm.spaces.subnetworks import heads_of

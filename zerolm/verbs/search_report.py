@@ -22,8 +22,7 @@ from zerolm.scores.shape import (
 )
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_amount, show_cost, show_count, show_score
-from zerolm.solvers.choice import Choice, Reference
-from zerolm.solvers.result import Binding, LatencyTable, SearchResult, VocabularyChoice
+from zerolm.solvers.result import Binding, Choice, LatencyTable, Reference, SearchResult, VocabularyChoice
 from zerolm.spaces import SearchSpace, shape_text
 from zerolm.spaces.document import to_document
 from zerolm.verbs.report import Report, load

@@ -14,7 +14,7 @@ from zerolm.families.config import sizes_of
 from zerolm.families.values import part_at
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import EXPERTS_MULTIPLE
-from zerolm.settings.shares import KeptUnits
+from zerolm.settings.units import KeptUnits
 
 KEPT: Final = KeptUnits("--keep-expert-ffn", "neurons", "0.75")
 

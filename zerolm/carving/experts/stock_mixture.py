@@ -17,7 +17,7 @@ from zerolm.costs import CostModel
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import costs_of, plan_of
 from zerolm.progress import Progress
-from zerolm.settings.shares import KeptUnits
+from zerolm.settings.units import KeptUnits
 from zerolm.units.importance.criterion import FirstUnits
 
 GROUP_LEAST: Final = 2

@@ -15,7 +15,7 @@ from zerolm.lab.ablation.ablation import Ablation, AblationSection, Draws, Effec
 from zerolm.lab.ablation.variants import EMBEDDED, embedding_terms, variants
 from zerolm.progress import Progress, silent
 from zerolm.scores import ScoreBatch, make_score
-from zerolm.scores.initialisation import INITIALISATIONS, variance
+from zerolm.scores.capacity import INITIALISATIONS, variance
 from zerolm.statistics import Bootstrap, Resampled, agreement, defined, enough, gain, kendall
 from zerolm.statistics.bootstrap import RESAMPLES
 

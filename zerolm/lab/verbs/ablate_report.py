@@ -53,6 +53,8 @@ class AblationReport(Report):
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         sections = checked(tuple[AblationSection, ...], document["sections"])
+        if not sections:
+            raise ValueError("sections: there are none")
         for section in sections:
             effects = (*section.matrices, *section.initialisations)
             texts = [section.benchmark, section.view or "-", section.metric]

@@ -114,7 +114,8 @@ class ProxiesReport(RankedProxies, Report):
         counting = sum(abs(rho) >= COUNTS for rho in self._rhos.values())
         return (
             counts,
-            f"{counting} rank these networks nearly as counting parameters does (rho of {COUNTS:g} or more).",
+            f"{counting} of {len(self._rhos)} rank these networks nearly as counting parameters does "
+            f"(rho of {COUNTS:g} or more).",
             f"No network here was trained. {LIMITS}",
         )
 

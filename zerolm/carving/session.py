@@ -78,7 +78,7 @@ PER_COLUMN: Final = 2
 """Tokens for each column of the widest output matrix in the repair of plans before the choice."""
 FEWER: Final = 4
 """For a short text, one in ``FEWER`` of its tokens gives the second point of the learning curve."""
-CACHE_FORMAT: Final = 9
+CACHE_FORMAT: Final = 10
 """Increased whenever cached values are computed, or stored, differently."""
 
 

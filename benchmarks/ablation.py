@@ -17,7 +17,6 @@ from zerolm.lab.ablation.ablation import Ablation
 from zerolm.lab.verbs.ablate_report import (
     NOTES,
     about,
-    conclusions,
     section_tables,
     shown_sheet,
     transfer_sheets,
@@ -28,12 +27,9 @@ PLACE = Path(__file__).with_suffix(".md")
 
 
 def document(ablation: Ablation) -> Iterator[str]:
-    """The lines of the file: what is concluded first, then how to read the tables, then the tables."""
+    """The lines of the file: what is shown first, then how to read the tables, then the tables."""
     yield "# What ZeroLM's score hangs on\n"
     yield "Written by `python benchmarks/ablation.py`; `zerolm lab ablate` prints the same.\n"
-    for line in conclusions(ablation).values():
-        yield f"- {line}"
-    yield ""
     yield from lines(shown_sheet(ablation))
     yield "## How to read the tables\n"
     for name, text in NOTES.items():

@@ -23,7 +23,7 @@ from zerolm.networks.opener import open_model
 from zerolm.passes.outputs import embeddings
 from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
-from zerolm.settings.kinds import CACHE_TYPES
+from zerolm.settings.setting import CACHE_TYPES
 
 if TYPE_CHECKING:
     from bits import Parent

@@ -27,8 +27,9 @@ from zerolm.lab.spaces.elastic import Elastic
 from zerolm.lab.supernets.export import ExportRequest, export, named
 from zerolm.lab.supernets.folder import read_supernet
 from zerolm.lab.supernets.heads import head_similarity
-from zerolm.lab.supernets.learner import Aim, Growth, PathLearner, SupernetLearner
+from zerolm.lab.supernets.learner import PathLearner, SupernetLearner
 from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
+from zerolm.lab.supernets.request import Growth, Teaching
 from zerolm.lab.supernets.search import ElasticSearch, path_loss, pca_counts, pca_score, search_paths
 from zerolm.lab.supernets.supernet import Supernet, drawn_network, drawn_path
 from zerolm.lab.supernets.text import ElasticText, network_loss, supernet_text
@@ -180,10 +181,9 @@ class Place:
                 run_of(SUPERNET, seed),
                 KINDS[self.kind],
                 shape,
-                Growth(epochs=10, every=20, fixed=own.get("growth") == "fixed"),
-                Aim(distillation=distilled, predictions=1.0 if distilled else 0.0),
+                Growth(epochs=10, growth=0 if own.get("growth") == "fixed" else 3, every=20),
+                Teaching(str(self.teacher), distilled, predictions=1.0) if distilled else Teaching(),
                 str(self.teacher),
-                teacher=str(self.teacher) if distilled else None,
             )
             start = time.process_time()
             done = train_supernet(request, place, progress=note)
@@ -314,8 +314,8 @@ def comparisons(place: Place, seed: int) -> dict[str, dict[str, float]]:
     add("evolution, heads fused", "grown", bred, heads="fuse")
     add("evolution, heads removed", "grown", bred, heads="remove")
     for kind in ("relational", "classical"):
-        aim, teacher = Aim(distillation=kind, predictions=1.0), str(place.teacher)
-        add(f"evolution, trained by a teacher, {kind}", "grown", bred, aim=aim, teacher=teacher)
+        teaching = Teaching(str(place.teacher), kind, predictions=1.0)
+        add(f"evolution, trained by a teacher, {kind}", "grown", bred, teaching=teaching)
     for name in ("fixed", "relational", "classical", "no sharing"):
         add(f"evolution in the supernet: {name}", name, picked(place, name, seed, "supernet"))
     return rows
@@ -411,8 +411,9 @@ def costs(place: Place) -> dict[str, float]:
         }
         shape = net.architecture(path)
         stack = build(shape).module
-        supernet = SupernetLearner(Supernet(net.grown_space()), Aim(), Growth(), 10_000)
-        learners: dict[str, nn.Module] = {"supernet": supernet, "alone": PathLearner(shape, stack, Aim())}  # type: ignore[arg-type]
+        supernet = SupernetLearner(Supernet(net.grown_space()), Teaching(), Growth(), 10_000)
+        lone = PathLearner(shape, stack, Teaching())  # type: ignore[arg-type]
+        learners: dict[str, nn.Module] = {"supernet": supernet, "alone": lone}
         optimisers = {name: torch.optim.AdamW(one.parameters()) for name, one in learners.items()}
         seconds: dict[str, list[float]] = {name: [] for name in learners}
         for _ in range(60):

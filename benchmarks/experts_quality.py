@@ -33,12 +33,12 @@ from training.decoder import stream
 
 import zerolm
 from zerolm.carving.bits.kernels import rounded
-from zerolm.carving.experts import expert_scores, neuron_scores
+from zerolm.carving.experts import expert_scores
 from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts, best_of_rows
+from zerolm.carving.experts.expert_count import least_lost
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, ROUTER, FewerExperts, expert_layers
-from zerolm.carving.experts.joint_plan import least_lost
 from zerolm.carving.experts.masked_parent import as_child
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.weight_types import BY_NAME
@@ -256,8 +256,10 @@ class Narrower:
         """The child with all experts, neurons chosen by chance, by weights, or by the text."""
         checkpoint, sizes = self.mixture.checkpoint, self.mixture.checkpoint.layout.sizes
         worths: dict[str, Callable[[int], Any]] = {
-            RANDOM: lambda layer: neuron_scores.drawn(0, layer, sizes[AXIS], self.whole),
-            "weights": lambda layer: neuron_scores.by_weights(checkpoint, layer, ledger_of(checkpoint)),
+            RANDOM: lambda layer: expert_scores.drawn_neurons(0, layer, sizes[AXIS], self.whole),
+            "weights": lambda layer: expert_scores.neurons_by_weights(
+                checkpoint, layer, ledger_of(checkpoint)
+            ),
             "text": lambda layer: self.mixture.use(self.text)[layer][OF_NEURONS],
         }
         every = {layer: np.arange(sizes[AXIS]) for layer in expert_layers(checkpoint)}
@@ -274,7 +276,7 @@ class Narrower:
 
         def by_neurons(experts: int, width: int) -> float:
             return sum(
-                neuron_scores.losses(use[layer][OF_NEURONS])[each, width].sum()
+                expert_scores.losses_of_neurons(use[layer][OF_NEURONS])[each, width].sum()
                 for layer, each in kept[experts].items()
             )
 

@@ -16,7 +16,7 @@ from timing import note
 from zerolm.architecture import Floats, Ints
 from zerolm.calibration import Labels, Pool, calibrate
 from zerolm.calibration.calibrate import FIXED
-from zerolm.calibration.labels import part
+from zerolm.calibration.pool import part
 from zerolm.calibration.rivals import RIVALS, UNCALIBRATED
 from zerolm.groundtruth.reader import data_folders, known_names, locate, quality, read, views
 from zerolm.scores import make_score

@@ -19,8 +19,7 @@ from parts import Parts
 
 from zerolm.architecture import Ints
 from zerolm.carving.finished_child import finished
-from zerolm.carving.parent_and_request import Carving
-from zerolm.carving.parent_model import ParentModel
+from zerolm.carving.parent_and_request import Carving, ParentModel
 from zerolm.carving.planned_child import planned
 from zerolm.carving.request import Destination, Methods
 from zerolm.carving.session import Session

@@ -14,7 +14,7 @@ from timing import note, number, one_thread, stopwatch, table
 from zerolm.architecture import Architecture, Floats, Shapes
 from zerolm.costs import CostModel
 from zerolm.scores import ClosedForm, make_score
-from zerolm.scores.initialisation import variance
+from zerolm.scores.capacity import variance
 from zerolm.solvers.problem import compile_problems
 from zerolm.spaces import Backbone, make_space
 

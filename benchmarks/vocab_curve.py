@@ -18,8 +18,7 @@ from zerolm.carving.request import MethodRequest, Methods, methods_of
 from zerolm.carving.session import Session
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped
-from zerolm.carving.vocabulary.kept_tokens import TokenUse
-from zerolm.carving.vocabulary.text_use import use_of
+from zerolm.carving.vocabulary.text_use import TokenUse, use_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.plain import as_plain
 from zerolm.networks.opener import open_model

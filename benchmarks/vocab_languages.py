@@ -12,7 +12,7 @@ import numpy as np
 from parts import Parts
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from zerolm.carving.vocabulary.kept_tokens import TokenUse
+from zerolm.carving.vocabulary.text_use import TokenUse
 from zerolm.carving.vocabulary.token_table import BYTES, TokenTable
 from zerolm.carving.vocabulary.tokenizer_json import cut_document, numbers
 

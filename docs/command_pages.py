@@ -7,8 +7,7 @@ import re
 import textwrap
 
 from zerolm.settings import REQUIRED, Setting
-from zerolm.settings.output import OUTPUT
-from zerolm.settings.request import PLACED, Request
+from zerolm.settings.request import OUTPUT, PLACED, Request
 from zerolm.verbs import commands
 from zerolm.verbs.call import function_of
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from zerolm.verbs.load import load
-from zerolm.verbs.report import Report, Shown
+from zerolm.verbs.report import Report, Shown, load
 
 
 def timeless(document: Any, differing: Collection[str] = ()) -> Any:

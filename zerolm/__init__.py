@@ -15,7 +15,7 @@ _environ.setdefault("OMP_WAIT_POLICY", "passive")
 __version__ = "0.1.0"
 
 _HELPERS = {
-    "load": "zerolm.verbs.load",
+    "load": "zerolm.verbs.report",
     "make_score": "zerolm.scores",
     "make_space": "zerolm.spaces",
     "read_labels": "zerolm.groundtruth.labels",

@@ -1,15 +1,15 @@
-"""Types of the public functions, written by python -m zerolm.verbs.stub."""
+"""Types of the public functions, written by python docs/stubs.py."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, Protocol
 
 from zerolm.architecture import Architecture as Architecture
-from zerolm.calibration.labels import Labels as Labels
+from zerolm.calibration.pool import Labels as Labels
 from zerolm.groundtruth.labels import read_labels as read_labels
 from zerolm.progress import Progress as Progress
 from zerolm.scores import make_score as make_score
-from zerolm.solvers.choice import Choice as Choice
+from zerolm.solvers.result import Choice as Choice
 from zerolm.spaces import make_space as make_space
 from zerolm.verbs.bench_ls import BenchmarksReport as BenchmarksReport
 from zerolm.verbs.bench_report import BenchReport as BenchReport
@@ -22,7 +22,7 @@ from zerolm.verbs.families import FamiliesReport as FamiliesReport
 from zerolm.verbs.heal import HealingReport as HealingReport
 from zerolm.verbs.init import InitReport as InitReport
 from zerolm.verbs.ledger_report import LedgerReport as LedgerReport
-from zerolm.verbs.load import load as load
+from zerolm.verbs.report import load as load
 from zerolm.verbs.score_report import ScoreReport as ScoreReport
 from zerolm.verbs.search_report import SearchReport as SearchReport
 from zerolm.verbs.spaces import SpacesReport as SpacesReport

@@ -121,6 +121,11 @@ class Architecture:
         return brief(self, f"{self.space}, {self.depth} x {width}", f"{weights:,} weights in its layers")
 
     @property
+    def plain(self) -> dict[str, Any]:
+        """Return its choices: JSON has no more of it, for its space reads them again."""
+        return self.choices
+
+    @property
     def depth(self) -> int:
         return len(self.layers)
 

@@ -15,7 +15,7 @@ from repeated import check_report, check_small
 
 import zerolm
 from zerolm.groundtruth.labels import benchmark_of, read_labels
-from zerolm.show.notebook import table_of
+from zerolm.show.page import table_of
 from zerolm.show.text import clipped
 from zerolm.spaces import make_space
 from zerolm.spaces.document import to_document

@@ -14,9 +14,9 @@ from portion import portion
 
 from zerolm.architecture import Floats
 from zerolm.calibration import METHODS as KNOWN
-from zerolm.calibration import Calibration, Labels, Pool, calibrate, expected_of, judge, stacking, validation
+from zerolm.calibration import Calibration, Labels, Pool, calibrate, expected_of, judge, rivals, validation
 from zerolm.calibration.calibrate import EXPECTING, LABELS_NEEDED, LARGEST_RESULT, MOST_LABELS
-from zerolm.calibration.labels import part
+from zerolm.calibration.pool import part
 from zerolm.calibration.rivals import RIVALS, UNCALIBRATED
 from zerolm.calibration.validation import FOLDS, REPEATS
 from zerolm.scores import ClosedForm, WholeScore, make_score
@@ -95,7 +95,7 @@ def test_a_repeated_pool_is_a_part_of_the_whole(method: str) -> None:
 
 
 def test_few_labels_weigh_all_rivals_alike() -> None:
-    for count in (LABELS_NEEDED["stack"], stacking.LEAST_STACKED - 1):
+    for count in (LABELS_NEEDED["stack"], rivals.LEAST_STACKED - 1):
         calibration = calibrate(labelled("gpt2", count), seed=1)
         assert calibration.method == "stack"
         assert calibration.weights == dict.fromkeys(RIVALS, 0.25)
@@ -174,7 +174,7 @@ def test_hidden_labels_never_reach_the_fit(method: str, monkeypatch: pytest.Monk
     """Everything that was fitted without a label is the same whatever that label says."""
     fit, labels, others = validation.fitted, labelled("gpt2", 16), pool_of("gpt2", 10, 5)
     place = 4
-    monkeypatch.setattr(stacking, "STACKING_SPLITS", (4, 1))
+    monkeypatch.setattr(rivals, "STACKING_SPLITS", (4, 1))
     hidden = labels.pool.architectures[place]
 
     def fits(changed: Labels) -> list[tuple[list[float], list[float]]]:
@@ -203,17 +203,17 @@ def test_rivals_are_weighed_on_thirds_that_they_did_not_see(monkeypatch: pytest.
     """Random ones, and those that lie beyond the others in depth, width and parameters."""
     seen: list[list[int]] = []
     labels = labelled("gpt2", 17)
-    take = stacking.Rivals.fit
+    take = rivals.Rivals.fit
 
     def spy(pool: Pool, *rest: Any, **more: Any) -> Any:
         seen.append([labels.pool.architectures.index(a) for a in pool.architectures])
         return take(pool, *rest, **more)
 
-    monkeypatch.setattr(stacking.Rivals, "fit", spy)
+    monkeypatch.setattr(rivals.Rivals, "fit", spy)
     calibrate(labels)
-    splits = stacking.STACKING_SPLITS[0] + len(stacking.RANGES)
+    splits = rivals.STACKING_SPLITS[0] + len(rivals.RANGES)
     assert [len(places) for places in seen] == [17] + [12] * splits
-    for name, places in zip(stacking.RANGES, seen[-len(stacking.RANGES) :], strict=True):
+    for name, places in zip(rivals.RANGES, seen[-len(rivals.RANGES) :], strict=True):
         sizes = make_score(name).of_many(labels.pool.batch)
         assert sizes[places].max() <= np.delete(sizes, places).min()
 

@@ -14,10 +14,9 @@ from refusals import Zerolm
 
 from zerolm.architecture import Architecture, Floats
 from zerolm.calibration import Labels, Pool, Prediction
-from zerolm.calibration.calibrate import FIXED
+from zerolm.calibration.calibrate import FIXED, Predictor
 from zerolm.calibration.dictionary import fit_dictionary
 from zerolm.calibration.expectation import beyond, ratio_columns
-from zerolm.calibration.predictor import Predictor
 from zerolm.calibration.rivals import SETS, Rivals
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.spaces import make_space

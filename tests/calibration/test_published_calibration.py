@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from zerolm.calibration import Labels, Pool, calibrate
-from zerolm.calibration.labels import part
+from zerolm.calibration.pool import part
 from zerolm.groundtruth.reader import quality, read, views
 from zerolm.scores import make_score
 from zerolm.statistics import kendall

@@ -14,8 +14,9 @@ from changed_folders import configured, with_a_pickle
 from safetensors.torch import save_file
 from tiny import saved
 
-from zerolm.checkpoints import Checkpoint, family_of
+from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.headers import read_shard
+from zerolm.families.known import family_of
 
 
 def file_of(path: Path, header: Any, data: bytes = b"", length: int | None = None) -> Path:

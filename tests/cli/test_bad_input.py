@@ -332,4 +332,5 @@ def test_an_output_that_cannot_be_written_is_noticed_at_once(
 def test_aliases_of_plain_lists_are_read(zerolm: Zerolm, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("space: flexibert\nhidden: &sizes [128]\nffn: *sizes\ndepth: [2]\njson: true\n")
-    assert json.loads(zerolm("search", "--config", str(file)).out)["settings"]["ffn"] == [128]
+    question = json.loads(zerolm("search", "--config", str(file)).out)["question"]
+    assert question["space"]["settings"]["ffn"] == [128]

@@ -69,7 +69,9 @@ def test_what_a_search_compared_is_trained(zerolm: Zerolm) -> None:
     )
     assert ran.status == 0, ran.err
     truth = json.loads(Path("mine.json").read_text())
-    picks = {one["name"]: one for one in result["baselines"] if one["name"] in ("params", "body_params")}
+    picks = {
+        one["name"]: one["choice"] for one in result["baselines"] if one["name"] in ("params", "body_params")
+    }
     expected = {"pick": result["pick"], **{f"by {name}": one for name, one in picks.items()}}
     for entry in truth["architectures"]:
         for name in entry["id"].split(" = "):

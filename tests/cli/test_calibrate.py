@@ -99,7 +99,7 @@ def test_the_others_are_evaluated_or_re_ranked(
     assert whole["certificate"]["method"] == "exhaustive"
     assert (asked["certificate"]["method"], asked["certificate"]["optimal"]) == ("rerank", False)
     assert whole["best"][0]["score"] >= asked["best"][0]["score"] - 1e-9
-    assert whole["score"] == method
+    assert whole["question"]["score"] == method
     zerolm(*SEARCH, "--calibration", kept, "--method", "exact").refused()
 
 
@@ -122,8 +122,8 @@ def test_the_best_label_within_the_budgets_stands_beside_the_pick(
         ran = zerolm(*asked)
         expected = next(i for i in order if costs[i] <= limit)
         found = json.loads((tmp_path / str(limit) / "result.json").read_text())["best_label"]
-        assert found["architecture"] == read.pool.architectures[expected].choices
-        assert found["costs"]["params"] == costs[expected] <= limit
+        assert found["choice"]["architecture"] == read.pool.architectures[expected].choices
+        assert found["choice"]["costs"]["params"] == costs[expected] <= limit
         assert found["result"] == -read.result[expected]
         shape = shape_text(read.pool.architectures[expected])
         page = (tmp_path / str(limit) / "report.html").read_text()

@@ -24,22 +24,22 @@ def test_search_prints_one_json_object_and_writes_a_folder_that_reads_back(
     ran = zerolm(*SMALL, "--out", str(out), "--json")
     assert ran.status == 0
     found = json.loads(ran.out)
-    assert found["space"] == "llama"
-    assert found["score"] == "geo"
+    assert found["question"]["space"]["name"] == "llama"
+    assert found["question"]["score"] == "geo"
     assert found["certificate"].keys() >= {"method", "optimal", "gap", "seconds"}
     assert found["certificate"]["optimal"] is True
     assert found["certificate"]["gap"] == 0.0
     assert len(found["best"]) == 3
-    for choice in [found["pick"], *found["best"], *found["front"]]:
+    for choice in [found["pick"], *found["best"], *found["front"]["points"]]:
         assert choice.keys() >= {"architecture", "score", "costs"}
         assert set(choice["costs"]) == set(COSTS)
         assert choice["costs"]["params"] <= 30_000_000
         assert choice["costs"]["kv_bytes"] <= 8_000_000
-    assert found["ties"] >= 1
-    assert found["near_ties"] >= found["ties"]
+    ties, near_ties = (found["plateau"][name]["value"] for name in ("ties", "near_ties"))
+    assert near_ties >= ties >= 1
     assert {baseline["name"] for baseline in found["baselines"]} >= {"params", "body_params", "depth", "macs"}
-    assert isinstance(found["binding"], list)
-    assert found["bounds_tested"] is True
+    assert isinstance(found["bounds"]["binding"], list)
+    assert found["bounds"]["tested"] is True
     assert sorted(p.name for p in out.iterdir()) == [
         "01", "02", "03", "pick", "report.html", "result.json", "run.yaml"
     ]  # fmt: skip
@@ -73,7 +73,7 @@ def test_a_configuration_file_equals_the_flags(zerolm: Zerolm, tmp_path: Path) -
     one["certificate"].pop("seconds")
     other["certificate"].pop("seconds")
     assert one == other
-    assert one["settings"]["tied"] is False
+    assert one["question"]["space"]["settings"]["tied"] is False
 
 
 def test_spaces_lists_exact_sizes(zerolm: Zerolm) -> None:

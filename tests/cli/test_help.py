@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from refusals import Zerolm
 
-from zerolm.cli.complete import HOMES, KINDS, names_of
-from zerolm.cli.install import script_of
+from zerolm.cli.complete import HOMES, KINDS, names_of, script_of
 from zerolm.settings.request import PLACED
 from zerolm.verbs import MORE, PANELS, VERBS, commands
 

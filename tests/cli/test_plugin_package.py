@@ -49,10 +49,10 @@ def test_its_space_and_score_are_searched_with_their_settings(installed: Zerolm)
     ran = installed("search", "rings", *flags, "--my-option", "3", "--top", "2", "--json")
     assert (ran.returncode, ran.stderr.strip()) == (0, WARNING)
     result = json.loads(ran.stdout)
-    assert result["settings"] == {
+    assert result["question"]["space"]["settings"] == {
         "rings": [2, 3], "ring_width": [16], "thickness": [0.5, 1, 2], "metal": "iron", "doubled": True
     }  # fmt: skip
-    assert result["options"] == {"my_option": 3}
+    assert result["question"]["options"] == {"my_option": 3}
     assert result["best"][0]["architecture"] == {"rings": 3, "width": 16, "ffn": [32, 32, 32]}
     assert result["best"][0]["score"] == 3 * (2 * 16 * 32) ** 3
     file = folder_of(installed) / "run.yaml"

@@ -90,7 +90,7 @@ def registered() -> Iterator[None]:
 )
 def test_a_broken_score_is_told(function: Any, rule: str) -> None:
     closed_form("broken", source="a test")(function)
-    with pytest.raises(AssertionError, match=f"score 'broken' must give {rule}"):
+    with pytest.raises(AssertionError, match=f"score 'broken': {rule}"):
         check_score("broken")
 
 

@@ -18,8 +18,7 @@ from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import masked
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation.evaluate import Evaluated, evaluate
-from zerolm.evaluation.masked_mixtures import without_experts
-from zerolm.evaluation.same_size import DRAW_SEEDS, MASKED, NARROWER
+from zerolm.evaluation.same_size import DRAW_SEEDS, MASKED, NARROWER, without_experts
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import layer_list
 from zerolm.text.calibration import tokens_of

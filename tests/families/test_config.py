@@ -24,7 +24,7 @@ from zerolm.costs import COSTS, CostModel
 from zerolm.families.config import from_config
 from zerolm.families.family import Cuttable
 from zerolm.spaces import SearchSpace, make_space
-from zerolm.testing.families import stored_numbers
+from zerolm.testing import stored_numbers
 
 
 def built_parameters(config: dict[str, Any]) -> int:

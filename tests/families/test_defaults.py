@@ -17,7 +17,7 @@ from zerolm.cli import main
 from zerolm.costs import CostModel
 from zerolm.families.config import from_config
 from zerolm.families.known import families
-from zerolm.testing.families import stored_numbers
+from zerolm.testing import stored_numbers
 
 DECODER: dict[str, Any] = {
     "vocab_size": 64, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 32,

@@ -23,7 +23,7 @@ from zerolm.costs import COSTS, CostModel
 from zerolm.families.config import from_config
 from zerolm.families.known import families
 from zerolm.planning.part_costs import Choices, part_costs
-from zerolm.testing.families import stored_numbers
+from zerolm.testing import stored_numbers
 
 FILE = "model.safetensors"
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}

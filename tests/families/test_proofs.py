@@ -26,7 +26,7 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import body_of, layer_list
 from zerolm.planning.sensitivity import Loss
 from zerolm.repairing.walk import repair
-from zerolm.testing.families import stored_numbers
+from zerolm.testing import stored_numbers
 from zerolm.text.tokens import random_tokens
 from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import dimensions_of

@@ -25,7 +25,7 @@ from zerolm.costs import CostModel
 from zerolm.families.config import from_config
 from zerolm.families.known import described, families
 from zerolm.families.values import described as fields_of
-from zerolm.testing.families import stored_numbers
+from zerolm.testing import stored_numbers
 
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 ROTATED = [name for name in TINY if any("inv_freq" in each for each in families()[name].tensors.ignored)]

@@ -21,7 +21,7 @@ from zerolm.carving.experts.masked_parent import masked
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.families.config import from_config
-from zerolm.testing.families import stored_numbers
+from zerolm.testing import stored_numbers
 
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 IDS = torch.randint(2, 60, (2, 12), generator=torch.Generator().manual_seed(1))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from zerolm.architecture import Architecture
 from zerolm.io.brief import LONGEST_REPR, brief
-from zerolm.io.plain import Fields, checked
+from zerolm.io.plain import checked
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=5)
 WHOLE = st.integers(-(2**80), 2**80)
@@ -53,7 +53,6 @@ OUTER = st.builds(
 def test_a_record_comes_back_from_its_json(outer: Outer) -> None:
     assert checked(Outer, json.loads(json.dumps(asdict(outer)))) == outer
     assert checked(list[Outer], [asdict(outer)]) == [outer]
-    assert Fields({"it": asdict(outer)}).read("it", Outer) == outer
 
 
 INNERS = {"count": 1, "share": 2, "name": None}
@@ -100,12 +99,6 @@ def test_what_is_no_document_is_named() -> None:
         with pytest.raises(ValueError, match=r"^it") as caught:
             checked(Outer, document)
         assert str(caught.value).startswith(message)
-    fields = Fields({"a": 1, "none": None})
-    with pytest.raises(ValueError, match=r"^b is required$"):
-        fields.read("b", int)
-    with pytest.raises(ValueError, match=r"^a must be text, not 1$"):
-        fields.optional("a", str)
-    assert fields.optional("none", int) is fields.optional("b", int) is None
 
 
 @given(st.lists(st.text(max_size=400), max_size=4))

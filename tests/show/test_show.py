@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.show.bars import bars_html
 from zerolm.show.charts import LINEAR, Axis, Bar, Bars, Dots, Limit, Line, Linked, Mark, Plot, Sign, axis
-from zerolm.show.drawing import chart_html
+from zerolm.show.drawing import bars_html, chart_html
 from zerolm.show.plots import SPAN, place, plot_html
+from zerolm.show.sheet import Cell
 from zerolm.show.terminal import table_lines
 
 
@@ -89,12 +89,12 @@ def test_a_value_far_off_is_an_arrow_at_the_edge() -> None:
     assert drawn.count("</li>") == 4
 
 
-HEAD = ("score", "tau-b", "95 %", "remark")
+HEAD = ("score", "tau-b", "95 %", Cell("remark", "shape"))
 ROWS = [("geo", "0.87", "0.84..0.89", ""), ("zerolm 1.1", "0.9", "-", "saw the labels of all architectures")]
 
 
 def test_numbers_stand_to_the_right() -> None:
-    assert list(table_lines(HEAD, ROWS, None, remarks=True)) == [
+    assert list(table_lines(HEAD, ROWS, None)) == [
         "score       tau-b        95 %  remark",
         "geo          0.87  0.84..0.89",
         "zerolm 1.1    0.9           -  saw the labels of all architectures",
@@ -102,24 +102,25 @@ def test_numbers_stand_to_the_right() -> None:
 
 
 def test_text_is_folded_beside_or_below() -> None:
-    assert list(table_lines(HEAD, ROWS, 58, remarks=True))[2:] == [
+    assert list(table_lines(HEAD, ROWS, 58))[2:] == [
         "zerolm 1.1    0.9           -  saw the labels of all",
         "                               architectures",
     ]
-    assert list(table_lines(HEAD, ROWS, 40, remarks=True))[2:] == [
-        "zerolm 1.1    0.9           -",
-        "    saw the labels of all architectures",
+    assert list(table_lines(HEAD, ROWS, 40))[4:] == [
+        "score       remark",
+        "geo",
+        "zerolm 1.1  saw the labels of all",
+        "            architectures",
     ]
 
 
 def test_columns_without_room_follow_in_a_second_table() -> None:
-    assert list(table_lines(HEAD, ROWS, 24, remarks=True))[:8] == [
+    assert list(table_lines(HEAD[:3], [row[:3] for row in ROWS], 24)) == [
         "score       tau-b",
         "geo          0.87",
         "zerolm 1.1    0.9",
         "",
         "score             95 %",
-        "    remark",
         "geo         0.84..0.89",
         "zerolm 1.1           -",
     ]

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import make_score
-from zerolm.solvers import counting, exhaustive, search
-from zerolm.solvers.counting import count_at_least, lattice_of
+from zerolm.solvers import exhaustive, proven, search
 from zerolm.solvers.exhaustive import States, count_states
 from zerolm.solvers.problem import Budgets, Problem, at_least, compile_problems
+from zerolm.solvers.proven import count_at_least, lattice_of
 from zerolm.spaces import CandidateTable, make_space
 
 
@@ -153,7 +153,7 @@ def test_a_sum_with_too_many_terms_is_not_counted(monkeypatch: pytest.MonkeyPatc
     table = CandidateTable(np.array([0.0, 1.0]), costs, (1, 1))
     problem = Problem(((table, 5),), costs[0])
     assert count_at_least([problem], Budgets(), [], 5.0) == 1
-    monkeypatch.setattr(counting, "MAX_TERMS", 5)
+    monkeypatch.setattr(proven, "MAX_TERMS", 5)
     assert count_at_least([problem], Budgets(), [], 5.0) is None
 
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from zerolm.costs import COSTS
 from zerolm.solvers import exact
-from zerolm.solvers.exact import Exact, Front, add_choice, prune
+from zerolm.solvers.exact import Exact, Front, add_choice, prune, staircase, thinned
 from zerolm.solvers.problem import UNBOUNDED, Problem, Solution
-from zerolm.solvers.staircase import staircase, thinned
 from zerolm.spaces import CandidateTable
 
 COLUMNS = st.integers(0, len(COSTS) - 1)

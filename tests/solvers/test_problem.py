@@ -13,8 +13,15 @@ from portion import portion
 
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import ClosedForm, make_score
-from zerolm.solvers.limits import single_limits
-from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem, at_least, compile_problems, near
+from zerolm.solvers.problem import (
+    UNBOUNDED,
+    Budgets,
+    Problem,
+    at_least,
+    compile_problems,
+    near,
+    single_limits,
+)
 
 
 @given(problem_lists())

@@ -11,6 +11,7 @@ import pytest
 from catalogue import SETTINGS, Catalogue, catalogue
 
 from zerolm.costs import COSTS, CostModel
+from zerolm.io.plain import as_plain
 from zerolm.scores import Score, make_score
 from zerolm.solvers import METHOD_NAMES, Infeasible, exhaustive, methods, search
 from zerolm.solvers.exhaustive import count_states
@@ -121,7 +122,7 @@ def test_binding_bounds_are_those_that_cost_score(name: str, score: str) -> None
             )
         scores = [binding.score for binding in result.bounds.binding]
         assert scores == sorted(scores, reverse=True)
-        json.dumps(result.to_json(), allow_nan=False)
+        json.dumps(as_plain(result), allow_nan=False)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -150,14 +151,14 @@ def test_a_result_is_plain_json_and_always_the_same(method: str) -> None:
     documents = []
     for _ in range(2):
         result = search(listed.space, "zerolm", options={"alpha": 1.1}, budgets=limits, method=method, top=3)
-        document = result.to_json()
+        document = as_plain(result)
         assert json.loads(json.dumps(document)) == document
         document["certificate"].pop("seconds")
         documents.append(document)
     assert documents[0] == documents[1]
-    assert documents[0]["budgets"] == limits
-    assert documents[0]["options"] == {"alpha": 1.1}
-    assert documents[0]["settings"] == listed.space.settings
+    assert documents[0]["question"]["budgets"] == limits
+    assert documents[0]["question"]["options"] == {"alpha": 1.1}
+    assert documents[0]["question"]["space"]["settings"] == listed.space.settings
 
 
 def test_costs_are_counted_as_the_network_is_run() -> None:

@@ -18,8 +18,8 @@ from transformers import PreTrainedTokenizerFast
 
 from zerolm.carving.request import MethodRequest
 from zerolm.settings.domains import domains_of
-from zerolm.settings.kinds import KINDS
 from zerolm.settings.request import settings_of
+from zerolm.settings.setting import KINDS
 from zerolm.text import documents as documents_module
 from zerolm.text.corpus import token_file
 from zerolm.text.documents import documents, read_text, whole_text

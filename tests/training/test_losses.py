@@ -19,6 +19,7 @@ from zerolm.training.losses import (
     forward_kl,
     labelled,
     next_token,
+    relative_mse,
     reverse_kl,
     standardised,
     top_kl,
@@ -101,6 +102,17 @@ def test_scale_and_shift_of_a_channel_do_not_count(seed: int, scale: float, shif
         for channel in range(5)
     ]
     assert loss == pytest.approx(2 * (1 - np.mean(correlations)), abs=1e-4)
+
+
+@pytest.mark.parametrize("loss", [standardised, relative_mse])
+@given(seed=SEEDS, tokens=st.integers(2, 6))
+def test_padding_counts_nowhere(loss: Any, seed: int, tokens: int) -> None:
+    """Whatever stands in it, a sequence with padding counts as one that is cut there."""
+    ours, theirs = drawn(seed, 1, 6, 4), drawn(seed + 1, 1, 6, 4)
+    padding = (torch.arange(6)[None] < tokens).long()
+    noise = 1e3 * drawn(seed, 1, 6, 1) * (1 - padding[..., None])
+    cut = float(loss([ours[:, :tokens]], [theirs[:, :tokens]]))
+    assert float(loss([ours + noise], [theirs - noise], padding)) == pytest.approx(cut, rel=1e-3)
 
 
 def test_a_channel_that_stands_still_has_a_finite_gradient() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 from zerolm.architecture import Architecture
 from zerolm.networks.build import build
 from zerolm.networks.network import Network
-from zerolm.solvers.drawing import drawn
+from zerolm.solvers.sampling import drawn
 from zerolm.spaces import make_space
 from zerolm.training.request import DEPTH_RULES
 from zerolm.training.scaling import BASE, BASE_DEPTH, ScaledLogits, check_depth_rule, scaled

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,8 @@ from transformers import TrainerState
 
 from zerolm.training import train as training
 from zerolm.training import watch as watching
-from zerolm.training.learner import Objective
+from zerolm.training.learner import Objective, Student
+from zerolm.training.losses import forward_kl, labelled
 from zerolm.training.request import Schedule, TrainingRequest
 from zerolm.training.teacher import LiveTeacher, fill, teacher_cache
 from zerolm.training.train import WEIGHTS, TrainingFailed, last_checkpoint, recompute_activations, train
@@ -119,6 +121,38 @@ def test_a_cached_teacher_that_keeps_all_teaches_the_same(tmp_path: Path) -> Non
         results.append([row["loss_kl"] for row in rows if row["step"]])
     assert results[0] == pytest.approx(results[1], rel=5e-3)
     assert results[0][0] > 0.01
+
+
+@pytest.mark.parametrize("every", [2, 3, 7])
+def test_some_positions_are_predicted_by_student_and_teacher_alike(every: int) -> None:
+    """States are compared at all positions, and the last token, which nothing follows, is left out."""
+    objective = Objective(dict.fromkeys(("next-token", "kl", "hidden"), 1.0), layers=((1, 1),), every=every)
+    networks = model("llama"), model("llama", seed=1)
+    firsts = set[int]()
+    for seed in range(20):
+        ids = torch.randint(0, 64, (3, LENGTH), generator=torch.Generator().manual_seed(seed))
+        signals = LiveTeacher(networks[1], objective).signals(ids, ids[:, 0])
+        with torch.no_grad():
+            losses = Student(networks[0], objective)(ids, **signals)
+            student, teacher = (network(input_ids=ids).logits for network in networks)
+        places = np.arange(int(ids.sum()) % every, LENGTH - 1, every)[: (LENGTH - 1) // every]
+        firsts.add(int(places[0]))
+        whole = Student(networks[0], replace(objective, every=1))
+        live = LiveTeacher(networks[1], whole.objective)
+        hidden = whole(ids, **live.signals(ids, ids[:, 0]))["hidden"].detach()
+        wanted = [
+            labelled(student[:, places], ids[:, places + 1]),
+            forward_kl(student[:, places], teacher[:, places]),
+            hidden,
+        ]
+        assert signals["logits"].shape[1] == len(places) == (LENGTH - 1) // every
+        assert [*map(float, losses.values())] == pytest.approx([*map(float, wanted)], rel=1e-5)
+        log_p, every_token = teacher.log_softmax(-1), torch.arange(64).expand(teacher.shape)
+        cached = Student(networks[0], replace(objective, weights={"kl": 1.0}))
+        assert float(cached(ids, log_p=log_p, ids=every_token)["kl"].detach()) == pytest.approx(
+            float(losses["kl"]), rel=1e-5
+        )
+    assert firsts == {*range(every)}
 
 
 def test_a_teacher_is_run_once(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import model
 
-from tests.units.test_activations import FAMILIES, TOKENS, forward_inputs, padded
+from tests.units.test_activations import FAMILIES, TOKENS, inputs_by_sequence, padded
 from zerolm.architecture import Floats
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
@@ -116,10 +116,10 @@ def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tok
     for number, layer in enumerate(layers_of(network)):
         modules = (layer.writers["o"], layer.ffn_out)
         kinds = (("groups", sizes.kv_heads), ("ffn", sizes.ffn))
-        for x, module, (kind, units), role in zip(
-            forward_inputs(network, number, tokens), modules, kinds, OUTPUT_ROLES, strict=True
+        for inputs, module, (kind, units), role in zip(
+            inputs_by_sequence(network, number, tokens), modules, kinds, OUTPUT_ROLES, strict=True
         ):
-            w = stream_weights(network, number, tokens)
+            x, w = np.concatenate(inputs), stream_weights(network, number, tokens)
             if layer.norm in BEHIND_NORMS:  # divides by the size of the output
                 w = w / np.square(x @ matrix(module).double().numpy().T).mean(1)
             w = with_first(w, tokens, fisher.first_token(number, role))

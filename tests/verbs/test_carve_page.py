@@ -119,7 +119,7 @@ def test_the_page_says_how_to_build_it_again(child: CarvingReport) -> None:
     assert "Hidden size 48, as the parent." in whole._repr_html_()
     assert "Build the same child again" not in whole.page()
     noted = replace(child, note="36 is slow; 32 is not; so it is")
-    assert noted.heading().trust.endswith(" 36 is slow. 32 is not. So it is.")
+    assert noted.heading().trust.endswith("36 is slow. 32 is not. So it is.")
     assert noted.remarks == [noted.note]
 
 

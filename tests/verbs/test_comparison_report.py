@@ -26,9 +26,7 @@ from zerolm.verbs.bench_report import BenchReport
 from zerolm.verbs.comparison_charts import alpha_curve
 from zerolm.verbs.comparison_sheets import (
     FILES,
-    against_counting,
     against_sheet,
-    finding,
     section_sheet,
     write_tables,
 )
@@ -155,9 +153,8 @@ def test_a_line_goes_through_alphas_that_mix_both_kinds(found: Comparison) -> No
         assert {x for x, _ in chart.plots[0].points} == alphas
 
 
-def test_sentences_and_verdicts_follow_the_rows(found: Comparison) -> None:
+def test_verdicts_follow_the_rows(found: Comparison) -> None:
     verdicts = [row.verdict for row in found.rows if row.score == "geo"]
-    assert f"in {verdicts.count('better') or 'none'} of 4 views" in finding(found)
     (geo,) = (row for row in against_sheet(found).rows if row[0] == "geo")
     assert geo[1:4] == [str(verdicts.count(verdict)) for verdict in ("better", "unclear", "not better")]
     raised = []
@@ -165,8 +162,6 @@ def test_sentences_and_verdicts_follow_the_rows(found: Comparison) -> None:
         rows = [replace(row, gain=0.5, gain_high=0.6, verdict="better") for row in section.rows]
         raised.append(replace(section, rows=rows))
     better = Comparison(raised)
-    assert finding(better).startswith("geo ranks better than counting parameters in 4 of 4")
-    assert "everywhere: zerolm 0.5, zerolm 1.0" in against_counting(better)
     assert {tuple(row[1:5]) for row in against_sheet(better).rows} == {("4", "0", "0", "+0.500")}
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from zerolm.cli.complete import completion
 from zerolm.settings import REQUIRED, Setting
-from zerolm.settings.output import OUTPUT
-from zerolm.settings.request import PLACED, Request, argument, part, setting, settings_of, values_of
+from zerolm.settings.request import OUTPUT, PLACED, Request, argument, part, setting, settings_of, values_of
 from zerolm.settings.units import parse_amount
 from zerolm.verbs import commands
 from zerolm.verbs.run_file import plain
@@ -83,12 +82,17 @@ def test_a_run_is_repeated_from_anywhere(tmp_path: Path, monkeypatch: pytest.Mon
     }  # fmt: skip
 
 
+NEEDS = {"teacher_only": "teacher"}
+"""Settings that say nothing without another."""
+
+
 @pytest.mark.parametrize("name", commands())
 @given(st.data())
 def test_a_configuration_is_parsed_to_the_same_settings(name: str, data: st.DataObject) -> None:
     """Of any sound values of any command: what run.yaml holds makes the request that was run."""
     request = commands()[name].request
     values = {one.name: data.draw(sound(one)) for one in request.settings()}
+    values |= {name: None for name, other in NEEDS.items() if values.get(other) is None}
     made = request.parse({key: value for key, value in values.items() if value is not None})
     repeated = plain(name, made.configuration())
     assert repeated.pop("command") == name

@@ -1,10 +1,8 @@
 """Calibration: from a few trained architectures to a better ranking, and to predictions with intervals."""
 
-from zerolm.calibration.calibrate import METHODS, Calibration, calibrate
+from zerolm.calibration.calibrate import METHODS, Calibration, Prediction, calibrate
 from zerolm.calibration.expectation import expected_of, explained
-from zerolm.calibration.labels import Labels
-from zerolm.calibration.pool import Pool
-from zerolm.calibration.predictor import Prediction
+from zerolm.calibration.pool import Labels, Pool
 from zerolm.calibration.validation import Judgement, judge
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,12 +12,9 @@ import numpy as np
 from zerolm.architecture import Architecture, Floats
 from zerolm.calibration.alpha import Alpha, algorithm1
 from zerolm.calibration.dictionary import Dictionary, fit_dictionary
-from zerolm.calibration.labels import Labels
-from zerolm.calibration.pool import Pool
-from zerolm.calibration.predictor import Prediction, Predictor
-from zerolm.calibration.rivals import RIVALS, Rivals
-from zerolm.calibration.stacking import stacked_weights
-from zerolm.io.brief import brief
+from zerolm.calibration.pool import Labels, Pool
+from zerolm.calibration.rivals import RIVALS, SETS, Rivals, stacked_weights
+from zerolm.io.brief import Brief, brief
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score
 from zerolm.settings import nearest, shown
 
@@ -32,6 +30,7 @@ FIXED: Final = {"dictionary": (0.0, 0.0, 1.0, 0.0), "gp": (0.0, 0.0, 0.0, 1.0), 
 """Weights of ``RIVALS`` in the methods that ask no hidden labels."""
 GUIDES: Final = ("geo", "geo_saturating", "stable_rank", "spectral_capacity", "body_params", "depth_width")
 """Closed forms whose best architectures are re-ranked by a calibration that is not additive."""
+LEVEL: Final = 0.9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,3 +144,47 @@ def fitted(labels: Labels, method: str, seed: int) -> Calibration:
         weights = stacked_weights(labels, rivals.scale, seed)
     predictor = Predictor.of(rivals, weights)
     return Calibration(labels, method, alpha, None if alpha else dictionary, predictor, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Expected results (n,), "higher is better", and the interval that holds 90 % of them."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictor(Brief):
+    """The weighted mean of rivals, with intervals of honest width.
+
+    ``weights`` are those of the rivals, together 1. An interval is the deviation of the Gaussian process,
+    times the ``factor`` that the errors at each label ask for when that label is left out (jackknife, Barber
+    et al., Predictive inference with the jackknife+, 2021).
+    """
+
+    rivals: Rivals
+    weights: Floats
+    factor: float
+
+    @classmethod
+    def of(cls, rivals: Rivals, weights: Floats) -> Predictor:
+        predictions, deviation = rivals.left_out()
+        errors = np.sort(np.abs(rivals.target - weights @ predictions) / deviation)
+        # One rank more than the level asks for: the process has seen each label when it was weighed.
+        rank = min(len(errors), math.ceil(LEVEL * (len(errors) + 1)) + 1)
+        return cls(rivals, weights, float(errors[rank - 1]))
+
+    def shares(self) -> dict[str, float]:
+        """Return how far the process believes each set of features, together 1."""
+        return {name: float(share) for name, share in zip(SETS, self.rivals.process.shares(), strict=True)}
+
+    def mean(self, pool: Pool) -> Floats:
+        """Return expected results, (n,)."""
+        return self.rivals.scale.result(self.weights @ self.rivals.predict(pool)[0])
+
+    def predict(self, pool: Pool) -> Prediction:
+        predictions, deviation = self.rivals.predict(pool)
+        mean, margin, result = self.weights @ predictions, self.factor * deviation, self.rivals.scale.result
+        return Prediction(result(mean), result(mean - margin), result(mean + margin))

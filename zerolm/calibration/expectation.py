@@ -11,13 +11,11 @@ import numpy as np
 from zerolm.architecture import Architecture, Bools, Floats
 from zerolm.calibration.calibrate import Calibration
 from zerolm.calibration.features import ChoiceColumns, columns
-from zerolm.calibration.labels import Labels
-from zerolm.calibration.pool import Pool
-from zerolm.calibration.stacking import RANGES
+from zerolm.calibration.pool import Labels, Pool
+from zerolm.calibration.rivals import RANGES
 from zerolm.costs import CostModel
 from zerolm.scores import ScoreBatch, make_score
-from zerolm.solvers.choice import BestLabel, Choice, Expected
-from zerolm.solvers.result import Question, SearchResult
+from zerolm.solvers.result import BestLabel, Choice, Expected, Question, SearchResult
 
 NAMED: Final = 4
 """Ranges that a warning names."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.calibration.dictionary import entry_values
 from zerolm.calibration.features import choice_columns, shape_features
-from zerolm.io.brief import brief
+from zerolm.io.brief import Brief, brief
 from zerolm.scores import ScoreBatch
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pool:
+class Pool(Brief):
     """n architectures as columns; ``take`` restricts them without computing anything again."""
 
     architectures: tuple[Architecture, ...]
@@ -27,9 +28,6 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.architectures)
-
-    def __repr__(self) -> str:
-        return brief(self, f"{len(self)} architectures")
 
     @cached_property
     def batch(self) -> ScoreBatch:
@@ -56,3 +54,32 @@ class Pool:
         attributes["shapes"] = self.shapes[np.asarray(indices)]
         attributes["choices"] = [self.choices[i] for i in indices]
         return part
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Labels:
+    """Architectures of one space (with its settings) with their results, (n,), signed: higher is better."""
+
+    space: str
+    settings: dict[str, Any]
+    metric: str
+    higher_is_better: bool
+    pool: Pool
+    result: Floats
+
+    def __len__(self) -> int:
+        return len(self.result)
+
+    def __repr__(self) -> str:
+        better = "higher" if self.higher_is_better else "lower"
+        return brief(self, f"{len(self)} architectures of {self.space}", f"{self.metric}, {better} is better")
+
+    @property
+    def varied(self) -> bool:
+        """Whether results differ."""
+        return len(set(self.result.tolist())) > 1
+
+
+def part(labels: Labels, indices: Ints) -> Labels:
+    """Return the labels of these architectures alone."""
+    return replace(labels, pool=labels.pool.take(indices), result=labels.result[indices])

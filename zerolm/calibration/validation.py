@@ -9,9 +9,8 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.calibration.calibrate import LABELS_NEEDED, fitted
-from zerolm.calibration.labels import Labels, part
-from zerolm.calibration.rivals import UNCALIBRATED
-from zerolm.calibration.stacking import FEW_LABELS
+from zerolm.calibration.pool import Labels, part
+from zerolm.calibration.rivals import FEW_LABELS, UNCALIBRATED
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
 from zerolm.statistics import kendall

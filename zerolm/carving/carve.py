@@ -8,8 +8,14 @@ from pathlib import Path
 from zerolm.carving.experts.budgeted_experts import of_experts, ready, with_fewer_experts
 from zerolm.carving.finished_child import finished
 from zerolm.carving.formats import FORMATS
-from zerolm.carving.parent_and_request import ANYWHERE, NOWHERE, Carving, quantised_types, within_budgets
-from zerolm.carving.parent_model import ParentModel
+from zerolm.carving.parent_and_request import (
+    ANYWHERE,
+    NOWHERE,
+    Carving,
+    ParentModel,
+    quantised_types,
+    within_budgets,
+)
 from zerolm.carving.planned_child import PlannedChild, in_time, planned
 from zerolm.carving.recipe import HEADER, read_recipe, recipe_document
 from zerolm.carving.request import Destination, Methods

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.planned_child import PlannedChild
-from zerolm.carving.recipe import WEIGHTS, document, versions_of, with_kept
+from zerolm.carving.recipe import WEIGHTS, document, versions_of
+from zerolm.carving.recipe_fields import to_hex
 from zerolm.carving.result import Carved, TypedWeights, UnitRow, rows_of, stream, widths
 from zerolm.carving.vocabulary.budgeted_tokens import tokens_note
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
@@ -33,6 +34,7 @@ BY_WEIGHTS: Final = (
     "chosen by weights alone, for research: Gemma 3 270M with 90 % of its FFN by capacity had perplexity "
     "90,000 on English instead of 24, and 28 calibrated on tokens sampled from it"
 )
+IMATRIX: Final = "importances.imatrix"
 WORTH_TOKENS: Final = 0.02
 """Smallest gain from twice the tokens that is reported, as a share of the loss."""
 
@@ -44,7 +46,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         carving.format.check(carving.checkpoint, cut)
     costs = {"parent": carving.whole_costs, "child": carving.costs_of(cut)}
     if carving.format.pads:
-        costs["stored"] = carving.costs_of(cut.padded())
+        costs["stored"] = carving.costs_of(cut.resized(cut.largest))
     if typed is not None:
         costs["child"]["weight_bytes"] = typed.bytes
     methods, size = carving.methods, carving.size
@@ -168,16 +170,19 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     calibration = carving.recipe.document["calibration"] if carving.recipe else session.calibration
     carved, experts = replace(carved, losses=losses), carving.parent.experts
     repair = experts.repair if experts else "none"
-    recipe = document(carved, *parent, calibration, repaired.ridges, versions, repair)
-    if carving.checkpoint.kept_tokens is not None:
-        recipe = with_kept(recipe, carving.checkpoint.kept_tokens)
+    kept = carving.checkpoint.kept_tokens
+    tokens = None if kept is None else to_hex(kept, whole.layout.vocab)
+    recipe = document(carved, *parent, calibration, repaired.ridges, versions, repair, tokens)
     with new_folder(out, carving.destination.force) as folder:
-        child, more = Child(carving.checkpoint, cut, repaired), REPORT if finish else ()
-        more = (*more, *_more_files(carving, typed))
+        child, has_imatrix = Child(carving.checkpoint, cut, repaired), carving.size.weights.imatrix
+        more = (*(REPORT if finish else ()), *([IMATRIX] if has_imatrix else []))
         sha256 = write(child, recipe, folder, more, typed=typed, progress=carving.progress)
         if carving.recipe and carving.recipe.fields.written_as == carving.destination.form:
             notes.append(carving.recipe.difference(sha256, versions))
-        _write_more(carving, folder, typed)
+        if has_imatrix and typed is not None:
+            from zerolm.carving.bits.written import write_imatrix
+
+            write_imatrix(typed.weighed, folder / IMATRIX, str(session.tokens.text))
         carving.progress("reopening the child")
         proof = carving.format.verified(session, cut, repaired, folder, typed).of(carving.parent.proof)
         proof = proof.after(experts.proof if experts else None)
@@ -216,25 +221,6 @@ def _more_tokens(
     )
 
 
-def _more_files(carving: Carving, typed: TypedChild | None) -> tuple[str, ...]:
-    """Return the names of requested files in addition to the child."""
-    if typed is None or not carving.size.weights.imatrix:
-        return ()
-    from zerolm.carving.bits.imatrix import IMATRIX
-
-    return (IMATRIX,)
-
-
-def _write_more(carving: Carving, folder: Path, typed: TypedChild | None) -> None:
-    """Write the requested files in addition to the child."""
-    if typed is None or carving.session is None:
-        return
-    for name in _more_files(carving, typed):
-        from zerolm.carving.bits.imatrix import write_imatrix
-
-        write_imatrix(typed.weighed, folder / name, str(carving.session.tokens.text))
-
-
 def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | None]:
     """Return the repaired matrices, and the child with its types, if any.
 
@@ -249,7 +235,7 @@ def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, T
     if types is None:
         assert carving.typing is not None
         repaired = Repaired() if cut.keeps_all else session.repaired(cut)
-        types = carving.typing.types_of(session, cut, repaired)
+        types = carving.typing.typed(session.weighed(cut, repaired)).types
         if not session.repairs_types:
             return repaired, session.typed(cut, repaired, types)
     repaired = session.repaired(cut, ridges, types if session.repairs_types else None)

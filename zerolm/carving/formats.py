@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,53 +42,19 @@ class WrittenWeights:
     digests: Mapping[Path, str] = field(default_factory=dict)
 
 
-class Format(ABC):
-    """A way to write a child: reject what it cannot express, write it, and prove it."""
+class StockFolder:
+    """The folder of a stock class, whose layers all have the same sizes (``pads``: with zeros)."""
 
-    pads = False
-    """Whether smaller layers are padded with zeros."""
     has_tokenizer = False
-    """Whether the file contains the tokenizer, so that no tokenizer files are copied."""
-
-    def check_tokenizer(self, checkpoint: Checkpoint) -> None:
-        """Raise ``ValueError`` for a tokenizer that the format cannot express; no weight is read."""
-        del checkpoint  # its files are copied unchanged
-
-    @abstractmethod
-    def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
-        """Raise ``ValueError`` for a cut that the format cannot express."""
-
-    @abstractmethod
-    def write(
-        self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
-    ) -> WrittenWeights:
-        """Write the weights into a folder; ``typed`` has the types of the matrices."""
-
-    @abstractmethod
-    def verified(
-        self,
-        session: Session,
-        cut: Cut,
-        repaired: Repaired,
-        folder: Path,
-        typed: TypedChild | None = None,
-    ) -> Verified:
-        """Open the written child; ``ValueError`` where it differs from the carved parent."""
-
-    @abstractmethod
-    def verified_trained(
-        self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
-    ) -> Verified:
-        """Open a written child with trained weights; ``ValueError`` where it differs from their network."""
-
-
-class StockFolder(Format):
-    """The folder of a stock class, whose layers all have the same sizes (``padded``: with zeros)."""
 
     def __init__(self, *, pads: bool) -> None:
         self.pads = pads
 
+    def check_tokenizer(self, checkpoint: Checkpoint) -> None:
+        """Accept any tokenizer: its files are copied unchanged."""
+
     def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
+        """Raise ``ValueError`` for a cut that the format cannot express."""
         if not self.pads and not cut.uniform:
             raise ValueError(UNEVEN)
         check_sizes(checkpoint, cut)
@@ -98,6 +63,7 @@ class StockFolder(Format):
     def write(
         self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
     ) -> WrittenWeights:
+        """Write the weights into a folder; ``typed`` has the types of the matrices."""
         config, at = configuration(child.parent, child.cut), child.parent.family.config.at
         lists = lists_by_layer(child.parent, child.cut)
         config |= lists if at is None else {at: config[at] | lists}
@@ -108,44 +74,32 @@ class StockFolder(Format):
             return WrittenWeights(str(config["model_type"]), config, again.digests())
 
     def verified(
-        self,
-        session: Session,
-        cut: Cut,
-        repaired: Repaired,
-        folder: Path,
-        typed: TypedChild | None = None,
+        self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
     ) -> Verified:
-        from zerolm.children.encoded import with_encoded
-        from zerolm.children.verify import (
-            ROUNDED,
-            as_stored,
-            compare,
-            compare_blocks,
-            compare_outputs,
-            fits,
-            rounded,
-        )
+        """Open the written child; ``ValueError`` where it differs from the carved parent."""
+        from zerolm.children import encoded, verify
         from zerolm.networks.opener import open_model
         from zerolm.text.calibration import page_tokens
 
         parent = session.checkpoint
         child, proof = Checkpoint.open(folder, packed=bool(parent.packed)), None
         if not cut.keeps_all:  # else all bytes were compared as they were written
-            proof = compare_blocks(child, parent, cut, repaired)
-        stored = as_stored(child, cut, repaired)
+            proof = verify.compare_blocks(child, parent, cut, repaired)
+        stored = verify.as_stored(child, cut, repaired)
         ids = page_tokens(parent)
-        if parent.packed or not fits(parent, session.compute.limit):
-            by_outputs = compare_outputs(child, session.carved_layers(cut, stored), ids)
+        if parent.packed or not verify.fits(parent, session.compute.limit):
+            by_outputs = verify.compare_outputs(child, session.carved_layers(cut, stored), ids)
             return by_outputs if proof is None else replace(proof, by="blocks")
         reference = session.carved(cut, stored)
         model = open_model(child)
         if cut.narrowing is None:
-            return with_encoded(compare(model, reference, ids), child, reference)
-        return compare(model, rounded(reference, child), ids, tolerance=ROUNDED)
+            return encoded.with_encoded(verify.compare(model, reference, ids), child, reference)
+        return verify.compare(model, verify.rounded(reference, child), ids, tolerance=verify.ROUNDED)
 
     def verified_trained(
         self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
     ) -> Verified:
+        """Open a written child with trained weights; ``ValueError`` where it differs from their network."""
         from zerolm.children.encoded import with_encoded
         from zerolm.children.trained import check_written
         from zerolm.children.verify import compare, rounded
@@ -159,10 +113,13 @@ class StockFolder(Format):
         return with_encoded(proof, child, reference)
 
 
-class GgufFile(Format):
-    """One file of llama.cpp, whose layers may have different sizes; of llamas and similar, or of encoders."""
+class GgufFile:
+    """One file of llama.cpp, whose layers may have different sizes; of llamas and similar, or of encoders.
 
-    has_tokenizer = True
+    Its methods are those of ``StockFolder``. It contains the tokenizer, whose files are not copied.
+    """
+
+    pads, has_tokenizer = False, True
 
     def check_tokenizer(self, checkpoint: Checkpoint) -> None:
         from zerolm.children.gguf.tokenizer import proven
@@ -187,12 +144,7 @@ class GgufFile(Format):
         return WrittenWeights(gguf.architecture if gguf else "")
 
     def verified(
-        self,
-        session: Session,
-        cut: Cut,
-        repaired: Repaired,
-        folder: Path,
-        typed: TypedChild | None = None,
+        self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
     ) -> Verified:
         from zerolm.children.gguf.check import check
         from zerolm.children.gguf.tokenizer import opened
@@ -220,6 +172,7 @@ class GgufFile(Format):
         return check(file, lambda ids: outputs(model(input_ids=ids)), opened(source), pooling=pooling)
 
 
+Format = StockFolder | GgufFile
 FORMATS: Final[Registry[Format]] = Registry("format")
 FORMATS.add(Entry("hf", StockFolder(pads=False), "transformers, one size for all layers", ("torch",)))
 FORMATS.add(Entry("padded", StockFolder(pads=True), "transformers, smaller layers with zeros", ("torch",)))

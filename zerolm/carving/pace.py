@@ -18,13 +18,7 @@ from zerolm.passes.loss_moments import MOMENT_TOKENS
 from zerolm.passes.token_sums import gram
 from zerolm.passes.walk import LARGE, SAMPLED
 from zerolm.planning.estimates import ESTIMATE_TOKENS
-from zerolm.planning.sensitivity import (
-    FINAL_TOKENS,
-    LOSS_SEQUENCES,
-    PREDICTED,
-    STREAM_SHARES,
-    cuts_of,
-)
+from zerolm.planning.sensitivity import FINAL_TOKENS, LOSS_SEQUENCES, PREDICTED, STREAM_SHARES, cuts_of
 from zerolm.progress import about
 from zerolm.text.defaults import GENERATED, LEAST_SEQUENCES
 from zerolm.text.tokens import HELD_SHARE, HELD_TOKENS

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from zerolm.carving.experts.result import ChildExperts
 from zerolm.carving.formats import FORMATS, Format
-from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.recipe import Recipe
 from zerolm.carving.request import BY_LOSS, Destination, Methods
+from zerolm.carving.result import UnitRow
+from zerolm.carving.vocabulary.result import ChildVocabulary
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.costs import CostModel
@@ -27,6 +29,43 @@ from zerolm.units.stream.weights_basis import weights_basis
 if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
     from zerolm.carving.session import Session
+    from zerolm.children.verify import Verified
+
+
+@dataclass(frozen=True, eq=False)
+class KeptExperts:
+    """The kept experts of a parent, ``described`` for a report and a recipe, and their ``repair``.
+
+    ``units`` list experts, and neurons of them, ``before`` and ``after``, and the removed parameters.
+    ``proof`` compares the parent with the one whose routers mask the removed experts, None where nothing is
+    written. ``optimal``: the criterion prefers no other choice; None where that is unknown.
+    """
+
+    described: ChildExperts
+    repair: str
+    units: list[UnitRow]
+    note: str
+    proof: Verified | None
+    optimal: bool | None
+
+
+@dataclass(frozen=True, eq=False)
+class ParentModel:
+    """A parent to be carved, possibly with fewer tokens or experts than its ``checkpoint.whole``.
+
+    ``vocabulary`` is None where tokens were not examined. ``loss_of_tokens`` is the loss of fewer tokens on
+    held-out text, in nats per token, or 1 - cosine. ``experts`` are the kept ones, None where all are kept;
+    ``note`` explains that decision.
+    """
+
+    name: str
+    checkpoint: Checkpoint
+    vocabulary: ChildVocabulary | None = None
+    proof: Verified | None = None
+    experts: KeptExperts | None = None
+    loss_of_tokens: float = 0.0
+    note: str = ""
+
 
 NOWHERE: Final = Destination()
 ANYWHERE: Final = ComputeRequest()
@@ -89,10 +128,6 @@ class Carving:
             return whole_costs(self.checkpoint, self.costs, self.size.space)
         return costs_of(self.checkpoint, self.costs, cut, self.size.space)
 
-    def costs_in(self, checkpoint: Checkpoint) -> dict[str, int]:
-        """Return the costs of another checkpoint."""
-        return whole_costs(checkpoint, self.costs, self.size.space)
-
     @property
     def whole_costs(self) -> dict[str, int]:
         """The costs of the parent with all its tokens."""
@@ -120,42 +155,31 @@ class Carving:
         return self.checkpoint.family.cut.hidden and is_free and self.methods.plan in BY_LOSS
 
     def running(self) -> Carving:
-        """Return the same carving with the session that runs its parent on tokens, if methods need any."""
+        """Return the same carving with the session that runs its parent on tokens, if methods need any.
+
+        A session gets no criterion of experts, which ranks no units, where nothing else is cut. Raises
+        ``ValueError`` for an unavailable device, even where nothing is run, and for a parent that does not
+        fit into memory where it has to generate a text.
+        """
+        checkpoint, methods = self.checkpoint, self.methods
+        if methods.text is None:
+            if self.compute != ANYWHERE:
+                from zerolm.networks.compute import compute
+
+                compute(self.compute)
+            return replace(self, session=None)
+        from zerolm.carving.session import Session
+
         typed = self.recipe.types is not None if self.recipe else self.has_types
-        types = typed and not is_rearranged(self.checkpoint.family)
-        return replace(
-            self, session=session_of(self.checkpoint, self.methods, self.compute, self.progress, types=types)
-        )
+        if self.is_done and self.recipe is None:
+            methods = replace(methods, criterion=Methods.criterion)
+        types = typed and not is_rearranged(checkpoint.family)
+        session = Session(checkpoint, methods, self.progress, self.compute, types=types)
+        if methods.text == GENERATED:
+            from zerolm.text.generated import check_room
 
-
-def session_of(
-    checkpoint: Checkpoint,
-    methods: Methods,
-    compute: ComputeRequest,
-    progress: Progress,
-    *,
-    types: bool = False,
-) -> Session | None:
-    """Return the session that runs the parent on tokens; None where no method needs any.
-
-    ``types``: matrices get quantisation types together with cuts. Raises ``ValueError`` for an unavailable
-    device, even where nothing is run, and for a parent that does not fit into memory where it has to generate
-    a text.
-    """
-    if methods.text is None:
-        if compute != ANYWHERE:
-            from zerolm.networks.compute import compute as checked
-
-            checked(compute)
-        return None
-    from zerolm.carving.session import Session
-
-    session = Session(checkpoint, methods, progress, compute, types=types)
-    if methods.text == GENERATED:
-        from zerolm.text.generated import check_room
-
-        check_room(checkpoint, session.compute)
-    return session
+            check_room(checkpoint, session.compute)
+        return replace(self, session=session)
 
 
 def within_budgets(

@@ -10,7 +10,7 @@ from zerolm.carving.formats import UNEVEN
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.request import BY_LOSS, Methods
 from zerolm.carving.result import SpectrumRow, TypedWeights, rows_of, spectrum
-from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints import ledger_of
 from zerolm.planning.part_costs import window_note
 from zerolm.planning.plan import Planned, finalists
 from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_note
@@ -197,7 +197,8 @@ def losses_by(carving: Carving) -> Sequence[Criterion]:
 
 def _table(carving: Carving, session: Session, criterion: Criterion) -> LossTable:
     """Return the losses of cutting one layer alone, and of narrowing the stream where allowed."""
-    return session.table(criterion, _cuttable(carving.checkpoint), with_stream=carving.narrows)
+    kinds = [unit.name for unit in UNITS if unit.can_be_cut(carving.checkpoint.family)]
+    return session.table(criterion, kinds, with_stream=carving.narrows)
 
 
 def shown(carving: Carving, table: LossTable) -> tuple[str, LossTable]:
@@ -264,11 +265,6 @@ def _with_notes(
 def _read(methods: Methods, tokens: Tokens) -> Methods:
     """Return methods with the number of sequences in a text, and their mean length without padding."""
     return replace(methods, sequences=len(tokens), length=max(2, tokens.count // len(tokens)))
-
-
-def _cuttable(checkpoint: Checkpoint) -> list[str]:
-    """Return the kinds of units that the stock class allows to cut."""
-    return [unit.name for unit in UNITS if unit.can_be_cut(checkpoint.family)]
 
 
 def _time_note(methods: Methods) -> str:

@@ -9,14 +9,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 import zerolm
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.experts.result import ChildExperts
-from zerolm.carving.recipe_fields import MAX_NAME, ExpertsAndNeurons, RecipeFields, ascending
+from zerolm.carving.recipe_fields import MAX_NAME, ExpertsAndNeurons, RecipeFields, ascending, from_hex
 from zerolm.carving.request import Methods
 from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint
@@ -159,12 +157,13 @@ def document(
     ridges: Mapping[Place, Ridges],
     versions: Mapping[str, str],
     repair_of_experts: str = "none",
+    tokens: str | None = None,
 ) -> dict[str, Any]:
     """Return the recipe of a child as plain JSON, without the files that are written with it.
 
     ``digest`` is the SHA-256 of its parent by the name of its field, one of ``OTHERS``. ``calibration``
     describes the tokens, ``ridges`` are by (layer, role), ``versions`` those of the software, with the device
-    and the dtype of products.
+    and the dtype of products. ``tokens`` are those of its vocabulary (``to_hex``), None for all.
     """
     return {
         "format": RECIPE_FORMAT,
@@ -187,6 +186,7 @@ def document(
         **({"types": as_plain(carved.types)} if carved.types else {}),
         "layers": to_layers(carved.kept) if carved.kept else [],
         **(_experts(carved.experts, repair_of_experts) if carved.experts else {}),
+        **({} if tokens is None else {"tokens": tokens}),
     }
 
 
@@ -236,6 +236,7 @@ def fields_of(document: Any, parent: str, digest: str) -> RecipeFields:
     if document.get(parent) != digest:
         raise ValueError(f"it was made for {OTHERS[parent]}: {str(document.get('parent'))[:MAX_NAME]!r}")
     rows = checked(RecipeFields, document)
+    rows.check()
     REPAIRS.entry(rows.repair)
     if rows.experts is not None:
         EXPERT_CRITERIA.entry(rows.criterion_of_experts or "")
@@ -251,14 +252,11 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         raise ValueError(f"it was made for a {rows.family}, not a {checkpoint.family.name}")
     if rows.space is not None:
         SIZE_SPACES[rows.space].choices(checkpoint)
-    rows.check_healing()
     experts = rows.kept_experts(checkpoint.layout.sizes)
-    kept = _kept(document, checkpoint.layout.vocab)
     whole = dimensions(checkpoint)
     if experts and experts[1]:  # layers are those of the parent with its kept neurons of experts
         whole = dimensions(FewerExperts(checkpoint, experts[0], neurons=experts[1]).shaped())
     cut = from_layers(whole, rows.layers)
-    rows.check_calibration()
     return Recipe(
         rows,
         document,
@@ -267,29 +265,5 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         rows.by_place(whole.depth),
         rows.width(whole, checkpoint),
         rows.type_by_place(whole.depth),
-        kept,
+        None if rows.tokens is None else from_hex(rows.tokens, checkpoint.layout.vocab, "its tokens"),
     )
-
-
-def with_kept(recipe: Mapping[str, Any], kept: Ints) -> dict[str, Any]:
-    """Return a recipe with these kept tokens of the parent, ascending, as ranges: ``0-256 300``."""
-    breaks = np.flatnonzero(np.diff(kept) != 1) + 1
-    runs = ((int(run[0]), int(run[-1])) for run in np.split(kept, breaks))
-    text = " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-    return {**recipe, "tokens": text}
-
-
-def _kept(document: Mapping[str, Any], rows: int) -> Ints | None:
-    """Return the kept tokens of a recipe, None for all; ``ValueError`` where they do not fit the parent."""
-    text = document.get("tokens")
-    if text is None:
-        return None
-    last, runs = -1, list[Ints]()
-    for part in text.split() if isinstance(text, str) else [""]:
-        first, _, end = part.partition("-")
-        sound = len(part) < 24 and first.isdecimal() and (end or first).isdecimal()
-        if not sound or not last < int(first) <= int(end or first) < rows:
-            raise ValueError(f"its tokens must ascend within 0 to {rows - 1}, unlike {part[:40]!r}")
-        last = int(end or first)
-        runs.append(np.arange(int(first), last + 1))
-    return np.concatenate(runs) if runs else np.zeros(0, np.int64)

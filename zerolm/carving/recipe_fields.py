@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
@@ -10,7 +11,6 @@ import numpy as np
 from annotated_types import Ge, Gt, Lt, MaxLen
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts.expert_width import layer_from_hex
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS
 from zerolm.carving.request import MAX_TOKENS
 from zerolm.carving.result import ChildStream, TypeRow
@@ -109,15 +109,13 @@ class RecipeFields:
     criterion_of_experts: Name | None = None
     repair_of_experts: Name | None = None
     healing: Annotated[list[HealingStage], MaxLen(MAX_STAGES)] = field(default_factory=list)
+    tokens: str | None = None
 
-    def check_calibration(self) -> None:
-        """Raise ``ValueError`` where the calibration has too many tokens."""
+    def check(self) -> None:
+        """Raise ``ValueError`` for too many tokens, and for losses of a stage with different names."""
         tokens = self.calibration
         if tokens is not None and tokens.sequences * tokens.length > MAX_TOKENS:
             raise ValueError(f"its calibration has {tokens.sequences} sequences of {tokens.length} tokens")
-
-    def check_healing(self) -> None:
-        """Raise ``ValueError`` where the losses of a stage have different names."""
         for stage in self.healing:
             losses = stage.losses_on_held_out
             if not set(losses.before) <= set(losses.after) & set(losses.parent):
@@ -134,7 +132,17 @@ class RecipeFields:
         }
         if not any(row.neurons for row in rows):
             return experts, {}
-        return experts, {row.layer: layer_from_hex(row.neurons, len(row.kept), whole) for row in rows}
+        neurons = {}
+        for row in rows:
+            kept = [from_hex(text, whole, "its neurons") for text in row.neurons or ()]
+            if len(kept) != len(row.kept):
+                raise ValueError(
+                    f"its neurons of layer {row.layer} are not those of each expert that is kept"
+                )
+            if len({len(each) for each in kept}) != 1:
+                raise ValueError("its experts keep different numbers of neurons, and all have one")
+            neurons[row.layer] = np.array(kept)
+        return experts, neurons
 
     def by_place(self, depth: int) -> dict[Place, Ridges]:
         """Return the ridges by layer and role; ``ValueError`` for a matrix that is not refitted."""
@@ -180,3 +188,20 @@ def ascending(numbers: Any, whole: int, words: str) -> Ints:
     if numbers and not 0 <= numbers[0] <= numbers[-1] < whole:  # before int64 could overflow
         raise ValueError(f"{words} must ascend within 0 to {whole - 1}")
     return np.array(numbers, np.int64)
+
+
+def to_hex(kept: Ints, whole: int) -> str:
+    """Return the kept units (n,) of ``whole`` as hexadecimal digits, the first as the highest bit."""
+    mask = np.zeros(whole, bool)
+    mask[kept] = True
+    return np.packbits(mask).tobytes().hex()
+
+
+def from_hex(text: str, whole: int, words: str) -> Ints:
+    """Return the units, ascending, that ``to_hex`` wrote; ``ValueError`` for other text."""
+    digits = 2 * -(-whole // 8)
+    sound = re.fullmatch(f"[0-9a-f]{{{digits}}}", text) is not None
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(text if sound else ""), np.uint8))
+    if not bits.any() or bits[whole:].any():
+        raise ValueError(f"{words} are {text[:40]!r}, not bits of {whole} as {digits} digits")
+    return np.flatnonzero(bits)

@@ -78,7 +78,7 @@ PER_COLUMN: Final = 2
 """Tokens for each column of the widest output matrix in the repair of plans before the choice."""
 FEWER: Final = 4
 """For a short text, one in ``FEWER`` of its tokens gives the second point of the learning curve."""
-CACHE_FORMAT: Final = 9
+CACHE_FORMAT: Final = 10
 """Increased whenever cached values are computed, or stored, differently."""
 
 
@@ -370,7 +370,7 @@ class Session:
         return self.methods.repair == "least-squares" and not _experts(self.checkpoint)[0]
 
     def _reading_back(self, cut: Cut, types: Types, blocks: Blocks, repaired: Repaired) -> ReadBack:
-        return self.typed(cut, repaired, types).read_back(blocks, repaired)
+        return ReadBack(blocks, self.typed(cut, repaired, types), repaired)
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         """Return the losses of whole cuts, repaired on some sequences and measured on others.

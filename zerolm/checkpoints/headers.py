@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -101,6 +102,25 @@ class TensorInfo:
         size = (self.end - self.start) // self.shape[0]
         start = self.start + index * size
         return replace(self, shape=self.shape[1:], start=start, end=start + size)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedTensor(TensorInfo):
+    """A tensor in the place of a stored one of its shape, whose numbers ``read`` makes when they are used."""
+
+    read: Callable[[], NDArray[np.float32]]
+
+    @classmethod
+    def of(cls, info: TensorInfo, read: Callable[[], NDArray[np.float32]]) -> Self:
+        """Return a tensor in the place of a stored one, with other numbers."""
+        return cls(info.name, info.dtype, info.shape, info.file, info.start, info.end, read)
+
+    @property
+    def is_packed(self) -> bool:
+        return True
+
+    def numbers(self) -> NDArray[np.float32]:
+        return self.read()
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -12,15 +12,12 @@ import numpy as np
 from zerolm.checkpoints.checkpoint import Checkpoint
 from zerolm.checkpoints.headers import FLOATS, Shard
 from zerolm.checkpoints.identity import check_unchanged, state_of, threads
-from zerolm.checkpoints.layout import Slot
 from zerolm.checkpoints.matrix_sums import Summing, Sums, Totals, plain, sums_of
 from zerolm.io.cache import ArrayCache
 from zerolm.io.files import sha256_of
 from zerolm.progress import Progress, silent
 
 logger = logging.getLogger(__name__)
-
-__all__ = ["Ledger", "Sums", "Totals", "ledger_of"]
 
 WORTH_COMPILING: Final = 256 << 20
 """Bytes below which numpy is done before the compiled kernel is loaded."""
@@ -59,11 +56,7 @@ class Ledger:
 
 
 def ledger_of(
-    checkpoint: Checkpoint,
-    *,
-    verify: bool = False,
-    cache: bool = True,
-    progress: Progress = silent,
+    checkpoint: Checkpoint, *, verify: bool = False, cache: bool = True, progress: Progress = silent
 ) -> Ledger:
     """Return the ledger of a checkpoint: from the cache where its shards have not changed, else by one pass.
 
@@ -79,7 +72,7 @@ def ledger_of(
     for shard in checkpoint.shards:
         check_unchanged(shard)
         names = [name for name in shard.tensors if name in slots and checkpoint.tensors[name].dtype in FLOATS]
-        wanted = {name: _is_matrix_in_layer(slots[name]) for name in names}
+        wanted = {name: slots[name].layer is not None and len(slots[name].axes) == 2 for name in names}
         content = sha256_of(shard.file) if verify else ""
         stored = ArrayCache()
         if cache:
@@ -152,7 +145,3 @@ def _stored(cache: ArrayCache, shard: Shard, wanted: Mapping[str, bool], content
         return None
     pieces = zip(*(np.split(column, np.cumsum(lengths)[:-1]) for column in columns), strict=True)
     return {name: [Sums(*next(pieces)) for _ in size] for name, size in sizes.items()}
-
-
-def _is_matrix_in_layer(slot: Slot) -> bool:
-    return slot.layer is not None and len(slot.axes) == 2

@@ -43,11 +43,6 @@ class Packing:
     scales: str
     sizes: str = ""
 
-    @property
-    def endings(self) -> tuple[str, ...]:
-        """Return the endings of names that only parts of packed matrices have."""
-        return tuple(ending for ending in (self.codes, self.scales, self.sizes) if ending)
-
     def packed(self, base: str, tensors: Mapping[str, TensorInfo]) -> PackedTensor:
         """Return the matrix of this name; ``ValueError`` names the part that is missing or does not fit."""
         names = [base + self.codes, base + self.scales, *([base + self.sizes] if self.sizes else [])]
@@ -124,7 +119,8 @@ def packed_tensors(packing: Packing, tensors: Mapping[str, TensorInfo]) -> dict[
     """
     base_of: dict[str, str] = {}
     for name, info in tensors.items():
-        ending = next((each for each in packing.endings if name.endswith(each)), "")
+        endings = filter(None, (packing.codes, packing.scales, packing.sizes))
+        ending = next((each for each in endings if name.endswith(each)), "")
         if ending:
             base_of[name] = name.removesuffix(ending)
         elif not packing.codes and info.dtype == CODES[packing.kind]:

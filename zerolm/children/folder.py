@@ -75,12 +75,7 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
     whole: dict[str, Any] = without_code(checkpoint.config)
     at = part_at(family, whole)
     config = dict(of_all(family, whole if at is None else whole[at]))
-    sizes = {
-        "depth": len(cut.layers),
-        "head_size": parent.head_size,
-        "hidden": cut.hidden,
-        **counts,
-    }
+    sizes = {"depth": len(cut.layers), "head_size": parent.head_size, "hidden": cut.hidden, **counts}
     for label, size in sizes.items():
         described = family.config.sizes[label]
         if described.field:

@@ -76,11 +76,7 @@ class Verified(Verification):
 
 @torch.no_grad()
 def compare(
-    child: PreTrainedModel,
-    reference: PreTrainedModel,
-    ids: Tensor,
-    *,
-    tolerance: float = OUTPUT_TOLERANCE,
+    child: PreTrainedModel, reference: PreTrainedModel, ids: Tensor, *, tolerance: float = OUTPUT_TOLERANCE
 ) -> Verified:
     """Run both on the same tokens, (b, t); ``ValueError`` where they differ by more than rounding."""
     output, reference_output = (outputs(model(input_ids=ids)) for model in (child, reference))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from zerolm.cli.complete import is_asked
+from zerolm.cli.complete import install, is_asked, script_of, user_shell
 from zerolm.cli.help import program_help
 from zerolm.cli.parser import Commands
 from zerolm.cli.process import interruptions, nowhere
@@ -21,6 +21,9 @@ from zerolm.verbs import beginning
 
 HELP: Final = ("-h", "--help")
 EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)$", re.DOTALL)
+EXTRA_NAME: Final = re.compile(r"[\w.-]+")
+EXTRA_OF: Final = re.compile(r"""extra\s*==\s*["']([\w.-]+)["']""")
+"""A required package, and the extra that requires it."""
 LONGEST: Final = 4000
 """Characters of a message, which clips the values that it shows; this clips what escaped that."""
 
@@ -92,16 +95,10 @@ def _about_the_program(arguments: list[str]) -> int:
     if arguments and arguments[-1] in HELP:
         print(program_help(arguments[:-1]), end="")
     elif first == "--version":
-        from zerolm.cli.version import version_text
-
         print(version_text())
     elif first == "--install-completion":
-        from zerolm.cli.install import install
-
         print(install())
     elif first == "--show-completion":
-        from zerolm.cli.install import script_of, user_shell
-
         print(script_of(user_shell()))
     elif first.startswith("-"):
         options = ("--help", "--version", "--install-completion", "--show-completion")
@@ -158,3 +155,33 @@ def _meant(option: str, flags: Sequence[str]) -> str:
 
     close = get_close_matches(option[:80], [flag for flag in flags if flag.startswith("--")], 1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def version_text() -> str:
+    """Return the versions of zerolm and Python, and of what brings each extra; nothing is imported."""
+    import platform
+    from importlib import metadata
+
+    from zerolm import __version__
+
+    def version(name: str) -> str | None:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return None
+
+    lines = [f"zerolm {__version__}, Python {platform.python_version()}"]
+    extras: dict[str, list[str]] = {}  # those of extras that one includes are left out
+    for line in metadata.requires("zerolm") or [] if version("zerolm") else []:
+        name, extra = EXTRA_NAME.match(line), EXTRA_OF.search(line)
+        if name and extra and name[0] != "zerolm":
+            extras.setdefault(extra[1], []).append(name[0])
+    width = max(map(len, extras), default=0)
+    for extra_name, names in sorted(extras.items()):
+        versions = {name: version(name) for name in names}
+        missing = [name for name, number in versions.items() if number is None]
+        text = ", ".join(f"{name} {number}" for name, number in versions.items())
+        if missing:
+            text = f"not installed: pip install 'zerolm[{extra_name}]' (lacks {', '.join(missing)})"
+        lines.append(f"  {extra_name:<{width}}  {text}")
+    return "\n".join(lines)

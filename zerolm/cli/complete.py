@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
-from zerolm.settings import Setting
+import click
+
+from zerolm.settings import Setting, nearest
 from zerolm.verbs import MORE, VERBS, beginning
 
 VARIABLE: Final = "_ZEROLM_COMPLETE"
@@ -27,6 +30,12 @@ KINDS: Final = {
     "benchmarks": "benchmark",
 }
 """The kind of name that a setting takes, by the name of the setting."""
+PLACES: Final = {
+    "bash": (".local/share/zerolm/complete.bash", ".bashrc"),
+    "zsh": (".local/share/zerolm/complete.zsh", ".zshrc"),
+    "fish": (".config/fish/completions/zerolm.fish", ""),
+}
+"""Where the script of a shell is written, and the file that reads it; fish needs none."""
 
 
 def is_asked() -> bool:
@@ -47,13 +56,9 @@ def completion(setting: Setting, home: str = "") -> Callable[[Any, Any, str], li
     def complete(context: Any, parameter: Any, incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",") if setting.takes_several else ("", "", incomplete)
         names = map(str, setting.choices) if setting.choices else names_of(home)
-        return [f"{before}{comma}{name}" for name in _beginning(last, names)]
+        return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
     return complete
-
-
-def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]
 
 
 def names_of(home: str) -> list[str]:
@@ -73,3 +78,40 @@ def words(begun: list[str]) -> dict[str, str]:
         if len(parts) > len(begun):
             following.setdefault(parts[len(begun)], verb.summary if len(parts) == len(begun) + 1 else "")
     return following if begun else following | MORE
+
+
+def script_of(shell: str) -> str:
+    """Return the script for a shell, as click has it."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    return str(kind(click.Group("zerolm"), {}, "zerolm", VARIABLE).source())
+
+
+def install() -> str:
+    """Write the script to the place where the user's shell reads it, and return a sentence on it."""
+    shell = user_shell()
+    place, reader = PLACES[shell]
+    script = Path.home() / place
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(script_of(shell), encoding="utf-8")
+    if reader:
+        _append(Path.home() / reader, f"source '{script}'\n")
+    return f"{shell} completes zerolm from its next start on"
+
+
+def _append(file: Path, line: str) -> None:
+    """Add a line to a file, unless it holds it."""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    if line not in text:
+        end = "\n" if text and not text.endswith("\n") else ""
+        file.write_text(f"{text}{end}{line}", encoding="utf-8")
+
+
+def user_shell() -> str:
+    """Return the name of the user's shell; ``ValueError`` where it is none that is known."""
+    name = Path(os.environ.get("SHELL", "")).name
+    if name not in PLACES:
+        raise ValueError(f"the shell {name!r} in SHELL is not known{nearest(name, PLACES)}")
+    return name

@@ -14,8 +14,7 @@ from zerolm.cli.complete import completion, words
 from zerolm.cli.help import SHORT, command_help
 from zerolm.settings import Setting, nearest
 from zerolm.settings.messages import called_as
-from zerolm.settings.output import OUTPUT
-from zerolm.settings.request import PLACED, Request
+from zerolm.settings.request import OUTPUT, PLACED, Request
 from zerolm.verbs import beginning, commands, verb_of
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
@@ -151,8 +150,7 @@ def _typed_names(request: type[Request], further: Iterable[str]) -> dict[str, st
 
 
 def _run_and_show(request: type[Request], values: dict[str, Any]) -> None:
-    from zerolm.cli.logs import logged
-    from zerolm.cli.progress import Steps
+    from zerolm.cli.progress import Steps, logged
     from zerolm.io.folders import check_new
 
     declared = {setting.name: setting for setting in request.output()}

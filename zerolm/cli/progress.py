@@ -7,6 +7,8 @@ import math
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 logger = logging.getLogger("zerolm.steps")
+LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
+"""What ``-v`` shows, by how often it is given."""
 PATIENCE: Final = {True: 1.5, False: 5.0}
 """Seconds within which a command is quick, on a terminal and in a pipe: nothing is shown of it."""
 PAUSE: Final = 5.0
@@ -179,3 +183,30 @@ def _plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text[:1].upper() + text[1:])
+
+
+class OneLine(logging.Handler):
+    """Prints every record as one line on what stderr is now: a bar may have taken its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = " ".join(record.getMessage().split())
+            place = record.name.removeprefix("zerolm.")
+            print(f"zerolm: {record.relativeCreated / 1000:.2f} s, {place}: {text}", file=sys.stderr)
+        except Exception:
+            self.handleError(record)
+
+
+@contextmanager
+def logged(verbosity: int) -> Iterator[None]:
+    """Within, show what the package logs: nothing, what it does (1), or each thing that it looks at (2)."""
+    logger, handler = logging.getLogger("zerolm"), OneLine()
+    before = logger.level
+    if verbosity:
+        logger.addHandler(handler)
+        logger.setLevel(LEVELS[min(verbosity, 2)])
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)

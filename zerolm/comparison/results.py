@@ -9,13 +9,31 @@ from itertools import groupby
 from typing import Any, Final
 
 from zerolm.architecture import Floats
-from zerolm.comparison.published import BEST, Published
 from zerolm.groundtruth.truth import GroundTruth
 from zerolm.io.brief import brief
 from zerolm.statistics import Ceiling, budget_ladder, random_regret
 
 ALIKE: Final = 0.05
 """The share of total parameters within which networks are of about equal size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Kendall's tau and Spearman's rho as their source prints them (None: not given), and the source."""
+
+    tau: float | None
+    rho: float | None
+    by: str
+
+
+BEST: Final[dict[tuple[str, str | None], Published]] = {
+    ("flexibert_glue", "declared"): Published(
+        0.695, 0.884, "NSC (arXiv 2609.23087), second hand; not reproduced by spectral_capacity"
+    ),
+    ("flexibert_glue", "published"): Published(0.532, 0.765, "ZeroLM (arXiv 2503.18646)"),
+    ("gpt2_wt103", None): Published(0.886, 0.980, "LPZero"),
+}
+"""The best agreement that others have published on a benchmark in a view."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from zerolm.checkpoints import Layout, TensorInfo, family_of
+from zerolm.checkpoints import Layout, TensorInfo
 from zerolm.checkpoints.checkpoint import tensors_of
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.checkpoints.remedies import check_complete
@@ -16,6 +16,7 @@ from zerolm.checkpoints.shards import INDEX, SINGLE, read_shards
 from zerolm.checkpoints.tying import as_stored
 from zerolm.checkpoints.wrappers import wrapper_note, wrapper_of
 from zerolm.families.family import Family
+from zerolm.families.known import family_of
 
 PICKLES: Final = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 T = TypeVar("T")

@@ -19,8 +19,7 @@ from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
 from zerolm.evaluation.llama_cpp_network import LlamaCppNetwork
-from zerolm.evaluation.masked_mixtures import fewer_experts, has_narrower_experts
-from zerolm.evaluation.same_size import QUANTISED_PARENT, cut_to
+from zerolm.evaluation.same_size import QUANTISED_PARENT, fewer_experts, has_narrower_experts
 from zerolm.io.memory import free_memory
 from zerolm.networks.compute import Compute, computed, put_on
 from zerolm.networks.opener import is_decoder, open_model
@@ -248,7 +247,7 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     alike = all(getattr(sizes, size) == getattr(whole, size) for size in same)
     if not alike or any(count > most for count, most in zip(sizes.units, whole.units, strict=True)):
         return None
-    return cut_to(Cut.whole(whole), sizes.units)
+    return Cut.whole(whole).resized(sizes.units)
 
 
 def _fingerprint_in(recipe: Path) -> object:

@@ -2,21 +2,171 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from zerolm.evaluation.comparable import Compared, names_of
+import numpy as np
+
+from zerolm.carving.vocabulary.byte_losses import TokenLosses
+from zerolm.evaluation.by_layers import parts_of, read_by_layers
+from zerolm.evaluation.comparable import Compared, cut_of, names_of
 from zerolm.evaluation.evaluated import Evaluated, judged_network
-from zerolm.evaluation.judged_text import JudgeRequest
-from zerolm.evaluation.readers import Reader
-from zerolm.evaluation.readings import Readings, by_layers, by_own_tokens, in_memory
-from zerolm.evaluation.same_size import params_of
+from zerolm.evaluation.judged_text import JudgeRequest, SharedTokens
+from zerolm.evaluation.own_tokens import OwnTokens
+from zerolm.evaluation.readers import InMemory, Reader
+from zerolm.evaluation.same_size import (
+    AS_LLAMA_CPP,
+    DRAW_SEEDS,
+    Baselines,
+    baselines_of_file,
+    baselines_of_folder,
+    mixtures,
+    params_of,
+)
+from zerolm.evaluation.text_judge import JudgedPassages, JudgedSentences, Sentences
 from zerolm.networks.compute import Compute, compute
-from zerolm.networks.pooling import settings_note
+from zerolm.networks.opener import is_decoder, mapped_model, stock_tokenizer
+from zerolm.networks.pooling import MEAN, TokenPooling, settings_note
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, RunningRequest
+from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import LENGTH, SEQUENCES
+from zerolm.text.tokens import some
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """Readers of a parent and of its children, the child first, and the text that they are judged by.
+
+    ``others`` are readers of the draws of each row, of as many parameters as the child where ``params`` has
+    no other number. ``sequences`` and ``tokens`` are those of the text by the parent.
+    """
+
+    parent: Reader
+    children: Sequence[Reader]
+    text: JudgedPassages | JudgedSentences
+    sequences: int
+    tokens: int
+    note: str
+    shortened: str = ""
+    others: Mapping[str, Sequence[Reader]] = field(default_factory=dict)
+    params: Mapping[str, int] = field(default_factory=dict)
+
+
+def in_memory(networks: Compared, request: JudgeRequest, running: Compute, progress: Progress) -> Readings:
+    """Return readers of whole networks, and of other carvings of the child's size."""
+    child, parent = networks.children[0], networks.parent
+    cut = None if child.file else cut_of(child.checkpoint, parent)
+    if networks.of_llama_cpp and request.loops:
+        raise ValueError("llama.cpp alone reads the child, and answers no prompts here: leave --loops out")
+    shared = SharedTokens.of(parent, request)
+    progress("opening both")
+    reference, *models = networks.networks(running)
+    if networks.of_llama_cpp:
+        others = Baselines({}, {}, AS_LLAMA_CPP)
+    elif child.file:
+        others = baselines_of_file(child.file, parent, reference, progress)
+    else:
+        others = baselines_of_folder(child.checkpoint, parent, cut, reference, shared.tokens, progress)
+    pooling = MEAN if is_decoder(parent) else TokenPooling.of(parent)
+    whole, *children = (InMemory(partial(lambda one: one, model), pooling) for model in (reference, *models))
+    text = shared.predicted(reference) if is_decoder(parent) else shared.embedded()
+    draws = {name: [InMemory(each, pooling) for each in row] for name, row in others.rows.items()}
+    return Readings(whole, children, text, *shared.size, others.note, shared.shortened, draws, others.params)
+
+
+def by_layers(
+    why: str, networks: Compared, request: JudgeRequest, running: Compute, progress: Progress
+) -> Readings:
+    """Return readers that hold a layer in memory at a time; ``ValueError`` for what needs whole networks."""
+    parent = networks.parent
+    if not is_decoder(parent):
+        raise ValueError(f"{why}, and embeddings are compared in memory")
+    if request.loops:
+        raise ValueError(f"{why}, so that no prompts are answered: leave --loops out")
+    shared = SharedTokens.of(parent, request)
+    child = networks.children[0].checkpoint
+    choices, note = mixtures(child, parent, DRAW_SEEDS[:1], partial(mapped_model, parent))
+    batches = [batch for several in shared.batches.values() for batch in several]
+    read = partial(read_by_layers, batches=batches, running=running, progress=progress)
+    whole, *masked = read(parent, choices=[choose for (choose,) in choices.values()])
+    children = [read(each.checkpoint)[0] for each in networks.children]
+    text = JudgedPassages(parts_of(shared.batches, [whole, *children]))
+    draws = {name: [reader] for name, reader in zip(choices, masked, strict=True)}
+    note = f"layer by layer: {why}; {note or 'no baselines'}"
+    return Readings(whole, children, text, *shared.size, note, shared.shortened, draws)
+
+
+def by_own_tokens(
+    networks: Compared, request: JudgeRequest, running: Compute, progress: Progress
+) -> Readings:
+    """Return readers that take the text by tokens of their own; ``ValueError`` where one cannot."""
+    parent = networks.parent
+    _check_own_tokens(networks, request)
+    progress("opening both")
+    reference, *models = networks.networks(running)
+
+    text, pairs, length = request.text, request.pairs(), request.length
+    losses = None if text is None else TokenLosses.on(parent, reference, text, length)
+    whole = OwnTokens(parent, reference, losses.length if losses and is_decoder(parent) else length)
+    children = [
+        OwnTokens(each.checkpoint, model, whole.length, whole)
+        for each, model in zip(networks.children, models, strict=True)
+    ]
+    sizes = ", ".join(f"{each.checkpoint.layout.vocab:,}" for each in networks.children)
+    note = f"vocabularies of {sizes} and {parent.layout.vocab:,} tokens: "
+    if losses and is_decoder(parent):
+        note += (
+            f"bits a byte of {losses.bytes:,} bytes, each by its own tokens; KL over the tokens that both "
+            f"have, at the {_shares(whole, children, losses.stretches)} of the parent's tokens where both "
+            "read alike"
+        )
+        passages = JudgedPassages({"": losses.stretches}, losses.bytes)
+        return Readings(whole, children, passages, len(losses.stretches), losses.tokens, note)
+    note += "embeddings of the same lines, each by its own tokens"
+    lines = [*losses.stretches] if losses else []
+    sentences = JudgedSentences(Sentences.of_lines(lines), by=TokenPooling.of(parent).similarity)
+    if pairs is not None:
+        lines = lines or some(pairs.sentences, request.sequences)
+        both = Sentences.of_lines([*pairs.first, *pairs.second])
+        sentences = replace(sentences, sentences=Sentences.of_lines(lines), pairs=both, scores=pairs.scores)
+    return Readings(whole, children, sentences, len(lines), whole.tokens(lines).count, note)
+
+
+def _check_own_tokens(networks: Compared, request: JudgeRequest) -> None:
+    """Raise ``ValueError`` for what children of other tokens are not judged by, or without tokenizers."""
+    of_other_tokens = "a child of other tokens than its parent's"
+    if domains_of(request.text):
+        raise ValueError(f"{of_other_tokens} is judged on one text at a time: give --text FILE")
+    if request.loops:
+        raise ValueError(f"{of_other_tokens} has no prompts in common with it: leave --loops out")
+    checkpoints = [*(each.checkpoint for each in networks.children), networks.parent]
+    for checkpoint in checkpoints:
+        if checkpoint.packed:
+            place = str(checkpoint.place)
+            raise ValueError(f"{of_other_tokens} is compared in memory, and {place!r} is stored quantised")
+        try:
+            stock_tokenizer(checkpoint.folder)
+        except ValueError as error:
+            sizes = " and ".join(str(each.layout.vocab) for each in checkpoints)
+            raise ValueError(
+                f"vocabularies of {sizes} tokens cannot be compared without all tokenizers: {error}"
+            ) from None
+
+
+def _shares(parent: OwnTokens, children: Sequence[OwnTokens], stretches: Sequence[str]) -> str:
+    """Return the share of the parent's predictions that each child is compared with, as text."""
+    counts = np.zeros(1 + len(children))
+    for stretch in stretches:
+        parent_places = parent.places(stretch).keys()
+        counts += [
+            len(parent_places),
+            *(len(parent_places & child.places(stretch).keys()) for child in children),
+        ]
+    return ", ".join(f"{share:.1%}" for share in counts[1:] / max(1.0, counts[0]))
 
 
 def evaluate(

@@ -127,19 +127,15 @@ def _stored(parent: Checkpoint, model: PreTrainedModel) -> dict[str, list[Tensor
 
 def _plain_bytes(parent: Checkpoint, matrices: Mapping[str, TypedMatrix]) -> int:
     """Return the bytes of all that is in none of these matrices; carried tensors count as they are stored."""
-    carried = parent.layout.carried
+    carried = (parent.tensors[name] for name in parent.layout.carried)
     numbers = sum(parent.tensors[name].count for name in parameters(parent))
     inside = sum(matrix.rows * matrix.columns for matrix in matrices.values())
-    return PLAIN * (numbers - inside) + sum(_bytes(parent.tensors[name]) for name in carried)
+    return PLAIN * (numbers - inside) + sum(info.end - info.start for info in carried)
 
 
 def stored_bytes(checkpoint: Checkpoint) -> int:
     """Return the bytes of all weights of a checkpoint as they are stored."""
-    return sum(_bytes(info) for info in checkpoint.tensors.values())
-
-
-def _bytes(info: TensorInfo) -> int:
-    return info.end - info.start
+    return sum(info.end - info.start for info in checkpoint.tensors.values())
 
 
 def _errors(weight: Tensor, matrix: TypedMatrix, kinds: list[WeightType]) -> Floats:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from transformers import PreTrainedModel
 
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.experts.expert_choice import best_experts
+from zerolm.carving.experts.expert_scores import drawn
 from zerolm.carving.experts.expert_use import expert_use
-from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
+from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
+from zerolm.carving.experts.masked_parent import masked
+from zerolm.carving.experts.stock_mixture import Routing
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.costs import CostModel
-from zerolm.evaluation.by_layers import Choice
-from zerolm.evaluation.masked_mixtures import (
-    FREQUENCY,
-    choices_of,
-    fewer_experts,
-    has_narrower_experts,
-    lacks_experts_alone,
-    without_experts,
-)
+from zerolm.evaluation.by_layers import Choice, counts_tokens
 from zerolm.evaluation.quantised_parent import quantised_parent, stored_bytes
 from zerolm.evaluation.readers import Made
+from zerolm.networks.roles import layer_list
 from zerolm.planning.part_costs import PARAMS, Choices, part_costs
 from zerolm.planning.sizes import costs_of
 from zerolm.progress import Progress, silent
@@ -35,8 +35,9 @@ from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut
 from zerolm.units.pruning import apply_in_memory
 from zerolm.units.stream.weights_basis import weights_channels
-from zerolm.units.within_layers import LayerSizes
 
+FREQUENCY: Final = "frequency"
+RANDOM: Final = "random"
 Rows = Mapping[str, Sequence[Made]]
 DRAW_SEEDS: Final = (0, 1, 2)
 QUANTISED_PARENT: Final = "quantised parent"
@@ -53,6 +54,58 @@ NOT_COMPARED: Final = (
     "does not show the kept units of each layer"
 )
 NARROWER: Final = "no baselines: random cuts of expert neurons are not implemented"
+
+
+def fewer_experts(child: Checkpoint, parent: Checkpoint) -> int | None:
+    """Return the number of experts in a layer of the child, if it has fewer than its parent; else None."""
+    child_experts, parent_experts = (one.layout.sizes.get(AXIS, 0) for one in (child, parent))
+    return child_experts if parent.family.has_experts and 0 < child_experts < parent_experts else None
+
+
+def has_narrower_experts(child: Checkpoint, parent: Checkpoint) -> bool:
+    """Return whether experts of the child have fewer neurons than those of its parent."""
+    child_neurons, parent_neurons = (one.layout.sizes.get(NEURONS, 0) for one in (child, parent))
+    return parent.family.has_experts and 0 < child_neurons < parent_neurons
+
+
+def lacks_experts_alone(child: Checkpoint, parent: Checkpoint) -> bool:
+    """Return whether a child with fewer experts has all other sizes of its parent."""
+    sizes = [{n: size for n, size in one.layout.sizes.items() if n != AXIS} for one in (child, parent)]
+    same = sizes[0] == sizes[1] and child.layout.tied == parent.layout.tied
+    return same and fewer_experts(child, parent) in Routing.of(parent).possible()
+
+
+def choices_of(
+    parent: Checkpoint, count: int, seeds: Sequence[int], model: PreTrainedModel
+) -> dict[str, list[Choice]]:
+    """Return how ``count`` experts of a layer are chosen, by row: sampled by each seed, and by their tokens.
+
+    Equal numbers are kept in each group of a router. There is no row by frequency where the experts of the
+    stock ``model`` are not called with their gates, for nothing counts their tokens.
+    """
+    routing = Routing.of(parent)
+
+    def random(seed: int, layer: int, counts: Floats) -> Ints:
+        return best_experts(drawn(seed, layer, routing.experts), count, routing.groups)
+
+    def frequent(layer: int, counts: Floats) -> Ints:
+        return best_experts(counts, count, routing.groups)
+
+    choices: dict[str, list[Choice]] = {RANDOM: [partial(random, seed) for seed in seeds]}
+    return {**choices, FREQUENCY: [frequent]} if counts_tokens(parent, model) else choices
+
+
+def without_experts(model: PreTrainedModel, fewer: FewerExperts) -> PreTrainedModel:
+    """Return a network of the same weights whose routers cannot choose the experts that have gone."""
+    network, forward = copy.copy(model), model.forward
+
+    @wraps(forward)
+    def run(*arguments: Any, **named: Any) -> Any:
+        with masked({layer: layer_list(model)[layer] for layer in fewer.by_layer}, fewer):
+            return forward(*arguments, **named)
+
+    network.forward = run
+    return network
 
 
 def params_of(checkpoint: Checkpoint, cut: Cut | None) -> int:
@@ -81,33 +134,35 @@ def baselines_of_folder(
     progress: Progress,
 ) -> Baselines:
     """Return the networks compared with a child: carvings of its size, and its parent in as few bytes."""
-    rows, params, note = _carvings(child, parent, cut, reference, tokens, progress)
-    room = stored_bytes(child)
+    carvings = _carvings(child, parent, cut, reference, tokens, progress)
+    return _with_quantised(carvings, parent, reference, stored_bytes(child), progress)
+
+
+def baselines_of_file(
+    file: Path, parent: Checkpoint, reference: PreTrainedModel, progress: Progress
+) -> Baselines:
+    """Return the parent in as few bytes as a GGUF file."""
+    room = sum(end - start for start, end in read_gguf_header(file).places.values())
+    return _with_quantised(Baselines({}, {}, READ_BACK), parent, reference, room, progress)
+
+
+def _with_quantised(
+    others: Baselines, parent: Checkpoint, reference: PreTrainedModel, room: int, progress: Progress
+) -> Baselines:
+    """Return baselines with the parent quantised to ``room`` bytes, if it has more."""
     if room >= stored_bytes(parent):
-        return Baselines(rows, params, note)
+        return others
     try:
         quantised = quantised_parent(parent, reference, room, progress)
         model = quantised.applied(reference)
     except (ValueError, ModuleNotFoundError) as error:
-        return Baselines(rows, params, f"{note}; no {QUANTISED_PARENT}: {error}")
-    note += (
-        f"; {QUANTISED_PARENT}: {quantised.bytes:,} of the child's {room:,} bytes, without importances: "
-        f"{quantised.text} matrices"
+        return replace(others, note=f"{others.note}; no {QUANTISED_PARENT}: {error}")
+    note = (
+        f"{others.note}; {QUANTISED_PARENT}: {quantised.bytes:,} of the child's {room:,} bytes, without "
+        f"importances: {quantised.text} matrices"
     )
-    whole = {QUANTISED_PARENT: params_of(parent, None)}
-    return Baselines({**rows, QUANTISED_PARENT: [lambda: model]}, {**params, **whole}, note)
-
-
-def baselines_of_file(file: Path, parent: Checkpoint, reference: PreTrainedModel) -> Baselines:
-    """Return the parent rounded to one type of as few bytes as a GGUF file, where there is one."""
-    from zerolm.carving.bits.single import of_one_type
-
-    single = of_one_type(file, parent)
-    if single is None:
-        return Baselines({}, {}, READ_BACK)
-    note = f"{READ_BACK}; {single.name}: the parent with all matrices of this type"
-    model = single.applied(reference)
-    return Baselines({single.name: [lambda: model]}, {single.name: params_of(parent, None)}, note)
+    rows: Rows = {**others.rows, QUANTISED_PARENT: [lambda: model]}
+    return Baselines(rows, {**others.params, QUANTISED_PARENT: params_of(parent, None)}, note)
 
 
 def _carvings(
@@ -117,17 +172,17 @@ def _carvings(
     reference: PreTrainedModel,
     tokens: Tokens,
     progress: Progress,
-) -> tuple[Rows, Mapping[str, int], str]:
+) -> Baselines:
     """Return carvings of the size of a cut, or the parent with as many experts as a child."""
     if cut is not None:
         cuts = of_the_same_size(parent, cut, progress)
         params = {"child": params_of(parent, cut)}
         params |= {name: params_of(parent, several[0]) for name, several in cuts.items()}
-        rows = {name: [partial(apply_in_memory, reference, each) for each in cuts[name]] for name in cuts}
-        return rows, params, COMPARED
+        carved = {name: [partial(apply_in_memory, reference, each) for each in cuts[name]] for name in cuts}
+        return Baselines(carved, params, COMPARED)
     choices, note = mixtures(child, parent, DRAW_SEEDS, lambda: reference)
     if not choices:
-        return {}, {}, NARROWER if has_narrower_experts(child, parent) else NOT_COMPARED
+        return Baselines({}, {}, NARROWER if has_narrower_experts(child, parent) else NOT_COMPARED)
     use = expert_use(parent, reference, tokens, progress=progress) if FREQUENCY in choices else {}
     counts = {layer: use[layer]["count"] if use else np.empty(0) for layer in expert_layers(parent)}
 
@@ -135,7 +190,8 @@ def _carvings(
         by_layer = {layer: choose(layer, counts[layer]) for layer in counts}
         return partial(without_experts, reference, FewerExperts(parent, by_layer))
 
-    return {name: [masked(choose) for choose in several] for name, several in choices.items()}, {}, note
+    rows = {name: [masked(choose) for choose in several] for name, several in choices.items()}
+    return Baselines(rows, {}, note)
 
 
 def mixtures(
@@ -197,10 +253,4 @@ def uniform(parent: Checkpoint, cut: Cut) -> Cut:
     near = distances <= max(finest, int(distances.min()))
     apart = np.abs(counts[..., :-1] - means[:-1]).sum(axis=-1)
     at = np.lexsort((distances[near], apart[near]))[0]
-    return cut_to(cut, tuple(counts[near][at].tolist()))
-
-
-def cut_to(like: Cut, sizes: LayerSizes) -> Cut:
-    """Return a cut of the same layers and stream with these sizes in each layer."""
-    cut = Cut.of(like.parent, list(like.sizes), lambda layer: sizes)
-    return replace(cut, narrowing=like.narrowing)
+    return cut.resized(tuple(counts[near][at].tolist()))

@@ -23,15 +23,8 @@ from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, RunningRequest
 
 TASK_BATCH: Final = 8
-
-
-@dataclass(frozen=True)
-class TaskValue:
-    """The value that one network reached, and the number of samples."""
-
-    value: float
-    stderr: float | None
-    samples: int
+TaskValue = tuple[float, float | None, int]
+"""The value that one network reached, its standard error if there is one, and the number of samples."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +45,7 @@ class Tasks:
 
     @classmethod
     def of(
-        cls,
-        names: Sequence[str],
-        child: str | Path,
-        parent: str | Path,
-        request: RunningRequest = USUALLY,
+        cls, names: Sequence[str], child: str | Path, parent: str | Path, request: RunningRequest = USUALLY
     ) -> Tasks:
         """``ValueError`` for what is not known or not comparable, ``ModuleNotFoundError`` without harness."""
         running = compute(request)
@@ -82,7 +71,7 @@ class Tasks:
         progress("running the tasks on the parent")
         parent_values = self._values(self.parent, limit)
         return [
-            TaskRow(task, metric, mine.samples, mine.value, mine.stderr, whole.value, whole.stderr)
+            TaskRow(task, metric, mine[2], *mine[:2], *whole[:2])
             for (task, metric), mine in child_values.items()
             if (whole := parent_values.get((task, metric)))
         ]
@@ -99,11 +88,7 @@ class Tasks:
                     model, "causal", tokenizer=tokenizer, batch_size=TASK_BATCH, trust_remote_code=False
                 )
                 results = self.harness.simple_evaluate(
-                    wrapped,
-                    tasks=list(self.names),
-                    task_manager=self.manager,
-                    limit=limit,
-                    log_samples=False,
+                    wrapped, tasks=list(self.names), task_manager=self.manager, limit=limit, log_samples=False
                 )
         except Exception as error:  # tasks and their data fail in every way that there is
             reason = " ".join(str(error).split())[:300] or type(error).__name__
@@ -142,7 +127,7 @@ def _quiet() -> Iterator[None]:
 
 def _manager(harness: Any, tasks: Sequence[str]) -> Any:
     """Return the finder of tasks; ``ValueError`` names the first that is not known."""
-    files = [task for task in tasks if _is_file_name(task)]
+    files = [task for task in tasks if task.endswith((".yaml", ".yml"))]
     with _quiet():
         manager = harness.tasks.TaskManager(include_defaults=len(files) < len(tasks))
     for task in tasks:
@@ -157,10 +142,6 @@ def _manager(harness: Any, tasks: Sequence[str]) -> Any:
     return manager
 
 
-def _is_file_name(task: str) -> bool:
-    return Path(task).suffix in (".yaml", ".yml")
-
-
 def _metrics(results: Mapping[str, Any], samples: Mapping[str, int]) -> Iterator[tuple[str, TaskValue]]:
     """Return the metrics of a task: numbers named ``acc,none``, with ``acc_stderr,none``."""
     for key, value in results.items():
@@ -170,4 +151,4 @@ def _metrics(results: Mapping[str, Any], samples: Mapping[str, int]) -> Iterator
         stderr = results.get(f"{metric}_stderr,{rule}")
         name = metric if rule == "none" else f"{metric} ({rule})"
         error = float(stderr) if isinstance(stderr, int | float) else None
-        yield name, TaskValue(float(value), error, int(samples.get("effective", 0)))
+        yield name, (float(value), error, int(samples.get("effective", 0)))

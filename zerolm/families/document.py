@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
@@ -34,6 +35,7 @@ def read_family(document: Any) -> Family:
     return family
 
 
+@cache
 def entries_of(kind: Any) -> dict[str, tuple[str, Any, bool]]:
     """Return by their names in a document the fields of a class, their types, and whether they are needed."""
     hints, names = get_type_hints(kind), NAMES if kind is Family else {}

@@ -29,13 +29,13 @@ MAX_FAMILY_BYTES: Final = 1 << 20
 Document = Mapping[str, Any]
 
 
-def families() -> dict[str, Family]:
+def families() -> Mapping[str, Family]:
     """Return all families by name, in order of name.
 
     ``ValueError`` names a file in the user's folder that is no family; a plug-in that is none costs a
     ``PluginWarning`` and is left out.
     """
-    return dict(_families(os.environ.get(FOLDER, "")))
+    return _families(os.environ.get(FOLDER, ""))
 
 
 def family_named(kind: object) -> Family:

@@ -13,7 +13,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.networks.mapped import by_tensor, parameters
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import body_prefix
-from zerolm.training.randomness import set_dropout
+from zerolm.training.randomness import without_dropout
 from zerolm.units.kept_units import Cut, LayerCut, dimensions
 from zerolm.units.pruning import apply_in_memory
 
@@ -44,7 +44,7 @@ class Compact:
         for weight in model.parameters():  # of what is stored fused, classes that hold it apart have views
             if weight.untyped_storage().nbytes() > weight.numel() * weight.element_size():
                 weight.data = weight.data.clone()
-        set_dropout(model, 0.0)  # what a teacher says is no noise to be proof against
+        without_dropout(model)  # what a teacher says is no noise to be proof against
         return cls(child, cut, model if cut.is_whole else apply_in_memory(model, cut))
 
     def train_only(self, role: str) -> None:

@@ -34,6 +34,7 @@ from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
 from zerolm.io.plain import as_plain, checked
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer, without_deprecations
 from zerolm.networks.pooling import TokenPooling, settings_note
+from zerolm.passes.walk import LARGE, SAMPLED
 from zerolm.progress import Progress, silent
 from zerolm.text.calibration import longest_line
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
@@ -130,6 +131,7 @@ class Healing:
             self.patient.layers,
             pooling,
             by_predictions=self.request.only is not None,
+            every=SAMPLED if is_decoder(child) and child.layout.vocab >= LARGE else 1,
         )
         sizes = child.layout.hidden, self.patient.teacher.layout.hidden
         if EMBEDDING in objective.weights and sizes[0] != sizes[1]:

@@ -85,11 +85,12 @@ class Distillation:
         pooling: TokenPooling | None = None,
         *,
         by_predictions: bool = False,
+        every: int = 1,
     ) -> Objective:
         """Return the losses; ``ValueError`` for what is not known, or does not go together.
 
         With a ``pooling`` sentences are read, whose embeddings can be compared. ``by_predictions`` alone a
-        decoder learns unless losses are named.
+        decoder learns unless losses are named. It predicts one position in ``every``.
         """
         from zerolm.training.learner import CACHEABLE, EMBEDDING, OF_STATES, Objective
 
@@ -97,7 +98,7 @@ class Distillation:
         if (self.top is not None or by_predictions) and is_decoder:
             usual = ("kl",)
         names = self.losses or usual
-        objective = Objective(dict.fromkeys(names, 1.0), self.temperature, layers, pooling)
+        objective = Objective(dict.fromkeys(names, 1.0), self.temperature, layers, pooling, every)
         if pooling is None and EMBEDDING in names:
             raise ValueError(
                 f"{EMBEDDING} compares embeddings of sentences, and the child has no modules.json of "

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from zerolm.settings import shown
+
 LONGEST_REPR: Final = 300
 """Characters of what ``repr`` shows."""
 
@@ -16,6 +18,13 @@ def brief(value: object, *parts: str) -> str:
     name = type(value).__name__
     room = LONGEST_REPR - len(name) - 2
     return f"{name}({text if len(text) <= room else text[: room - 1] + '…'})"
+
+
+class Brief:
+    """Objects that show their fields on one short line, each clipped."""
+
+    def __repr__(self) -> str:
+        return brief(self, *(f"{name} {shown(value)}" for name, value in vars(self).items()))
 
 
 @contextmanager

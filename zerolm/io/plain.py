@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -31,7 +31,9 @@ DEMANDS: Final = {
 
 
 def as_plain(value: Any) -> Any:
-    """Return a value of a result as JSON has it."""
+    """Return a value of a result as JSON has it: what it says itself (``plain``), or its fields."""
+    if hasattr(value, "plain"):
+        return value.plain
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: as_plain(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Mapping):
@@ -41,8 +43,10 @@ def as_plain(value: Any) -> Any:
     return value
 
 
-def checked(kind: type[Value], document: Any, name: str = "") -> Value:
+def checked(kind: type[Value], document: Any, name: str = "", context: Any = None) -> Value:
     """Return plain JSON as a value of a type, such as a dataclass; ``name`` is the path of the document.
+
+    What reads its JSON itself (``ReadBy``) is given the ``context``.
 
     Nothing is converted but integers where a float is asked for, lists to tuples, and objects to dataclasses;
     fields that a dataclass lacks are ignored. ``ValueError`` says in one line which field is wrong:
@@ -55,28 +59,25 @@ def checked(kind: type[Value], document: Any, name: str = "") -> Value:
     except (TypeError, RecursionError) as error:
         raise ValueError(f"{name or 'it'} is no plain JSON: {error}") from None
     try:
-        value: Value = _adapter(kind).validate_json(text, strict=True)  # type: ignore[arg-type]
+        adapter = _adapter(kind)  # type: ignore[arg-type]
+        value: Value = adapter.validate_json(text, strict=True, context=context)
         return value
     except ValidationError as error:
         raise ValueError(first_problem(error, name or "it", document)) from None
 
 
-class Fields:
-    """The fields of a JSON object, read one by one; ``place`` is its path in a larger document."""
+@dataclass(frozen=True)
+class ReadBy:
+    """Annotates a field whose JSON is read by a function of the context and of the JSON."""
 
-    def __init__(self, document: Any, place: str = "") -> None:
-        self._document: dict[str, Any] = checked(dict[str, Any], document, place)
-        self._before = f"{place}." if place else ""
+    read: Callable[[Any, Any], Any]
 
-    def read(self, name: str, kind: type[Value]) -> Value:
-        """Return a field as a value of a type; ``ValueError`` where it is missing or does not fit."""
-        if name not in self._document:
-            raise ValueError(f"{self._before}{name} is required")
-        return checked(kind, self._document[name], self._before + name)
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
 
-    def optional(self, name: str, kind: type[Value]) -> Value | None:
-        """Return a field, None where it is missing or null."""
-        return None if self._document.get(name) is None else self.read(name, kind)
+        return core_schema.with_info_plain_validator_function(
+            lambda value, info: self.read(info.context, value)
+        )
 
 
 def first_problem(error: ValidationError, whole: str, document: Any = None) -> str:
@@ -93,7 +94,8 @@ def first_problem(error: ValidationError, whole: str, document: Any = None) -> s
     same = [each for each in errors if _path(each["loc"], document) == path]
     wanted = [DEMANDS.get(each["type"]) or each.get("ctx", {}).get("expected") for each in same]
     if not all(wanted):
-        return f"{place}: {first['msg'].lower()}"
+        raised = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"].lower()
+        return f"{place}: {raised}"
     return f"{place} must be {' or '.join(dict.fromkeys(map(str, wanted)))}, not {shown(first['input'])}"
 
 

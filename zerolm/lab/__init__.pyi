@@ -1,4 +1,4 @@
-"""Types of the public functions, written by python -m zerolm.verbs.stub."""
+"""Types of the public functions, written by python docs/stubs.py."""
 
 from collections.abc import Sequence
 from os import PathLike

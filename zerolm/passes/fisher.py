@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -42,6 +41,9 @@ from zerolm.passes.walk import (
 WIDE: Final = 512
 """From this hidden size on, second moments of the residual stream are computed in float32."""
 STREAM: Final = ("energy", "metric", "last")
+SHRINKAGE: Final = 0.5
+"""The share of the identity in the Fisher information of an output. Without it units are chosen for the few
+channels of the largest gains: Gemma 3 270M loses a fifth less with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,23 +69,23 @@ class Fisher:
     first: Floats | None = None
     gains: Floats | None = None
 
-    @cached_property
-    def _root(self) -> Floats:
-        values, vectors = np.linalg.eigh(self.outputs)
-        root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
-        return root
-
     def first_token(self, layer: int, role: str) -> float | None:
         """Return the squared gradient of first tokens behind an output matrix, in units of the others'."""
         return None if self.first is None else float(self.first[layer, OUTPUT_ROLES.index(role)])
 
     def root(self, layer: int, role: str) -> Floats:
-        """Return R (d, d) with F = R R^T for the output of one of ``OUTPUT_ROLES`` in a layer."""
+        """Return R (d, d) for an output of ``OUTPUT_ROLES``: R R^T = (1 - s) F + s I tr F / d.
+
+        F is that of the output, and s ``SHRINKAGE``.
+        """
         place = layer, OUTPUT_ROLES.index(role)
-        root = self._root if self.gains is None else self.gains[place][:, None] * self._root
-        trace, wanted = float(np.square(root).sum()), float(self.shares[place] * np.trace(self.outputs))
-        scaled: Floats = root * np.sqrt(wanted / max(trace, np.finfo(float).tiny))
-        return scaled
+        gains = np.ones(len(self.outputs)) if self.gains is None else self.gains[place]
+        moments = gains[:, None] * self.outputs * gains
+        shrunk = (1 - SHRINKAGE) * moments / max(float(np.trace(moments)), np.finfo(float).tiny)
+        shrunk.flat[:: len(shrunk) + 1] += SHRINKAGE / len(shrunk)
+        trace = float(self.shares[place] * np.trace(self.outputs))
+        root: Floats = np.linalg.cholesky(shrunk) * np.sqrt(trace / np.trace(shrunk))
+        return root
 
 
 class FisherSums(Accumulator):

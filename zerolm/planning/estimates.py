@@ -96,43 +96,32 @@ class UnitEstimates(CutEstimates):
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return self._watched(layer)
 
-    def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
+    def layer(self, here: LayerGradients, blocks: Blocks) -> None:
         role = self.unit.writer
-        if role not in layer_gradients.values.inputs:
+        if role not in here.values.inputs:
             return  # the layer has no such units
-        change = self._normalised if f"behind_{role}" in layer_gradients.values.outputs else self._added
-        changes = change(layer_gradients, blocks, role)  # (b, t, s)
-        self.sums[layer_gradients.layer] += squares(
-            changes, layer_gradients.tokens, by_sequence=self.by_sequence
-        )
+        change = self._normalised if f"behind_{role}" in here.values.outputs else self._added
+        changes = change(here, blocks, role)  # (b, t, s)
+        self.sums[here.layer] += squares(changes, here.tokens, by_sequence=self.by_sequence)
 
-    def _added(self, layer_gradients: LayerGradients, blocks: Blocks, role: str) -> Tensor:
+    def _added(self, here: LayerGradients, blocks: Blocks, role: str) -> Tensor:
         """Return G . (removed part of an output matrix's output) for each size, (b, t, s)."""
-        columns = matrix(layer_gradients.stock_layer.writers[role])  # (d, k)
-        contributions = layer_gradients.values.inputs[role] * blocks.compute.product(
-            layer_gradients.gradients.outputs[role], columns
-        )
-        removed = self.removed[layer_gradients.layer].to(contributions)  # (units, s)
-        units = contributions.reshape(*contributions.shape[:2], len(removed), -1).sum(
-            -1
-        )  # (b, t, units) of (b, t, k)
+        columns = matrix(here.stock_layer.writers[role])  # (d, k)
+        gradients = blocks.compute.product(here.gradients.outputs[role], columns)
+        contributions = here.values.inputs[role] * gradients  # (b, t, k)
+        removed = self.removed[here.layer].to(contributions)  # (units, s)
+        units = contributions.reshape(*contributions.shape[:2], len(removed), -1).sum(-1)  # (b, t, units)
         return units @ removed
 
-    def _normalised(self, layer_gradients: LayerGradients, blocks: Blocks, role: str) -> Tensor:
+    def _normalised(self, here: LayerGradients, blocks: Blocks, role: str) -> Tensor:
         """Return G . (change of the output of the norm behind an output matrix) for each size, (b, t, s)."""
-        writer, norm = (
-            layer_gradients.stock_layer.writers[role],
-            layer_gradients.stock_layer.behind[f"behind_{role}"],
-        )
-        output, upstream = (
-            each.outputs[f"behind_{role}"] for each in (layer_gradients.values, layer_gradients.gradients)
-        )
-        inputs, columns, offset = layer_gradients.values.inputs[role], matrix(writer), bias(writer)
-        out = (
-            layer_gradients.values.inputs[f"behind_{role}"] - layer_gradients.values.outputs[role]
-        )  # the stream, or nothing
+        behind, values = f"behind_{role}", here.values
+        writer, norm = here.stock_layer.writers[role], here.stock_layer.behind[behind]
+        output, upstream = values.outputs[behind], here.gradients.outputs[behind]
+        inputs, columns, offset = values.inputs[role], matrix(writer), bias(writer)
+        out = values.inputs[behind] - values.outputs[role]  # the stream, or nothing
         out = out if offset is None else out + offset
-        kept = 1 - self.removed[layer_gradients.layer].T  # (s, units)
+        kept = 1 - self.removed[here.layer].T  # (s, units)
         steps = torch.diff(kept, dim=0, prepend=torch.zeros_like(kept[:1]))
         width = inputs.shape[-1] // kept.shape[1]
         changes = output.new_empty(*output.shape[:-1], len(steps))
@@ -153,13 +142,9 @@ class LayerEstimates(CutEstimates):
     def __init__(self, depth: int, *, by_sequence: bool) -> None:
         self.by_sequence, self.sums = by_sequence, np.zeros(depth)
 
-    def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
-        changes = ((layer_gradients.above - layer_gradients.below) * layer_gradients.upstream).sum(
-            -1, keepdim=True
-        )  # (b, t, 1)
-        self.sums[layer_gradients.layer] += squares(
-            changes, layer_gradients.tokens, by_sequence=self.by_sequence
-        )[0]
+    def layer(self, here: LayerGradients, blocks: Blocks) -> None:
+        changes = ((here.above - here.below) * here.upstream).sum(-1, keepdim=True)  # (b, t, 1)
+        self.sums[here.layer] += squares(changes, here.tokens, by_sequence=self.by_sequence)[0]
 
 
 class StreamEstimates(CutEstimates):
@@ -204,25 +189,22 @@ class StreamEstimates(CutEstimates):
         assert reading is not None
         self.removed[index] = [self._removed_part(reading, *self.last)] * len(self.inside)
 
-    def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
-        for reading in norm_inputs(layer_gradients, blocks):
-            pairs = zip(self.removed[layer_gradients.index], self.inside, strict=True)
-            self.removed[layer_gradients.index] = [
+    def layer(self, here: LayerGradients, blocks: Blocks) -> None:
+        for reading in norm_inputs(here, blocks):
+            pairs = zip(self.removed[here.index], self.inside, strict=True)
+            self.removed[here.index] = [
                 removed + self._removed_part(reading, *inside) for removed, inside in pairs
             ]
-        if layer_gradients.layer > 0:
+        if here.layer > 0:
             return
         changes = None
         if self.embeddings:
-            maps = ((a.to(layer_gradients.below), b.to(layer_gradients.below)) for a, b in self.embeddings)
-            changes = torch.stack(
-                [((layer_gradients.below @ a) * (layer_gradients.downstream @ b)).sum(-1) for a, b in maps],
-                -1,
-            )
-        for sums, removed in zip(self.sums, self.removed.pop(layer_gradients.index), strict=True):
-            sums[0] += squares(removed, layer_gradients.tokens)
+            maps = ((a.to(here.below), b.to(here.below)) for a, b in self.embeddings)
+            changes = torch.stack([((here.below @ a) * (here.downstream @ b)).sum(-1) for a, b in maps], -1)
+        for sums, removed in zip(self.sums, self.removed.pop(here.index), strict=True):
+            sums[0] += squares(removed, here.tokens)
             if changes is not None:
-                sums[1] += squares(changes - removed, layer_gradients.tokens)
+                sums[1] += squares(changes - removed, here.tokens)
 
     def _removed_part(self, reading: NormInput, stream_map: Tensor, gradient_map: Tensor) -> Tensor:
         """Return G . (removed part) for each width, (b, t, widths)."""
@@ -271,20 +253,18 @@ def estimated_losses(
     these losses too; whole layers are always estimated as cut. ``pooling`` makes an encoder's embeddings.
     Sums in the ``cache`` are resumed. Raises ``ValueError`` where a gradient is not finite.
     """
-    parent = dimensions_of(model)
-    blocks = Blocks(model, tokens.filled(ESTIMATE_BATCH))
-    by_sequence = not blocks.predicts
-    wholes = parent.wholes
+    parent, blocks = dimensions_of(model), Blocks(model, tokens.filled(ESTIMATE_BATCH))
+    wholes, layers, by_sequence = parent.wholes, range(parent.depth), not blocks.predicts
     sizes = {
         kind: steps(whole, UNIT_STEPS) if kind in kinds else np.array([whole])
         for kind, whole in wholes.items()
     }
     chosen = {
-        kind: [[by.choose(layer, kind, int(count)) for count in counts[:-1]] for layer in range(parent.depth)]
+        kind: [[by.choose(layer, kind, int(count)) for count in counts[:-1]] for layer in layers]
         for kind, counts in sizes.items()
     }
     watched = writers_and_norms if basis is None else writers
-    removed = {kind: [_removed(kept, wholes[kind]) for kept in layers] for kind, layers in chosen.items()}
+    removed = {kind: [_removed(kept, wholes[kind]) for kept in every] for kind, every in chosen.items()}
     estimates: dict[str, CutEstimates] = {
         unit.name: UnitEstimates(unit, removed[unit.name], watched, by_sequence=by_sequence) for unit in UNITS
     }
@@ -325,7 +305,12 @@ def estimated_losses(
     as_cut = table(losses, 0)
     if repaired is None:
         return as_cut
-    after_repair = {kind: _after_repair(by, kind, counts, parent.depth) for kind, counts in sizes.items()}
+    after_repair = {
+        kind: np.array(
+            [[by.loss_increase(layer, kind, size) for size in counts[:-1].tolist()] for layer in layers]
+        )
+        for kind, counts in sizes.items()
+    }
     return replace(as_cut, repaired=table(after_repair, 1))
 
 
@@ -353,12 +338,6 @@ def calibrated(predicted: Floats, measure: Callable[[Sequence[int]], Mapping[int
 def steps(whole: int, most: int) -> Ints:
     """Return at most ``most`` sizes up to the whole, evenly spread, ascending."""
     return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])
-
-
-def _after_repair(by: Criterion, kind: str, counts: Ints, depth: int) -> Floats:
-    """Return the losses after least squares, (layers, sizes except the whole)."""
-    sizes = counts[:-1].tolist()
-    return np.array([[by.loss_increase(layer, kind, size) for size in sizes] for layer in range(depth)])
 
 
 def _removed(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:

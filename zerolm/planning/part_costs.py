@@ -14,7 +14,7 @@ from zerolm.architecture import Ends, Ints, Layer, Matrix, Role, Shapes
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 from zerolm.families.config import TABLES, remembered, resized
-from zerolm.units.kept_units import Cut, Dimensions, dimensions
+from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.stream.narrowing import Width
 from zerolm.units.within_layers import LayerSizes
 
@@ -130,7 +130,7 @@ def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Pa
         _check_alike(checkpoint)
     firsts = {kinds: layout.kinds.index(kinds) for kinds in layout.kinds}
     by_kind = {kinds: _layer_costs(checkpoint, choices, costs, first) for kinds, first in firsts.items()}
-    size = _stored_outside(checkpoint, choices.width) if stored else None
+    size = sum(size for _, _, size in _outside(checkpoint, choices.width)) if stored else None
     outside = _with_bytes(costs.ends(_ends(checkpoint, choices.width)), size)
     return PartCosts(tuple(by_kind[kinds] for kinds in layout.kinds), outside)
 
@@ -138,7 +138,8 @@ def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Pa
 def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, number: int) -> LayerCosts:
     """Return the costs of the parts of one layer of the parent, tensor by tensor."""
     layout, parent = checkpoint.layout, dimensions(checkpoint)
-    names, window = layout.layer(number).values(), common_window(checkpoint)
+    names, windows = layout.layer(number).values(), set(layout.windows)
+    window = windows.pop() if len(windows) == 1 else 0
     width = choices.width or Width(layout.hidden, layout.tied)
     stored = isinstance(costs, StoredCosts)
     experts, active = (layout.sizes.get(label, 0) or 1 for label in ("experts", "active"))
@@ -148,7 +149,7 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
     def layer(sizes: LayerSizes) -> Ints:
         matrices: list[Matrix] = []
         vectors = size = routed = routed_vectors = 0
-        lengths = {label: _length(parent, label, sizes, width) for label in labels}
+        lengths = {label: parent.length(label, sizes) for label in labels} | {"hidden": width.hidden}
         for name in names:
             info, slot = checkpoint.tensors[name], layout.slots[name]
             shape = [lengths[label] or whole for label, whole in zip(slot.axes, info.shape, strict=True)]
@@ -187,11 +188,6 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
     )
 
 
-def _length(parent: Dimensions, label: str, sizes: LayerSizes, width: Width) -> int:
-    """Return the length of an axis with these numbers of units; 0 for one that is not cut."""
-    return width.hidden if label == "hidden" else parent.length(label, sizes)
-
-
 def _outside(checkpoint: Checkpoint, width: Width | None) -> Iterator[tuple[str, tuple[int, ...], int]]:
     """Yield role, shape and bytes of the tensors outside the layers."""
     layout = checkpoint.layout
@@ -207,16 +203,6 @@ def _outside(checkpoint: Checkpoint, width: Width | None) -> Iterator[tuple[str,
         yield role, shape, info.bytes_of(math.prod(shape))
         if role == "embedding" and layout.tied and not width.tied:
             yield "head", shape, info.bytes_of(math.prod(shape))
-
-
-def _stored_outside(checkpoint: Checkpoint, width: Width | None) -> int:
-    return sum(size for _, _, size in _outside(checkpoint, width))
-
-
-def common_window(checkpoint: Checkpoint) -> int:
-    """Return the largest number of tokens that each layer attends to; 0 for all, also where layers differ."""
-    windows = set(checkpoint.layout.windows)
-    return windows.pop() if len(windows) == 1 else 0
 
 
 def window_note(checkpoint: Checkpoint, costs: CostModel) -> str:

@@ -13,8 +13,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.costs import COSTS
 from zerolm.planning.equal_layers import Side, best_sizes, fits
 from zerolm.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts, outer_sum
-from zerolm.solvers.limits import bounded_columns, single_limits
-from zerolm.solvers.problem import Budgets, Problem, at_least
+from zerolm.solvers.problem import Budgets, Problem, at_least, bounded_columns, single_limits
 from zerolm.solvers.proven import Proven
 from zerolm.spaces import CandidateTable
 from zerolm.statistics import TOLERANCE
@@ -177,14 +176,14 @@ def _by_search(
     """Return the best cut where layers may be removed, or where their sizes or costs differ."""
     column = next(iter(bounded_columns(budgets)), PARAMS)
     layers = [_candidates(parent, criterion, choices, part_costs, layer) for layer in range(parent.depth)]
-    problem = Problem(tuple((layer.table, 1) for layer in layers), part_costs.fixed)
+    problem = Problem(tuple((table, 1) for _, table in layers), part_costs.fixed)
     several = single_limits([problem], budgets, column) is None
     engine = Proven([problem], budgets, column, several)
     first = next(engine.in_order(), None)
     if first is None:
         raise ValueError(_infeasible(budgets, problem.extreme_costs[0]))
     solution, bound = first
-    picked = [layer.sizes[chosen[0]] for layer, chosen in zip(layers, solution.picks, strict=True)]
+    picked = [sizes[chosen[0]] for (sizes, _), chosen in zip(layers, solution.picks, strict=True)]
     kept_layers = [layer for layer, size in enumerate(picked) if size != REMOVED]
     if not kept_layers:
         raise ValueError("only a network without any layer keeps the budgets")
@@ -196,18 +195,13 @@ def _by_search(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class LayerCandidates:
-    """The possible ``sizes`` of a layer, ``REMOVED`` for its removal, and their table."""
-
-    sizes: list[LayerSizes]
-    table: CandidateTable
-
-
 def _candidates(
     parent: Dimensions, criterion: Criterion, choices: Choices, part_costs: PartCosts, layer: int
-) -> LayerCandidates:
-    """Return all sizes of a layer that no others dominate in score and in every cost."""
+) -> tuple[list[LayerSizes], CandidateTable]:
+    """Return all sizes of a layer that no others dominate in score and in every cost, and their table.
+
+    The removal of the layer has the size ``REMOVED``.
+    """
     units, layer_costs = choices.of(layer), part_costs.layers[layer]
     scores = outer_sum(_layer_scores(criterion, layer, units)).ravel()  # (sizes,)
     costs = (layer_costs.table(units) - layer_costs.rest).reshape(len(scores), -1)  # (sizes, 6)
@@ -217,9 +211,7 @@ def _candidates(
         scores, costs = np.append(scores, without_layer), np.vstack([costs, -layer_costs.rest])
         sizes.append(REMOVED)
     best = _undominated(scores, costs)
-    return LayerCandidates(
-        [sizes[i] for i in best], CandidateTable(scores[best], costs[best], (1,) * len(best))
-    )
+    return [sizes[i] for i in best], CandidateTable(scores[best], costs[best], (1,) * len(best))
 
 
 def _undominated(scores: Floats, costs: Ints) -> Ints:

@@ -325,37 +325,21 @@ class Loss:
 
     def of_cut(self, cut: Cut, repaired: Repaired | None = None) -> float:
         """Return the mean loss of a whole cut, one of its layers in memory at a time."""
-        arrays = repaired.arrays if repaired else {}
-        return self.of_parts(
-            cut,
-            lambda index: enter(cut, self.blocks.embed(index)),
-            lambda kept: carved_layer(self.blocks.model, cut, kept, repaired).module,
-            lambda i, states: finish(self.blocks, i, states, cut, arrays),
-        )
-
-    def of_network(self, other: Blocks, module: Callable[[int], nn.Module] | None = None) -> float:
-        """Return the mean loss of another network on the same batches, layer by layer.
-
-        ``module`` returns the module in the place of each layer, by default the network's own.
-        """
-        return self._mean(Stream(other, module).before(self.depth), other.finish)
-
-    def of_parts(
-        self,
-        cut: Cut,
-        embed: Callable[[int], Tensor],
-        module: Callable[[LayerCut], nn.Module],
-        end: Finish,
-    ) -> float:
-        """Return the mean loss of a network of these layers; ``embed`` returns a batch's first states."""
-        hidden = self.blocks.states()
+        arrays, hidden = repaired.arrays if repaired else {}, self.blocks.states()
         for index in range(len(self.blocks.batches)):
-            hidden.append(embed(index))
+            hidden.append(enter(cut, self.blocks.embed(index)))
         for kept in cut.layers:
-            layer = module(kept)
+            layer = carved_layer(self.blocks.model, cut, kept, repaired).module
             for i, states in enumerate(hidden):
                 hidden[i] = self.blocks.call(i, kept.layer, states, layer)
-        return self._mean(hidden, end)
+        return self._mean(hidden, lambda i, states: finish(self.blocks, i, states, cut, arrays))
+
+    def of_network(self, other: Blocks, module: Callable[[int], nn.Module]) -> float:
+        """Return the mean loss of another network on the same batches, layer by layer.
+
+        ``module`` returns the module in the place of each layer.
+        """
+        return self._mean(Stream(other, module).before(self.depth), other.finish)
 
     def _mean(self, hidden: HiddenStates, end: Finish) -> float:
         distances = self._divergences if self.blocks.predicts else self._distances

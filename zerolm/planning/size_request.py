@@ -163,11 +163,7 @@ class WeightsRequest:
         metavar="NAMES",
     )
     max_bits: float | None = setting(
-        "number",
-        None,
-        "mean bits per parent weight, at most: sets --max-weight-bytes",
-        low=0,
-        high=32,
+        "number", None, "mean bits per parent weight, at most: sets --max-weight-bytes", low=0, high=32
     )
     imatrix: bool = setting("flag", False, "also write an importance matrix (imatrix) for llama.cpp")
     requantize: bool = setting(

@@ -307,11 +307,7 @@ def plans_of(
 
 
 def _plan_at_width(
-    checkpoint: Checkpoint,
-    criterion: Criterion,
-    request: SizeRequest,
-    costs: CostModel,
-    width: Width | None,
+    checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel, width: Width | None
 ) -> Planned:
     """Return the best cut for a stream of this width; ``ValueError`` where there is none."""
     parent, sizes = dimensions(checkpoint), choices(checkpoint, request, width)

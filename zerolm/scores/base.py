@@ -16,11 +16,14 @@ from zerolm.architecture import Architecture, Ends, Floats, Ints, Shapes
 from zerolm.costs import CostModel
 from zerolm.io.brief import brief
 from zerolm.registry import Entry, Registry
-from zerolm.settings import REQUIRED, Setting, check_settings
+from zerolm.settings import REQUIRED, Setting, check_settings, nearest, shown
+from zerolm.settings.units import parse_integers
 
 Factor = Callable[[Ints, Floats], Floats]
 BackboneFactor = Callable[..., Floats]
 """``f(depth, mean_width, outside, *, options)``, giving (n,) for n backbones with weights ``outside``."""
+LayerFunction = TypeVar("LayerFunction", bound=Callable[..., Floats | Ints])
+"""``f(shapes, depth, *, options)``, giving (n,) for n layers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +46,6 @@ class ScoreBatch:
             np.array([a.mean_width for a in architectures], np.float64),
             np.array([a.ends.outside for a in architectures], np.int64),
         )
-
-
-LayerFunction = TypeVar("LayerFunction", bound=Callable[..., Floats | Ints])
-"""``f(shapes, depth, *, options)``, giving (n,) for n layers."""
 
 
 def unit_factor(depth: Ints, mean_width: Floats) -> Floats:
@@ -323,3 +322,23 @@ def all_variants(
 
 def _list(names: Iterable[str]) -> str:
     return ", ".join(names)
+
+
+def score_options(further: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the values of options of scores, by name; ``ValueError`` for an unknown or a wrong one."""
+    declared = {setting.name: setting for entry in reversed(SCORES.entries()) for setting in entry.options}
+    options = {}
+    for name, values in further.items():
+        if values is None or (isinstance(values, list | tuple) and not values):
+            continue
+        if name not in declared:
+            raise ValueError(f"no score has an option {shown(name)}{nearest(name, declared)}")
+        options[name] = [declared[name].parse(value) for value in _listed(declared[name], values)]
+    return options
+
+
+def _listed(setting: Setting, values: Any) -> list[Any]:
+    """Return a list of values; integers may be written as a range."""
+    if setting.kind == "integer":
+        return parse_integers(setting.name, values)
+    return list(values) if isinstance(values, list | tuple) else [values]

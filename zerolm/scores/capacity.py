@@ -8,9 +8,10 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.scores.base import closed_form
-from zerolm.scores.initialisation import INITIALISATIONS, variance
 from zerolm.settings import REQUIRED, Setting
 
+DEVIATION: Final = 0.02
+INITIALISATIONS: Final = ("scaled", "normal", "xavier", "kaiming", "orthogonal")
 MAX_ALPHA: Final = 1e6
 """Far beyond any alpha whose ranking differs from its neighbours', and far from overflow."""
 ALPHAS: Final = (0.5, 1.0, 1.1)
@@ -113,3 +114,25 @@ def log_complexity(shapes: Shapes, depth: Ints, /, *, init: str) -> Floats:
     """Return the sum over matrices of 1/2 ln(rows cols variance), (n,)."""
     squares = np.where(shapes.present, shapes.weights * variance(shapes, depth, init), 1.0)
     return np.asarray(0.5 * np.log(squares).sum(axis=1), np.float64)
+
+
+def variance(shapes: Shapes, depth: Ints, init: str = "scaled") -> Floats:
+    """Return the expected square of a weight, (n, m), for an initialisation.
+
+    ``scaled``: deviation 0.02, divided by sqrt(2 L) where the space says so (GPT-2's residual
+    projections); ``normal``: 0.02 everywhere; ``xavier``: 2 / (rows + cols); ``kaiming``: 2 / cols;
+    ``orthogonal``: min(rows, cols) unit singular values, hence 1 / max(rows, cols).
+    """
+    rows, cols = np.maximum(shapes.rows, 1), np.maximum(shapes.cols, 1)
+    if init == "scaled":
+        residual = 2.0 * np.broadcast_to(depth, shapes.width.shape)[:, None]
+        return DEVIATION**2 / np.where(shapes.scaled, residual, 1.0)
+    if init == "normal":
+        return np.full(rows.shape, DEVIATION**2)
+    if init == "xavier":
+        return 2.0 / (rows + cols)
+    if init == "kaiming":
+        return 2.0 / cols
+    if init == "orthogonal":
+        return 1.0 / np.maximum(rows, cols)
+    raise ValueError(f"init {init!r} is not known; there are {', '.join(INITIALISATIONS)}")

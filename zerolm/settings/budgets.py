@@ -7,8 +7,8 @@ from dataclasses import make_dataclass
 from typing import Any
 
 from zerolm.cost_columns import COLUMNS, FURTHER, LATENCY
-from zerolm.settings.kinds import KindName
 from zerolm.settings.request import setting, values_of
+from zerolm.settings.setting import KindName
 
 
 def budgets(

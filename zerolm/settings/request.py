@@ -7,13 +7,22 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Self
 
 from zerolm.progress import Progress, silent
-from zerolm.settings.kinds import KindName
-from zerolm.settings.output import LISTING, OUTPUT
-from zerolm.settings.setting import REQUIRED, Setting, setting_of
+from zerolm.settings.setting import REQUIRED, KindName, Setting, setting_of
 
 PLACED: Final = "Arguments"
 """The heading of settings that are given by place."""
 WITHIN: Final = "Settings"
+OUTPUT: Final = (
+    Setting("out", "path", None, "folder to write the results to", metavar="DIR"),
+    Setting("force", "flag", False, "replace that folder if it holds an earlier result"),
+    Setting("json", "flag", False, "print one JSON object for machines"),
+    Setting("config", "path", None, "YAML file with any of these settings, as a run.yaml", metavar="FILE"),
+    Setting("quiet", "flag", False, "print no progress"),
+    Setting("verbose", "integer", 0, "say what is read, reused and chosen; -vv says more", low=0, high=9),
+)
+"""Those of a command that computes."""
+LISTING: Final = tuple(setting for setting in OUTPUT if setting.name in ("json", "quiet", "verbose"))
+"""Those of one that only lists: there is nothing to save or to repeat."""
 
 
 @dataclass(frozen=True)

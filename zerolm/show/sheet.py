@@ -16,15 +16,15 @@ LABELS: Final = ("What was found", "Against the baseline", "How far to trust it"
 class Heading:
     """The first lines of a page: its title, and what was found, against what, how surely.
 
-    Each of ``finding``, ``baseline`` and ``trust`` is one or more sentences; ``lead`` says what was asked,
-    ``labels`` what the three are called.
+    Each of ``finding``, ``baseline`` and ``trust`` is one or more sentences, or empty; ``lead`` says what was
+    asked, ``labels`` what the three are called.
     """
 
     title: str
     lead: str
     finding: str
-    baseline: str
-    trust: str
+    baseline: str = ""
+    trust: str = ""
     labels: tuple[str, str, str] = LABELS
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from io import StringIO
+from itertools import accumulate
 from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from zerolm.show.charts import Bars
 from zerolm.show.sheet import TERMINAL, Cell, Row, Sheet, as_cell
 
 ROOM: Final = 24
-"""Columns that are worth folding a text into; with fewer it stands on lines of its own."""
-INDENT: Final = 4
+"""Columns that are worth folding a text into."""
+UNFOLDED: Final = 1 << 16
+"""Columns of a table in a pipe."""
 
 
 def terminal_width() -> int | None:
@@ -40,11 +47,11 @@ def sheet_lines(sheet: Sheet, width: int | None, is_titled: bool = True) -> Iter
         for name, text in sheet.rows:
             yield from text_lines(f"{as_cell(name).text}: {as_cell(text).text}", width)
     elif sheet.rows:
-        yield from _sheet_table(sheet.head, sheet.rows, width)
+        yield from table_lines(sheet.head, sheet.rows, width)
     else:
         for chart in sheet.charts:
             if isinstance(chart, Bars):
-                yield from table_lines(["", ""], [[bar.name, bar.text] for bar in chart.rows], width)
+                yield from table_lines(["", ""], [(bar.name, bar.text) for bar in chart.rows], width)
     for text in sheet.sentences:
         yield from text_lines(text, width)
     for part in sheet.parts:
@@ -58,70 +65,36 @@ def text_lines(text: str, width: int | None) -> Iterator[str]:
     yield from textwrap.wrap(text, width, subsequent_indent=indent) if width and text else [text]
 
 
-def _sheet_table(head: Row, rows: Sequence[Row], width: int | None) -> Iterator[str]:
-    """Yield a table whose texts come last, where there is room to fold them."""
-    heads = [as_cell(cell) for cell in head]
+def table_lines(head: Row, rows: Iterable[Row], width: int | None) -> Iterator[str]:
+    """Yield a table, numbers to the right and texts last; without a ``width``, in a pipe, a row is a line.
+
+    On a terminal texts are folded, and columns without room follow in a further table.
+    """
+    heads, lines = [as_cell(cell) for cell in head], [[as_cell(cell) for cell in row] for row in rows]
+    columns = [[_plain(line[place]) for line in (heads, *lines)] for place in range(len(heads))]
     texts = [place for place, cell in enumerate(heads) if place and cell.kind == "shape"]
-    numbers = [place for place in range(len(heads)) if place not in texts]
-
-    def line(cells: Sequence[Cell]) -> list[str]:
-        remark = "  ".join(filter(None, (_plain(cells[place]) for place in texts)))
-        return [*(_plain(cells[place]) for place in numbers), *([remark] if texts else [])]
-
-    body = [line([as_cell(cell) for cell in row]) for row in rows]
-    yield from table_lines(line(heads), body, width, remarks=bool(texts))
+    rest = [*(place for place in range(1, len(heads)) if place not in texts), *texts]
+    room = width or UNFOLDED
+    widths = [max(map(len, column)) + 2 for column in columns]
+    needed = [min(size, ROOM) if place in texts else size for place, size in enumerate(widths)]
+    while True:
+        ends = accumulate((needed[place] for place in rest), initial=needed[0])
+        count = max(1, sum(end <= room + 2 for end in ends) - 1)
+        shown, rest = [0, *rest[:count]], rest[count:]
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+        for place in shown:
+            is_number = place in shown[1:] and place not in texts
+            is_whole = place not in texts and widths[place] <= room
+            table.add_column(justify="right" if is_number else "left", no_wrap=is_whole, overflow="fold")
+        for row in zip(*(columns[place] for place in shown), strict=True):
+            table.add_row(*map(Text, row))
+        page = StringIO()
+        Console(file=page, width=room).print(table)
+        yield from map(str.rstrip, page.getvalue().splitlines())
+        if not rest:
+            return
+        yield ""
 
 
 def _plain(cell: Cell) -> str:
-    return f"{cell.text} {cell.note}".strip() if cell.note else cell.text
-
-
-def table_lines(
-    head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, *, remarks: bool = False
-) -> Iterator[str]:
-    """Yield the lines of a table of at most ``width`` columns, of any width where that is None.
-
-    Names stand to the left, numbers to the right; with ``remarks`` the last column is text, which is folded.
-    Columns that do not fit follow in a second table, which repeats the names. A head without words is left
-    out.
-    """
-    lines = [list(map(str, line)) for line in ((head, *rows) if any(head) else rows)]
-    if not lines:
-        return
-    texts = [line.pop() for line in lines] if remarks else [""] * len(lines)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    parts = _parts(widths, width)
-    for part in parts:
-        last = part is parts[-1]
-        taken = sum(widths[column] + 2 for column in (0, *part))
-        for line, text in zip(lines, texts, strict=True):
-            cells = [line[0].ljust(widths[0]), *(line[column].rjust(widths[column]) for column in part)]
-            yield from _with_text("  ".join(cells), text if last else "", taken, width)
-        if not last:
-            yield ""
-
-
-def _parts(widths: Sequence[int], width: int | None) -> list[list[int]]:
-    """Return the columns after the first, in as many tables as they need room."""
-    parts: list[list[int]] = [[]]
-    taken = widths[0]
-    for column in range(1, len(widths)):
-        if width is not None and parts[-1] and taken + 2 + widths[column] > width:
-            parts.append([])
-            taken = widths[0]
-        parts[-1].append(column)
-        taken += 2 + widths[column]
-    return parts
-
-
-def _with_text(line: str, text: str, taken: int, width: int | None) -> Iterator[str]:
-    """Yield a line of cells and the text behind it, below it where there is little room."""
-    if width is None or not text or taken + len(text) <= width:
-        yield f"{line:<{taken}}{text}".rstrip() if text else line.rstrip()
-    elif width - taken >= ROOM:
-        first, *others = textwrap.wrap(text, width - taken)
-        yield f"{line:<{taken}}{first}"
-        yield from (" " * taken + other for other in others)
-    else:
-        yield line.rstrip()
-        yield from textwrap.wrap(text, width, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT)
+    return f"{cell.text} {cell.note}".strip()

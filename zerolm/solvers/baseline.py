@@ -13,7 +13,7 @@ from zerolm.families.config import CHOICES, from_config, sizes_of
 from zerolm.families.known import families, family_of, problem_of, refused
 from zerolm.scores import Score
 from zerolm.settings.units import parse_share
-from zerolm.solvers.choice import Choice, Reference
+from zerolm.solvers.result import Choice, Reference
 from zerolm.spaces import SPACES, SearchSpace, make_space
 from zerolm.spaces.decoders import SPACE_OF, Decoder
 from zerolm.spaces.document import from_document

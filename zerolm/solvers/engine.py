@@ -10,10 +10,10 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.costs import COSTS
+from zerolm.solvers.exact import FRONT_POINTS, staircase, thinned
 from zerolm.solvers.exhaustive import States, Ways
 from zerolm.solvers.problem import Budgets, Solution, at_least
 from zerolm.solvers.sampling import Sample
-from zerolm.solvers.staircase import FRONT_POINTS, staircase, thinned
 from zerolm.statistics import tie_ranks
 
 KV_BYTES, MACS, PARAMS = COSTS.index("kv_bytes"), COSTS.index("macs"), COSTS.index("params")

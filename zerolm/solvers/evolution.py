@@ -6,10 +6,9 @@ As single-path supernets are searched (arXiv 1904.00420, algorithm 1; ELM, arXiv
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -17,10 +16,9 @@ import numpy as np
 from zerolm.architecture import Ints
 from zerolm.solvers.engine import PARAMS
 from zerolm.solvers.exhaustive import States, listable
-from zerolm.solvers.limits import single_limits
-from zerolm.solvers.problem import Budgets, Picks, Problem, Solution
+from zerolm.solvers.problem import Budgets, Picks, Problem, Solution, single_limits
 from zerolm.solvers.proven import Proven
-from zerolm.solvers.sampling import Draw, Evaluate, Sample, uniform
+from zerolm.solvers.sampling import Draw, Evaluate, Sample, scored, uniform
 
 BARREN_DRAWS: Final = 200
 """Children in a row that may all be known or beyond the budgets."""
@@ -52,14 +50,21 @@ def evolution(
 ) -> Sample:
     """Return all that was evaluated: distinct architectures within the budgets, a generation at a time.
 
-    Where crossover and mutation give nothing new, architectures are sampled. Where samples give nothing new
-    either, a small space is listed; in a space too large for a list, an exact solver gives one architecture
-    if none is there yet. So the sample is empty only where nothing keeps the budgets, and in a small space no
-    architecture is too rare to be found. It ends when all are evaluated. It repeats with its ``seed``.
+    Where crossover and mutation give nothing new, architectures are sampled; it ends where samples give
+    nothing new either. All that keeps the budgets is evaluated where that is no more than asked for and can
+    be listed, and where draws keep no budget an exact solver gives one architecture: the sample is empty only
+    where nothing keeps the budgets. It repeats with its ``seed``.
     """
     able = [index for index, problem in enumerate(problems) if _reaches(problem, budgets)]
     if not able:
         return Sample.of(problems, [])
+    searched = [problems[index] for index in able]
+    if listable(searched):
+        states = States.of(searched)
+        every = np.flatnonzero(budgets.allow(states.costs)).tolist()
+        if len(every) <= sizes.population * sizes.generations:
+            listed = [states.solution(i) for i in every]
+            return scored(problems, [(able[one.problem], one.picks) for one in listed], evaluate)
     breeder = _Breeder(problems, budgets, able, sizes.mutation, random.Random(seed))
     solutions: dict[Genes, Solution] = {}
     for generation in range(sizes.generations):
@@ -70,7 +75,10 @@ def evolution(
             breeder.add(brood, half, solutions, partial(breeder.crossover, best))
             breeder.add(brood, sizes.population - half, solutions, partial(breeder.mutant, best))
         breeder.add(brood, sizes.population - len(brood), solutions, breeder.drawn)
-        breeder.complete(brood, sizes.population, solutions)
+        if not (brood or solutions):
+            programmes = single_limits(searched, budgets, PARAMS) is None
+            first = next(Proven(searched, budgets, PARAMS, programmes).in_order(), None)
+            brood = {} if first is None else {(able[first[0].problem], first[0].picks): first[0].costs}
         if not brood:
             break
         for (genes, costs), score in zip(brood.items(), evaluate(list(brood)), strict=True):
@@ -88,28 +96,8 @@ class _Breeder:
     generator: random.Random
 
     @cached_property
-    def _searched(self) -> list[Problem]:
-        return [self.problems[index] for index in self.able]
-
-    @cached_property
     def _draw(self) -> Draw:
-        return uniform(self._searched)
-
-    @cached_property
-    def _listable(self) -> bool:
-        return listable(self._searched)
-
-    @cached_property
-    def _feasible(self) -> Iterator[Solution]:
-        """Yield what keeps the budgets: all, in random order, where they can be listed, else one."""
-        if not self._listable:
-            programmes = single_limits(self._searched, self.budgets, PARAMS) is None
-            proven = Proven(self._searched, self.budgets, PARAMS, programmes)
-            return (first for first, _ in islice(proven.in_order(), 1))
-        states = States.of(self._searched)
-        order = np.flatnonzero(self.budgets.allow(states.costs))
-        np.random.default_rng(self.generator.getrandbits(64)).shuffle(order)
-        return (states.solution(i) for i in order.tolist())
+        return uniform([self.problems[index] for index in self.able])
 
     def add(
         self,
@@ -127,17 +115,6 @@ class _Breeder:
             costs = self._costs(genes)
             if self.budgets.allow(costs):
                 brood[genes], since = costs, 0
-
-    def complete(self, brood: dict[Genes, Ints], size: int, evaluated: dict[Genes, Solution]) -> None:
-        """Bring a brood to its size by what draws missed; where that cannot be listed, by one if need be."""
-        if len(brood) == size or (not self._listable and (brood or evaluated)):
-            return
-        for solution in self._feasible:
-            genes = self.able[solution.problem], solution.picks
-            if genes not in evaluated and genes not in brood:
-                brood[genes] = solution.costs
-            if len(brood) == size:
-                return
 
     def crossover(self, parents: Sequence[Solution]) -> Genes:
         """Return two parents of one backbone, each layer of either by a coin."""

@@ -10,8 +10,7 @@ from zerolm.costs import CostModel
 from zerolm.scores import Score
 from zerolm.solvers.engine import PARAMS
 from zerolm.solvers.evolution import USUAL_SIZES, Evolution
-from zerolm.solvers.limits import bounded_columns
-from zerolm.solvers.problem import Budgets, CostColumns, Problem, compile_problems
+from zerolm.solvers.problem import Budgets, CostColumns, Problem, bounded_columns, compile_problems
 from zerolm.solvers.sampling import Evaluate, additive
 from zerolm.spaces import Backbone, SearchSpace
 

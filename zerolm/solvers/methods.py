@@ -15,8 +15,7 @@ from zerolm.solvers.engine import Engine, StateList
 from zerolm.solvers.evolution import Evolution, evolution
 from zerolm.solvers.exhaustive import States, count_states, listable
 from zerolm.solvers.instance import Instance
-from zerolm.solvers.limits import single_limits
-from zerolm.solvers.problem import Picks, Problem
+from zerolm.solvers.problem import Picks, Problem, single_limits
 from zerolm.solvers.proven import Proven
 from zerolm.solvers.sampling import Sample, nsga2, pymoo_installed, random_sample, scored
 from zerolm.solvers.tabled import best_of_costs
@@ -97,10 +96,6 @@ def _one_limit(instance: Instance) -> Engine:
         return Proven(instance.problems, instance.budgets, instance.column, False)
     states = best_of_costs(instance.backbones, instance.problems, instance.budgets, instance.score.table)
     return StateList(states, instance.budgets, instance.column, True, complete=False)
-
-
-def _programmes(instance: Instance) -> Engine:
-    return Proven(instance.problems, instance.budgets, instance.column, True)
 
 
 def _listed(instance: Instance) -> Engine:
@@ -186,7 +181,7 @@ def _drawn(instance: Instance) -> Sample:
 
 SEARCH_METHODS: Final[Mapping[str, Method]] = {
     "exact": Method(_one_limit, ("sum", "table"), proves=True),
-    "milp": Method(_programmes, ("sum",), proves=True),
+    "milp": Method(lambda one: Proven(one.problems, one.budgets, one.column, True), ("sum",), proves=True),
     "exhaustive": Method(_listed, proves=True),
     "rerank": Method(_sampled(_reranked), ("guides",)),
     "nsga2": Method(_sampled(_nsga2)),

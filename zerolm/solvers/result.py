@@ -4,16 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
+from zerolm.architecture import Architecture
 from zerolm.cost_columns import FURTHER, shown_costs
 from zerolm.costs import COSTS
-from zerolm.io.brief import brief
-from zerolm.io.plain import Fields, as_plain
+from zerolm.io.brief import Brief, brief
+from zerolm.io.plain import ReadBy, checked
 from zerolm.pretraining import TrainingPlan
-from zerolm.solvers.choice import Baseline, BestLabel, Choice, Reference
 from zerolm.solvers.engine import Count
-from zerolm.spaces import SearchSpace, make_space
+from zerolm.spaces import SearchSpace, make_space, shape_text
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The result that a calibration expects of an architecture when it is trained, in its metric's unit.
+
+    ``low`` to ``high`` holds nine of ten results of architectures sampled like the labels; ``extrapolated``
+    where the depth, width, size or a choice lies beyond all labels.
+    """
+
+    mean: float
+    low: float
+    high: float
+    extrapolated: bool
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} (90 %: {self.interval})"
+
+    @property
+    def interval(self) -> str:
+        """Return the ends of the interval, and whether it goes beyond the labels."""
+        beyond = ", beyond all labels" if self.extrapolated else ""
+        return f"{self.low:.4g} to {self.high:.4g}{beyond}"
+
+
+def _architecture(space: SearchSpace, choices: Any) -> Architecture:
+    if not isinstance(choices, Mapping):
+        raise ValueError("must be a JSON object")
+    return space.read(choices)
+
+
+@dataclass(frozen=True, repr=False)
+class Choice:
+    """An architecture with its score, its costs by name, and the expected result if there are labels."""
+
+    architecture: Annotated[Architecture, ReadBy(_architecture)]
+    score: float
+    costs: dict[str, int]
+    expected: Expected | None = None
+
+    def __repr__(self) -> str:
+        params = self.costs.get("params", 0)
+        return brief(self, shape_text(self.architecture), f"score {self.score:.6g}, {params:,} parameters")
+
+
+@dataclass(frozen=True, repr=False)
+class BestLabel(Brief):
+    """The labelled architecture with the best ``result`` of those within the budgets."""
+
+    choice: Choice
+    result: float
+
+
+@dataclass(frozen=True, repr=False)
+class Baseline(Brief):
+    """The choice of another score within the same budgets; ``value`` is that score of it."""
+
+    name: str
+    value: float
+    choice: Choice
+
+
+@dataclass(frozen=True, repr=False)
+class Reference(Brief):
+    """The network that a search was to better, by its ``name``; ``exclusions`` are what keeps it out.
+
+    There are none where it is an architecture of the space.
+    """
+
+    name: str
+    choice: Choice
+    exclusions: list[str]
 
 
 @dataclass(frozen=True)
@@ -64,7 +136,7 @@ class Peak:
 
 
 @dataclass(frozen=True, repr=False)
-class LatencyTable:
+class LatencyTable(Brief):
     """The latencies that a search went by, as one machine took them, in whole microseconds.
 
     A forward pass of ``batch`` sequences of ``tokens`` on ``threads`` threads, the fastest of ``rounds``: of
@@ -78,10 +150,6 @@ class LatencyTable:
     ends: int
     layers: list[dict[str, Any]]
     whole: int | None = None
-
-    def __repr__(self) -> str:
-        run = f"{self.batch} x {self.tokens} tokens on {self.threads} threads"
-        return brief(self, f"{len(self.layers)} layers, {run}", f"whole {self.whole} us")
 
 
 @dataclass(frozen=True)
@@ -101,8 +169,16 @@ class VocabularyChoice:
     shape: str = ""
 
 
+@dataclass(frozen=True)
+class NamedSpace:
+    """A search space by its name and its settings, as JSON has it."""
+
+    name: str
+    settings: dict[str, Any]
+
+
 @dataclass(frozen=True, repr=False)
-class Question:
+class Question(Brief):
     """The space, score with its options, budgets, and conditions of running that a search was asked for.
 
     ``latency`` is the table of latencies that it goes by, None where none are asked for. ``baseline`` is the
@@ -111,7 +187,7 @@ class Question:
     training length, if known.
     """
 
-    space: SearchSpace
+    space: Annotated[SearchSpace, ReadBy(lambda space, _: space)]
     score: str
     options: dict[str, Any]
     budgets: dict[str, int]
@@ -121,25 +197,18 @@ class Question:
     vocabularies: tuple[VocabularyChoice, ...] = ()
     training: TrainingPlan | None = None
 
-    def __repr__(self) -> str:
-        limits = ", ".join(f"{name} {limit:,}" for name, limit in self.budgets.items())
-        return brief(self, f"{self.space.name} by {self.score}", limits or "no budgets")
-
 
 @dataclass(frozen=True, repr=False)
-class ParetoFront:
+class ParetoFront(Brief):
     """The best score at each ``cost``, cheapest first: all ``points``, or where not ``complete`` some."""
 
     cost: str
     points: list[Choice]
     complete: bool
 
-    def __repr__(self) -> str:
-        return brief(self, f"{len(self.points)} points by {self.cost}", f"complete {self.complete}")
-
 
 @dataclass(frozen=True, repr=False)
-class Plateau:
+class Plateau(Brief):
     """How flat the optimum is.
 
     ``ties`` and ``near_ties`` count the architectures of the space that score as much as the best or within
@@ -151,13 +220,9 @@ class Plateau:
     near_ties: Count
     landscape: list[Peak] = field(default_factory=list)
 
-    def __repr__(self) -> str:
-        ties, near_ties = (f"{count.value:.6g}" for count in (self.ties, self.near_ties))
-        return brief(self, f"{ties} ties, {near_ties} near ties", f"{len(self.landscape)} peaks")
-
 
 @dataclass(frozen=True, repr=False)
-class BoundsTest:
+class BoundsTest(Brief):
     """The bounds that cost score; where not ``tested``, nothing is known of them.
 
     ``free`` names those that were relaxed and cost nothing.
@@ -166,10 +231,6 @@ class BoundsTest:
     tested: bool = False
     binding: list[Binding] = field(default_factory=list)
     free: list[str] = field(default_factory=list)
-
-    def __repr__(self) -> str:
-        binding = ", ".join(bound.bound for bound in self.binding)
-        return brief(self, f"binding: {binding or 'none'}", f"free: {', '.join(self.free) or 'none'}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -217,86 +278,9 @@ class SearchResult:
     def vocabularies(self) -> tuple[VocabularyChoice, ...]:
         return self.question.vocabularies
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON, as ``zerolm search --json`` prints it."""
-        question, plateau = self.question, self.plateau
-        latency = {"latency": as_plain(self.latency)} if self.latency else {}
-        return {
-            "space": question.space.name,
-            "settings": question.space.settings,
-            "score": question.score,
-            "options": question.options,
-            "budgets": question.budgets,
-            "conditions": question.conditions,
-            "certificate": as_plain(self.certificate),
-            "pick": self.pick.to_json(),
-            "best": [choice.to_json() for choice in self.best],
-            "front_cost": self.front.cost,
-            "front_complete": self.front.complete,
-            "front": [choice.to_json() for choice in self.front.points],
-            "ties": plateau.ties.value,
-            "near_ties": plateau.near_ties.value,
-            "landscape": [[peak.depth, peak.width, peak.score] for peak in plateau.landscape],
-            "baselines": [baseline.to_json() for baseline in self.baselines],
-            "bounds_tested": self.bounds.tested,
-            "binding": as_plain(self.bounds.binding),
-            "free": self.bounds.free,
-            "unused": question.space.unused(),
-            "calibration": self.calibration,
-            "best_label": self.best_label.to_json() if self.best_label else None,
-            **latency,
-            "baseline": self.baseline.to_json() if self.baseline else None,
-            "vocabularies": as_plain(question.vocabularies),
-            "training": as_plain(question.training),
-        }
-
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the result of a document of ``to_json``; ``ValueError`` names the field that is wrong."""
-        fields = Fields(document)
-        question = _question(fields)
-        certificate = fields.read("certificate", Certificate)
-        exact = certificate.counts == "exact"
-
-        def several(name: str, kind: Any = Choice) -> list[Any]:
-            documents = enumerate(fields.read(name, list[Any]))
-            return [kind.from_json(each, question.space, f"{name}.{i}") for i, each in documents]
-
-        return cls(
-            question=question,
-            certificate=certificate,
-            pick=Choice.from_json(fields.read("pick", dict[str, Any]), question.space, "pick"),
-            best=several("best"),
-            front=ParetoFront(
-                fields.read("front_cost", str), several("front"), fields.read("front_complete", bool)
-            ),
-            plateau=Plateau(
-                Count(fields.read("ties", int), exact),
-                Count(fields.read("near_ties", int), exact),
-                [Peak(*peak) for peak in fields.read("landscape", list[tuple[int, int | float, float]])],
-            ),
-            baselines=several("baselines", Baseline),
-            bounds=BoundsTest(
-                fields.read("bounds_tested", bool),
-                fields.read("binding", list[Binding]),
-                fields.optional("free", list[str]) or [],
-            ),
-            calibration=fields.optional("calibration", dict[str, Any]),
-            best_label=BestLabel.optional(fields, "best_label", question.space),
-        )
-
-
-def _question(fields: Fields) -> Question:
-    name, settings = fields.read("space", str), fields.read("settings", dict[str, Any])
-    space = make_space(name, **settings)
-    return Question(
-        space,
-        fields.read("score", str),
-        fields.read("options", dict[str, Any]),
-        fields.read("budgets", dict[str, int]),
-        fields.read("conditions", dict[str, Any]),
-        fields.optional("latency", LatencyTable),
-        Reference.optional(fields, "baseline", space),
-        fields.optional("vocabularies", tuple[VocabularyChoice, ...]) or (),
-        fields.optional("training", TrainingPlan),
-    )
+        question = checked(dict[str, Any], document.get("question"), "question")
+        space = checked(NamedSpace, question.get("space"), "question.space")
+        return checked(cls, document, context=make_space(space.name, **space.settings))

@@ -11,17 +11,24 @@ from zerolm.costs import CostModel
 from zerolm.progress import Progress, silent
 from zerolm.scores import SCORES, Score, make_score
 from zerolm.settings import REQUIRED, nearest, shown
-from zerolm.solvers.bounds import tested_bounds
-from zerolm.solvers.choice import Baseline, Choice
 from zerolm.solvers.engine import Count
 from zerolm.solvers.evolution import USUAL_SIZES, Evolution
-from zerolm.solvers.infeasible import Infeasible
 from zerolm.solvers.instance import Instance, Setup
 from zerolm.solvers.methods import METHOD_NAMES
-from zerolm.solvers.problem import Budgets, at_least, near
-from zerolm.solvers.result import BoundsTest, Certificate, ParetoFront, Plateau, Question, SearchResult
-from zerolm.solvers.solver import Solver
-from zerolm.spaces import SearchSpace, make_space
+from zerolm.solvers.problem import Budgets, affordable, at_least, near
+from zerolm.solvers.result import (
+    Baseline,
+    Binding,
+    BoundsTest,
+    Certificate,
+    Choice,
+    ParetoFront,
+    Plateau,
+    Question,
+    SearchResult,
+)
+from zerolm.solvers.solver import Infeasible, Solver
+from zerolm.spaces import Bound, SearchSpace, make_space, shape_text
 from zerolm.statistics import TOLERANCE
 
 
@@ -137,3 +144,41 @@ def _baselines(instance: Instance) -> Iterator[Baseline]:
         if solution is not None:
             choice = solver.choice(solution)
             yield Baseline(name, choice.score, replace(choice, score=instance.score.of(choice.architecture)))
+
+
+def tested_bounds(instance: Instance, best: Choice) -> BoundsTest:
+    """Return which bounds, each relaxed alone, allow a better score: by 10 %, or a range opened whole."""
+    binding, free = list[Binding](), list[str]()
+    for kind, bound, budgets in _relaxations(instance, best):
+        solver = _relaxed(instance, bound, budgets)
+        solution = solver.first()
+        if solution is None:
+            continue
+        score = solution.score
+        gain = (score - best.score) / abs(best.score) if best.score else None
+        if score > best.score if gain is None else gain > TOLERANCE:
+            words = shape_text(solver.choice(solution).architecture) if kind == "range" else ""
+            binding.append(Binding(bound.name, kind, bound.at, bound.wider_to, score, gain, words))
+        else:
+            free.append(bound.name)
+    return BoundsTest(True, sorted(binding, key=lambda costly: costly.score, reverse=True), free)
+
+
+def _relaxations(instance: Instance, best: Choice) -> Iterator[tuple[str, Bound, Budgets]]:
+    """Yield the kind of each bound that may cost score, the bound, and the budgets with it relaxed."""
+    space, budgets = instance.space, instance.budgets
+    for side, column in budgets.active(instance.problems):
+        at = budgets.limit(side, column)
+        to = at * 11 // 10 if side == "max" else at * 9 // 10
+        bound = Bound(f"{side}_{budgets.names[column]}", at, to, space)
+        yield "budget", bound, budgets.replaced(side, column, to)
+    for bound in space.bounds(best.architecture):
+        yield "range" if isinstance(bound.at, str) else "shape", bound, budgets
+
+
+def _relaxed(instance: Instance, bound: Bound, budgets: Budgets) -> Solver:
+    """Return the cheapest proof of an instance with one bound wider."""
+    setup = instance.setup
+    backbones = instance.backbones if bound.wider is instance.space else list(bound.wider.backbones())
+    able = affordable(backbones, setup.costs, budgets, setup.columns)
+    return Solver.of(Instance.of(bound.wider, able, instance.score, budgets, setup))

@@ -8,8 +8,8 @@ from typing import Final
 
 from zerolm.costs import CostModel
 from zerolm.progress import Progress, silent
-from zerolm.solvers.infeasible import Infeasible
 from zerolm.solvers.result import SearchResult, VocabularyChoice
+from zerolm.solvers.solver import Infeasible
 from zerolm.spaces import SearchSpace, shape_text
 
 PER_TOKEN: Final = ("macs",)

@@ -61,6 +61,11 @@ class SearchSpace(ABC):
     def __hash__(self) -> int:
         return hash((type(self), *self.settings))
 
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Return its name and settings, as JSON has them."""
+        return {"name": self.name, "settings": self.settings}
+
     def completed(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return the settings, those that are None by default filled in."""
         return values

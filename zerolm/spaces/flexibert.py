@@ -10,8 +10,7 @@ from zerolm.architecture import MAX_DEPTH, Architecture, Ends, Layer, Matrix
 from zerolm.settings import Setting, shown, with_defaults
 from zerolm.spaces.base import Bound, SearchSpace, space
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import check_heads, field, integer, no_others
-from zerolm.spaces.ranges import DEPTH, FFN, HEADS, HIDDEN
+from zerolm.spaces.choices import DEPTH, FFN, HEADS, HIDDEN, check_heads, field, integer, no_others
 from zerolm.spaces.words import counted
 
 FLEXIBERT_VIEWS: Final = ("declared", "published", "trained")

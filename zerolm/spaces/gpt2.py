@@ -10,9 +10,19 @@ from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, E
 from zerolm.settings import Setting, with_defaults
 from zerolm.spaces.base import Bound, SearchSpace, space
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import check_heads, each_layer, field, integer, no_others
+from zerolm.spaces.choices import (
+    DEPTH,
+    FFN,
+    FFN_PER_HIDDEN,
+    HEADS,
+    HIDDEN,
+    check_heads,
+    each_layer,
+    field,
+    integer,
+    no_others,
+)
 from zerolm.spaces.gpt2_uniform import gpt2_layer
-from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HEADS, HIDDEN
 from zerolm.spaces.words import runs
 
 CUTOFFS: Final = {"wt103": (19997, 39997, 199997), "lm1b": (59997, 99997, 639997)}

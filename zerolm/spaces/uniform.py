@@ -15,8 +15,17 @@ from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, E
 from zerolm.settings import REQUIRED, Setting
 from zerolm.spaces.base import Bound, SearchSpace
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock, Column, ColumnCandidates
-from zerolm.spaces.choices import alike, each_layer, field, integer, no_others
-from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HIDDEN
+from zerolm.spaces.choices import (
+    DEPTH,
+    FFN,
+    FFN_PER_HIDDEN,
+    HIDDEN,
+    alike,
+    each_layer,
+    field,
+    integer,
+    no_others,
+)
 from zerolm.spaces.words import uniform_words
 
 OPEN_STEP: Final = 64

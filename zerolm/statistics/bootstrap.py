@@ -100,12 +100,12 @@ def interval(values: Floats, level: float = 0.95) -> Interval:
     return Interval(float(low), float(high))
 
 
-def gain(a: Resampled, b: Resampled, level: float = 0.95) -> tuple[float, float, float]:
+def gain(a: Resampled, b: Resampled) -> tuple[float, float, float]:
     """Return the tau-b of ``a`` minus that of ``b``, with its paired interval: (gain, low, high).
 
     Both must come from one ``Bootstrap``.
     """
-    return a.observed.tau - b.observed.tau, *interval(a.tau - b.tau, level)
+    return a.observed.tau - b.observed.tau, *interval(a.tau - b.tau)
 
 
 def _signs(ranks: Ints, dtype: Any) -> NDArray[Any]:

@@ -76,12 +76,7 @@ class Predictions(Dataset[dict[str, Tensor]]):
 
 
 def predicted(
-    ids: Tensor,
-    task: Task,
-    mask: int,
-    seed: int = 0,
-    vocabulary: int = 0,
-    edges: tuple[int, int] = (0, 0),
+    ids: Tensor, task: Task, mask: int, seed: int = 0, vocabulary: int = 0, edges: tuple[int, int] = (0, 0)
 ) -> tuple[Tensor, Tensor]:
     """Return inputs and labels (n, t) of sequences (n, t): the next token, or those masked under the seed."""
     if task == "masked":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -148,12 +148,8 @@ def _of_parquet(file: Path) -> TextRecords:
     parquet = _arrow("pyarrow.parquet", file)
 
     def rows(fields: Sequence[str]) -> Iterator[tuple[str, Row]]:
-        number = 0
         with one_line(f"the text {str(file)!r}"), parquet.ParquetFile(file) as opened:
-            for batch in opened.iter_batches(ROWS_AT_A_TIME, columns=list(fields)):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"{str(file)!r}, row {number}", row
+            yield from _numbered(file, opened.iter_batches(ROWS_AT_A_TIME, columns=list(fields)))
 
     if not file.is_file():
         raise ValueError(f"the text {str(file)!r} does not exist, or is not a regular file")
@@ -173,19 +169,22 @@ def _of_saved(folder: Path) -> TextRecords:
     importlib.import_module("pyarrow.ipc")
     files = _arrow_files(folder)
 
-    def rows(fields: Sequence[str]) -> Iterator[tuple[str, Row]]:
-        number = 0
+    def tables(fields: Sequence[str]) -> Iterator[Any]:
         for file in files:
             with one_line(f"the text {str(file)!r}"), arrow.memory_map(str(file)) as opened:
                 for batch in arrow.ipc.open_stream(opened):
-                    table = batch.select(list(fields))
-                    for start in range(0, len(table), ROWS_AT_A_TIME):
-                        for row in table.slice(start, ROWS_AT_A_TIME).to_pylist():
-                            number += 1
-                            yield f"{str(folder)!r}, row {number}", row
+                    table, starts = batch.select(list(fields)), range(0, len(batch), ROWS_AT_A_TIME)
+                    yield from (table.slice(start, ROWS_AT_A_TIME) for start in starts)
 
     with one_line(f"the text {str(folder)!r}"), arrow.memory_map(str(files[0])) as opened:
-        return TextRecords(folder, tuple(arrow.ipc.open_stream(opened).schema.names), rows)
+        columns = tuple(arrow.ipc.open_stream(opened).schema.names)
+        return TextRecords(folder, columns, lambda fields: _numbered(folder, tables(fields)))
+
+
+def _numbered(place: Path, tables: Iterable[Any]) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of tables of pyarrow, each with its place: its number from 1."""
+    rows = (row for table in tables for row in table.to_pylist())
+    yield from ((f"{str(place)!r}, row {number}", row) for number, row in enumerate(rows, 1))
 
 
 def _arrow_files(folder: Path) -> list[Path]:

@@ -16,8 +16,9 @@ import transformers
 from torch import Tensor, nn
 
 from zerolm.architecture import Architecture
-from zerolm.io.files import cache_folder, parse_json, read_text, replacing
+from zerolm.io.files import cache_folder
 from zerolm.io.folders import locked
+from zerolm.io.kept_rows import KeptRows
 from zerolm.networks.build import build, network_function
 from zerolm.networks.workers import Backend, check_workers, finished
 from zerolm.progress import Progress, silent
@@ -28,7 +29,7 @@ from zerolm.text.predictions import PredictedText
 from zerolm.training.learner import Labelled
 from zerolm.training.losses import HELD_BATCH, mean_loss
 from zerolm.training.processes import device_for
-from zerolm.training.randomness import set_dropout
+from zerolm.training.randomness import without_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.scaling import BASE, BASE_DEPTH, check_depth_rule, scaled
 from zerolm.training.train import TrainingFailed, train
@@ -36,11 +37,11 @@ from zerolm.training.watch import Judge, TrainingRun
 
 LABELS_VERSION: Final = 1
 """Counts changes of how architectures are trained: what an earlier version kept is not used."""
+KEPT: Final = "labels.jsonl"
 LABELS_VOCABULARY: Final = 2048
 """The vocabulary where a space has a setting for it that is not given, or networks with more tokens."""
 MOST_JUDGED: Final = 1 << 24
 """Tokens of a text to judge on, at most."""
-MAX_RECORD: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,13 @@ class Label:
     losses: dict[int, float]
     seconds: float
     failure: str = ""
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Label:
+        """Return a label from JSON, whose keys are texts."""
+        return cls(
+            {int(tokens): loss for tokens, loss in kept["losses"].items()}, kept["seconds"], kept["failure"]
+        )
 
     @property
     def loss(self) -> float:
@@ -138,7 +146,7 @@ class LabelTraining:
         """Return the label from training; a killed run resumes from its last checkpoint."""
         text, request = self.text, replace(self.request, seed=run.seed)
         network = build(run.architecture, run.seed)
-        set_dropout(network.module, 0.0)  # no text is seen so often that it could be learned by heart
+        without_dropout(network.module)  # no text is seen so often that it could be learned by heart
         width, rate = run.architecture.layers[-1].width, request.schedule.rate
         module, groups = scaled(network, width, rate, depth_rule=request.depth_rule)
         learner = Labelled(module, text.classes)
@@ -202,15 +210,16 @@ def labels_as_trained(
     check_workers(jobs, backend)
     check_depth_rule([architecture for architecture, _, _ in runs], request.depth_rule)
     folder = cache_folder("labels") / _digest(_circumstances(text, request))
-    wanted = [LabelRun(a, seed, folder / _digest([a.identity, seed]), name) for a, seed, name in runs]
+    names = [_digest([architecture.identity, seed]) for architecture, seed, _ in runs]
+    wanted = [
+        LabelRun(a, seed, folder / digest, name) for digest, (a, seed, name) in zip(names, runs, strict=True)
+    ]
     with locked(folder, "another command trains architectures in the same way; wait for it"):
-        losses: list[float] = []
-        lacking: list[int] = []
-        for place, run in enumerate(wanted):
-            label = _read(run)
-            if label is None:
-                lacking.append(place)
-            else:
+        kept, losses = KeptRows(folder / KEPT), list[float]()
+        lacking = [place for place, name in enumerate(names) if name not in kept.results]
+        for place, name in enumerate(names):
+            if name in kept.results:
+                label = Label.of(kept.results[name])
                 losses += [label.loss] if label.losses else []
                 yield place, label
         done = len(wanted) - len(lacking)
@@ -219,7 +228,8 @@ def labels_as_trained(
         trained = finished(waiting, work, name=lambda run: run.name, jobs=jobs, backend=backend)
         with closing(trained) as results:
             for number, label in results:
-                _keep(waiting[number], label)
+                kept.add({names[lacking[number]]: asdict(label)})
+                shutil.rmtree(waiting[number].folder, ignore_errors=True)  # the checkpoints that led to it
                 losses += [label.loss] if label.losses else []
                 done += 1
                 progress(_summary(losses), done, len(wanted))
@@ -233,41 +243,15 @@ def _summary(losses: Sequence[float]) -> str:
 def _circumstances(text: LabelText, request: TrainingRequest) -> list[Any]:
     """Return all that a label depends on, besides its architecture and its seed."""
     token_counts = [len(part.ids) for part in text.corpus.texts]
-    execution, device = asdict(request.execution), device_for(request.execution).type
-    execution["precision"] = execution.pop("compute")["dtype"]  # as earlier versions wrote it
-    more = {"execution": execution, "seed": None, "bfloat16": request.execution.bfloat16}
-    conditions = asdict(request) | more
-    rule = conditions.pop("depth_rule")
-    if rule != "none":  # what was kept before there were rules is without one
-        conditions["depth_rule"] = [rule, BASE_DEPTH]
-    on_cuda = {"cuda": True, "cpu": False}.get(device, device)
-    libraries = [torch.__version__, transformers.__version__, on_cuda]
+    device = device_for(request.execution).type
+    conditions = asdict(request) | {"seed": None, "bfloat16": request.execution.bfloat16}
+    conditions["execution"]["compute"]["device"] = device  # of several its kind, not its number
+    libraries = [torch.__version__, transformers.__version__]
     vocabulary = [text.space.settings.get("vocab"), text.classes]
     judged = [(part.sha256, len(part.ids)) for part in text.judged.texts] if text.judged else []
     reading = [text.sha256, token_counts, text.task, vocabulary]
-    return [LABELS_VERSION, BASE, *reading, conditions, libraries, *judged]
+    return [LABELS_VERSION, BASE, BASE_DEPTH, *reading, conditions, libraries, *judged]
 
 
 def _digest(document: Any) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _record(run: LabelRun) -> Path:
-    return run.folder.with_suffix(".json")
-
-
-def _keep(run: LabelRun, label: Label) -> None:
-    """Write the label, then drop the checkpoints that led to it."""
-    with replacing(_record(run)) as file:
-        file.write(json.dumps(asdict(label)).encode())
-    shutil.rmtree(run.folder, ignore_errors=True)
-
-
-def _read(run: LabelRun) -> Label | None:
-    """Return a label that is kept; None where there is none, or it is damaged."""
-    try:
-        record = parse_json(read_text(_record(run), MAX_RECORD))
-        losses = {int(tokens): float(loss) for tokens, loss in record["losses"].items()}
-        return Label(losses, float(record["seconds"]), str(record["failure"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None

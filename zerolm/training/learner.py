@@ -49,6 +49,8 @@ class Objective:
     """Pairs of hidden states that are compared, student's and teacher's, for ``hidden``."""
     pooling: TokenPooling | None = None
     """How the last states of sentences become embeddings; None where what is read are no sentences."""
+    every: int = 1
+    """One position in ``every`` is predicted: a large vocabulary costs more than all layers."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.weights if name not in LOSSES]
@@ -63,7 +65,21 @@ class Objective:
 
     def inputs(self, ids: Tensor) -> dict[str, Tensor]:
         """Return a model's inputs for sequences (b, t)."""
-        return {"input_ids": ids} if self.pooling is None else without_padding(ids)
+        if self.pooling is not None:
+            return without_padding(ids)
+        places = self._places(ids)
+        return {"input_ids": ids} if places is None else {"input_ids": ids, "logits_to_keep": places}
+
+    def _places(self, ids: Tensor) -> Tensor | None:
+        """Return the positions (p,) that are predicted in sequences (b, t), None for all.
+
+        The first of them differs between batches, but is the same for student and teacher. The last token is
+        not predicted from.
+        """
+        count = (ids.shape[1] - 1) // self.every
+        if self.every == 1 or count == 0:
+            return None
+        return torch.arange(count, device=ids.device) * self.every + ids.sum() % self.every
 
 
 class Teacher(Protocol):
@@ -106,7 +122,7 @@ class Student(nn.Module):
         """
         inputs = self.objective.inputs(input_ids)
         outputs: Any = self.model(**inputs, use_cache=False, output_hidden_states=self.objective.hidden)
-        losses, mask = {}, inputs.get("attention_mask")
+        losses, mask, places = {}, inputs.get("attention_mask"), inputs.get("logits_to_keep")
         for name, weight in self.objective.weights.items():
             if name in OF_STATES:
                 assert hidden is not None
@@ -115,7 +131,7 @@ class Student(nn.Module):
                 assert hidden is not None
                 loss = self._embedded(self._fitted(outputs.hidden_states)[-1], hidden[-1], mask)
             else:
-                loss = self._predicted(name, outputs.logits, input_ids, logits, log_p, ids)
+                loss = self._predicted(name, outputs.logits, input_ids, logits, log_p, ids, places)
             losses[name] = weight * loss
         return losses
 
@@ -162,12 +178,16 @@ class Student(nn.Module):
         logits: Tensor | None,
         log_p: Tensor | None,
         ids: Tensor | None,
+        places: Tensor | None,
     ) -> Tensor:
         temperature = self.objective.temperature
+        if name == "next-token" and places is not None:
+            return labelled(student_logits, input_ids[:, places + 1])
         if name == "next-token":
             return next_token(student_logits, input_ids)
         if log_p is not None and ids is not None:
-            return top_kl(student_logits, log_p, ids, temperature)
+            kept = slice(None) if places is None else places
+            return top_kl(student_logits, log_p[:, kept], ids[:, kept], temperature)
         assert logits is not None
         return {"kl": forward_kl, "reverse-kl": reverse_kl, "dist": dist}[name](
             student_logits, logits, temperature

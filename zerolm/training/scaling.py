@@ -35,13 +35,13 @@ class ScaledLogits(nn.Module):
 
 
 def scaled(
-    network: Network, width: int, rate: float, base: int = BASE, depth_rule: str = "none"
+    network: Network, width: int, rate: float, depth_rule: str = "none"
 ) -> tuple[ScaledLogits, Groups]:
     """Return a network of a ``width`` in muP for AdamW, and groups of its parameters with their rates.
 
-    A hidden matrix of n inputs, as it is drawn, is multiplied by sqrt(base / n) and learns at
-    rate x base / n; embeddings, heads, biases and gains learn at the rate itself, and the logits are
-    multiplied by base / width (Yang et al., Tensor Programs V, arXiv 2203.03466, table 8). The scores of
+    A hidden matrix of n inputs, as it is drawn, is multiplied by sqrt(256 / n) and learns at
+    rate x 256 / n; embeddings, heads, biases and gains learn at the rate itself, and the logits are
+    multiplied by 256 / width (Yang et al., Tensor Programs V, arXiv 2203.03466, table 8). The scores of
     attention stay as they are, for the size of a head is no width.
 
     With a rule of depth, of exponent a, each residual branch is multiplied by (L / 4)^-a, in place, and what
@@ -55,7 +55,7 @@ def scaled(
     with torch.no_grad():
         for inputs, weights in by_inputs.items():
             for weight in weights:
-                weight.mul_((base / inputs) ** 0.5)
+                weight.mul_((BASE / inputs) ** 0.5)
     hidden = {id(weight) for weights in by_inputs.values() for weight in weights}
     slowed = network.layers if layers != 1.0 else ()
     inside = {id(parameter) for layer in slowed for parameter in layer.parameters()}
@@ -67,8 +67,8 @@ def scaled(
         groups += [{"params": others, "lr": rate * factor}] if others else []
         for n, weights in sorted(by_inputs.items()):
             chosen = [weight for weight in weights if (id(weight) in inside) == within]
-            groups += [{"params": chosen, "lr": rate * base / n * factor}] if chosen else []
-    return ScaledLogits(network.module, base / width), groups
+            groups += [{"params": chosen, "lr": rate * BASE / n * factor}] if chosen else []
+    return ScaledLogits(network.module, BASE / width), groups
 
 
 def check_depth_rule(architectures: Sequence[Architecture], depth_rule: str) -> None:

@@ -36,7 +36,7 @@ def step_seconds(
         with half_precision(device, execution.bfloat16):
             loss = total(learner(ids, **signals))
         loss.backward()  # type: ignore[no-untyped-call]
-        float(loss)
+        float(loss.detach())
         learner.zero_grad(set_to_none=True)
         begun = begun or time.perf_counter()
     return (time.perf_counter() - begun) / (TRIALS - 1)

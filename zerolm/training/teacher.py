@@ -23,6 +23,8 @@ from zerolm.training.learner import EMBEDDING, OF_STATES, Objective
 TOP: Final = 64
 """Tokens whose predictions are kept, the likeliest."""
 TEACHER_BATCH: Final = 8
+LOGITS: Final = 1 << 27
+"""Logits of a batch at most: half a gigabyte."""
 CACHE_VERSION: Final = 1
 
 
@@ -137,9 +139,10 @@ def fill(
     places = dict(zip(numbers.tolist(), map(tuple, pairs.tolist()), strict=True))
     model.train(False)
     k = cache._log_p.shape[-1]
-    for first in range(0, len(wanted), TEACHER_BATCH):
+    at_once = max(1, min(TEACHER_BATCH, LOGITS // (int(model.config.vocab_size) * corpus.length)))
+    for first in range(0, len(wanted), at_once):
         progress("running the teacher once", first, len(wanted))
-        chosen = wanted[first : first + TEACHER_BATCH]
+        chosen = wanted[first : first + at_once]
         ids = torch.stack([corpus.sequence(*places[number]) for number in chosen.tolist()])
         with half_precision(model.device, bfloat16):
             logits = model(input_ids=ids.to(model.device), use_cache=False).logits.float()

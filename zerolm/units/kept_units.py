@@ -213,10 +213,9 @@ class Cut:
         both = zip(self.layers, layers, strict=True)
         return replace(self, parent=first.parent, layers=tuple(cut.inside(before) for cut, before in both))
 
-    def padded(self) -> Cut:
-        """Return a cut of the same layers that all have the ``largest`` sizes."""
-        cut = Cut.of(self.parent, list(self.sizes), lambda layer: self.largest)
-        return replace(cut, narrowing=self.narrowing)
+    def resized(self, sizes: LayerSizes) -> Cut:
+        """Return a cut of the same layers and stream with the first units of these numbers in each layer."""
+        return replace(Cut.of(self.parent, list(self.sizes), lambda layer: sizes), narrowing=self.narrowing)
 
     def kept(self, cut: LayerCut, label: str) -> Ints | None:
         """Return the kept indices of an axis of a layer, ascending; None for an axis that is not cut."""

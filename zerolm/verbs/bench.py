@@ -53,7 +53,7 @@ class BenchSettings(Request):
         """Return the comparison, its problems, and the settings that repeat it; ``more`` adds scores."""
         from zerolm.comparison.bench import bench
         from zerolm.scores import all_variants
-        from zerolm.scores.options import score_options
+        from zerolm.scores.base import score_options
 
         options = score_options(self.further)
         names, repeatable = self.benchmarks.chosen()

@@ -16,10 +16,7 @@ from zerolm.verbs.comparison_charts import unit
 from zerolm.verbs.comparison_sheets import (
     FILES,
     UNSEEN,
-    against_counting,
     against_sheet,
-    alphas,
-    finding,
     meanings,
     overview,
     section_sheet,
@@ -64,32 +61,20 @@ class BenchReport(Report):
         return [*self.problems, *absent]
 
     def heading(self) -> Heading:
+        counts = {section.truth.name: len(section.result) for section in self.sections}
+        names = f"{len(counts)} benchmarks" if len(counts) > 1 else next(iter(counts), "nothing")
+        views = f"{len(self.sections)} views of {len(counts)} benchmarks"
         return Heading(
-            f"Do scores rank {self._subject()} better than counting parameters?",
-            self._lead(),
-            finding(self.comparison),
-            against_counting(self.comparison),
-            f"{UNSEEN} {sentence(self.comparison.note)}".strip(),
+            f"Do scores rank {names} better than counting parameters?",
+            f"{sum(counts.values())} trained architectures, {views}.",
+            self.finding(),
+            trust=UNSEEN,
         )
 
-    def _counts(self) -> dict[str, int]:
-        """Return the number of architectures of each benchmark."""
-        return {section.truth.name: len(section.result) for section in self.sections}
-
-    def _subject(self) -> str:
-        names = list(self._counts())
-        return f"{len(names)} benchmarks" if len(names) > 1 else next(iter(names), "nothing")
-
-    def _lead(self) -> str:
-        counts, sections = self._counts(), len(self.sections)
-        views = f" in {sections} views" if sections > len(counts) else ""
-        plural = "s" * (len(counts) > 1)
-        return f"{sum(counts.values())} trained architectures of {len(counts)} benchmark{plural}{views}."
-
     def sheets(self) -> list[Sheet]:
-        is_alone, alpha = len(self.sections) == 1, alphas(self.comparison)
+        is_alone = len(self.sections) == 1
         return [
-            overview(self.comparison, [alpha] if alpha else [], (PAGE,) if is_alone else (PAGE, NOTEBOOK)),
+            overview(self.comparison, (PAGE,) if is_alone else (PAGE, NOTEBOOK)),
             *([] if is_alone else [against_sheet(self.comparison)]),
             *(
                 section_sheet(section, number, on=(NOTEBOOK,) if is_alone else ())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED, parsed, shown
@@ -31,6 +31,8 @@ LABEL_FILE: Final = "labels.json"
 DRAWN: Final = 60
 """The number of architectures that are trained by default."""
 TOKENS: Final = 3_000_000
+FEW_TOKENS: Final = "Few tokens order architectures by how fast they learn; more may turn the order."
+ONE_SEED: Final = " One seed each: how far another would change the order is not known."
 BEST: Final = 20
 """The most architectures that a terminal shows."""
 
@@ -198,7 +200,7 @@ class TrainLabelsSettings(Request):
     def _architectures(self, truth: GroundTruth | None, space: SearchSpace) -> dict[str, Architecture]:
         """Return the architectures to train by their names, each once."""
         from zerolm.groundtruth.truth import thinned
-        from zerolm.solvers.drawing import drawn
+        from zerolm.solvers.sampling import drawn
 
         if truth is None:
             some = drawn(space, self.count or DRAWN, self.seed, budgets=limits(self.sizes), distinct=True)
@@ -249,8 +251,7 @@ def _rows_of(path: Path) -> GroundTruth:
     """Return the architectures of a benchmark file, or those that a search compared."""
     from zerolm.groundtruth.reader import read
     from zerolm.groundtruth.truth import check
-    from zerolm.verbs.search_report import searched
-    from zerolm.verbs.search_words import COUNTING
+    from zerolm.verbs.search_report import COUNTING, searched
 
     if not path.is_dir():
         return read(path)
@@ -285,18 +286,6 @@ class LabelsReport(TrainedLabels, Report):
 
     command: ClassVar[str] = "bench train"
     rows_field: ClassVar[str] = "architectures"
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        from zerolm.groundtruth.truth import check
-
-        report = super().from_json(document)
-        truth = check(report.benchmark)
-        if not isinstance(truth.source.get("tokens"), int):
-            raise ValueError("benchmark.source.tokens: must be the tokens that each was trained on")
-        if not report.architectures:
-            raise ValueError("rows: there are none")
-        return report
 
     @property
     def remarks(self) -> list[str]:
@@ -333,24 +322,13 @@ class LabelsReport(TrainedLabels, Report):
         return ", ".join(f"{name.replace('_', ' ')} {tau:.3f}" for name, tau in taus.items())
 
     def heading(self) -> Heading:
-        title, *lines = self.lines()
+        task = self.benchmark["task"]
         return Heading(
-            title,
-            f"Trained the same way from scratch: {self.benchmark['task']}, loss on text held out.",
-            " ".join(map(sentence, lines[:2])),
-            " ".join(map(sentence, lines[2:])) or "No count of parameters distinguishes these architectures.",
-            self._trust(),
+            self.title,
+            f"Trained the same way from scratch: {task}, loss on text held out.",
+            " ".join(map(sentence, self.lines()[1:])),
+            trust=f"{FEW_TOKENS}{ONE_SEED if self.noise is None else ''}",
         )
-
-    def _trust(self) -> str:
-        few = "So few tokens order architectures by how fast they learn; more tokens may turn the order."
-        if self.noise is None:
-            return f"One seed each: how far another would change the order is not known. {few}"
-        between = self.noise.tau_between_seeds
-        agree = (
-            "" if between is None else f" Two seeds order the repeated ones with a tau-b of {between:.3f}."
-        )
-        return f"A perfect score would reach a tau-b of {self.noise.tau:.3f}.{agree} {few}"
 
     def sheets(self) -> list[Sheet]:
         reasons = [(f"architecture {one.id}", one.reason) for one in self.left_out]

@@ -12,9 +12,9 @@ from zerolm.calibration.rivals import UNCALIBRATED
 from zerolm.groundtruth.labels import from_document, load, to_document
 from zerolm.io.files import write_json
 from zerolm.io.plain import checked
-from zerolm.settings.kinds import absolute
-from zerolm.show.charts import Axis, Bar, Bars, from_zero
-from zerolm.show.sheet import NOTEBOOK, PAGE, Cell, Heading, Row, Sheet
+from zerolm.settings.setting import absolute
+from zerolm.show.charts import Axis, Bar, Bars
+from zerolm.show.sheet import NOTEBOOK, PAGE, Cell, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_number
 from zerolm.spaces import SearchSpace
 from zerolm.verbs.report import Report
@@ -22,8 +22,7 @@ from zerolm.verbs.run_file import Attached
 
 FILE: Final = "calibration.json"
 TAU: Final = "tau-b on hidden labels"
-WORDS: Final = {"geo": "geo", "body_params": "counting body parameters"}
-"""What sentences call the scores that were not calibrated."""
+HIDDEN: Final = "Labels are hidden at random, folds of the same labels: of larger networks it knows less."
 VISIBLE: Final = 0.005
 """The least share that is shown."""
 
@@ -83,8 +82,7 @@ class CalibrationReport(Report):
         return [f"warning: {warning}" for warning in self.to_json()["warnings"]]
 
     def heading(self) -> Heading:
-        labels = self.calibration.labels
-        unbeaten = " and ".join(WORDS.get(name, name) for name in self.judgement.not_beaten)
+        labels, unbeaten = self.calibration.labels, " and ".join(self.judgement.not_beaten)
         verdict = f"do not beat {unbeaten}" if unbeaten else "beat geo and counting parameters"
         if self.judgement.tau is None:
             verdict = "are too few to judge a calibration"
@@ -92,15 +90,8 @@ class CalibrationReport(Report):
             f"{len(labels)} labels of {labels.space} {verdict}",
             f"{labels.metric} ({self._better()}), method {self.calibration.method}",
             " ".join(map(sentence, self._judged())),
-            "Baselines are scores that saw no label, geo and body parameters, on the same hidden labels.",
-            self._trust(),
+            trust=" ".join([HIDDEN, *map(sentence, self.remarks)]),
         )
-
-    def _trust(self) -> str:
-        folds = self.judgement.folds
-        parts = [f"Means over {folds} folds; the choice of the method is made anew in each."] if folds else []
-        parts.append("Labels are hidden at random: of larger networks than these it knows less.")
-        return " ".join([*parts, *map(sentence, self.remarks)])
 
     def sheets(self) -> list[Sheet]:
         taus = self._taus()
@@ -112,8 +103,14 @@ class CalibrationReport(Report):
                 on=(PAGE, NOTEBOOK),
             )
         ]
+        widths = {
+            f"mean width, {self.calibration.labels.metric}": self.judgement.width,
+            "width from the labels alone": self.judgement.label_width,
+        }
+        rows = [(name, f"{width:.3g}") for name, width in widths.items() if width is not None]
         if self.judgement.coverage is not None:
-            sheets.append(self._intervals(self.judgement.coverage))
+            held = ("hidden results within", f"{self.judgement.coverage:.0%}")
+            sheets.append(pairs("Its 90 % intervals", [held, *rows], on=(PAGE,)))
         parts = self._parts()
         nothing = [] if parts else ["Nothing but labels."]
         return [*sheets, Sheet("What it consists of", sentences=nothing, parts=parts, on=(PAGE,))]
@@ -126,38 +123,23 @@ class CalibrationReport(Report):
         ends = (None, None) if deviation is None else (tau - deviation, tau + deviation)
         rows = [Bar("this calibration", tau, f"{tau:.3f}", "blue", *ends)]
         rows += [
-            Bar(WORDS.get(name, name), other, show_number(other), "grey")
-            for name, other in self.judgement.baselines.items()
+            Bar(name, other, show_number(other), "grey") for name, other in self.judgement.baselines.items()
         ]
         values = [value for bar in rows for value in (bar.value, bar.low, bar.high) if value is not None]
         x = Axis(min(0.0, *values), max(1.0, *values), f"{TAU}, one deviation of a fold")
         return [Bars(TAU, x, rows)]
-
-    def _intervals(self, coverage: float) -> Sheet:
-        share = 100 * coverage
-        x = Axis(
-            0.0, 100.0, "% of hidden results within their interval (orange: 90 %)", form=lambda v: f"{v:g} %"
-        )
-        chart = Bars("Coverage", x, [Bar("within", share, f"{share:.0f} %")], [(90.0, "orange")])
-        widths = {
-            f"mean width, {self.calibration.labels.metric}": self.judgement.width,
-            "width from the labels alone": self.judgement.label_width,
-        }
-        rows = [(name, f"{width:.3g}") for name, width in widths.items() if width is not None]
-        return Sheet("Its 90 % intervals", rows=rows, kind="pairs", charts=[chart], on=(PAGE,))
 
     def _parts(self) -> list[Sheet]:
         """Return the parts of the calibration: an alpha, weights of the methods, features, a dictionary."""
         fitted = self.calibration
         parts = [Sheet(sentences=[f"alpha {fitted.alpha.alpha:g}"])] if fitted.alpha else []
         features = fitted.predictor.shares() if fitted.predictor else {}
-        for title, axis, shares in (
-            ("Weights of the methods", "weight", _visible(fitted.weights)),
-            ("Shares of what the predictor sees", "share", _visible(features)),
+        for title, shares in (
+            ("Weights of the methods", _visible(fitted.weights)),
+            ("Shares of what the predictor sees", _visible(features)),
         ):
             if shares:
-                bars = [Bar(name, share, f"{share:.0%}") for name, share in shares.items()]
-                parts.append(Sheet(title, charts=[Bars(title, from_zero(shares.values(), axis), bars)]))
+                parts.append(pairs(title, [(name, f"{share:.0%}") for name, share in shares.items()]))
         if fitted.dictionary:
             entries = zip(fitted.dictionary.entries, fitted.dictionary.weights, strict=True)
             rows: list[Row] = [[Cell(str(entry), "shape"), f"{weight:.4g}"] for entry, weight in entries]

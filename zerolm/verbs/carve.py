@@ -46,6 +46,8 @@ LOSSES: Final = {
     "repaired": "measured, repaired",
     "as_read_back": "measured, quantised",
 }
+PLAN: Final = "Nothing was written or opened: this is a plan."
+UNMEASURED: Final = "No loss was measured."
 LOSS: Final = "loss on held-out tokens (KL in nats, or 1 - cosine)"
 
 
@@ -286,25 +288,13 @@ class CarvingReport(CarvedAndHealed, Report):
         return f"{self.costs[who][cost] / parent if parent else 1.0:.1%}"
 
     def heading(self) -> Heading:
+        notes = [UNMEASURED] * (not self.losses) + [PLAN] * (not self.verified)
         return Heading(
             f"{base_name(self.parent)} cut to {self._share('params')} of its parameters",
             f"A {self.family} model, {self.criterion} as criterion, repair {self.repair}.",
             " ".join(map(sentence, filter(None, [self.stream_widths.line(), *self._outcome()]))),
-            "Whether it is better than a random or uniform cut of that size is what zerolm eval measures.",
-            self._trust(),
+            trust=" ".join([*notes, *map(sentence, filter(None, self.note.split("; ")))]),
         )
-
-    def _trust(self) -> str:
-        parts = [] if self.verified else ["Nothing was written or opened: this is a plan."]
-        if self.optimal is not None:
-            proven = "is proven to be" if self.optimal else "is not proven to be"
-            parts.append(f"The plan {proven} the best by its criterion.")
-        parts.append(
-            "Losses are measured on held-out text, which nothing was fitted to or chosen by."
-            if self.losses
-            else "No loss was measured."
-        )
-        return " ".join([*parts, *map(sentence, filter(None, self.note.split("; ")))])
 
     def sheets(self) -> list[Sheet]:
         is_plan = self.verified is None
@@ -382,6 +372,7 @@ class CarvingReport(CarvedAndHealed, Report):
         names = ("parent", "family", "criterion", "repair", "plan", "shape", "format", "space")
         values = {name: getattr(self, name) for name in names}
         rows = [(name, str(value)) for name, value in values.items() if value is not None]
+        rows += [] if self.optimal is None else [("proven the best plan", "yes" if self.optimal else "no")]
         rows += [("stream", self.stream_widths.line())] if self.stream else []
         return rows + ([("vocabulary", self._tokens())] if self._tokens() else [])
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from zerolm.carving.experts.result import ChildExperts
-from zerolm.carving.request import SUMMED
 from zerolm.carving.result import EqualBytes, TypeRow
 from zerolm.carving.vocabulary.result import ChildVocabulary
 from zerolm.show.charts import Heat
@@ -28,41 +27,18 @@ ALWAYS: Final = ("of the tokens", "of the gates")
 
 
 def experts_line(experts: ChildExperts) -> str:
-    """Return the number of kept experts and neurons, their criterion, and their shares of the text."""
+    """Return the number of kept experts and neurons, their criterion, and their share of the gates."""
     groups = f", equal in {experts.groups} groups" if experts.groups > 1 else ""
-    chosen = (
+    parts = [
         f"experts {experts.child} of {experts.parent} in {len(experts.layers)} layers{groups} "
         f"({experts.active} active), chosen by {experts.criterion}"
-    )
-    return "; ".join([chosen, *_remarks(experts)])
-
-
-def _remarks(experts: ChildExperts) -> Iterator[str]:
-    layers = experts.layers
-    gates, gaps, left, losses, lost_by_neurons = (
-        [getattr(row, name) for row in layers if getattr(row, name) is not None]
-        for name in ("gates", "gap", "left", "loss", "lost_by_neurons")
-    )
+    ]
+    gates = [row.gates for row in experts.layers if row.gates is not None]
     if gates:
-        yield f"{sum(gates) / len(gates):.1%} of the gates of the text were theirs"
-    proven = sum(gap == 0 for gap in gaps)
-    if gaps and proven == len(gaps):
-        yield "proven to be the best in each layer"
-    elif gaps:
-        yield f"proven to be the best in {proven} layers, elsewhere within {max(gaps):.2g} of it"
+        parts.append(f"{sum(gates) / len(gates):.1%} of the gates of the text were theirs")
     if experts.ffn is not None:
-        parts = [f"{sum(losses):.3g} by experts"] if losses and experts.criterion == SUMMED else []
-        parts += [f"{sum(lost_by_neurons):.3g} by neurons"] if lost_by_neurons else []
-        lost = f", estimated loss: {', '.join(parts)}" if parts else ""
-        yield f"{experts.ffn.child} of {experts.ffn.parent} neurons of each kept{lost}"
-    if left:
-        yield f"repair leaves {min(left):.0%} to {max(left):.0%} of the layers' errors"
-    if layers and layers[0].domains:
-        kept = (
-            f"{sum(row.domains[name] for row in layers) / len(layers):.1%} of {name}"
-            for name in layers[0].domains
-        )
-        yield f"share of their score kept: {', '.join(kept)}"
+        parts.append(f"{experts.ffn.child} of {experts.ffn.parent} neurons of each kept")
+    return "; ".join(parts)
 
 
 def experts_sheet(experts: ChildExperts) -> Sheet:
@@ -108,14 +84,6 @@ def _kept(tokens: ChildVocabulary) -> Iterator[str]:
         where = "on held-out text" if tokens.held_out else "on the text itself, too short to hold any out"
         share = f" ({after / before - 1:+.1%})" if before else ""
         yield f"{before:.4g} becomes {after:.4g} {unit}{share} {where}"
-    rows = {row.size: row for row in tokens.sizes}
-    ours, whole = rows.get(tokens.child), rows.get(tokens.parent)
-    if ours is not None and len(rows) > 1:
-        beside = f"{whole.loss:.3g} with all tokens" if whole else "all tokens do not fit"
-        alone = next((row for row in tokens.sizes if row.rest == 0), None)
-        if alone is not None and alone is not ours:
-            beside += f"; {alone.loss:.3g} with {alone.size:,} tokens and nothing else cut"
-        yield f"within the budgets {ours.loss:.3g} {unit} are predicted to be lost ({beside})"
     if tokens.proof is not None:
         yield f"{tokens.proof.strings} strings read back alike, outputs apart {tokens.proof.relative:.1g}"
 

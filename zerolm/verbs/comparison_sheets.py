@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.comparison.results import Comparison, ScoreRow, Section
-from zerolm.comparison.standings import by_tau, in_own_unit, key_of, label_free, name_of, standings
+from zerolm.comparison.standings import by_tau, in_own_unit, key_of, name_of, standings
 from zerolm.show.sheet import PAGE, TERMINAL, Cell, Row, Sheet, pairs
 from zerolm.show.text import show_interval, show_number, show_share
 from zerolm.statistics.bootstrap import FEWEST
@@ -57,46 +57,6 @@ NO_ALPHA: Final = "No alpha distinguishes these architectures."
 VERDICTS: Final = ("better", "unclear", "not better")
 
 
-def finding(comparison: Comparison) -> str:
-    """Return in how many views geo is shown to rank better than counting parameters."""
-    rows = standings(comparison).get(("geo", None), [])
-    better = sum(row.verdict == "better" for _, row in rows)
-    if not rows:
-        return "geo is not defined here."
-    return (
-        f"geo ranks better than counting parameters in {better or 'none'} of {len(rows)} views: the whole "
-        "95 % interval of its gain is above zero."
-    )
-
-
-def against_counting(comparison: Comparison) -> str:
-    """Return which scores are above counting parameters everywhere, and where none is above all baselines."""
-    above = [
-        name_of(key)
-        for key, rows in _free(comparison).items()
-        if all(row.verdict in ("better", "unclear") for _, row in rows)
-    ]
-    lost = [
-        place(section)
-        for section in comparison.sections
-        if max(row.tau or 0.0 for row in section.rows if row.baseline)
-        >= max((row.tau or 0.0 for row in label_free(section)), default=0.0)
-    ]
-    first = f"Above counting parameters everywhere: {', '.join(above)}." if above else (
-        "No score is above counting parameters everywhere."
-    )  # fmt: skip
-    return f"{first} A baseline ranks as well as every score on {', '.join(lost)}." if lost else first
-
-
-def _free(comparison: Comparison) -> dict[Any, list[tuple[Section, ScoreRow]]]:
-    """Return the rows of each score that saw no labels and is no baseline."""
-    return {
-        key: rows
-        for key, rows in standings(comparison).items()
-        if not any(row.baseline or row.saw_labels for _, row in rows)
-    }
-
-
 def against_sheet(comparison: Comparison) -> Sheet:
     """Return in how many views each score is better than counting parameters, and where it is worst."""
 
@@ -104,7 +64,9 @@ def against_sheet(comparison: Comparison) -> Sheet:
         return -math.inf if pair[1].gain is None else pair[1].gain
 
     lines: list[Row] = []
-    for key, rows in _free(comparison).items():
+    for key, rows in standings(comparison).items():
+        if any(row.baseline or row.saw_labels for _, row in rows):
+            continue
         verdicts = [row.verdict for _, row in rows]
         section, worst = min(rows, key=gain)
         counts = [str(verdicts.count(verdict)) for verdict in VERDICTS]
@@ -113,18 +75,7 @@ def against_sheet(comparison: Comparison) -> Sheet:
     return Sheet("Views in which a score beats counting parameters", head, lines, kind="verdicts")
 
 
-def alphas(comparison: Comparison) -> str:
-    """Return the best alphas of zerolm, and those that are level with the best everywhere."""
-    best = [row.best_alpha for row in comparison.rows if row.saw_labels and row.best_alpha is not None]
-    if not best:
-        return ""
-    levels = [{point.alpha for point in section.curve if point.level} for section in comparison.sections]
-    shared = ", ".join(f"{alpha:g}" for alpha in sorted(set.intersection(*levels))) or "none"
-    ends = stretch(min(best), max(best))
-    return f"The best alpha of zerolm: {ends}; level with the best everywhere: {shared}."
-
-
-def overview(comparison: Comparison, sentences: Iterable[str], on: Collection[str]) -> Sheet:
+def overview(comparison: Comparison, on: Collection[str]) -> Sheet:
     """Return tau-b of each score (rows) on each benchmark and view, marked against counting parameters."""
     head: list[Cell | str] = ["tau-b"]
     for number, section in enumerate(comparison.sections, 1):
@@ -140,8 +91,7 @@ def overview(comparison: Comparison, sentences: Iterable[str], on: Collection[st
     for name, taus, form in (("best published", published, ".3f"), ("noise ceiling", ceilings, ".2f")):
         if any(tau is not None for tau in taus):
             rows.append([Cell(name, "aside"), *(Cell(show_number(tau, form), "aside") for tau in taus)])
-    title = "All scores on all benchmarks"
-    return Sheet(title, head, rows, list(sentences), [MARKS_NOTE], kind="overview", on=on)
+    return Sheet("All scores on all benchmarks", head, rows, notes=[MARKS_NOTE], kind="overview", on=on)
 
 
 def meanings() -> Sheet:

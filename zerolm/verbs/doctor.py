@@ -11,12 +11,14 @@ from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import Request, argument
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
-from zerolm.show.text import base_name, sentence, show_amount
+from zerolm.show.text import base_name, show_amount
 from zerolm.verbs.report import Report, run_of
 
-LABELS: Final = ("What opens it", "What does not", "How far to trust it")
 EVIDENCE: Final = {"opened": "really opened", "rules": "by rules"}
-RULES: Final = "rules read configuration, names and shapes; nothing was run, no weight was read"
+RULES: Final = (
+    "What was not opened is judged by rules on configuration, names and shapes: nothing was run, no weight "
+    "was read."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,31 +57,20 @@ class DoctorReport(Diagnosis, Report):
     command: ClassVar[str] = "doctor"
 
     def lines(self) -> list[str]:
-        weights = f"{base_name(self.folder)}: {self.weights:,} weights"
-        return [weights, *(f"{verdict}: {', '.join(names)}" for verdict, names in self._by_verdict().items())]
-
-    def _by_verdict(self) -> dict[str, list[str]]:
-        """Return the runtimes by verdict."""
-        runtimes: dict[str, list[str]] = {}
+        verdicts: dict[str, list[str]] = {}
         for one in self.runtimes:
-            runtimes.setdefault(one.verdict, []).append(one.runtime)
-        return runtimes
+            verdicts.setdefault(one.verdict, []).append(one.runtime)
+        weights = f"{base_name(self.folder)}: {self.weights:,} weights"
+        return [weights, *(f"{verdict}: {', '.join(names)}" for verdict, names in verdicts.items())]
 
     def heading(self) -> Heading:
-        by_verdict, tried = self._by_verdict(), [one for one in self.runtimes if one.known == "opened"]
-        opens = by_verdict.pop("opens", [])
-        really = sum(one.verdict == "opens" for one in tried)
-        others = len(self.runtimes) - len(tried)
-        title = f"{really} of {len(tried)} that were tried opened it; " if tried else "None was tried; "
-        names = ", ".join(one.runtime for one in tried) or "none"
+        tried = [one for one in self.runtimes if one.known == "opened"]
+        opened = sum(one.verdict == "opens" for one in tried)
         return Heading(
-            f"{base_name(self.folder)}: {title}{len(opens) - really} of {others} would by their rules",
+            f"{base_name(self.folder)}: {opened} of {len(tried)} that were tried opened it",
             f"{', '.join(self.architectures) or self.model_type or 'No class is named'}; {self.folder}",
-            f"{', '.join(opens) or 'None of them'}.",
-            " ".join(sentence(f"{verdict}: {', '.join(those)}") for verdict, those in by_verdict.items())
-            or "Nothing that was examined.",
-            f"Tried here: {names}. The other {RULES}.",
-            LABELS,
+            self.finding(),
+            trust=RULES,
         )
 
     def sheets(self) -> list[Sheet]:

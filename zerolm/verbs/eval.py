@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 from zerolm.evaluation.evaluated import Evaluated, JudgedNetwork
 from zerolm.progress import Progress, silent
@@ -53,15 +53,6 @@ MEASURES: Final = {
 POSITIONS: Final = {"first": "KL first", "1-15": "KL 1-15", "rest": "KL rest"}
 """Spans of positions in a window, as they head columns."""
 BY_POSITION: Final = "KL first, 1-15, rest: of predictions behind the tokens at these positions of a sequence"
-BASELINES: Final = {
-    "random": "a random carving of its size",
-    "uniform": "a uniform carving of its size",
-    "frequency": "one that keeps the experts used most",
-    "quantised parent": "the parent quantised to its bytes",
-}
-"""Networks that a child is compared with, by row, in words."""
-IN_ONE_TYPE: Final = "parent in "
-"""The beginning of the row of a parent of one type, compared with a GGUF child."""
 WITH_PARENT: Final = ("pairs", "loops")
 """Measures that say little without the parent's."""
 COLOURS: Final = {"child": "blue", "parent": "green"}
@@ -190,23 +181,6 @@ class EvaluationReport(Evaluated, Report):
     command: ClassVar[str] = "eval"
     rows_field: ClassVar[str] = "networks"
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        report = super().from_json(document)
-        names = [one.name for one in report.networks]
-        of_child = {name: set(values) for one in report.networks[:1] for name, values in one.domains.items()}
-        if names and names[:2] != ["child", "parent"]:
-            raise ValueError(f"rows must begin with child and parent, not with {', '.join(names[:2])}")
-        for one in report.networks:
-            lacking = next((name for name in report.measures if getattr(one, name) is None), None)
-            if lacking or not report.measures:
-                raise ValueError(f"row {one.name!r:.80} has no {lacking or 'measure'}")
-            if {name: set(values) for name, values in one.domains.items()} != of_child:
-                raise ValueError(f"row {one.name!r:.80} has other domains than the child, or measures")
-            if set(one.kl_by_position) not in (set(report.positions), set()):
-                raise ValueError(f"row {one.name!r:.80} has other kl_by_position than the child")
-        return report
-
     @property
     def measures(self) -> list[str]:
         """Return the names of what is measured on the text, empty without one."""
@@ -247,26 +221,10 @@ class EvaluationReport(Evaluated, Report):
                 if place == 0 or name in WITH_PARENT:
                     texts[place] += f" (parent {shown(parent, name)})"
             lines.append(f"{self._size()}: {', '.join(texts)}")
-            lines += [self._by_domain()] if self.domains else []
         if self.tasks:
             lower = sum(row.child < row.parent for row in self.tasks)
             lines.append(f"Of {len(self.tasks)} task metrics the child's is below the parent's in {lower}.")
         return lines
-
-    @property
-    def domains(self) -> list[str]:
-        """Return the names of the domains of the text; none where it has one."""
-        return [name for one in self.networks[:1] for name in one.domains]
-
-    def _by_domain(self) -> str:
-        """Return the loss of the child on each domain by the first measure, as a sentence."""
-        measure, child, parent = self.measures[0], self._named("child"), self._named("parent")
-        texts = []
-        for domain in self.domains:
-            ours, theirs = child.domains[domain][measure], parent.domains[domain][measure]
-            change = f" ({ours / theirs - 1:+z.1%})" if theirs else ""
-            texts.append(f"{show_measure(measure, ours)}{change} on {domain}")
-        return f"{MEASURES[measure].title} by domain, compared with the parent: {', '.join(texts)}."
 
     def _named(self, name: str) -> JudgedNetwork:
         return next(one for one in self.networks if one.name == name)
@@ -277,49 +235,20 @@ class EvaluationReport(Evaluated, Report):
             name = self.measures[0]
             child, parent = (shown(self._named(who), name) for who in ("child", "parent"))
             title = f"{name.capitalize()} {child}; the parent's is {parent}"
-        size = self._size() or "Tasks of the harness."
-        return Heading(title, size, self.finding(), self._baseline(), self._trust())
+        return Heading(title, self._size(), self.finding(), trust=" ".join(self._reservations()))
 
     def _size(self) -> str:
-        return f"{self.sequences:,} sequences, {self.tokens:,} tokens" if self.sequences else ""
+        return f"{self.sequences:,} sequences, {self.tokens:,} tokens" if self.sequences else "Tasks"
 
-    def _baseline(self) -> str:
-        others = [one for one in self.networks if beside_child(one.name)]
-        if not others:
-            return f"No other carving of the child's size was compared.{self._neighbours()}"
-        name, child = self.measures[0], self._named("child")
-        sign = 1 if MEASURES[name].higher_is_better else -1
-        parts = []
-        for one in others:
-            word = "better than" if sign * (child.values[name] - one.values[name]) > 0 else "no better than"
-            parts.append(f"{word} {beside_child(one.name)} ({shown(one, name)})")
-        return f"By {name} the child is {' and '.join(parts)}.{self._neighbours()}"
-
-    def _neighbours(self) -> str:
-        """Return the measures of other children of the parent, as a sentence; empty where there are none."""
-        others = [one for one in self.networks[2:] if not beside_child(one.name)]
-        if not others:
-            return ""
-        texts = ", ".join(f"{one.name} {shown(one, self.measures[0])}" for one in others)
-        return f" Other children of the parent: {texts}."
-
-    def _trust(self) -> str:
-        parts = []
+    def _reservations(self) -> Iterator[str]:
+        """Yield how far the numbers can be trusted."""
         if self.networks:
-            texts = "One text of each domain, in all" if self.domains else "One text of"
-            parts.append(f"{texts} {self.tokens:,} tokens, no interval: another may say otherwise.")
-            parts.append("If the child was fitted to this text, the numbers flatter it.")
+            yield "No interval: another text may say otherwise. Numbers flatter a child fitted to this text."
         if self.prompts:
             error = 0.5 / math.sqrt(self.prompts)
-            parts.append(
-                f"Shares of looping answers are of {self.prompts} prompts: their standard error is up to "
-                f"{error:.1%}."
-            )
-        if any(one.spread for one in self.networks):
-            parts.append("Random carvings show the range of their draws.")
+            yield f"Shares of {self.prompts} looping answers have a standard error of up to {error:.1%}."
         if self.tasks:
-            parts.append("Tasks have standard errors where the harness gives them.")
-        return " ".join(parts)
+            yield "Tasks have standard errors where the harness gives them."
 
     def sheets(self) -> list[Sheet]:
         charts = [
@@ -329,7 +258,7 @@ class EvaluationReport(Evaluated, Report):
         return [
             *charts,
             *([self._table()] if self.networks else []),
-            *([self._domains_sheet()] if self.domains else []),
+            *([self._domains_sheet()] if self.networks and self.networks[0].domains else []),
             *([self._tasks_sheet()] if self.tasks else []),
         ]
 
@@ -395,11 +324,6 @@ class EvaluationReport(Evaluated, Report):
         head = ["task", "metric", "samples", "child", "parent"]
         title = "Tasks of lm-evaluation-harness"
         return Sheet(title, head, lines, kind="tasks", on=(PAGE, TERMINAL, NOTEBOOK))
-
-
-def beside_child(name: str) -> str:
-    """Return the network of a row that a child is compared with, in words; empty of another child."""
-    return f"the {name}" if name.startswith(IN_ONE_TYPE) else BASELINES.get(name, "")
 
 
 def shown(one: JudgedNetwork, name: str) -> str:

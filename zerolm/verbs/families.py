@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -15,7 +16,7 @@ from zerolm.verbs.report import Listing, Shown
 
 if TYPE_CHECKING:
     from zerolm.diagnosis.runtimes import Runtime
-    from zerolm.families.family import Family, Field, Pattern
+    from zerolm.families.family import Family
 
 KINDS: Final = ("layers", "heads", "ffn", "hidden")
 
@@ -144,18 +145,26 @@ class FamilyReport(Shown):
     def sheets(self) -> list[Sheet]:
         family = self.family
         sizes: list[Row] = [
-            [label, size.field or "-", _default(size), ", ".join(size.also)]
+            [
+                label,
+                size.field or "-",
+                "needed" if size.default is None else str(size.default),
+                ", ".join(size.also),
+            ]
             for label, size in family.config.sizes.items()
         ]
         tensors: list[Row] = [
-            [one.role, " x ".join(one.axes), _condition(one), Cell(one.name, "shape")]
+            [one.role, " x ".join(one.axes), one.when, Cell(one.name, "shape")]
             for one in (*family.tensors.body, *family.tensors.head)
         ]
+        others = _given({**as_plain(family.config), "sizes": None, "only": None})
+        fields = [(name, json.dumps(value)) for name, value in others.items()]
+        fields += [(name, f"only {json.dumps(value)} is read") for name, value in family.config.only.items()]
         more = Sheet("Tensors", ["role", "axes", "there", Cell("name", "shape")], tensors)
         return [
             pairs("Cuts", self._cuts()),
             Sheet("Sizes", ["size", "field", "default", "also called"], sizes),
-            pairs("Other fields", self._fields()),
+            pairs("Other fields", fields),
             *([more] if tensors else []),
             pairs("Runtimes", self._listed()),
         ]
@@ -181,16 +190,6 @@ class FamilyReport(Shown):
             ("types", "yes" if row["types"] else "no"),
         ]
 
-    def _fields(self) -> list[tuple[str, str]]:
-        """Return the further fields of the configuration that are read."""
-        config, window = self.family.config, self.family.config.window
-        rows = [("tied head", f"{config.tied.field or 'always'}, {_json(config.tied.default)} by default")]
-        rows += [(f"flag {name}", f"{_json(value)} by default") for name, value in config.flags.items()]
-        if window:
-            rows.append(("window", f"{window.size.field}, {_json(window.size.default)} by default"))
-        rows += [(f"one value a layer: {name}", "is cut with the layers") for name in config.per_layer]
-        return rows + [(name, f"only {_json(value)} is read") for name, value in config.only.items()]
-
     def _listed(self) -> list[tuple[str, str]]:
         """The classes that each runtime lists of the family, and its version."""
         each = ((runtime, runtime.of_family(self.family)) for runtime in _runtimes())
@@ -205,17 +204,8 @@ def _runtimes() -> list[Runtime]:
     return list(RUNTIMES.values())
 
 
-def _default(size: Field) -> str:
-    """Return the value of a size where its field is absent, and where it is null if that differs."""
-    null = "" if size.null in (None, size.default) else f", {size.null} for null"
-    return f"{'needed' if size.default is None else size.default}{null}"
-
-
-def _condition(pattern: Pattern) -> str:
-    """Return when a tensor must be there."""
-    words = {"always": "", "head": "with a head", "untied": "with a head of its own", "optional": "perhaps"}
-    return words.get(pattern.when, f"if {pattern.when}")
-
-
-def _json(value: object) -> str:
-    return {True: "true", False: "false", None: "null"}.get(value, str(value))  # type: ignore[call-overload, no-any-return]
+def _given(value: Any) -> Any:
+    """Return a document without its empty entries."""
+    if not isinstance(value, dict):
+        return [_given(item) for item in value] if isinstance(value, list) else value
+    return {name: _given(item) for name, item in value.items() if item not in (None, [], {})}

@@ -134,17 +134,13 @@ class HealingReport(Healed, Report):
 
     def heading(self) -> Heading:
         name, training = self.measure, self.training
-        before, after = (self.losses[who][name] for who in ("before", "after"))
-        is_better = after < before if name == "kl" else after > before
-        measures = f"{_shown(name, before)} before, {_shown(name, after)} after"
+        before, after = (_shown(name, self.losses[who][name]) for who in ("before", "after"))
         return Heading(
-            f"{'KL' if name == 'kl' else 'Cosine'} {measures}",
+            f"{'KL' if name == 'kl' else 'Cosine'} {before} before, {after} after",
             f"{self.how}, by {' and '.join(training.losses)}.",
             self.finding(),
-            "The baseline is the child before training: carved, and repaired where that was asked for. "
-            + ("Healing is better than it." if is_better else "Healing is no better: keep that child."),
-            f"Judged on {training.held_out} sequences of {training.length} tokens at the end of the texts, "
-            f"one run, no interval: text of another kind may say otherwise. {sentence(self.note)}".strip(),
+            trust=f"{training.held_out} sequences of {training.length} tokens, one run, no interval: text of "
+            f"another kind may say otherwise. {sentence(self.note)}".strip(),
         )
 
     def sheets(self) -> list[Sheet]:
@@ -189,20 +185,9 @@ class HealingReport(Healed, Report):
         return [curve(points, MEASURES[name], [before], keys)]
 
     def _making(self) -> list[tuple[str, str]]:
-        training = self.training
-        source = (
-            f"its {training.top} likeliest tokens, from the disk" if training.top else "computed in each step"
-        )
-        return [
-            ("teacher", f"{base_name(self.teacher)}, {source}"),
-            ("losses", ", ".join(training.losses)),
-            ("learning rate", f"{training.rate:.3g}"),
-            ("batch", f"{training.batch} sequences of {training.length} tokens"),
-            ("steps", f"{training.steps:,}"),
-            ("precision", "bfloat16 products" if training.bfloat16 else "float32"),
-            ("time", f"{training.seconds:,.0f} s"),
-            ("seed", str(training.seed)),
-        ]
+        values = {"teacher": base_name(self.teacher), **vars(self.training)}
+        return [(name, ", ".join(value) if isinstance(value, list | tuple) else str(value))
+                for name, value in values.items()]  # fmt: skip
 
     def rows(self) -> list[dict[str, Any]]:
         return [dict(row) for row in self.curve]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from zerolm.show.charts import Axis, Bar, Bars
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
-from zerolm.show.text import base_name, sentence, show_amount
+from zerolm.show.text import base_name, show_amount
 from zerolm.units.energies import Energies, LayerEnergies, TotalEnergies
 from zerolm.verbs.report import Report
 
@@ -54,16 +54,7 @@ class LedgerReport(Report):
         ]
 
     def heading(self) -> Heading:
-        halves = [one.ffn.strongest_half for one in self.layers if one.ffn.strongest_half is not None]
-        evenness = "Neurons of experts are not compared with each other."
-        if halves:
-            evenness = (
-                f"The stronger half of a layer's FFN neurons holds {min(halves):.1%} to {max(halves):.1%} of "
-                "their energy; 50 % if all were even."
-            )
-        first, *rest = self.lines()
-        finding = " ".join(map(sentence, rest))
-        return Heading(f"The weights of {base_name(self.parent)}", sentence(first), finding, evenness, TRUST)
+        return Heading(f"The weights of {base_name(self.parent)}", self.kept, self.finding(), trust=TRUST)
 
     def sheets(self) -> list[Sheet]:
         charts = [
@@ -100,8 +91,8 @@ class LedgerReport(Report):
         rows.append(["all", *_texts(self.total.attention), "", *_texts(self.total.ffn), ""])
         head = ["layer", "attention energy", "mean square", "largest", "strongest group"]
         head += ["FFN energy", "mean square", "largest", "strongest half"]
-        sentence = f"Strongest: of {self.kv_groups} KV groups one; of the FFN neurons half."
-        return Sheet("All numbers", head, rows, [sentence], kind="layers", on=(PAGE, TERMINAL, NOTEBOOK))
+        strongest = f"Strongest: of {self.kv_groups} KV groups one; of the FFN neurons half (even: 50 %)."
+        return Sheet("All numbers", head, rows, [strongest], kind="layers", on=(PAGE, TERMINAL, NOTEBOOK))
 
 
 def _share(value: float | None) -> str:

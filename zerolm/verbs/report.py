@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from zerolm import __version__
 from zerolm.io.plain import as_plain
+from zerolm.settings import REQUIRED, Setting, shown
 from zerolm.settings.request import Request
 from zerolm.show.sheet import Heading, Sheet
 from zerolm.show.text import clipped, sentence
+from zerolm.verbs import commands
 
 if TYPE_CHECKING:
     import pandas
 
+FOLDER: Final = Setting("folder", "path", REQUIRED, "what save, or --out of a command, wrote", metavar="DIR")
 RESULT_BYTES: Final = 64 << 20
 """The most that is read of a file of a result."""
 
@@ -67,7 +70,7 @@ class Shown(ABC):
     __hash__ = None  # type: ignore[assignment]
 
     def _repr_html_(self) -> str:
-        from zerolm.show.notebook import table_of
+        from zerolm.show.page import table_of
 
         return table_of(self.rows())
 
@@ -186,7 +189,7 @@ class Report(Shown):
         return page(self.command, self.heading(), self.sheets(), self.run_yaml, self.run.origin)
 
     def _repr_html_(self) -> str:
-        from zerolm.show.notebook import fragment
+        from zerolm.show.page import fragment
 
         return fragment(self.heading().finding, self.sheets())
 
@@ -231,7 +234,30 @@ class Report(Shown):
             raise ValueError(f"the result in {str(place)!r} cannot be read: {error}") from None
         try:
             report = cls.from_json(document)
-        except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+            report.lines()[0], report.sheets()
+        except Exception as error:  # what cannot be shown, for whatever reason, is no result
             reason = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
             raise ValueError(f"the result in {str(place)!r} is not one of {command}: {reason}") from None
         return replace(report, run=Run(configuration, **origin))
+
+
+def load(folder: str | PathLike[str]) -> Any:
+    """Return the result that ``save``, or ``--out`` of a command, wrote into a folder.
+
+    It is of the class of its command, so type checkers take it for anything; ``SearchReport.load(folder)``
+    and the like are typed. It gives the same JSON, table and page as before. Raises ``ValueError`` for a
+    folder that holds no result.
+    """
+    from zerolm.verbs.run_file import read_yaml
+
+    place = Path(FOLDER.parse(folder))
+    if not (place / "run.yaml").is_file():
+        raise ValueError(f"{str(place)!r} holds no result: it has no run.yaml")
+    name = read_yaml(place / "run.yaml").get("command")
+    verbs = commands(name.split(" ")[0]) if isinstance(name, str) else {}
+    if not isinstance(name, str) or name not in verbs:
+        raise ValueError(f"{str(place)!r} holds no result of a command, but of {shown(name)}")
+    kind = verbs[name].report
+    if not issubclass(kind, Report):
+        raise ValueError(f"{str(place)!r} holds no result: {name} writes none")
+    return kind.load(place)

@@ -16,7 +16,7 @@ from zerolm.verbs.shared import Conditions, like, read_like
 if TYPE_CHECKING:
     from zerolm.architecture import Architecture
     from zerolm.calibration import Calibration
-    from zerolm.solvers.choice import Expected
+    from zerolm.solvers.result import Expected
     from zerolm.verbs.run_file import Attached
     from zerolm.verbs.score_report import ScoreReport, ScoreValue
 
@@ -64,7 +64,7 @@ class ScoreSettings(Request):
     @classmethod
     def objects(cls) -> Mapping[str, tuple[type, ...]]:
         from zerolm.architecture import Architecture
-        from zerolm.solvers.choice import Choice
+        from zerolm.solvers.result import Choice
         from zerolm.verbs.calibrate_report import CalibrationReport
 
         return {"architecture": (Architecture, Choice, Mapping), "calibration": (CalibrationReport,)}
@@ -75,7 +75,7 @@ class ScoreSettings(Request):
 
     def _scored(self) -> ScoreReport:
         from zerolm.scores import all_variants
-        from zerolm.scores.options import score_options
+        from zerolm.scores.base import score_options
         from zerolm.spaces import shape_text
         from zerolm.spaces.document import scores_of
         from zerolm.verbs.calibrate_report import attached
@@ -103,7 +103,7 @@ class ScoreSettings(Request):
     def _architecture(self) -> Architecture:
         from zerolm.architecture import Architecture
         from zerolm.checkpoints.named_model import named_model
-        from zerolm.solvers.choice import Choice
+        from zerolm.solvers.result import Choice
         from zerolm.spaces.decoders import SPACE_OF, Decoder
         from zerolm.spaces.document import from_document
 
@@ -120,7 +120,7 @@ class ScoreSettings(Request):
     def _repeatable(self) -> str | Attached | None:
         """Return the entry for the architecture in a configuration; None where no document describes it
         fully."""
-        from zerolm.settings.kinds import absolute
+        from zerolm.settings.setting import absolute
         from zerolm.spaces.document import from_document
         from zerolm.verbs.run_file import Attached
 

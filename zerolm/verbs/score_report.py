@@ -10,9 +10,8 @@ from zerolm.cost_columns import column_of, cost_label, shown_costs
 from zerolm.groundtruth.truth import Line
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet
 from zerolm.show.text import show_cost, show_score
-from zerolm.solvers.choice import Expected
+from zerolm.solvers.result import Expected
 from zerolm.verbs.report import Report
-from zerolm.verbs.search_words import show_expected
 
 TRUST: Final = (
     "A score without training ranks architectures of one space; its value has no unit, and says nothing of "
@@ -104,7 +103,7 @@ class ScoreReport(Report):
         return [
             f"{self.space}: {self.shape}",
             f"{', '.join(self._costs())}",
-            *([f"expected {self.metric}: {show_expected(self.expected)}"] if self.expected else []),
+            *([f"expected {self.metric}: {self.expected}"] if self.expected else []),
             *(", ".join(scores[place : place + IN_A_LINE]) for place in range(0, len(scores), IN_A_LINE)),
         ]
 
@@ -115,10 +114,8 @@ class ScoreReport(Report):
         return shown_costs(self.costs, [self.costs])
 
     def heading(self) -> Heading:
-        baseline = ALONE
-        if self.expected:
-            baseline = f"A calibration expects {self.metric} {show_expected(self.expected)}."
-        return Heading(self.space, self.shape, f"{'; '.join(self._costs())}.", baseline, TRUST)
+        expected = f"A calibration expects {self.metric} {self.expected}." if self.expected else ALONE
+        return Heading(self.space, self.shape, f"{'; '.join(self._costs())}.", expected, TRUST)
 
     def sheets(self) -> list[Sheet]:
         scores = [[one.score, one.options_text, show_score(one.value)] for one in self.scores]

@@ -30,14 +30,12 @@ from zerolm.show.charts import (
     Sign,
     axis,
 )
-from zerolm.show.records import quoted
+from zerolm.show.strip import quoted
 from zerolm.show.text import show_cost, show_score
-from zerolm.solvers.choice import Choice
-from zerolm.solvers.result import SearchResult
+from zerolm.solvers.result import Choice, SearchResult
 from zerolm.spaces import SPACES, shape_text
 from zerolm.spaces.document import from_document, to_document
 from zerolm.spaces.subnetworks import heads_of
-from zerolm.verbs.search_words import show_expected
 
 FRONT_POINTS: Final = 150
 """Points of the front that can be picked, evenly spread; the line is drawn of all."""
@@ -222,7 +220,7 @@ def _values(result: SearchResult, choice: Choice) -> list[tuple[str, str]]:
     rows = [(result.question.score, show_score(choice.score))]
     rows += [(cost_label(name), show_cost(name, choice.costs[name])) for name in result.cost_names]
     if result.calibration and result.pick.expected:
-        text = show_expected(choice.expected) if choice.expected else "not computed"
+        text = str(choice.expected) if choice.expected else "not computed"
         rows.append((f"expected {result.calibration['metric']}", text))
     return rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -10,20 +10,29 @@ from typing import Any, ClassVar, Final
 from zerolm.cost_columns import COLUMNS, LATENCY, column_of, cost_label, shown_costs
 from zerolm.io.files import write_json
 from zerolm.pretraining import Allocation, TrainingPlan, chinchilla, deepseek, train_flops
-from zerolm.scores.shape import best_ratio, off_ratio
+from zerolm.scores.shape import (
+    RATIOS,
+    TOKENS_A_PARAMETER,
+    ShapeEstimate,
+    best_ratio,
+    off_ratio,
+    ratio_worth,
+    tokens_a_parameter,
+    worth,
+)
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
-from zerolm.show.text import sentence, show_amount, show_cost, show_score
-from zerolm.solvers.choice import Choice, Reference
-from zerolm.solvers.result import Binding, LatencyTable, SearchResult, VocabularyChoice
+from zerolm.show.text import sentence, show_amount, show_cost, show_count, show_score
+from zerolm.solvers.result import Binding, Choice, LatencyTable, Reference, SearchResult, VocabularyChoice
 from zerolm.spaces import SearchSpace, shape_text
 from zerolm.spaces.document import to_document
-from zerolm.verbs import search_words as words
-from zerolm.verbs.report import Report
+from zerolm.verbs.report import Report, load
 from zerolm.verbs.search_charts import FLAT, candidacies, front, identity, landscape
-from zerolm.verbs.search_words import COUNTING, SHAPE_LAW, difference, expected_range, show_loss
 
 Places = Mapping[str, int]
 """The number of the record of each architecture, by its ``identity``."""
+COUNTING: Final = ("params", "body_params")
+"""Baselines that count parameters."""
+SHAPE_LAW: Final = "shape_law"
 TIMES: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
 """Ratios to the best hidden / depth for which costs are shown."""
 RELAXED: Final = (
@@ -33,6 +42,22 @@ RELAXED: Final = (
 SUMMED: Final = (
     "The latency of an architecture is the sum of its layers and of embedding and head. Layers of equal "
     "shapes do the same work: one of them was timed."
+)
+UNTRAINED: Final = (
+    "The score has seen no training: train several of the best, not one. `zerolm bench run --all` compares "
+    "scores with counting parameters."
+)
+FITTED: Final = "A score fitted to few labels ranks what lies near them: train several of the best, not one."
+CORNERS: Final = (
+    "The score reads shapes at random initialisation, not data, not training; left alone it runs into the "
+    "corners of a space, which is why the bounds above matter."
+)
+SAMPLED: Final = (
+    "The score was fitted to the labels alone: expect little of it beyond their range. Only some of the "
+    "space was looked at, and of equal shapes only one choice of what the shape leaves open."
+)
+ANY_ALPHA: Final = (
+    "A fixed alpha suits no two spaces: on published results the useful one runs from 0 to 1.1."
 )
 
 
@@ -44,7 +69,7 @@ class SearchReport(SearchResult, Report):
 
     @property
     def remarks(self) -> list[str]:
-        warnings = [*(self.calibration or {}).get("warnings", ()), *words.shape_warnings(self)]
+        warnings = [*(self.calibration or {}).get("warnings", ()), *shape_warnings(self)]
         return [f"warning: {warning}" for warning in warnings]
 
     @property
@@ -63,39 +88,34 @@ class SearchReport(SearchResult, Report):
         return [_row(choice) for choice in self.best]
 
     def lines(self) -> list[str]:
-        baseline = words.baseline_sentence(self)
         return [
             f"pick: {shape_text(self.pick.architecture)}",
-            f"      {words.costs(self)}",
-            *(f"      {name}: {text}" for name, text in words.facts(self)),
-            *([baseline] if baseline else []),
-            words.certificate_sentence(self),
+            f"      {costs(self)}",
+            *(f"      {name}: {text}" for name, text in facts(self)),
+            certificate_sentence(self),
         ]
 
     def heading(self) -> Heading:
-        comparisons = (words.baseline_sentence(self), words.against_counting(self))
+        query = self.question
+        budgets = {name: show_cost(name[4:], value) for name, value in query.budgets.items()}
+        settings = {**query.options, **budgets, **query.conditions}
         return Heading(
             f"The pick: {shape_text(self.pick.architecture)}",
-            words.question(self),
-            " ".join([sentence(words.costs(self)), words.reason(self), *map(sentence, self.remarks)]),
-            " ".join(filter(None, comparisons)),
-            f"{words.certificate_sentence(self)} {words.caution(self)}",
+            ", ".join([f"Score {query.score}", *(f"{name} {value}" for name, value in settings.items())]),
+            " ".join(map(sentence, [costs(self), *self.remarks])),
+            trust=f"{certificate_sentence(self)} {FITTED if self.calibration else UNTRAINED}",
         )
 
     def sheets(self) -> list[Sheet]:
-        entries, facts = candidacies(self), list(words.facts(self))
+        entries = candidacies(self)
         places = {identity(entry.choice): place for place, entry in enumerate(entries)}
         cost, plan = cost_label(self.front.cost), self.question.training
-        counting = [words.against_counting(self)] if self.baselines else []
         points = f"Each point is the best score that its {cost} bought. Pick one to see its layers and files."
         kind = "the best score" if self.front.complete else "an upper bound of the best score"
         kind = kind if self.certificate.optimal else "the best score seen"
-        flat = f"Each point is {kind} at one depth and width, from {FLAT:g} % on; {words.ties(self)}."
-        blind = Sheet("What this score cannot see", sentences=[words.blindness(self)], on=(PAGE,))
+        flat = f"Each point is {kind} at one depth and width, from {FLAT:g} % on."
         return [
-            Sheet(sentences=[*counting, words.ties(self)], on=(TERMINAL,)),
-            *([pairs("More of the pick", facts, on=(PAGE,))] if facts else []),
-            in_short(self),
+            pairs("More of the pick", facts(self), on=(PAGE,)),
             Sheet(
                 f"Score against {cost}", charts=[front(self, entries)], notes=[points], on=(PAGE, NOTEBOOK)
             ),
@@ -108,15 +128,134 @@ class SearchReport(SearchResult, Report):
             *([by_baseline(self, places)] if self.baselines else []),
             bounds(self),
             *([latencies(self.latency)] if self.latency else []),
-            blind,
+            Sheet("What this score cannot see", sentences=list(blindness(self)), on=(PAGE,)),
         ]
+
+
+def costs(result: SearchResult) -> str:
+    """Return the costs of the pick."""
+    costs = result.pick.costs
+    return ", ".join(f"{cost_label(name)} {show_cost(name, costs[name])}" for name in result.cost_names)
+
+
+def difference(result: SearchResult, choice: Choice, other: Choice | None = None) -> float:
+    """Return by how many per cent the score of a choice differs from that of another, or of the pick."""
+    score = (other or result.pick).score
+    return 100 * (choice.score - score) / abs(score or 1.0)
+
+
+def facts(result: SearchResult) -> Iterator[tuple[str, str]]:
+    """Yield what is known of the pick beyond its costs, by name."""
+    about, pick, label, table = result.calibration, result.pick, result.best_label, result.latency
+    below, plateau = difference(result, pick, result.best[0]), result.plateau
+    if below <= -0.005:
+        rule = "of all within 1 % it has the smallest KV cache, then the fewest MACs"
+        yield "score against the best", f"{below:.2f} %; {rule}"
+    more = "" if result.certificate.counts == "exact" else "at least "
+    ties, near = (more + show_count(count.value) for count in (plateau.ties, plateau.near_ties))
+    yield "ties", f"{ties} with the best score, {near} within 1 % of it"
+    if reference := result.baseline:
+        yield f"score against {reference.name}", f"{difference(result, pick, reference.choice):+.2f} %"
+        if reference.exclusions:
+            yield f"{reference.name} is outside the space", ", ".join(reference.exclusions)
+    if about:
+        yield "score", f"fitted to {about['labels']} trained architectures ({about['method']})"
+        if pick.expected:
+            yield f"expected {about['metric']}", str(pick.expected)
+        best = "none" if label is None else (
+            f"{shape_text(label.choice.architecture)} ({about['metric']} {label.result:.4g}, score "
+            f"{show_score(label.choice.score)})"
+        )  # fmt: skip
+        yield "best of the labels within the budgets", best
+    if table:
+        limit = result.question.budgets.get(f"max_{LATENCY}")
+        whole = "not measured" if table.whole is None else f"{table.whole:,} us measured"
+        beyond = limit is not None and table.whole is not None and table.whole > limit
+        more = f", beyond the limit of {limit:,} us" if beyond else ""
+        yield "latency", f"{pick.costs[LATENCY]:,} us by its parts, as a whole {whole}{more}"
+    if plan := result.question.training:
+        each, flops = plan.tokens / pick.costs["params"], train_flops(pick.costs["macs"], plan.tokens)
+        law = f", the best by the law of {plan.law}" if plan.law else ""
+        text = f"{show_amount(plan.tokens)} tokens{law}, {each:.3g} a parameter, {flops:.3g} operations"
+        yield "training", text
+    if result.question.score == SHAPE_LAW:
+        yield from _shape_facts(result)
+
+
+def _shape_facts(result: SearchResult) -> Iterator[tuple[str, str]]:
+    """Yield the cost of the ratio of hidden to depth, and the pick's equivalent size compared with others."""
+    tokens, pick = result.question.options.get("train_tokens"), result.pick.architecture
+    best, cost = best_ratio(pick, tokens), show_loss(ratio_worth(pick, tokens))
+    near = f"best about {best.value:.3g} ({best.low:.3g} to {best.high:.3g})"
+    yield "hidden / depth", f"{pick.mean_width / pick.depth:.3g}, {near}: costs {cost} of the parameters"
+    others = {f"the choice of {one.name}": one.choice for one in result.baselines if one.name in COUNTING}
+    if result.baseline:
+        others = {result.baseline.name: result.baseline.choice}
+    for name, choice in others.items():
+        if choice.architecture.choices != pick.choices:
+            more = worth(pick, choice.architecture, tokens)
+            gain = _percent(more.value - 1, more.low - 1, more.high - 1)
+            yield f"as good as {name}", f"with {gain} more parameters"
+
+
+def show_loss(share: ShapeEstimate) -> str:
+    """Return the difference of a share of the parameters from all of them."""
+    return _percent(1 - share.value, 1 - share.high, 1 - share.low)
+
+
+def _percent(value: float, low: float, high: float) -> str:
+    return f"{100 * value:.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})"
+
+
+def shape_warnings(result: SearchResult) -> Iterator[str]:
+    """Yield where the pick or its training lies beyond what ``shape_law`` was fitted to."""
+    tokens, pick = result.question.options.get("train_tokens"), result.pick.architecture
+    values = [("hidden / depth", pick.mean_width / pick.depth, RATIOS)]
+    if tokens is not None:
+        values.append(("tokens a parameter", tokens_a_parameter(pick, tokens), TOKENS_A_PARAMETER))
+    for name, value, (low, high) in values if result.question.score == SHAPE_LAW else ():
+        if not low <= value <= high:
+            yield f"{name} {value:.3g} is beyond {low:g} to {high:,g}, which shape_law was fitted to"
+
+
+def certificate_sentence(result: SearchResult) -> str:
+    """Return the proven statement; for latencies it holds for the measured ones."""
+    certificate, gap, method = result.certificate, result.certificate.gap, result.certificate.method
+    size = f"{show_count(result.space.size())} architectures of {result.space.name}"
+    if certificate.optimal:
+        text = (
+            f"Proven: of the {size} none within the budgets scores higher than the first of the list "
+            f"({method}, {certificate.seconds:.2f} s)."
+        )
+    elif gap is not None:
+        text = (
+            f"Of the {size} none within the budgets scores more than {100 * gap:.3g} % above the first of "
+            f"the list ({method})."
+        )
+    elif method == "exhaustive":
+        text = f"Every shape of the {size} was looked at, each in one order of layers."
+    else:
+        text = f"Nothing is proven: {method} looked at a sample of the {size}."
+    if result.latency and gap is not None:
+        text += " Latencies are taken as they were measured on this machine; another run may measure others."
+    return text
+
+
+def blindness(result: SearchResult) -> Iterator[str]:
+    """Yield the limits of the score."""
+    if result.calibration and result.calibration["method"] in ("stack", "gp", "blend"):
+        yield SAMPLED
+        return
+    yield CORNERS
+    if spots := result.space.blind_spots():
+        yield f"Nor does it see {spots}."
+    if "alpha" in result.question.options:
+        yield ANY_ALPHA
 
 
 def searched(folder: Path) -> SearchReport:
     """Return the result that ``search --out`` wrote into a folder; ``ValueError`` where it holds no result of
     search."""
-    from zerolm.verbs.load import load
-
     report = load(folder)
     if not isinstance(report, SearchReport):
         raise ValueError(f"{str(folder)!r} holds no result of search, but of {report.command}")
@@ -140,45 +279,29 @@ def write_architecture(space: SearchSpace, choice: Choice, folder: Path) -> None
 
 def best(result: SearchResult, places: Places) -> Sheet:
     """Return the best architectures."""
-    ranked = ((str(rank), choice) for rank, choice in enumerate(result.best, 1))
     title = f"The best {len(result.best)} shapes" if len(result.best) > 1 else "The best shape"
-    return _choices(result, places, title, "rank", ranked)
+    return _choices(result, places, title, "rank", {str(i): one for i, one in enumerate(result.best, 1)})
 
 
 def beside(result: SearchResult, reference: Reference, places: Places) -> Sheet:
     """Return the pick and the model that it was to better, and what the pick has of it."""
-    networks = (("pick", result.pick), (reference.name, reference.choice))
-    sheet = _choices(result, places, f"Beside {reference.name}", "network", networks)
     pick, model = result.pick, reference.choice
+    networks = {"pick": pick, reference.name: model}
+    sheet = _choices(result, places, f"Beside {reference.name}", "network", networks)
     shares = [f"{100 * pick.costs[cost] / (model.costs[cost] or 1):.4g} %" for cost in result.cost_names]
     change = f"{difference(result, pick, model):+.2f} %"
     expected = [""] * bool(pick.expected)
     return replace(sheet, rows=[*sheet.rows, ["pick against it", "", change, *shares, *expected]])
 
 
-def in_short(result: SearchResult) -> Sheet:
-    """Return the pick, the baseline model and the choices of counting side by side, for a notebook."""
-    reference = [(result.baseline.name, result.baseline.choice)] if result.baseline else []
-    counting = [(f"chosen by {b.name}", b.choice) for b in result.baselines if b.name in COUNTING]
-    rows = [
-        [name, *_cells(result, choice, show_score(choice.score))]
-        for name, choice in [("pick", result.pick), *reference, *counting]
-    ]
-    return Sheet(head=_head(result, result.space.name, result.question.score), rows=rows, on=(NOTEBOOK,))
-
-
 def by_baseline(result: SearchResult, places: Places) -> Sheet:
-    """Return the networks that the baselines choose, each once, with its score against that of the pick."""
-    choosers: dict[int, tuple[Choice, list[str]]] = {}
-    for baseline in result.baselines:
-        place = places[identity(baseline.choice)]
-        choosers.setdefault(place, (baseline.choice, []))[1].append(baseline.name)
-    rows = [
-        [", ".join(names), *_cells(result, choice, f"{difference(result, choice):+.2f} %", place)]
-        for place, (choice, names) in choosers.items()
-    ]
-    head = _head(result, "chosen by", f"{result.question.score} against the pick")
-    return Sheet("What the baselines choose within the same budgets", head, rows, kind="baselines")
+    """Return the networks that the baselines choose, with their scores against that of the pick."""
+    title, chosen = "What the baselines choose within the same budgets", result.baselines
+    sheet = _choices(result, places, title, "chosen by", {one.name: one.choice for one in chosen})
+    changes = [f"{difference(result, one.choice):+.2f} %" for one in chosen]
+    rows = [[*row[:2], change, *row[3:]] for row, change in zip(sheet.rows, changes, strict=True)]
+    head: Row = [*sheet.head[:2], f"{result.question.score} against the pick", *sheet.head[3:]]
+    return replace(sheet, head=head, rows=rows, kind="baselines")
 
 
 def by_vocabulary(result: SearchResult) -> Sheet:
@@ -211,33 +334,22 @@ def _vocabulary(one: VocabularyChoice, names: tuple[str, ...]) -> Row:
 
 
 def _choices(
-    result: SearchResult, places: Places, title: str, first: str, named: Iterable[tuple[str, Choice]]
+    result: SearchResult, places: Places, title: str, first: str, named: Mapping[str, Choice]
 ) -> Sheet:
-    """Return named architectures with their scores and costs, and what labels expect of them."""
-    rows = [
-        [name, *_cells(result, choice, show_score(choice.score), places[identity(choice)])]
-        for name, choice in named
-    ]
-    head = _head(result, first, result.question.score)
-    return Sheet(title, head, rows, kind="choices")
-
-
-def _head(result: SearchResult, first: str, score: str) -> Row:
+    """Return architectures with scores and costs, what labels expect of them, and their records' numbers."""
     about = result.calibration
     expected = [f"expected {about['metric']} (90 %)"] if about and result.pick.expected else []
     heads = [column_of(name).head for name in result.cost_names]
-    return [first, Cell("shape", "shape"), score, *heads, *expected]
-
-
-def _cells(result: SearchResult, choice: Choice, score: str, record: int | None = None) -> list[Cell | str]:
-    """Return shape, score, costs and what labels expect, the shape with the number of its record."""
-    shape = Cell(shape_text(choice.architecture), "shape", record=record)
-    costs = [show_cost(name, choice.costs[name]) for name in result.cost_names]
-    expected: list[Cell | str] = []
-    if result.pick.expected:
+    head: Row = [first, Cell("shape", "shape"), result.question.score, *heads, *expected]
+    rows: list[Row] = []
+    for name, choice in named.items():
+        shape = Cell(shape_text(choice.architecture), "shape", record=places[identity(choice)])
+        costs = [show_cost(cost, choice.costs[cost]) for cost in result.cost_names]
         value = choice.expected
-        expected = [Cell(f"{value.mean:.4g}", note=f"({expected_range(value)})") if value else "-"]
-    return [shape, score, *costs, *expected]
+        interval = Cell(f"{value.mean:.4g}", note=f"({value.interval})") if value else "-"
+        row: list[Cell | str] = [name, shape, show_score(choice.score), *costs]
+        rows.append([*row, interval] if expected else row)
+    return Sheet(title, head, rows, kind="choices", on=(PAGE, TERMINAL, NOTEBOOK))
 
 
 def bounds(result: SearchResult) -> Sheet:

@@ -41,14 +41,14 @@ def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
     calibration = _calibration(request, scope.space)
     maximised = calibration.score() if calibration else make_score(str(score), costs, **of_score)
     reference = model.reference(scope.space, maximised) if model else None
-    solve = partial(
-        _solve,
-        score=maximised if calibration else score,
-        options=of_score,
-        method=request.method,
-        seed=request.seed,
-        progress=progress,
-    )
+
+    def solve(scope: Scope, **more: Any) -> SearchResult:
+        wanted = maximised if calibration else str(score)
+        how: dict[str, Any] = {"method": request.method, "seed": request.seed, "progress": progress}
+        return search(
+            scope.space, wanted, budgets=scope.budgets, costs=scope.costs, options=of_score, **how, **more
+        )
+
     vocabularies: tuple[VocabularyChoice, ...] = ()
     if request.vocabularies:
         best = partial(solve, top=1, compare=False)
@@ -69,10 +69,6 @@ def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
     settings = {"score": score, "calibration": attached(request.calibration)} | scope.space.settings
     settings |= of_score | ({"vocab": None} if vocabularies else {})  # which is chosen anew
     return SearchReport(**vars(result), run=run_of(request, **settings))
-
-
-def _solve(scope: Scope, **more: Any) -> SearchResult:
-    return search(scope.space, budgets=scope.budgets, costs=scope.costs, **more)
 
 
 def _baseline(request: SearchSettings, costs: CostModel) -> BaselineModel | None:

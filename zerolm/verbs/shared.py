@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from zerolm.settings import REQUIRED
 from zerolm.settings.budgets import budgets as budgets
 from zerolm.settings.budgets import limits as limits
-from zerolm.settings.kinds import absolute
 from zerolm.settings.request import argument, setting, values_of
+from zerolm.settings.setting import absolute
 from zerolm.text.defaults import NO_FILES
 
 if TYPE_CHECKING:

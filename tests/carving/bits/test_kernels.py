@@ -183,11 +183,11 @@ def plan(zerolm: Zerolm, parents: Path, parent: str, *flags: str) -> dict[str, A
 @pytest.mark.parametrize(
     ("parent", "types", "sizes", "kinds"),
     [
-        ("odd", (), "2 layers, hidden 72, KV groups 2, FFN neurons 172, in BF16", {"BF16"}),
+        ("odd", (), "2 layers, hidden 72, KV groups 2, FFN neurons 172", {"BF16"}),
         (
             "small",
             ("--types", "Q4_K"),
-            "hidden 96, KV groups 2, FFN neurons 256, in Q4_K and Q5_0",
+            "hidden 96, KV groups 2, FFN neurons 256",
             {"Q4_K", "Q5_0"},
         ),
     ],

@@ -153,13 +153,13 @@ def test_a_file_is_opened_as_the_network_that_it_holds(text: str, tmp_path: Path
         network_in(file, Checkpoint.open(typed_parent(tmp_path / "small", num_attention_heads=8)))
 
 
-def test_a_file_is_evaluated_beside_its_parent_in_one_type(text: str, tmp_path: Path) -> None:
+def test_a_file_is_evaluated_beside_its_parent_in_as_few_bytes(text: str, tmp_path: Path) -> None:
     parent, out = typed_parent(tmp_path / "parent", torch.float32), tmp_path / "child"
     carved = carve(parent, out, keep=1, max_bits=6.5, text=text, **QUICK)
     for child in (out, next(out.glob("*.gguf"))):
         result = evaluate(child, parent, text, sequences=8, length=16)
         rows = {row.name: row for row in result.networks}
-        assert list(rows) == ["child", "parent", "parent in Q5_1"]
+        assert list(rows) == ["child", "parent", "quantised parent"]
         assert rows["parent"].values["kl"] == pytest.approx(0.0, abs=1e-6)
         assert 0.5 < rows["child"].values["kl"] / carved.losses["as_read_back"] < 2  # of other sequences
     twice = evaluate(out, parent, f"a={text},b={text}", sequences=8, length=16, loops=1)

@@ -20,8 +20,7 @@ from tiny_mixtures import MIXTURES
 from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.experts.masked_parent import compare_with_masked
-from zerolm.carving.experts.routing import Routing
-from zerolm.carving.experts.stock_mixture import StockMixture
+from zerolm.carving.experts.stock_mixture import Routing, StockMixture
 from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint, Outgoing, write_shards
 from zerolm.children.read_again import ReadAgain

@@ -19,9 +19,9 @@ from saved_mixtures import mixture
 from tiny_mixtures import MIXTURES
 from transformers import AutoModelForCausalLM
 
-from zerolm.carving.experts.expert_width import from_hex, to_hex
 from zerolm.carving.experts.fewer_experts import FewerExperts
 from zerolm.carving.experts.masked_parent import compare_with_masked, masked
+from zerolm.carving.recipe_fields import from_hex, to_hex
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.roles import layer_list
 
@@ -191,5 +191,5 @@ def test_parents_that_are_stored_quantised_keep_all_neurons(kind: str, tmp_path:
 def test_digits_say_which_neurons_stay(whole: int, data: st.DataObject) -> None:
     kept = sorted(data.draw(st.sets(st.integers(0, whole - 1), min_size=1)))
     text = to_hex(np.array(kept), whole)
-    assert from_hex(text, whole).tolist() == kept
+    assert from_hex(text, whole, "its neurons").tolist() == kept
     assert bin(int(text, 16)).count("1") == len(kept)

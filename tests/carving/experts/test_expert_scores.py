@@ -19,11 +19,10 @@ from safetensors.torch import load_file
 from saved_mixtures import mixture, sums_by_hooks
 
 from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts, best_of_rows
-from zerolm.carving.experts.expert_count import TRIED, tried_of
+from zerolm.carving.experts.expert_count import TRIED, between_corners, least_lost, tried_of
+from zerolm.carving.experts.expert_scores import losses_of_neurons, neurons_by_weights
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.joint_plan import between_corners, least_lost
-from zerolm.carving.experts.neuron_scores import by_weights, losses
 from zerolm.carving.experts.stock_mixture import StockMixture
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.io.cache import ArrayCache
@@ -82,7 +81,7 @@ def test_by_weights_a_neuron_is_worth_the_product_of_its_lengths(kind: str, tmp_
     folder = mixture(tmp_path / "parent", kind)
     checkpoint, stored = Checkpoint.open(folder), load_file(folder / FILE)
     layer, ledger = 2, ledger_of(checkpoint)
-    worth = by_weights(checkpoint, layer, ledger)
+    worth = neurons_by_weights(checkpoint, layer, ledger)
     for expert in range(8):
         if kind in ("gpt_oss", "granitemoe"):
             inside = [
@@ -112,7 +111,7 @@ def test_what_stays_and_what_is_lost_are_all_that_there_is(
     count = data.draw(st.integers(0, size))
     values = st.lists(st.integers(0, 9), min_size=experts * size, max_size=experts * size)
     worth = np.array(data.draw(values), float).reshape(experts, size)
-    kept, gone = best_of_rows(worth, count), losses(worth)[:, count]
+    kept, gone = best_of_rows(worth, count), losses_of_neurons(worth)[:, count]
     assert kept.shape == (experts, count)
     for row, numbers, loss in zip(worth, kept, gone, strict=True):
         least = min(sum(row[list(left)]) for left in combinations(range(size), size - count))

@@ -87,7 +87,7 @@ def test_a_limit_of_latency_is_told_everywhere(
 ) -> None:
     monkeypatch.setattr("zerolm.lab.supernets.latency.ROUNDS", (1, 2))
     report = search(folder, score="w_pca", max_latency_us="1G", context=16)
-    pick, table = report.to_json()["pick"], report.to_json()["latency"]
+    pick, table = report.to_json()["pick"], report.to_json()["question"]["latency"]
     assert table["tokens"] == 16
     words = f"{pick['costs']['latency_us']:,} us by its parts, as a whole {table['whole']:,} us measured"
     assert words in " ".join(report.lines())
@@ -108,12 +108,6 @@ def test_a_limit_of_latency_is_told_everywhere(
             search(folder, max_latency_us=value)
     with pytest.raises(Infeasible, match="max_latency_us 1 would have to be at least"):
         search(folder, max_latency_us=1)
-
-
-def test_a_path_tells_its_losses(folder: Path) -> None:
-    path = zerolm.load(folder / "model").to_json()
-    assert set(path["losses"]) == {"before", "after"}
-    assert len(path["similarity"]) == len(path["layers"]) == 2
 
 
 def test_wrong_values_are_told_in_a_line(folder: Path, tmp_path: Path) -> None:

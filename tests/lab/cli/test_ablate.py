@@ -31,7 +31,7 @@ def test_all_of_the_folder(folder: Path, zerolm: Callable[..., Any]) -> None:
     assert [ran.status for ran in every] == [0, 0]
     assert every[0].out == every[1].out
     told = json.loads(every[0].out)
-    assert set(told) == {"grid", "sections", "transfer", "conclusions"}
+    assert set(told) == {"grid", "sections", "transfer"}
     assert [each["benchmark"] for each in told["sections"]] == ["mine", "yours"]
     assert [each["same_data"] for each in told["transfer"]] == [True, False, False, True]
     shown = zerolm("lab", "ablate", "mine", "yours").out

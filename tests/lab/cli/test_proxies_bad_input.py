@@ -38,7 +38,7 @@ def rows() -> list[Any]:
     if not Path("s").exists():
         return []
     with Store(Path("s")) as store:
-        return store._database.execute("SELECT * FROM measurements").fetchall()
+        return store._database.execute("SELECT * FROM evaluations").fetchall()
 
 
 def refused(zerolm: Zerolm, *arguments: str, words: str) -> None:

@@ -70,7 +70,7 @@ def test_the_file_goes_wherever_labels_go(zerolm: Zerolm, place: Path) -> None:
     ran = zerolm("search", "sliced-decoder", "--labels", "mine.json", "--metric", "kl", *few, "--json")
     assert ran.status == 0, ran.err
     searched = json.loads(ran.out)
-    assert searched["settings"] == truth["settings"] | {"ffn": ["8/24/40"]}
+    assert searched["question"]["space"]["settings"] == truth["settings"] | {"ffn": ["8/24/40"]}
     assert len(searched["pick"]["architecture"]) == 2
 
 

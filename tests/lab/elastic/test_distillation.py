@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from portion import portion
 from tiny import model
 from torch import Tensor
 
@@ -54,42 +51,6 @@ def test_only_relations_are_blind_to_scale_and_shift() -> None:
     _, classical = losses("classical", "scaled")
     assert all(float(part.detach()) == pytest.approx(0, abs=1e-4) for part in relational.values())
     assert all(float(part.detach()) > 0.1 for part in classical.values())
-
-
-@KINDS
-@settings(max_examples=portion(20))
-@given(seed=st.integers(0, 10**6), tokens=st.lists(st.integers(2, 6), min_size=2, max_size=2))
-def test_padding_counts_nowhere(kind: Kind, seed: int, tokens: list[int]) -> None:
-    """Whatever stands in it; and a sequence without padding counts as one cut there."""
-    distillation = FeatureDistillation(kind, (8, 8), {"bert": 8, "mobile": 2})
-    padding = (torch.arange(6)[None] < torch.tensor(tokens)[:, None]).long()
-    ours, other = student(seed), student(seed + 100)
-    theirs = Features(other.embedding, [drawn(seed + i, 2, 6, 8) for i in range(3)], other.layers)
-    noise = 1e3 * drawn(seed, 2, 6, 1) * (1 - padding[..., None])
-
-    def spoilt(features: Features) -> Features:
-        return Features(
-            features.embedding + noise,
-            [x + noise for x in features.attention],
-            [x - noise for x in features.layers],
-        )
-
-    clean = distillation(ours, theirs, BLOCKS, padding)
-    for name, part in distillation(spoilt(ours), spoilt(theirs), BLOCKS, padding).items():
-        assert float(part.detach()) == pytest.approx(float(clean[name].detach()), rel=1e-4)
-
-    def cut(features: Features, row: int) -> Features:
-        one = slice(row, row + 1), slice(0, tokens[row])
-        return Features(
-            features.embedding[one], *([x[one] for x in y] for y in (features.attention, features.layers))
-        )
-
-    apart = [distillation(cut(ours, row), cut(theirs, row), BLOCKS) for row in range(2)]
-    weights = torch.tensor(tokens) / sum(tokens)
-    for name, part in clean.items():
-        mean = sum(float(weights[row]) * float(apart[row][name].detach()) for row in range(2))
-        if kind == "relational":  # the classical one is relative to the mean square of the whole batch
-            assert float(part.detach()) == pytest.approx(mean, rel=1e-3)
 
 
 @KINDS

@@ -17,18 +17,19 @@ from tiny import saved, word_tokenizer
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
 
 from zerolm.lab.supernets import train as training
+from zerolm.lab.supernets.distillation import teacher_in as opened_teacher
 from zerolm.lab.supernets.export import ExportRequest, export
-from zerolm.lab.supernets.folder import read_supernet, told_of
-from zerolm.lab.supernets.learner import Aim, Growth, SupernetLearner
+from zerolm.lab.supernets.folder import read_supernet
+from zerolm.lab.supernets.learner import SupernetLearner
+from zerolm.lab.supernets.request import Growth, Teaching
 from zerolm.lab.supernets.supernet import Supernet
-from zerolm.lab.supernets.teacher import teacher_in as opened_teacher
 from zerolm.lab.supernets.text import supernet_text
 from zerolm.lab.supernets.train import SupernetRequest, train_supernet
 from zerolm.settings.compute import TrainedOn
 from zerolm.training.request import Execution
 
 NetIn = Callable[..., Supernet]
-GROWTH = Growth(epochs=2, average=1, every=1)
+GROWTH = Growth(epochs=2, growth=1, every=1)
 
 
 def request_in(folder: Path, **more: Any) -> SupernetRequest:
@@ -101,8 +102,8 @@ def test_a_path_is_trained_further(starts: Any, heads: Any, tmp_path: Path, net_
 
 def test_a_teacher_is_learned_from(tmp_path: Path, net_in: NetIn) -> None:
     net_in(tmp_path)
-    aim = Aim(text=False, distillation="classical", predictions=1.0)
-    request = request_in(tmp_path, teacher=teacher_in(tmp_path), aim=aim, training=run_of(30))
+    teaching = Teaching(teacher_in(tmp_path), "classical", teacher_only=True, predictions=1.0)
+    request = request_in(tmp_path, teaching=teaching, training=run_of(30))
     trained = train_supernet(request, tmp_path / "taught")
     first, last = trained.log[1], trained.log[-1]
     names = {"loss_embedding", "loss_attention", "loss_layers", "loss_predictions"}
@@ -110,36 +111,36 @@ def test_a_teacher_is_learned_from(tmp_path: Path, net_in: NetIn) -> None:
     assert "loss_cross-entropy" not in last
     assert sum(last[name] for name in names) < sum(first[name] for name in names)
     net, *_ = read_supernet(tmp_path / "taught")
-    taught = ExportRequest(
-        net.architecture([2, 3]).choices, training=run_of(4), aim=aim, teacher=request.teacher
-    )
+    taught = ExportRequest(net.architecture([2, 3]).choices, training=run_of(4), teaching=teaching)
     assert set(export(tmp_path / "taught", taught, tmp_path / "path").losses) == {"before", "after"}
 
 
 @pytest.mark.parametrize("space", NAMES)
 def test_a_path_teaches_what_a_supernet_says_of_it(space: str, tmp_path: Path, net_in: NetIn) -> None:
     """The signals are the path's own features in the supernet that it came from."""
-    aim = Aim(distillation="relational", predictions=1.0)
     net = net_in(tmp_path, space)
+    _, _, facts = read_supernet(tmp_path / "net")
+    text = supernet_text(tmp_path / "net", net.space, facts)
+    run = run_of(2, execution=Execution(TrainedOn(dtype="float32")))
     for kind, (block, _) in enumerate(net.space.kinds):
         path = [kind] * 2
         folder = tmp_path / f"path-{kind}"
         export(tmp_path / "net", ExportRequest(net.architecture(path).choices), folder)
-        text = supernet_text(tmp_path / "net", net.space, told_of(tmp_path / "net"))
-        run = run_of(2, execution=Execution(TrainedOn(dtype="float32")))
         if block == "mobile":
             with pytest.raises(ValueError, match="has blocks mobile, whose attention is narrower") as refused:
-                opened_teacher(folder, text, 2, aim, run)
+                opened_teacher(folder, text, 2, run, predictions=True)
             assert "\n" not in str(refused.value)
             continue
-        given = opened_teacher(folder, text, 2, aim, run).signals(text.held_out[0][:2], torch.arange(2))
+        teacher = opened_teacher(folder, text, 2, run, predictions=True)
+        given = teacher.signals(text.held_out[0][:2], torch.arange(2))
         features, logits = net.features(text.held_out[0][:2], path)
         torch.testing.assert_close(given["logits"], logits, atol=1e-5, rtol=1e-5)
         theirs = given["theirs"]
         torch.testing.assert_close(theirs.embedding, features.embedding)
         torch.testing.assert_close(list(theirs.attention), list(features.attention))
         torch.testing.assert_close(theirs.layers[0], features.layers[0])
-    request = request_in(tmp_path, space=space, teacher=str(tmp_path / "path-0"), aim=aim)
+    teaching = Teaching(str(tmp_path / "path-0"), predictions=1.0)
+    request = request_in(tmp_path, space=space, teaching=teaching)
     assert "loss_attention" in train_supernet(request, tmp_path / "taught").log[-1]
 
 
@@ -159,7 +160,7 @@ def test_a_killed_run_resumes_to_the_same_folder(tmp_path: Path, monkeypatch: py
             train_supernet(request, tmp_path / "net")
     assert not (tmp_path / "net").exists()
     with pytest.raises(ValueError, match="a run that was killed left its checkpoints"):
-        train_supernet(replace(request, dropout=0.1), tmp_path / "net")
+        train_supernet(replace(request, vocabulary=301), tmp_path / "net")
     train_supernet(request, tmp_path / "net")
     one, other = (read_supernet(tmp_path / name)[0].state_dict() for name in ("whole", "net"))
     assert all(torch.allclose(one[name].double(), other[name].double(), atol=1e-6) for name in one)
@@ -175,7 +176,6 @@ def test_what_does_not_fit_is_refused_before_a_folder_is_made(
     teacher = teacher_in(tmp_path)
     word_tokenizer(saved(tmp_path / "other", "bert_masked"), special="w1")
     word_tokenizer(saved(tmp_path / "maskless", "bert_masked"))
-    relational = Aim(distillation="relational")
     small = tmp_path / "small"
     small.mkdir()
     cases: list[tuple[SupernetRequest, str]] = [
@@ -186,13 +186,11 @@ def test_what_does_not_fit_is_refused_before_a_folder_is_made(
         (request_in(tmp_path, settings={**SIZES, "heads": 3}), "is not divisible by 3 heads"),
         (request_in(tmp_path, settings={**SIZES, "vocab": 9}), "vocab 9 is not that of the tokenizer"),
         (request_in(tmp_path, tokenizer=str(tmp_path / "maskless")), "the tokenizer has no mask token"),
-        (request_in(tmp_path, teacher=teacher), "is named, but no distillation"),
-        (request_in(tmp_path, aim=relational), "relational distillation needs a teacher"),
         (
-            request_in(tmp_path, teacher=str(tmp_path / "other"), tokenizer=teacher, aim=relational),
+            request_in(tmp_path, teaching=Teaching(str(tmp_path / "other")), tokenizer=teacher),
             "has another tokenizer: .* tokens differ",
         ),
-        (request_in(tmp_path, teacher=str(tmp_path / "none"), aim=relational), "cannot be read|no folder"),
+        (request_in(tmp_path, teaching=Teaching(str(tmp_path / "none"))), "cannot be read|no folder"),
     ]
     for request, message in cases:
         with pytest.raises(ValueError, match=message) as refused:

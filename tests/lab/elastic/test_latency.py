@@ -10,6 +10,7 @@ from small_supernets import NAMES, supernet_of
 
 from zerolm.architecture import Architecture
 from zerolm.costs import LATENCY, CostModel, TimedCosts
+from zerolm.io.plain import as_plain
 from zerolm.lab.supernets import latency as module
 from zerolm.lab.supernets.latency import Timing, measured_latencies, measured_whole, microseconds
 from zerolm.lab.supernets.search import ElasticSearch, search_paths
@@ -97,8 +98,8 @@ def test_a_search_tells_the_table_that_its_latencies_add_up_from(score: str) -> 
     assert result.latency.whole
     for choice in (*result.best, result.pick, *result.front.points):
         assert choice.costs[LATENCY] == added(result, choice.architecture)
-    document = json.loads(json.dumps(result.to_json()))
-    assert SearchResult.from_json(document).to_json() == document == result.to_json()
+    document = json.loads(json.dumps(as_plain(result)))
+    assert as_plain(SearchResult.from_json(document)) == document == as_plain(result)
     assert result.question.conditions == CostModel().conditions
     with pytest.raises(Infeasible, match=r"max_latency_us 1 would have to be at least \d+$"):
         searched({"max_latency_us": 1})

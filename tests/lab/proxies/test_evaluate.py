@@ -18,7 +18,6 @@ from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.compute import compute
 from zerolm.lab.zero_cost.job import LIBRARIES, evaluate
-from zerolm.lab.zero_cost.libra import judge
 from zerolm.lab.zero_cost.memory import bytes_needed
 from zerolm.lab.zero_cost.passes import NEEDS
 from zerolm.lab.zero_cost.settings import Settings
@@ -175,35 +174,9 @@ def test_another_version_of_a_library_computes_again(library: str, monkeypatch: 
         for libraries in (LIBRARIES, other):
             monkeypatch.setattr("zerolm.lab.zero_cost.job.LIBRARIES", libraries)
             evaluate([Candidate.of(llama(), "one")], ["params"], random_source(64), FEW, store=store)
-        versions = [row[0] for row in store._database.execute("SELECT version FROM measurements")]
+        versions = [row[0] for row in store._database.execute("SELECT version FROM evaluations")]
     assert len(versions) == 2
     assert f"{library} {import_module(library).__version__}" in LIBRARIES
-
-
-def test_the_verdict_is_of_labels_it_has_not_seen() -> None:
-    generator = np.random.default_rng(0)
-    result, params = generator.normal(size=40), generator.normal(size=40)
-    columns = {"good": result + 0.01 * params, "bad": generator.normal(size=40), "same": np.ones(40)}
-    verdict = judge(columns, result, params)
-    assert verdict is not None
-    assert verdict.chosen == ["good"]
-    assert (verdict.calibration, verdict.test) == (20, 20)
-    assert verdict.tau > 0.9
-    other = judge(columns, result, params, seed=1)
-    assert other is not None
-    assert other.tau != verdict.tau
-    assert None not in vars(verdict).values()
-
-
-def test_no_verdict_without_labels_or_proxies_that_vary() -> None:
-    result = np.arange(40.0)
-    assert judge({"a": result[:19], "b": -result[:19]}, result[:19], result[:19]) is None
-    assert judge({"a": result}, result, result) is None
-    assert judge({"a": result, "b": np.ones(40)}, result, result) is None
-    assert judge({"a": result, "b": -result}, np.ones(40), result) is None
-    found = judge({"a": result, "b": -result}, result, np.ones(40))
-    assert found is not None
-    assert found.tau_body_params is None
 
 
 def test_no_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from transformers import ViTConfig, ViTForImageClassification
 
 from zerolm.lab.zero_cost import find_proxy
 from zerolm.lab.zero_cost.compute import compute
-from zerolm.lab.zero_cost.definitions.activations import agreements, output_spectrum, spread
+from zerolm.lab.zero_cost.definitions.activations import output_spectrum, spread
 from zerolm.lab.zero_cost.passes import Passes, Protocol
 from zerolm.lab.zero_cost.passes.shared import singular_values
 from zerolm.networks.batch import Batch, loss
@@ -149,15 +149,6 @@ def test_the_flow_of_images_of_another_size() -> None:
     assert value(network, "synflow", batch) > 0
 
 
-@given(n=st.integers(1, 6), units=st.integers(0, 20), seed=st.integers(0, 99))
-def test_a_sample_agrees_with_itself_on_every_unit(n: int, units: int, seed: int) -> None:
-    active = torch.randint(0, 2, (n, units), generator=torch.Generator().manual_seed(seed)).float()
-    kernel = agreements(active)
-    assert (kernel.diagonal() == units).all()
-    equal = (active[:, None] == active[None]).sum(-1)
-    assert torch.equal(kernel, equal.to(kernel))
-
-
 @given(inputs=st.integers(1, 8), outputs=st.integers(1, 8), rank=st.integers(1, 8), seed=st.integers(0, 99))
 def test_equal_components_are_counted_one_by_one(inputs: int, outputs: int, rank: int, seed: int) -> None:
     """An input of so many equally strong directions, through an isometry: the rank comes back."""
@@ -171,17 +162,6 @@ def test_equal_components_are_counted_one_by_one(inputs: int, outputs: int, rank
     assert spectrum.shape == (min(inputs, outputs),)
     assert spread(spectrum) == rank
     assert torch.allclose(spectrum[-rank:], torch.ones(rank, dtype=torch.float64))
-
-
-@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=8))
-def test_the_fewest_components_that_hold_the_share(values: list[float]) -> None:
-    falling = sorted(values, reverse=True)
-    fewest = next(
-        k for k in range(1, 9) if sum(falling[:k]) > 0.99 * sum(values) * (1 + 1e-12) or k == len(values)
-    )
-    assert abs(spread(torch.tensor(falling[::-1], dtype=torch.float64)) - fewest) <= any(
-        abs(sum(falling[:k]) / sum(values) - 0.99) < 1e-9 for k in range(1, 9)
-    )
 
 
 def test_signs_of_more_rows_than_columns_never_count() -> None:

@@ -17,11 +17,9 @@ from portion import portion
 from torch import Tensor, nn
 
 from zerolm.lab.testing.network_state import same, state
-from zerolm.lab.zero_cost import LeftOut, Proxy, find_proxy, proxy_names
-from zerolm.lab.zero_cost.compute import compute
 from zerolm.lab.zero_cost.passes import NEEDS, Passes, Protocol
 from zerolm.lab.zero_cost.passes.record import Moments
-from zerolm.lab.zero_cost.passes.taps import as_it_was, entering, looking
+from zerolm.lab.zero_cost.passes.taps import entering, looking
 from zerolm.networks.batch import Batch, loss
 from zerolm.networks.network import Network
 
@@ -293,30 +291,6 @@ def left_alone(network: Network) -> Iterator[None]:
     assert not [part for part in before | after if not same(before.get(part), after.get(part))]
 
 
-@pytest.mark.parametrize("grad", [True, False])
-@pytest.mark.parametrize("mode", ["sane", "faithful"])
-@pytest.mark.parametrize("name", ["flexibert", "llama", "stock gpt2"])
-def test_all_proxies_leave_the_network_as_it_was(name: str, mode: Any, grad: bool) -> None:
-    network = made(name)
-    proxies = [find_proxy(each) for each in proxy_names()]
-    torch.rand(3)
-    with left_alone(network), torch.set_grad_enabled(grad):
-        compute(network, proxies, batch_for(network), Protocol(mode, parts=2))
-
-
-def left_out(_: Passes) -> float:
-    raise LeftOut("not today")
-
-
-def test_a_proxy_that_leaves_itself_out() -> None:
-    network = made("llama")
-    proxies = [Proxy("p", left_out, "", ("flow",)), find_proxy("snip")]
-    found = compute(network, proxies, batch_for(network), Protocol(parts=2))
-    assert (found["p"].value, found["p"].left_out) == ((), "not today")
-    assert found["snip"].left_out is None
-    assert len(found["snip"].value) == 1
-
-
 @pytest.mark.parametrize(
     ("calls", "backward"),
     [(call, way) for call in range(1, 7) for way in (False, True) if (call, way) != (4, True)],
@@ -341,17 +315,6 @@ def test_an_interrupt_leaves_the_network_as_it_was(calls: int, backward: bool) -
     with left_alone(network), pytest.raises(KeyboardInterrupt):
         passes.run()
     assert len(seen) == calls
-
-
-def test_randomness_is_the_seed_alone() -> None:
-    """Whatever was drawn before, and whatever the caller's state."""
-    network = made("llama")
-    drawn = []
-    for before in range(2):
-        torch.manual_seed(before)
-        with as_it_was(network, Protocol(seed=4)):
-            drawn.append(torch.rand(5))
-    assert torch.equal(*drawn)
 
 
 def test_the_loss_is_over_the_classes_that_are_asked_for() -> None:

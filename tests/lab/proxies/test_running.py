@@ -140,23 +140,6 @@ def test_workers_give_the_table_of_one_process_in_any_order_of_finishing(tmp_pat
         assert len(processes) == (1 if in_this_process else 2)
 
 
-def test_the_threads_of_this_process_are_as_before() -> None:
-    torch.set_num_threads(2)
-    try:
-        with Store() as store:
-            assert run([1], failing(0, ValueError), store, keys) == table([1])
-            with pytest.raises(ValueError, match="0"):
-                run([0], failing(0, ValueError), store, keys)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(1)
-
-
-class Unsendable(Exception):
-    def __init__(self, one: object, two: object) -> None:
-        super().__init__("only one of two arguments")
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_error_names_its_item_and_costs_nothing_that_is_finished(jobs: int) -> None:
     """Those in the making are finished; none is begun."""
@@ -181,6 +164,21 @@ def test_an_error_names_its_item_and_costs_nothing_that_is_finished(jobs: int) -
 
         assert run(numbers, note, store, keys) == table(numbers)
         assert again == lacking
+
+
+def test_the_threads_of_this_process_are_as_before() -> None:
+    torch.set_num_threads(2)
+    try:
+        with Store() as store:
+            assert run([1], computing, store, keys) == table([1])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+class Unsendable(Exception):
+    def __init__(self, one: object, two: object) -> None:
+        super().__init__("only one of two arguments")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -250,7 +248,7 @@ def rows(path: Path) -> list[tuple[Any, ...]]:
     """All that a store holds, bit for bit, read without it."""
     database = sqlite3.connect(path)
     try:
-        return database.execute("SELECT * FROM measurements ORDER BY 1, 2, 3, 4").fetchall()
+        return database.execute("SELECT * FROM evaluations ORDER BY 1, 2, 3, 4").fetchall()
     finally:
         database.close()
 
@@ -317,34 +315,3 @@ def test_a_run_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     assert rows(path) == whole
     begun = log.read_text().split()
     assert len(begun) == len(ITEMS) + kills  # one item in the making at each kill
-
-
-@FORKED
-def test_killed_while_the_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = uninterrupted(tmp_path / "whole")
-    connect = sqlite3.connect
-
-    def once(moment: int, path: Path) -> None:
-        steps = iter(range(10**6))
-
-        def step(*_: object) -> int:
-            if next(steps) == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return 0
-
-        def slow(*arguments: Any, **settings: Any) -> sqlite3.Connection:
-            database: sqlite3.Connection = connect(*arguments, **settings)
-            database.set_progress_handler(step, 1)  # at every instruction of SQLite's machine
-            return database
-
-        monkeypatch.setattr(sqlite3, "connect", slow)
-        Store(path).close()
-
-    kills = 0
-    for moment in range(0, 1000, 5):
-        path = tmp_path / str(moment)
-        if not in_another_process(lambda at=moment, to=path: once(at, to)):  # type: ignore[misc]
-            break
-        kills += 1
-        assert uninterrupted(path) == whole
-    assert kills > 3

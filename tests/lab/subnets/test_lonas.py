@@ -22,8 +22,7 @@ from zerolm.lab.subnets.request import DrawRequest, Limits
 from zerolm.lab.subnets.slicing import cuts_of, draws_of, space_of
 from zerolm.planning.part_costs import Choices, StoredCosts
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.size_space import SizeSpace
-from zerolm.planning.size_spaces import SIZE_SPACES
+from zerolm.planning.size_spaces import SIZE_SPACES, SizeSpace
 from zerolm.planning.sizes import costs_of, heuristic_of, plan_of
 from zerolm.registry import Entry
 from zerolm.units.importance.criterion import Criterion, FirstUnits

@@ -25,7 +25,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
-from zerolm.lab.kept_rows import KeptRows
+from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.subnets import slicing
 from zerolm.lab.subnets.judging import Judging
 from zerolm.lab.subnets.metrics import share_right, under_attack

@@ -13,7 +13,6 @@ from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
 from zerolm.carving.bits.row_blocks import widths_in_file
-from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.costs import CostModel
 from zerolm.passes.matrix_moments import Place
 from zerolm.planning.part_costs import Choices, outer_sum, part_costs
@@ -65,25 +64,13 @@ class TypedPlan:
         return sizes_of(self.cut, self.width)
 
 
-@dataclass(frozen=True, eq=False)
-class Losses:
-    """Losses of cuts: ``units`` (layers, n) by kind and number of units, ``without_layer`` (layers,).
-
-    ``stream`` is the loss of the width. All are 0 where nothing is cut.
-    """
-
-    units: list[Floats]
-    without_layer: Floats
-    stream: float
-
-
 class Backbones:
     """The possible sizes of a child for one width of the stream, with their bytes and losses."""
 
     def __init__(self, estimates: TypeEstimates, choices: Choices, by: Criterion, budget: int) -> None:
         self.estimates, self.choices, self.by = estimates, choices, by
         self.parent = dimensions(estimates.checkpoint)
-        self.losses = _losses(self.parent, by, choices)
+        self.losses, self.without_layer, self.stream_loss = _losses(self.parent, by, choices)
         self.roles = estimates.in_layers(choices, by)
         self.ends = estimates.outside(choices.width)
         self.plain = estimates.plain(choices)
@@ -109,41 +96,41 @@ class Backbones:
                 least = np.minimum(layers, self._without_layer) if self.may_remove_layers else layers
                 total = least.sum(0)[None]
             best = np.maximum(best, total + self._ends_at(multiplier) - multiplier * self.budget)
-        return best + self.losses.stream
+        return best + self.stream_loss
 
     def _at_depths(self, layers: Floats) -> Floats:
         """Return the sums over kept layers plus the losses of removed ones, (depths, n1, n2, ...)."""
         order, depths = self.order, np.array(self.choices.depth)
         kept = np.take_along_axis(layers, order, axis=0).cumsum(axis=0)[depths - 1]
-        removed = self.losses.without_layer[order]
+        removed = self.without_layer[order]
         of_removed = np.append(removed[::-1].cumsum(axis=0)[::-1], np.zeros_like(removed[:1]), axis=0)
         return np.asarray(kept + of_removed[depths])
 
     @cached_property
     def order(self) -> Ints:
         """The layers by the loss without them, the largest first, for all sizes; required ones are first."""
-        more = outer_sum(self.losses.units, leading=1) - self._without_layer
+        more = outer_sum(self.losses, leading=1) - self._without_layer
         more[sorted(self.choices.required_layers)] = -np.inf
         return np.argsort(more, axis=0, kind="stable")
 
     @property
     def _without_layer(self) -> Floats:
         """The losses without each layer, (layers, 1, 1, ...)."""
-        return self.losses.without_layer.reshape(-1, *(1,) * len(UNITS))
+        return self.without_layer.reshape(-1, *(1,) * len(UNITS))
 
     def bound(self) -> float:
         """Return a lower bound of the loss with separate sizes in every layer."""
-        return max(self._bound_at(multiplier) for multiplier in MULTIPLIERS) + self.losses.stream
+        return max(self._bound_at(multiplier) for multiplier in MULTIPLIERS) + self.stream_loss
 
     def _bound_at(self, multiplier: float) -> float:
         layers = self._layers(multiplier).reshape(self.depth, -1).min(axis=1)
         if self.may_remove_layers:
-            layers = np.minimum(layers, self.losses.without_layer)
+            layers = np.minimum(layers, self.without_layer)
         return float(layers.sum() + self._ends_at(multiplier) - multiplier * self.budget)
 
     def _layers(self, multiplier: float) -> Floats:
         """Return the minimum of loss + multiplier x bytes of each layer for all sizes."""
-        pairs = zip(self.losses.units, self.plain.units, strict=True)
+        pairs = zip(self.losses, self.plain.units, strict=True)
         parts = [losses + multiplier * plain for losses, plain in pairs]
         rest = multiplier * self.plain.layer
         for role in self.roles.values():
@@ -169,7 +156,7 @@ class Backbones:
         """
         layers = [self._layer(layer, at, kept, required_layer) for layer in range(self.depth)]
         ends = [Options((None, role), *one.of(0, 0)) for role, one in self.ends.items()]
-        plain = Options("ends", np.array([self.plain.ends]), np.array([self.losses.stream]))
+        plain = Options("ends", np.array([self.plain.ends]), np.array([self.stream_loss]))
         return All((*layers, *ends, plain))
 
     def _layer(
@@ -179,7 +166,7 @@ class Backbones:
         plain = Options((layer, "plain"), self.plain.layer[layer : layer + 1], np.zeros(1))
         with_layer, name = All((*parts, *self._tables(layer, None, 0), plain)), (layer, "kept")
         without_layer = Options(
-            (layer, "removed"), np.zeros(1, np.int64), self.losses.without_layer[layer : layer + 1]
+            (layer, "removed"), np.zeros(1, np.int64), self.without_layer[layer : layer + 1]
         )
         if kept is None:
             is_required = layer == required_layer or layer in self.choices.required_layers
@@ -189,7 +176,7 @@ class Backbones:
 
     def _side(self, layer: int, kind: int, place: int | None) -> Tree:
         """Return the tree of the units of a kind in a layer, of all its sizes or of the one with a place."""
-        name, losses, plain = UNITS[kind].name, self.losses.units[kind][layer], self.plain.units[kind][layer]
+        name, losses, plain = UNITS[kind].name, self.losses[kind][layer], self.plain.units[kind][layer]
         places = range(len(losses)) if place is None else (place,)
         if place is None and not (self._tables(layer, kind, 0) or plain.any() or losses.any()):
             places = (len(losses) - 1,)  # a layer without such units is not cut
@@ -348,14 +335,18 @@ def _allowed(backbones: Backbones, within: Within) -> Bools:
     return within.others.allow(ordered[np.array(chosen.depth) - 1] + costs_by_part.outside)
 
 
-def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> Losses:
-    """Return the losses of cuts from a table of losses; by another criterion 0, with all layers kept."""
+def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> tuple[list[Floats], Floats, float]:
+    """Return the losses of cuts from a table of losses; by another criterion 0, with all layers kept.
+
+    These are the losses of units (layers, n) by kind and number, without each layer (layers,), and of the
+    width of the stream; 0 where nothing is cut.
+    """
     depth = parent.depth
     if not isinstance(table, LossTable):
-        return Losses([np.zeros((depth, n)) for n in chosen.shape], np.full(depth, np.inf), 0.0)
+        return [np.zeros((depth, n)) for n in chosen.shape], np.full(depth, np.inf), 0.0
     units = [-scores for scores in unit_scores(parent, table, chosen)]
     stream = -(table.narrower(chosen.width) or 0.0) if chosen.width else 0.0
-    return Losses(units, np.asarray(table.without_layer, np.float64), stream)
+    return units, np.asarray(table.without_layer, np.float64), stream
 
 
 def smallest(backbones: Backbones) -> int:
@@ -364,59 +355,32 @@ def smallest(backbones: Backbones) -> int:
     return min(least_bytes(backbones.tree(at, required_layer=0)) for at in every)
 
 
-@dataclass(frozen=True)
-class Fewest:
-    """The fewest ``bytes`` that a child's weights can have, with its layers, sizes and ``types``.
-
-    ``units`` are the units of each kind in a layer.
-    """
-
-    bytes: int
-    layers: int
-    hidden: int
-    units: LayerSizes
-    types: frozenset[str]
-
-    def words(self) -> str:
-        """Return the sizes and types in words."""
-        names = sorted(self.types, key=lambda name: (BY_NAME[name].bits, name))
-        return (
-            f"{self.layers} layer{'s' * (self.layers > 1)}, hidden {self.hidden:,}, "
-            f"{described(f'{count:,}' for count in self.units)}, in {' and '.join(names)}"
-        )
-
-
-def fewest_bytes(estimates: TypeEstimates, request: SizeRequest) -> Fewest:
-    """Return the fewest bytes of any child that the request allows."""
+def fewest_bytes(estimates: TypeEstimates, request: SizeRequest) -> tuple[int, str]:
+    """Return the fewest bytes of any child that the request allows, and its sizes in words."""
     every = []
     for width in widths_in_file(estimates.checkpoint, FirstUnits(-1.0), request):
         chosen = choices(estimates.checkpoint, request, width)
         chosen = with_ranked_layers(estimates.checkpoint, chosen, FirstUnits(-1.0))
         roles, plain = estimates.in_layers(chosen, None), estimates.plain(chosen)
-        units = [each.copy() for each in plain.units]  # (layers, n)
+        sizes = [each.copy() for each in plain.units]  # (layers, n)
         layer = plain.layer.copy()
         for role in roles.values():
             least = _able(role).min(-1)
             if role.unit is None:
                 layer[role.layers] += least[:, 0]
             else:
-                units[role.unit][role.layers] += least
-        at = [int(np.argmin(each.sum(0))) for each in units]
-        layer += sum(each[:, place] for each, place in zip(units, at, strict=True))
+                sizes[role.unit][role.layers] += least
+        at = [int(np.argmin(each.sum(0))) for each in sizes]
+        layer += sum(each[:, place] for each, place in zip(sizes, at, strict=True))
         ends, depth = estimates.outside(width, measured=False), chosen.depth[0]
-        kinds = {
-            role.types[index].name
-            for role in (*roles.values(), *ends.values())
-            for index in _able(role)[:, 0 if role.unit is None else at[role.unit]].argmin(-1)
-        }
         optional = np.setdiff1d(np.arange(len(layer)), sorted(chosen.required_layers))
         few = np.sort(layer[optional])[: depth - len(chosen.required_layers)]
         whole = plain.ends + int(layer.sum() - layer[optional].sum() + few.sum())
         whole += sum(int(_able(role).min()) for role in ends.values())
         hidden = estimates.checkpoint.layout.hidden if width is None else width.hidden
-        sizes = tuple(counts[place] for counts, place in zip(chosen.units, at, strict=True))
-        every.append(Fewest(whole, depth, hidden, sizes, frozenset(kinds)))
-    return min(every, key=lambda one: one.bytes)
+        units = described(f"{counts[place]:,}" for counts, place in zip(chosen.units, at, strict=True))
+        every.append((whole, f"{depth} layer{'s' * (depth > 1)}, hidden {hidden:,}, {units}"))
+    return min(every, key=lambda one: one[0])
 
 
 def _able(role: RoleEstimates) -> Ints:

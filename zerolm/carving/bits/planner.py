@@ -17,9 +17,8 @@ from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.options import All, least_loss
 from zerolm.carving.bits.plan import TypedPlan, Within, described, fewest_bytes, typed_plans
 from zerolm.carving.bits.row_blocks import ROW_MULTIPLE, check_rows, fit_notes, in_blocks, widths_in_file
-from zerolm.carving.bits.single import everywhere, fitting
 from zerolm.carving.bits.typed_child import TypedChild
-from zerolm.carving.bits.weighed_child import Types, WeighedChild
+from zerolm.carving.bits.weighed_child import WeighedChild
 from zerolm.carving.result import EqualBytes
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
@@ -35,7 +34,6 @@ from zerolm.progress import Progress
 from zerolm.solvers.problem import Budgets
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.pruning import Repaired
 
 FINALISTS: Final = 3
 """Largest number of measured plans, not counting one of another width and that of types alone."""
@@ -196,17 +194,18 @@ class TypePlanner:
             )
         if self.names_types:
             widths = widths_in_file(self.checkpoint, FirstUnits(-1.0), self.size)
-            sizes = (choices(self.checkpoint, self.size, width) for width in widths)
-            check_rows(self._without_losses.rows(sizes), str(self.size.weights.types))
-        least = fewest_bytes(self._without_losses, self.size)
-        if least.bytes > self.budget:
-            whole = fewest_bytes(self._without_losses, self._whole)
-            units = f"; with all units {whole.bytes:,}" if self.may_cut else ""
-            bits = self.size.weights.max_bits
-            as_bits = f", --max-bits {_up(bits * least.bytes / self.budget)}" if bits and self.budget else ""
+            possible = (choices(self.checkpoint, self.size, width) for width in widths)
+            check_rows(self._without_losses.rows(possible), str(self.size.weights.types))
+        least, sizes = fewest_bytes(self._without_losses, self.size)
+        if least > self.budget:
+            whole, _ = fewest_bytes(self._without_losses, self._whole)
+            units = f"; with all units {whole:,}" if self.may_cut else ""
+            bits, as_bits = self.size.weights.max_bits, ""
+            if bits and self.budget:
+                as_bits = f", --max-bits {math.ceil(100 * bits * least / self.budget) / 100}"
             raise ValueError(
                 f"no types keep the budgets: --max-weight-bytes {self.budget:,} would have to be at least "
-                f"{least.bytes:,}{as_bits} ({least.words()}){units}"
+                f"{least:,}{as_bits} ({sizes}){units}"
             )
 
     @property
@@ -233,10 +232,6 @@ class TypePlanner:
         if plan.width is None or self.session is None:
             return plan.cut
         return replace(plan.cut, narrowing=self.session.basis.narrowing(plan.width))
-
-    def types_of(self, session: Session, cut: Cut, repaired: Repaired) -> Types:
-        """Return the types of a child to be written."""
-        return self.typed(session.weighed(cut, repaired)).types
 
     def typed(self, weighed: WeighedChild) -> TypedChild:
         """Return a child with the types of least loss for its own weights, within the bytes."""
@@ -267,22 +262,18 @@ class TypePlanner:
         assert session is not None
         assert estimates is not None
         weighed = estimates.weighed
-        able = fitting(self.types, weighed, self.budget)
+        every = {kind: TypedChild(weighed, dict.fromkeys(weighed.matrices, kind.name)) for kind in self.types}
+        able = [kind for kind in self.types if weighed.holds(kind) and every[kind].bytes <= self.budget]
         if not able:
             return []
         losses = np.sum(
             [estimates.options(weighed, place, able)[1].loss for place in weighed.matrices], axis=0
         )
         best = int(np.argmin(losses))
-        typed, name = everywhere(able[best], weighed), f"{able[best].name} everywhere"
+        typed, name = every[able[best]], f"{able[best].name} everywhere"
         self.progress(f"measuring {name}")
         measured = session.typed_final(weighed.cut, lambda _: typed.types, is_repaired=False)
         return [EqualBytes(name, typed.bytes, float(losses[best]), measured)]
-
-
-def _up(bits: float) -> float:
-    """Return bits rounded up to two decimals."""
-    return math.ceil(100 * bits) / 100
 
 
 def _name(plan: TypedPlan) -> str:

@@ -18,7 +18,7 @@ from zerolm.carving.bits.kernels import Values, quantised
 from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, Types, WeighedChild
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised
-from zerolm.checkpoints.replaced import ReplacedTensor
+from zerolm.checkpoints.headers import ReplacedTensor
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.children.gguf.file_tensors import FileMatrix
 from zerolm.children.verify import outputs
@@ -90,18 +90,14 @@ class TypedChild:
                 matrix.put(stored if expert is None else stored[None], values)
         return stored
 
-    def read_back(self, blocks: Blocks, repaired: Repaired) -> ReadBack:
-        """Return the network as read back, with the batches and compute settings of some blocks."""
-        return ReadBack(blocks, self, repaired)
-
     def loss(self, loss: Loss, repaired: Repaired) -> float:
         """Return the loss of the network as read back."""
-        network = self.read_back(loss.blocks, repaired)
+        network = ReadBack(loss.blocks, self, repaired)
         return loss.of_network(network.ends, network.module)
 
     def output(self, blocks: Blocks, repaired: Repaired) -> Tensor:
         """Return the output of the network as read back for the first batch."""
-        network = self.read_back(blocks, repaired)
+        network = ReadBack(blocks, self, repaired)
         states = Stream(network.ends, network.module).before(self.weighed.cut.parent.depth)
         return outputs(network.ends.finish(0, states[0]))
 

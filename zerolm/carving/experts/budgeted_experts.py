@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.experts.expert_count import Costs, counts_of, largest_within, limits_of
 from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import expert_layers
-from zerolm.carving.parent_and_request import Carving, quantised_types
+from zerolm.carving.parent_and_request import Carving, quantised_types, whole_costs
 from zerolm.carving.planned_child import announce_weighing, check_possible, planned
 from zerolm.carving.request import BY_LOSS, usual_criterion_of_experts
 from zerolm.carving.vocabulary.budgeted_tokens import may_prune_tokens, with_fewer_tokens
@@ -147,7 +147,7 @@ def _ways(request: Carving) -> list[dict[str, ExpertsRequest]]:
             raise
 
     def costs(count: int, neurons: int | None) -> dict[str, int]:
-        return request.costs_in(mixture.shaped(count, neurons))
+        return whole_costs(mixture.shaped(count, neurons), request.costs, size.space)
 
     fewer: dict[str, ExpertsRequest] = {}
     narrower: dict[str, ExpertsRequest] = {}
@@ -186,8 +186,6 @@ def _loss(request: Carving, folder: Path, trials: int) -> float:
         rest, experts = replace(request, size=request.size.without_experts), of_experts(request)
         request = replace(rest, parent=experts.as_parent(folder / "experts", is_tried=True))
     carving = ready(request, folder)
-    if carving.is_done and carving.session is not None:  # by the criterion of experts, which ranks no units
-        carving = replace(carving, methods=request.methods).running()
     session = carving.session
     if session is None:  # only tokens are removed
         return carving.parent.loss_of_tokens

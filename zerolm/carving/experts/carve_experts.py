@@ -12,8 +12,7 @@ from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts
 from zerolm.carving.experts.masked_parent import compare_with_masked
 from zerolm.carving.experts.stock_mixture import StockMixture
-from zerolm.carving.parent_and_request import Carving
-from zerolm.carving.parent_model import KeptExperts, ParentModel
+from zerolm.carving.parent_and_request import Carving, KeptExperts, ParentModel
 from zerolm.carving.result import UnitRow
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.checkpoint import Fewer

@@ -1,21 +1,25 @@
-"""The number of experts that a request keeps in a layer, and the options that it excludes."""
+"""The numbers of experts, and of neurons of each, that a request keeps, and the options that it excludes."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_scores import is_of_pairs, needs_tokens
-from zerolm.carving.experts.routing import Routing
+from zerolm.carving.experts.stock_mixture import Routing
 from zerolm.carving.request import SUMMED, Methods
 from zerolm.planning.size_request import ALL, AUTO, WORST, SizeRequest
 from zerolm.settings.domains import domains_of
+from zerolm.statistics import TOLERANCE
 
 Costs = Mapping[str, int]
+CostsOf = Callable[[int, int], Costs]
+"""Costs by name of a child with these numbers of experts in a layer, and of neurons of each."""
 TRIED: Final = 16
 """Largest number of expert counts that are tried together with numbers of neurons."""
 LEAST_SQUARES: Final = "least-squares"
@@ -116,3 +120,68 @@ def check_experts(experts: Mapping[int, Ints], layers: list[int], routing: Routi
     if sorted(experts) != layers or len({count for row in by_group for count in row}) != 1:
         raise ValueError("the recipe keeps other numbers of experts than its parent's layers can have")
     routing.size(str(sum(by_group.pop())))
+
+
+@dataclass(frozen=True)
+class ExpertPlan:
+    """The kept experts of a layer and neurons of each, with the predicted loss of all removed ones."""
+
+    experts: int
+    neurons: int
+    loss: float
+
+
+def between_corners(counts: Sequence[int], widths: Sequence[int], costs: CostsOf) -> CostsOf:
+    """Return the costs of children by numbers of experts and of neurons from those of the extreme numbers.
+
+    ``counts`` and ``widths`` ascend. All costs are linear in each number: tensors of an expert have a row or
+    a column for each neuron, routers a row for each expert, and a token uses as many experts as before.
+    """
+    ends, sides = (counts[0], counts[-1]), (widths[0], widths[-1])
+    corners = {(count, width): costs(count, width) for count in {*ends} for width in {*sides}}
+
+    def costs_at(experts: int, neurons: int) -> Mapping[str, int]:
+        least, most = (
+            _between(neurons, sides, *(corners[count, width] for width in sides)) for count in ends
+        )
+        return _between(experts, ends, least, most)
+
+    return costs_at
+
+
+def _between(
+    place: int, ends: tuple[int, int], first: Mapping[str, int], last: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the costs at a place of lines through those at its ends, where all are integers."""
+    start, stop = ends
+    steps = max(1, stop - start)
+    return {name: at + (last[name] - at) * (place - start) // steps for name, at in first.items()}
+
+
+def least_lost(
+    counts: Sequence[int],
+    most: Callable[[int], int | None],
+    by_experts: Callable[[int], float],
+    by_neurons: Callable[[int, int], float],
+) -> ExpertPlan:
+    """Return the plan of least loss; ties go to the most experts.
+
+    ``counts`` are the possible numbers of experts, ascending; ``most`` returns the largest number of neurons
+    within the budgets for a number of experts, None where there is none. More neurons never lose more, so no
+    other number has to be tried. Fewer experts never lose less, so the search ends once their loss alone
+    reaches that of the best plan. Raises ``ValueError`` where no plan is within the budgets.
+    """
+    best: ExpertPlan | None = None
+    for count in reversed(counts):
+        neurons = most(count)
+        if neurons is None:
+            continue
+        alone = by_experts(count)
+        if best is not None and alone >= best.loss:
+            break
+        plan = ExpertPlan(count, neurons, alone + by_neurons(count, neurons))
+        if best is None or plan.loss < best.loss * (1 - TOLERANCE):
+            best = plan
+    if best is None or not np.isfinite(best.loss):
+        raise ValueError("no number of experts and of their neurons is within the budgets")
+    return best

@@ -72,7 +72,8 @@ def repaired_experts(
         error_shares[layer] = float(row.pop("left"))
         changed[layer] = {int(expert): matrix for expert, matrix in row.items()}
         if layer != layers[-1]:
-            walk.advance(layer, changed[layer])
+            send_on(walk.child, replace(fewer, changed={layer: changed[layer]}), layer)
+            walk.parent.before(layer + 1)
     return changed, error_shares
 
 
@@ -85,11 +86,6 @@ class _Walk:
         self.parent, self.child = Stream(self.blocks), Stream(self.blocks)
         sizes = [len(each["input_ids"]) for each in self.blocks.batches]
         self.firsts = np.cumsum([0, *sizes])[:-1].tolist()
-
-    def advance(self, layer: int, matrices: Matrices) -> None:
-        """Pass the child's states through a layer with these matrices, and the parent's through its own."""
-        send_on(self.child, replace(self.fewer, changed={layer: matrices}), layer)
-        self.parent.before(layer + 1)
 
     def solved(self, layer: int) -> tuple[Matrices, float]:
         """Return the new down projections of a layer, and the remaining share of the held-out error."""

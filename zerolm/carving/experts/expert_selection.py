@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.experts import expert_scores, neuron_scores
+from zerolm.carving.experts import expert_scores
 from zerolm.carving.experts.expert_choice import (
     ChosenExperts,
     best_by_domains,
@@ -18,23 +18,24 @@ from zerolm.carving.experts.expert_choice import (
     best_of_rows,
 )
 from zerolm.carving.experts.expert_count import (
+    CostsOf,
+    between_corners,
     check_experts,
     check_request,
     counts_of,
     largest_within,
+    least_lost,
     limits_of,
     most_within,
     tried_of,
 )
 from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
-from zerolm.carving.experts.expert_width import ExpertWidth, to_hex
+from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS
 from zerolm.carving.experts.gguf_mixture import GgufMixture
-from zerolm.carving.experts.joint_plan import CostsOf, between_corners, least_lost
-from zerolm.carving.experts.neuron_scores import losses
 from zerolm.carving.experts.result import ChildExperts, ChildWidth, ExpertRow, NeuronRow
 from zerolm.carving.experts.stock_mixture import StockMixture
-from zerolm.carving.recipe_fields import ExpertsAndNeurons
+from zerolm.carving.recipe_fields import ExpertsAndNeurons, to_hex
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.io.cache import Arrays
@@ -178,7 +179,7 @@ class ExpertSelection:
     @cached_property
     def _neuron_losses(self) -> dict[int, Floats]:
         """The predicted loss of each expert of a layer by number of kept neurons (e, m + 1), from tokens."""
-        return {layer: losses(sums[OF_NEURONS]) for layer, sums in self.use.items()}
+        return {layer: expert_scores.losses_of_neurons(sums[OF_NEURONS]) for layer, sums in self.use.items()}
 
     @cached_property
     def neurons(self) -> Mapping[int, Ints]:
@@ -247,9 +248,11 @@ class ExpertSelection:
         mixture = self.mixture
         assert isinstance(mixture, StockMixture)
         if self.methods.criterion == expert_scores.RANDOM:
-            return neuron_scores.drawn(self.methods.seed, layer, mixture.sizes[AXIS], mixture.sizes[NEURONS])
+            return expert_scores.drawn_neurons(
+                self.methods.seed, layer, mixture.sizes[AXIS], mixture.sizes[NEURONS]
+            )
         self._tell("scoring neurons by their weights", layer)
-        return neuron_scores.by_weights(mixture.checkpoint, layer, mixture.ledger)
+        return expert_scores.neurons_by_weights(mixture.checkpoint, layer, mixture.ledger)
 
     def _scores(self, layer: int) -> Floats:
         if self.are_chosen_by_tokens:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.fewer_experts import NEURONS, expert_layers, with_neurons
@@ -17,7 +14,7 @@ from zerolm.families.config import sizes_of
 from zerolm.families.values import part_at
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import EXPERTS_MULTIPLE
-from zerolm.settings.shares import KeptUnits
+from zerolm.settings.units import KeptUnits
 
 KEPT: Final = KeptUnits("--keep-expert-ffn", "neurons", "0.75")
 
@@ -104,30 +101,3 @@ def _fault(checkpoint: Checkpoint, count: int, others: Mapping[str, str]) -> str
         f"experts of a {family.name} have their width in common with {name!r}: neurons of experts alone "
         "cannot leave"
     )
-
-
-def to_hex(kept: Ints, whole: int) -> str:
-    """Return the kept neurons (n,) of ``whole`` as hexadecimal digits, the first as the highest bit."""
-    mask = np.zeros(whole, bool)
-    mask[kept] = True
-    return np.packbits(mask).tobytes().hex()
-
-
-def from_hex(text: str, whole: int) -> Ints:
-    """Return the neurons, ascending, that ``to_hex`` wrote; ``ValueError`` for other text."""
-    digits = 2 * -(-whole // 8)
-    sound = re.fullmatch(f"[0-9a-f]{{{digits}}}", text) is not None
-    bits = np.unpackbits(np.frombuffer(bytes.fromhex(text if sound else ""), np.uint8))
-    if not bits.any() or bits[whole:].any():
-        raise ValueError(f"its neurons are {text[:40]!r}, not bits of {whole} as {digits} digits")
-    return np.flatnonzero(bits)
-
-
-def layer_from_hex(texts: list[str] | None, count: int, whole: int) -> Ints:
-    """Return the neurons (e, n) of ``count`` experts of a recipe's layer; ``ValueError`` for invalid ones."""
-    if texts is None or len(texts) != count:
-        raise ValueError(f"its neurons are {str(texts)[:40]!r}, not those of each expert that is kept")
-    kept = [from_hex(text, whole) for text in texts]
-    if len({len(each) for each in kept}) != 1:
-        raise ValueError("its experts keep different numbers of neurons, and all have one")
-    return np.array(kept)

@@ -15,7 +15,7 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.carving.experts.expert_scores import spread
 from zerolm.carving.experts.fewer_experts import AXIS
-from zerolm.carving.experts.routing import Routing
+from zerolm.carving.experts.stock_mixture import Routing
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.dequantise import dequantised, readable
 from zerolm.checkpoints.gguf.header import GgufHeader
@@ -59,11 +59,7 @@ class GgufMixture:
             model = read_gguf(file)
             matches = {name: OF_EXPERTS.fullmatch(name) for name in model.header.tensors}
             of_experts = {name: (int(match[1]), match[2]) for name, match in matches.items() if match}
-            states = zip(model.files, model.headers, (each.stat() for each in model.files), strict=True)
-            shards = tuple(
-                Shard(each, {}, part.digest, state.st_size, state.st_mtime_ns) for each, part, state in states
-            )
-            mixture = cls(file, model, of_experts, shards)
+            mixture = cls(file, model, of_experts, model.shards())
             mixture._check()
         except ValueError as error:
             raise ValueError(f"{str(file)!r}: {error}") from None

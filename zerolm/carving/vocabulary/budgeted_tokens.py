@@ -8,12 +8,7 @@ from typing import Final
 
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.request import Methods
-from zerolm.carving.vocabulary.planned_size import (
-    BestByTokens,
-    keeps_budgets,
-    two_steps,
-    why_tokens_are_kept,
-)
+from zerolm.carving.vocabulary.planned_size import BestByTokens, keeps_budgets, two_steps, why_tokens_are_kept
 from zerolm.checkpoints import ledger_of
 from zerolm.planning.size_request import AUTO, SizeRequest, VocabularyRequest
 from zerolm.progress import announce

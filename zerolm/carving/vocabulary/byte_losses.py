@@ -44,6 +44,7 @@ from zerolm.text.documents import documents, read_text
 from zerolm.text.encoding import chat_renderer, separator
 from zerolm.text.record_texts import Render
 from zerolm.text.records import holds_records
+from zerolm.text.tokens import some
 from zerolm.text.unpacked_files import PACKED
 
 LOSS_TOKENS: Final = 1 << 14
@@ -76,20 +77,19 @@ class TokenLosses:
     def on(cls, checkpoint: Checkpoint, model: PreTrainedModel, text: str, length: int) -> TokenLosses:
         """Return losses on stretches of a text, evenly spread."""
         render = chat_renderer(stock_tokenizer(checkpoint.folder))
-        longest, count = _windows(checkpoint, length, LOSS_TOKENS)
-        return cls._of(
-            checkpoint, model, stretches_of(text, count, longest * CHARACTERS, render), longest, count
-        )
+        longest, count = _windows(checkpoint, length)
+        stretches = stretches_of(text, count, longest * CHARACTERS, render)
+        return cls._of(checkpoint, model, stretches, longest, count)
 
     @classmethod
     def of_pieces(
         cls, checkpoint: Checkpoint, model: PreTrainedModel, pieces: Sequence[str], length: int
     ) -> TokenLosses:
-        """Return losses on stretches of a text's pieces, with half the tokens of a whole text."""
-        longest, count = _windows(checkpoint, length, LOSS_TOKENS // 2)
+        """Return losses on the same number of stretches, evenly from a text's pieces."""
+        longest, count = _windows(checkpoint, length)
         per_piece = -(-count // max(1, len(pieces)))
         parts = [part for piece in pieces for part in _within(piece, per_piece, longest * CHARACTERS)]
-        return cls._of(checkpoint, model, parts, longest, count)
+        return cls._of(checkpoint, model, some(parts, count), longest, count)
 
     @classmethod
     def _of(
@@ -210,9 +210,9 @@ class TokenLosses:
         """
         stored = [window for window in windows if window.tobytes() in self._states]
         new = [window for window in windows if window.tobytes() not in self._states]
-        for some, is_new in ((stored, False), (new, True)):
-            for at in range(0, len(some), self._batch):
-                rows = some[at : at + self._batch]
+        for several, is_new in ((stored, False), (new, True)):
+            for at in range(0, len(several), self._batch):
+                rows = several[at : at + self._batch]
                 blocks, ids, mask = self._padded(rows)
                 if is_new:
                     hidden = Stream(blocks).before(self.checkpoint.layout.depth)[0]
@@ -262,14 +262,14 @@ class TokenLosses:
         return Blocks(self.model, [{"input_ids": ids, **masked}]), ids, mask
 
 
-def _windows(checkpoint: Checkpoint, length: int, tokens: int) -> tuple[int, int]:
-    """Return the largest length of a window, and how many of them have about this number of tokens.
+def _windows(checkpoint: Checkpoint, length: int) -> tuple[int, int]:
+    """Return the largest length of a window, and how many of them have about ``LOSS_TOKENS``.
 
     Some classes reserve positions for padding.
     """
     positions = checkpoint.layout.sizes.get("positions", length + PADDING)
     longest = min(longest_line(checkpoint, length), max(1, positions - PADDING))
-    return longest, max(8, tokens // longest)
+    return longest, max(8, LOSS_TOKENS // longest)
 
 
 def _within(piece: str, count: int, size: int) -> list[str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_sizes, losses_by
@@ -19,8 +19,7 @@ from zerolm.units.importance.criterion import Criterion
 
 if TYPE_CHECKING:
     from zerolm.carving.vocabulary.byte_losses import TokenLosses
-    from zerolm.carving.vocabulary.kept_tokens import TokenUse
-    from zerolm.carving.vocabulary.text_use import TextUse
+    from zerolm.carving.vocabulary.text_use import TextUse, TokenUse
 
 SHARES: Final = (3.0, 2.0, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """The tried sizes as shares of the used tokens, in addition to all tokens of the parent."""
@@ -29,18 +28,6 @@ SMALL: Final = 0.01
 other units."""
 SMALL_DISTANCE: Final = 1e-3
 """The same for an encoder, as 1 - cosine."""
-
-
-class Rest(NamedTuple):
-    """The best child for a number of tokens: its parameters, and its loss without that of fewer tokens.
-
-    The loss is that of all other cuts, and of types, in nats per token; for an encoder 1 - cosine. ``bytes``
-    are those of its weights where they have types.
-    """
-
-    params: int
-    loss: float
-    bytes: int | None = None
 
 
 class BestByTokens:
@@ -82,14 +69,18 @@ class BestByTokens:
         """Return whether the parent with this number of tokens keeps the budgets with nothing else cut."""
         return keeps_budgets(self._sized(self.carving, tokens))
 
-    def best(self, tokens: int) -> Rest:
-        """Return the best child with this number of tokens; ``ValueError`` where its loss is not known."""
+    def best(self, tokens: int) -> tuple[int, float, int | None]:
+        """Return parameters, loss and bytes of the best child with this number of tokens.
+
+        The loss is that of all other cuts, and of types, in nats per token; for an encoder 1 - cosine. Bytes
+        are those of weights with types, else None. Raises ``ValueError`` where the loss is not known.
+        """
         by, child = self.by, self._sized(self.whole, tokens)
         if child.typing is not None:
             plan = child.typing.predicted(by)[0]
-            return Rest(child.costs_of(plan.cut)["params"], plan.loss, plan.bytes)
+            return child.costs_of(plan.cut)["params"], plan.loss, plan.bytes
         planned = plans_of(child.checkpoint, by, child.size, child.costs)[0]
-        return Rest(planned.costs["params"], -planned.score)
+        return planned.costs["params"], -planned.score, None
 
     def _sized(self, of: Carving, tokens: int) -> Carving:
         from zerolm.carving.vocabulary.fewer_tokens import shaped
@@ -123,24 +114,19 @@ def tried_sizes(
     for number, size in enumerate(sizes):
         progress("trying sizes of the vocabulary", number, len(sizes))
         try:
-            rest = best_by_tokens.best(size)
+            params, rest, weight_bytes = best_by_tokens.best(size)
         except ValueError as error:
             refused.append(error)
             continue
         top = min((one.loss for one in tried), default=math.inf)
-        if rest.loss * scale >= top:
+        if rest * scale >= top:
             continue
-        tried.append(TriedSize(size, rest.params, loss_of(size), rest.loss * scale, rest.bytes))
+        tried.append(TriedSize(size, params, loss_of(size), rest * scale, weight_bytes))
         if tried[-1].tokens > top:
             break
     if not tried:
         raise refused[-1]
     return sorted(tried, key=lambda one: -one.size)
-
-
-def best_size(tried: list[TriedSize]) -> int:
-    """Return the size of least loss; ties go to the larger one."""
-    return min(tried, key=lambda one: (one.loss, -one.size)).size
 
 
 def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
+from zerolm.checkpoints.headers import Shard, TensorInfo
 
 PART: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 """The name of a part; the first has number 1."""
@@ -28,6 +29,15 @@ class GgufModel:
     headers: tuple[GgufHeader, ...]
     header: GgufHeader
     file_of: Mapping[str, Path]
+
+    def shards(self, tensors: Iterable[TensorInfo] = ()) -> tuple[Shard, ...]:
+        """Return the files as they are now, each with those of the tensors that it holds, in their order."""
+        by_place = sorted(tensors, key=lambda info: info.start)
+        shards = []
+        for file, header in zip(self.files, self.headers, strict=True):
+            state, inside = file.stat(), {info.name: info for info in by_place if info.file == file}
+            shards.append(Shard(file, inside, header.digest, state.st_size, state.st_mtime_ns))
+        return tuple(shards)
 
 
 def first_part(files: Sequence[Path]) -> Path | None:

@@ -112,12 +112,11 @@ def unpacked(
         raise ValueError(f"a {family.name} in a gguf file is read by carve and eval alone")
     factors = _factors(model)
     config = configuration(header, family, factors)
-    states = [each.stat() for each in model.files]
     tensors = _tensors(model, family, config)
     types = {each.name: each.kind.name for each in tensors if len(each.info.shape) == 2}
     moved = [each for each in tensors if _is_moved(family, each)]
-    there = [_in_place(each) for each in tensors if not _is_moved(family, each)]
-    seen = [(state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
+    shards = model.shards(_in_place(each) for each in tensors if not _is_moved(family, each))
+    seen = [(each.file.stat().st_ino, each.size, each.modified) for each in shards]
     key = (CACHE_VERSION, str(file.resolve()), seen, header.digest)
     tokenizer_files = [(name, (file.parent / name).stat().st_mtime_ns) for name in _tokenizer_files(file)]
     digest = hashlib.sha256(repr((key, tokenizer_files, config)).encode()).hexdigest()
@@ -133,20 +132,9 @@ def unpacked(
             if isinstance(licence, str) and len(licence) <= 80 and licence.isprintable():
                 (place / "README.md").write_text(f"---\nlicense: {json.dumps(licence)}\n---\n", "utf-8")
             write_json(place / "config.json", config)
-    by_place = sorted(there, key=lambda info: info.start)
-    shards = [
-        Shard(
-            each,
-            {info.name: info for info in by_place if info.file == each},
-            part.digest,
-            state.st_size,
-            state.st_mtime_ns,
-        )
-        for each, part, state in zip(model.files, model.headers, states, strict=True)
-    ]
-    shards += [read_shard(folder / SINGLE)] if moved else []
     source = GgufSource(file, types, sum(each.info.end - each.info.start for each in tensors))
-    return folder, read_object(folder, "config.json"), tuple(shards), source
+    new = (read_shard(folder / SINGLE),) if moved else ()
+    return folder, read_object(folder, "config.json"), (*shards, *new), source
 
 
 def _tensors(model: GgufModel, family: Family, config: dict[str, Any]) -> list[_Stored]:

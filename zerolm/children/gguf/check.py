@@ -143,12 +143,6 @@ def _open(file: Path) -> Any:
     return opened_by_llama_cpp(file, **settings)
 
 
-def rounding_error(file: Path) -> float:
-    """Return the rounding error with the coarsest type of a file, as a share of the largest output."""
-    types = {BY_NUMBER[number].name for number in read_gguf_header(file).types.values()}
-    return max(ROUNDING.get(kind, COARSELY) for kind in types)
-
-
 def _compare_outputs(
     opened: Any,
     reference: Callable[[Tensor], Tensor],
@@ -217,7 +211,8 @@ def _within(
 ) -> Verified:
     expected = reference()
     difference, largest = float((output - expected).abs().max()), float(expected.abs().max())
-    rounding, spare = rounding_error(Path(opened.model_path)), 0
+    types = {BY_NUMBER[number].name for number in read_gguf_header(Path(opened.model_path)).types.values()}
+    rounding, spare = max(ROUNDING.get(kind, COARSELY) for kind in types), 0
     if output.dim() > 1 and rounding > 0.0 and _has_experts(opened):
         spare = len(output) // REROUTED
     allowed = steadily = max(tolerance, rounding * largest)

@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 from zerolm.architecture import Ints
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import narrowed, widened
-from zerolm.checkpoints.gguf.names import (
-    ADDED,
-    changes_places,
-    form_in,
-    neighbouring,
-    roles_in,
-)
+from zerolm.checkpoints.gguf.names import ADDED, changes_places, form_in, neighbouring, roles_in
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.children.child_tensors import Child, ChildTensor
 from zerolm.children.gguf.child_config import factors_by_row

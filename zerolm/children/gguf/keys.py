@@ -21,7 +21,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.configuration import SIZES_OF_EXPERTS
 from zerolm.children.gguf.child_config import MISSING, attribute
-from zerolm.families.config import ModelSizes, resized
+from zerolm.families.config import resized
 from zerolm.families.family import EQUAL, NO, SAME, Family
 from zerolm.families.rule import value
 from zerolm.families.values import short
@@ -179,9 +179,8 @@ def counts_by_layer(checkpoint: Checkpoint, cut: Cut, key: str) -> list[int]:
     for kept in cut.layers:
         sizes = resized(checkpoint.layout, cut.parent.counts(kept.sizes))
         kinds = checkpoint.layout.kinds[kept.layer]
-        rule = next(
-            (rule for when, rule in rules.items() if when in kinds or _is_none(sizes, when)), USUAL[key]
-        )
+        none = {f"{NO}{label}" for label, size in sizes.sizes.items() if size == 0}
+        rule = next((rule for when, rule in rules.items() if when in kinds | none), USUAL[key])
         counts.append(value(rule, sizes.size))
     return counts
 
@@ -197,11 +196,6 @@ def add_numbers(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
                 if name is not None
             ]
             getattr(writer, f"add_{pattern.gguf.key}")([float(number.ravel()[0]) for number in numbers])
-
-
-def _is_none(sizes: ModelSizes, when: str) -> bool:
-    """Return whether ``when`` names a size, as in ``no experts``, and that size is 0."""
-    return when.startswith(NO) and sizes.sizes[when.removeprefix(NO)] == 0
 
 
 def add_flags(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:

@@ -20,6 +20,7 @@ from zerolm.checkpoints.gguf.tokenizer import DEFAULT
 from zerolm.checkpoints.gguf.words import SPACE
 from zerolm.children.gguf.vocabulary import WORD_PIECES, Pieces, check_model, pieces_of, step_types
 from zerolm.networks.opener import stock_tokenizer
+from zerolm.text.encoding import edges
 
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A checkpoint with none of these has no tokenizer."""
@@ -64,15 +65,12 @@ def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
     try:
         return stock_tokenizer(checkpoint.folder)
     except ValueError:
-        if files != ["tokenizer.model"] or _reads_models():
+        if files != ["tokenizer.model"] or all(
+            map(find_spec, ("google", "google.protobuf", "sentencepiece"))
+        ):
             raise
         reason = "there is no tokenizer.json, and a tokenizer.model takes protobuf and sentencepiece"
         raise ValueError(f"the tokenizer of {str(checkpoint.folder)!r} cannot be read: {reason}") from None
-
-
-def _reads_models() -> bool:
-    """Return whether the packages that transformers needs for a ``tokenizer.model`` are installed."""
-    return all(find_spec(name) is not None for name in ("google", "google.protobuf", "sentencepiece"))
 
 
 def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> GgufVocabulary:
@@ -202,7 +200,7 @@ def compare_with(
         *step_types(_json_of(backend.pre_tokenizer), "pretokenizers"),
     ]
     present = differences(opened_file, steps)
-    after = [] if opened_file.metadata.get(ADD_EOS) == "true" else _around(tokenizer)[1]
+    after = [] if opened_file.metadata.get(ADD_EOS) == "true" else list(edges(tokenizer)[1])
 
     def encode(text: str) -> list[int]:
         ids = [int(token) for token in tokenizer(text)["input_ids"]]
@@ -284,20 +282,10 @@ def _frame(tokenizer: PreTrainedTokenizerBase, bos: int | None, eos: int) -> tup
 
     They put nothing after it where the tokenizer puts other tokens there, as Cohere's does.
     """
-    before, after = _around(tokenizer)
-    if before in ([], [bos]):
-        return bool(before), after == [eos]
+    before, after = edges(tokenizer)
+    if before in ((), (bos,)):
+        return bool(before), after == (eos,)
     raise ValueError(
-        f"the tokenizer adds {before} before a text and {after} after it; gguf supports only a BOS "
-        f"({bos}) before and an EOS ({eos}) after"
+        f"the tokenizer adds {list(before)} before a text and {list(after)} after it; gguf supports only a "
+        f"BOS ({bos}) before and an EOS ({eos}) after"
     )
-
-
-def _around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """Return the ids that a tokenizer adds before and after a text; ``ValueError`` where it changes more."""
-    inner: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole: list[int] = tokenizer("a", add_special_tokens=True)["input_ids"]
-    for place in range(len(whole) - len(inner) + 1):
-        if whole[place : place + len(inner)] == inner:
-            return whole[:place], whole[place + len(inner) :]
-    raise ValueError(f"the tokenizer frames a text as {whole}, which does not hold the text's own {inner}")

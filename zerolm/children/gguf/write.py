@@ -125,7 +125,8 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
             f"gguf is written of {family.head_classes[0]}, with a language-model head, not of "
             f"{kinds[0] if kinds else 'a checkpoint that names no class'}; --format hf is"
         )
-    answers = next((slot.role for slot in checkpoint.layout.slots.values() if _answers(slot.role)), None)
+    roles = (slot.role for slot in checkpoint.layout.slots.values())
+    answers = next((role for role in roles if role.startswith(("classifier", "answers"))), None)
     if family.task == "masked" and answers:
         raise ValueError(
             f"gguf encoders output embeddings, and this {family.name} has a {answers}, which would be lost; "
@@ -160,11 +161,6 @@ def _check_memories(checkpoint: Checkpoint, cut: Cut) -> None:
     if states and len(has_state) == 1:
         missing = "attends" if has_state == {True} else f"is {' or '.join(sorted(states))}"
         raise ValueError(f"gguf needs a layer that {missing} in a child of a {checkpoint.family.name}")
-
-
-def _answers(role: str) -> bool:
-    """Return whether a tensor maps an encoder's states to outputs other than tokens."""
-    return role.startswith(("classifier", "answers"))
 
 
 def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:

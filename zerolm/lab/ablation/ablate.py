@@ -7,16 +7,15 @@ from typing import Final
 
 import numpy as np
 
-from zerolm.architecture import Floats
+from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.calibration.alpha import Parts, mixed, parts, taus_of_grid
 from zerolm.comparison.subjects import Subject, Unusable, subjects
 from zerolm.groundtruth.reader import View
 from zerolm.lab.ablation.ablation import Ablation, AblationSection, Draws, Effect, best_of_grid
-from zerolm.lab.ablation.drawn import drawn_parts
 from zerolm.lab.ablation.variants import EMBEDDED, embedding_terms, variants
 from zerolm.progress import Progress, silent
 from zerolm.scores import ScoreBatch, make_score
-from zerolm.scores.initialisation import INITIALISATIONS
+from zerolm.scores.capacity import INITIALISATIONS, variance
 from zerolm.statistics import Bootstrap, Resampled, agreement, defined, enough, gain, kendall
 from zerolm.statistics.bootstrap import RESAMPLES
 
@@ -145,3 +144,29 @@ def _drawn(batch: ScoreBatch, init: str, shown: str, alpha: float | None, result
         tuple(map(defined, kendall(scores, result))),
         tuple(map(defined, kendall(scores, closed))),
     )
+
+
+def drawn_norms(shapes: Shapes, depth: Ints, init: str, rng: np.random.Generator) -> Floats:
+    """Return ||W||_F^2 of every matrix, (n, m), as if its weights had been drawn.
+
+    The squares of k independent N(0, s^2) weights add up to s^2 times a chi-square variable with k degrees
+    of freedom, so one number a matrix is enough. Xavier and Kaiming are the normal ones; their uniform
+    siblings have the same expectation and 0.4 of the variance. An orthogonal matrix always has
+    ||W||_F^2 = min(rows, cols): there is nothing to draw.
+    """
+    expected = variance(shapes, depth, init)
+    if init == "orthogonal":
+        return np.asarray(expected * shapes.weights)
+    return np.where(shapes.present, expected * rng.chisquare(np.maximum(shapes.weights, 1)), 0.0)
+
+
+def drawn_parts(batch: ScoreBatch, init: str, seed: int) -> tuple[Floats, Floats]:
+    """Return S_attn and S_ffn (ZeroLM, equations 3-6) of one drawn network an architecture, (n,) each."""
+    shapes, rng = batch.shapes, np.random.default_rng(seed)
+    norms = drawn_norms(shapes, np.repeat(batch.depths, batch.depths), init, rng)
+    capacity = norms / np.maximum(np.minimum(shapes.rows, shapes.cols), 1)
+    starts = np.cumsum(batch.depths) - batch.depths
+    attention, ffn = (
+        np.add.reduceat((capacity * role).sum(axis=1), starts) for role in (shapes.attention, shapes.ffn)
+    )
+    return attention, ffn

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Architecture, Floats, Matrix
-from zerolm.scores.initialisation import DEVIATION
+from zerolm.scores.capacity import DEVIATION
 
 Matrices = tuple[Matrix, ...]
 FULL: Final = "as published"

@@ -11,8 +11,18 @@ from zerolm.lab.spaces.vision import PATCH, ffn_width, vision_layer
 from zerolm.settings import Setting, with_defaults
 from zerolm.spaces.base import Bound, SearchSpace, space
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import each_layer, field, integer, no_others, number
-from zerolm.spaces.ranges import CLASSES, DEPTH, HEADS, HIDDEN, MLP_RATIO
+from zerolm.spaces.choices import (
+    CLASSES,
+    DEPTH,
+    HEADS,
+    HIDDEN,
+    MLP_RATIO,
+    each_layer,
+    field,
+    integer,
+    no_others,
+    number,
+)
 from zerolm.spaces.words import runs
 
 HEAD_SIZE: Final = 64

@@ -13,8 +13,7 @@ from zerolm.lab.spaces.vision import PATCH, ffn_width, vision_layer
 from zerolm.settings import Setting, shown
 from zerolm.spaces.base import Bound, SearchSpace, space
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import field, integer, no_others, number
-from zerolm.spaces.ranges import CLASSES, HEADS, MLP_RATIO
+from zerolm.spaces.choices import CLASSES, HEADS, MLP_RATIO, field, integer, no_others, number
 
 DEPTHS: Final = {"depth1": (1, 2, 3), "depth2": (4, 6, 8), "depth3": (2, 4, 6)}
 STAGES: Final = len(DEPTHS)

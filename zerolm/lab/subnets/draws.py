@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from zerolm.architecture import Ints
+from zerolm.architecture import Floats, Ints
 from zerolm.costs import COSTS
 from zerolm.planning.part_costs import Choices, PartCosts
 from zerolm.solvers.problem import Budgets
@@ -50,7 +50,7 @@ def drawn_sizes(
     limits = Budgets.of(dict(budgets))
     generator = np.random.default_rng(seed)
     chosen: dict[bytes, Ints] = {}
-    nearest: dict[str, int] = {}
+    least, most = np.full(len(COSTS), np.inf), np.zeros(len(COSTS))
     rounds = 0
     while len(chosen) < count and rounds < USELESS_ROUNDS:
         rounds += 1
@@ -61,36 +61,26 @@ def drawn_sizes(
             sides = [generator.integers(len(sizes), size=DRAWN_AT_ONCE) for sizes in lists]
             places = np.stack(sides, axis=1)
         sums = costs.fixed + sum(table[places[:, i]] for i, table in enumerate(tables))
-        _note(nearest, sums, budgets)
+        least, most = np.minimum(least, sums.min(0)), np.maximum(most, sums.max(0))
         for row in places[limits.allow(sums)]:
             key = row.tobytes()
             if key not in chosen and len(chosen) < count:
                 chosen[key] = row
                 rounds = rounds if total <= LISTED else 0
     if len(chosen) < count:
-        raise ValueError(_rare(budgets, nearest, len(chosen), count))
+        raise ValueError(_rare(budgets, {"max": least, "min": most}, len(chosen), count))
     counts = ([sizes[place] for sizes, place in zip(lists, row, strict=True)] for row in chosen.values())
     every = len(UNITS)
     return [tuple(tuple(each[i : i + every]) for i in range(0, len(each), every)) for each in counts]
 
 
-def _note(nearest: dict[str, int], sums: Ints, budgets: Mapping[str, int]) -> None:
-    """Record the nearest sampled cost to each budget."""
-    for name in budgets:
-        side, _, cost = name.partition("_")
-        column = sums[:, COSTS.index(cost)]
-        best, value = (min, column.min()) if side == "max" else (max, column.max())
-        nearest[name] = best(nearest.get(name, int(value)), int(value))
-
-
-def _rare(budgets: Mapping[str, int], nearest: Mapping[str, int], count: int, wanted: int) -> str:
-    """Return why no more sub-networks are found, and a remedy."""
+def _rare(budgets: Mapping[str, int], nearest: Mapping[str, Floats], count: int, wanted: int) -> str:
+    """Return why no more sub-networks are found, and a remedy; ``nearest`` are costs (c,) by side."""
     for name, limit in budgets.items():
         side, _, cost = name.partition("_")
-        if nearest[name] > limit if side == "max" else nearest[name] < limit:
+        drawn = int(nearest[side][COSTS.index(cost)])
+        if drawn > limit if side == "max" else drawn < limit:
             word, end = ("more than", "least") if side == "max" else ("fewer than", "most")
-            return (
-                f"all sampled sub-networks have {word} {limit:,} {cost}, the {end} of them {nearest[name]:,}"
-            )
+            return f"all sampled sub-networks have {word} {limit:,} {cost}, the {end} of them {drawn:,}"
     within = " within the budgets" if budgets else ""
     return f"only {count:,} sub-networks{within} differ, not {wanted:,}; ask for {count:,} at most"

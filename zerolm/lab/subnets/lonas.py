@@ -14,7 +14,7 @@ from zerolm.architecture import Ints
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 from zerolm.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts, part_costs
-from zerolm.planning.size_space import SIZE_SPACES, SizeSpace
+from zerolm.planning.size_spaces import SIZE_SPACES, SizeSpace
 from zerolm.registry import Entry
 from zerolm.units.kept_units import dimensions
 from zerolm.units.layer_unit import LayerUnit

@@ -22,7 +22,7 @@ from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
 from zerolm.io.files import cache_folder
 from zerolm.io.folders import locked
-from zerolm.lab.kept_rows import KeptRows
+from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.subnets.draws import Sizes, drawn_sizes
 from zerolm.lab.subnets.judging import Judging, Results
 from zerolm.lab.subnets.reading import judged_by

@@ -8,21 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from pathlib import Path
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from zerolm.io.brief import one_line
+from zerolm.lab.spaces.elastic import NARROW, Elastic
 from zerolm.lab.supernets.model import ElasticPreTrainedModel
+from zerolm.lab.supernets.request import Kind, Teaching
+from zerolm.lab.supernets.text import ElasticText
 from zerolm.lab.zero_cost.passes.taps import looking
+from zerolm.networks.huggingface import HEADS
 from zerolm.networks.modules.layer import part
 from zerolm.networks.network import Tap
+from zerolm.networks.opener import differing_tokens, stock_tokenizer, stored_model
 from zerolm.networks.roles import layer_list, layer_of, places_of
 from zerolm.training.losses import dist, forward_kl, relative_mse, standardised
+from zerolm.training.randomness import seeded
+from zerolm.training.request import TrainingRequest
 from zerolm.training.teacher import half_precision
 
-Kind = Literal["relational", "classical"]
 OF_FEATURES: Final = {"relational": standardised, "classical": relative_mse}
 OF_PREDICTIONS: Final[Mapping[str, Callable[[Tensor, Tensor, float], Tensor]]] = {
     "relational": dist,
@@ -58,21 +66,18 @@ class FeatureDistillation(nn.Module):
             {block: nn.Linear(width, theirs) for block, width in attention.items()}
         )
 
-    def forward(
-        self, ours: Features, theirs: Features, blocks: Sequence[str], padding: Tensor | None = None
-    ) -> dict[str, Tensor]:
+    def forward(self, ours: Features, theirs: Features, blocks: Sequence[str]) -> dict[str, Tensor]:
         """Return the losses by name, each the sum over layers; ``blocks`` are the kinds of the student's.
 
-        The teacher's features are those of the layers that the student's are compared with. ``padding``
-        (b, t) is 0 where there is no token.
+        The teacher's features are those of the layers that the student's are compared with.
         """
         loss = OF_FEATURES[self.kind]
         attention = [self.attention[block](x) for block, x in zip(blocks, ours.attention, strict=True)]
         layers = [self.layers(x) for x in ours.layers]
-        losses = {"embedding": loss([self.layers(ours.embedding)], [theirs.embedding], padding)}
+        losses = {"embedding": loss([self.layers(ours.embedding)], [theirs.embedding])}
         if attention:
-            losses["attention"] = len(attention) * loss(attention, theirs.attention, padding)
-        return losses | {"layers": len(layers) * loss(layers, theirs.layers, padding)}
+            losses["attention"] = len(attention) * loss(attention, theirs.attention)
+        return losses | {"layers": len(layers) * loss(layers, theirs.layers)}
 
 
 def compared(depth: int, teacher: int) -> list[int]:
@@ -126,3 +131,49 @@ def watched(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
     outputs: list[Tensor] = []
     with looking([Tap(module) for module in modules], lambda _, output: outputs.append(output)):
         yield outputs
+
+
+def teacher_in(
+    folder: Path, text: ElasticText, depth: int, request: TrainingRequest, *, predictions: bool
+) -> FeatureTeacher:
+    """Return the teacher in a folder for students of ``depth`` layers.
+
+    It is a stock model, or a path that was handed over. ``ValueError`` where there is none, its tokenizer is
+    not the text's, it reads shorter sequences, or its attention is narrower than its hidden states.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {str(folder)!r} with a teacher")
+    differing = differing_tokens(text.tokenizer, stock_tokenizer(folder))
+    if differing:
+        raise ValueError(
+            f"the teacher {str(folder)!r} has another tokenizer: {len(differing)} tokens differ, "
+            f"{min(differing)!r} among them; leave --tokenizer out to take the teacher's"
+        )
+    with one_line(f"the teacher in {str(folder)!r}"):
+        model, report = stored_model(folder, HEADS[text.task])
+    lacking = [name for name in map(str, report["missing_keys"]) if "pooler" not in name]
+    if lacking:
+        raise ValueError(f"the teacher {str(folder)!r} lacks {min(lacking)!r}")
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if isinstance(positions, int) and request.length > positions:
+        raise ValueError(f"the teacher reads {positions} tokens at most, not sequences of {request.length}")
+    if any(layer["block"] == "mobile" for layer in getattr(model.config, "layers", None) or ()):
+        raise ValueError(
+            f"the teacher {str(folder)!r} has blocks mobile, whose attention is narrower than its hidden "
+            "states; bert and llama can teach"
+        )
+    return FeatureTeacher(model, depth, predictions=predictions, bfloat16=request.execution.bfloat16)
+
+
+def taught(
+    teaching: Teaching, text: ElasticText, space: Elastic, depth: int, request: TrainingRequest
+) -> tuple[FeatureTeacher | None, FeatureDistillation | None]:
+    """Return the teacher, if any, and the comparison of its features with those of a space's blocks."""
+    if teaching.teacher is None:
+        return None, None
+    predictions = bool(teaching.predictions)
+    teacher = teacher_in(Path(teaching.teacher), text, depth, request, predictions=predictions)
+    widths = {block: space.hidden // NARROW if block == "mobile" else space.hidden for block in space.blocks}
+    hidden = (space.hidden, int(teacher.model.config.hidden_size))
+    with seeded(request.seed):
+        return teacher, FeatureDistillation(teaching.distillation, hidden, widths)

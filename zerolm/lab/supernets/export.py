@@ -12,25 +12,27 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 import zerolm
+from zerolm.children.card import plain
 from zerolm.costs import CostModel
 from zerolm.io.files import write_json
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.lab.spaces.elastic import Elastic
-from zerolm.lab.supernets.card import card
+from zerolm.lab.supernets.distillation import taught
 from zerolm.lab.supernets.folder import read_supernet
 from zerolm.lab.supernets.heads import head_similarity, with_fewer_heads, without_heads
-from zerolm.lab.supernets.learner import Aim, PathLearner
+from zerolm.lab.supernets.learner import PathLearner
 from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
+from zerolm.lab.supernets.request import Teaching
 from zerolm.lab.supernets.result import Exported as Exported
 from zerolm.lab.supernets.result import PathLayer, Row
 from zerolm.lab.supernets.supernet import Supernet, drawn_network
-from zerolm.lab.supernets.teacher import teaching
 from zerolm.lab.supernets.text import supernet_text
 from zerolm.networks.modules.layer import Stack
 from zerolm.networks.opener import quiet
 from zerolm.progress import Progress, silent
+from zerolm.spaces import SPACES
 from zerolm.training.losses import HELD_BATCH
-from zerolm.training.randomness import set_dropout
+from zerolm.training.randomness import without_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.train import train
 from zerolm.training.watch import TrainingRun
@@ -39,6 +41,26 @@ PATH_FORMAT: Final = "zerolm-path"
 PATH_FILE: Final = "path.json"
 LOGITS_TOLERANCE: Final = 1e-5
 """How far logits of what was written may be from those of the network, over the largest."""
+CARD: Final = """---
+library_name: transformers
+tags: [zerolm, elastic]
+---
+
+# A path of the supernet {supernet}
+
+{params:,} parameters: {words}.
+
+{lines}
+
+```python
+import zerolm.lab.supernets.model
+from transformers import {auto}
+
+model = {auto}.from_pretrained(".")
+```
+
+The first import makes the type `zerolm_elastic` known to transformers. `path.json` has all of it.
+"""
 
 
 @dataclass(frozen=True)
@@ -56,14 +78,11 @@ class ExportRequest:
     unbiased: bool = False
     training: TrainingRequest | None = None
     text: str | None = None
-    aim: Aim = field(default_factory=Aim)
-    teacher: str | None = None
-    dropout: float = 0.0
+    teaching: Teaching = field(default_factory=Teaching)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self.aim.check_teacher(self.teacher)
-        if self.training is None and (self.starts == "scratch" or self.teacher is not None):
+        if self.training is None and (self.starts == "scratch" or self.teaching.teacher is not None):
             raise ValueError("weights from scratch, or a teacher, are of no use without training")
 
 
@@ -138,9 +157,9 @@ class _Export:
     def learn(self, run: TrainingRequest, work: Path) -> None:
         """Train the network further by the losses that are asked for; a killed run goes on in ``work``."""
         request, depth = self.request, self.architecture.depth
-        teacher, compare = teaching(request.teacher, self.text, self.space, depth, request.aim, run)
-        set_dropout(self.network, request.dropout)
-        learner = PathLearner(self.architecture, self.network, request.aim, compare)
+        teacher, compare = taught(request.teaching, self.text, self.space, depth, run)
+        without_dropout(self.network)
+        learner = PathLearner(self.architecture, self.network, request.teaching, compare)
 
         def judge() -> dict[str, float]:
             return {"held_out": self.text.loss(self.network, next(self.network.parameters()).device)}
@@ -206,3 +225,23 @@ class _Export:
 def named(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights of a network by their names in the models of transformers."""
     return {name if name.startswith("head.") else f"network.{name}": value for name, value in state.items()}
+
+
+def card(document: Mapping[str, Any], auto: str) -> str:
+    """Return the card of a path from the content of ``path.json``; ``auto`` is the class that opens it."""
+    request = document["request"]
+    weights = "those of the supernet" if request["starts"] == "supernet" else "new random ones"
+    lines = [f"weights: {weights}", f"heads: {request['heads']}"]
+    if request["training"]:
+        run, teacher = request["training"], request["teaching"]["teacher"]
+        by = f"by the teacher {plain(teacher)}" if teacher else "without a teacher"
+        lines += [f"then trained {by}: {run['tokens']:,} tokens, rate {run['schedule']['rate']:g}"]
+    lines += [f"loss on text held out, {when}: {loss:.4g}" for when, loss in document["losses"].items()]
+    lines += [f"made with zerolm {document['zerolm']}"]
+    return CARD.format(
+        supernet=plain(document["supernet"]),
+        params=document["costs"]["params"],
+        words=SPACES[document["space"]].words(document["architecture"]),
+        lines="\n".join(f"- {line}" for line in lines),
+        auto=auto,
+    )

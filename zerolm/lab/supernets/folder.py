@@ -31,7 +31,7 @@ def write_supernet(
     facts: Mapping[str, Any],
     history: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Write a supernet with what is ``told`` of its training (plain JSON)."""
+    """Write a supernet with the ``facts`` of its training (plain JSON)."""
     space = supernet.grown_space()
     tokenizer.save_pretrained(folder)
     safetensors.torch.save_model(supernet, str(folder / SUPERNET_WEIGHTS))
@@ -41,23 +41,18 @@ def write_supernet(
     write_json(folder / SUPERNET_FILE, {**about, **facts})
 
 
-def told_of(folder: Path) -> dict[str, Any]:
-    """Return the description in a supernet's folder; ``ValueError`` for any other folder."""
+def read_supernet(folder: Path) -> tuple[Supernet, PreTrainedTokenizerBase, dict[str, Any]]:
+    """Return the supernet of a folder, its tokenizer, and its description.
+
+    ``ValueError``, in one line, where the folder is none of a supernet or damaged, or its weights are of
+    another configuration.
+    """
     try:
         facts = parse_json(read_text(folder / SUPERNET_FILE, MAX_FACTS))
     except (OSError, ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict) or facts.get("format") != SUPERNET_FORMAT:
         raise ValueError(f"{str(folder)!r} is no folder of a supernet: it has no {SUPERNET_FILE} of one")
-    return facts
-
-
-def read_supernet(folder: Path) -> tuple[Supernet, PreTrainedTokenizerBase, dict[str, Any]]:
-    """Return the supernet of a folder, its tokenizer, and its description.
-
-    ``ValueError``, in one line, where the folder is damaged, or its weights are of another configuration.
-    """
-    facts = told_of(folder)
     settings, text = facts.get("settings"), facts.get("text")
     if not isinstance(settings, dict) or not isinstance(text, dict):
         raise ValueError(f"{str(folder / SUPERNET_FILE)!r} has no settings of a space, or no text")

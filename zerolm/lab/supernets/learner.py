@@ -6,94 +6,57 @@ paths and grows the same neurons.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from zerolm.architecture import Architecture
-from zerolm.lab.supernets.distillation import OF_PREDICTIONS, FeatureDistillation, Features, Kind, watched
+from zerolm.lab.supernets.distillation import OF_PREDICTIONS, FeatureDistillation, Features, watched
 from zerolm.lab.supernets.growth import diversity, grown, growths, mean_params, pca_count
+from zerolm.lab.supernets.request import Growth, Teaching
 from zerolm.lab.supernets.supernet import Path, Supernet, drawn_path, features_of
 from zerolm.networks.modules.layer import Stack, part
 from zerolm.training.losses import labelled
 
-ETA: Final = {"bert": 0.99, "mobile": 0.9, "llama": 0.99}
-"""The share of the variance that counts as rich, by block."""
 
-
-@dataclass(frozen=True)
-class Growth:
-    """How widths grow: ``average`` a block over all ``epochs``, measured on every ``every``-th step.
-
-    Nothing grows once the paths have more than ``most`` parameters in the mean, None for no such limit, nor
-    after the last epoch: what would grow then is never trained.
-    """
-
-    epochs: int = 10
-    average: int = 3
-    every: int = 30
-    most: int | None = None
-    eta: Mapping[str, float] = field(default_factory=lambda: dict(ETA))
-    fixed: bool = False
-    """Widths stay as they are; all is measured all the same."""
-
-
-@dataclass(frozen=True)
-class Aim:
-    """The losses: of the text itself, and of a teacher's features, with its predictions ``weighed``."""
-
-    text: bool = True
-    distillation: Kind | None = None
-    predictions: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not self.text and self.distillation is None:
-            raise ValueError("nothing is to be learned: neither the text nor a teacher")
-
-    def check_teacher(self, teacher: str | None) -> None:
-        """Raise ``ValueError`` where a teacher is named and not used, or the other way round."""
-        if (self.distillation is None) != (teacher is None):
-            raise ValueError(
-                f"the teacher {teacher!r} is named, but no distillation; relational and classical are known"
-                if teacher
-                else f"{self.distillation} distillation needs a teacher: name the folder of one"
-            )
-
-    def losses(
-        self,
-        ours: tuple[Features, Tensor],
-        labels: Tensor,
-        blocks: Sequence[str],
-        compare: FeatureDistillation | None,
-        theirs: Features | None,
-        logits: Tensor | None,
-    ) -> dict[str, Tensor]:
-        """Return each loss by name; ``theirs`` and ``logits`` are the signals of the teacher."""
-        features, predicted = ours
-        losses = {"cross-entropy": labelled(predicted, labels)} if self.text else {}
-        if self.distillation is not None and compare is not None:
-            assert theirs is not None
-            losses |= compare(features, theirs, blocks)
-            if self.predictions:
-                assert logits is not None
-                loss = OF_PREDICTIONS[self.distillation](predicted, logits, 1.0)
-                losses["predictions"] = self.predictions * loss
-        return losses
+def losses_of(
+    teaching: Teaching,
+    ours: tuple[Features, Tensor],
+    labels: Tensor,
+    blocks: Sequence[str],
+    compare: FeatureDistillation | None,
+    theirs: Features | None,
+    logits: Tensor | None,
+) -> dict[str, Tensor]:
+    """Return each loss by name; ``theirs`` and ``logits`` are the signals of the teacher."""
+    features, predicted = ours
+    losses = {} if teaching.teacher_only else {"cross-entropy": labelled(predicted, labels)}
+    if compare is not None:
+        assert theirs is not None
+        losses |= compare(features, theirs, blocks)
+        if teaching.predictions:
+            assert logits is not None
+            loss = OF_PREDICTIONS[compare.kind](predicted, logits, 1.0)
+            losses["predictions"] = teaching.predictions * loss
+    return losses
 
 
 class PathLearner(nn.Module):
     """A network of the space, trained alone by the same losses as a supernet."""
 
     def __init__(
-        self, architecture: Architecture, network: Stack, aim: Aim, compare: FeatureDistillation | None = None
+        self,
+        architecture: Architecture,
+        network: Stack,
+        teaching: Teaching,
+        compare: FeatureDistillation | None = None,
     ) -> None:
         super().__init__()
         self.blocks = [layer["block"] for layer in architecture.choices["layers"]]
-        self.network, self.aim, self.compare = network, aim, compare
+        self.network, self.teaching, self.compare = network, teaching, compare
 
     def forward(
         self, input_ids: Tensor, labels: Tensor, theirs: Features | None = None, logits: Tensor | None = None
@@ -101,7 +64,7 @@ class PathLearner(nn.Module):
         """Return each loss of sequences (b, t)."""
         layers: list[Any] = list(self.network.layers)
         ours = features_of(self.network, layers, layers, input_ids)
-        return self.aim.losses(ours, labels, self.blocks, self.compare, theirs, logits)
+        return losses_of(self.teaching, ours, labels, self.blocks, self.compare, theirs, logits)
 
 
 class SupernetLearner(nn.Module):
@@ -120,7 +83,7 @@ class SupernetLearner(nn.Module):
     def __init__(
         self,
         supernet: Supernet,
-        aim: Aim,
+        teaching: Teaching,
         growth: Growth,
         steps: int,
         *,
@@ -129,7 +92,7 @@ class SupernetLearner(nn.Module):
         compare: FeatureDistillation | None = None,
     ) -> None:
         super().__init__()
-        self.supernet, self.aim, self.growth, self.compare = supernet, aim, growth, compare
+        self.supernet, self.teaching, self.growth, self.compare = supernet, teaching, growth, compare
         self.seed, self.accumulate = seed, accumulate
         self.epoch = max(1, steps // growth.epochs) * accumulate
         shape, zero = supernet.shape, torch.zeros
@@ -154,7 +117,7 @@ class SupernetLearner(nn.Module):
             ours = self.supernet.features(input_ids, path)
         self.number += self.training
         blocks = [self.supernet.space.kinds[kind][0] for kind in path]
-        return self.aim.losses(ours, labels, blocks, self.compare, theirs, logits)
+        return losses_of(self.teaching, ours, labels, blocks, self.compare, theirs, logits)
 
     @contextmanager
     def _counting(self, path: Path) -> Iterator[None]:
@@ -164,7 +127,7 @@ class SupernetLearner(nn.Module):
             yield
         for layer, kind in enumerate(path):
             block, _ = self.supernet.space.kinds[kind]
-            self.sums[layer, kind] += pca_count(features[layer].flatten(0, 1), self.growth.eta[block])
+            self.sums[layer, kind] += pca_count(features[layer].flatten(0, 1), self.growth.rich(block))
             self.counts[layer, kind] += 1
 
     @torch.no_grad()
@@ -180,9 +143,9 @@ class SupernetLearner(nn.Module):
         self.counts.zero_()
         if epoch + 1 == growth.epochs:
             return
-        full = growth.most is not None and mean_params(self.supernet.params(), ends) > growth.most
-        if not growth.fixed and not full:
-            count = growths(*self.supernet.shape, growth.average, growth.epochs)
+        most = growth.mean_params
+        if most is None or mean_params(self.supernet.params(), ends) <= most:
+            count = growths(*self.supernet.shape, growth.growth, growth.epochs)
             old, ranks = self.supernet.widths.cpu().numpy(), scores.cpu().numpy()
             wider = grown(old, ranks, space.step, space.largest, count)
             self.supernet.widths.copy_(torch.from_numpy(wider))

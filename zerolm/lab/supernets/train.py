@@ -10,18 +10,19 @@ from typing import Any, Final
 
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.lab.spaces.elastic import Elastic
+from zerolm.lab.supernets.distillation import taught
 from zerolm.lab.supernets.folder import write_supernet
-from zerolm.lab.supernets.learner import Aim, Growth, SupernetLearner
+from zerolm.lab.supernets.learner import SupernetLearner
+from zerolm.lab.supernets.request import Growth, Teaching
 from zerolm.lab.supernets.result import GrowthEpoch, TrainingFacts
 from zerolm.lab.supernets.result import TrainedSupernet as TrainedSupernet
 from zerolm.lab.supernets.supernet import Supernet, drawn_path
-from zerolm.lab.supernets.teacher import teaching
 from zerolm.lab.supernets.text import SUPERNET_VOCABULARY, ElasticText
 from zerolm.progress import Progress, silent
 from zerolm.spaces import SPACES, make_space
 from zerolm.training.losses import HELD_BATCH
 from zerolm.training.processes import device_for, processes
-from zerolm.training.randomness import set_dropout
+from zerolm.training.randomness import without_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.train import Trained, train
 from zerolm.training.watch import Judge, TrainingRun
@@ -35,8 +36,7 @@ class SupernetRequest:
     """A supernet of a ``space`` with these ``settings``, trained on a ``text``.
 
     ``tokenizer`` is a folder with one, None for the teacher's, or one of ``vocabulary`` tokens trained on the
-    text where there is no teacher; the space's own vocabulary follows from it. ``teacher`` is the folder of a
-    stock model with the same tokenizer.
+    text where there is no teacher; the space's own vocabulary follows from it.
     """
 
     text: str
@@ -44,11 +44,9 @@ class SupernetRequest:
     space: str = "elastic"
     settings: Mapping[str, Any] = field(default_factory=dict)
     growth: Growth = field(default_factory=Growth)
-    aim: Aim = field(default_factory=Aim)
+    teaching: Teaching = field(default_factory=Teaching)
     tokenizer: str | None = None
     vocabulary: int = SUPERNET_VOCABULARY
-    teacher: str | None = None
-    dropout: float = 0.0
 
 
 Finish = Callable[[Path, TrainedSupernet], None]
@@ -73,15 +71,14 @@ def train_supernet(
         raise ValueError("a supernet is trained in one process: every step takes another path through it")
     check_new(out, force)
     run = request.training
-    request.aim.check_teacher(request.teacher)
     text = _text(request, progress)
     space = _space(request, text)
     supernet = Supernet(space, run.seed)
-    set_dropout(supernet, request.dropout)
-    teacher, compare = teaching(request.teacher, text, space, space.depth, request.aim, run)
+    without_dropout(supernet)
+    teacher, compare = taught(request.teaching, text, space, space.depth, run)
     learner = SupernetLearner(
         supernet,
-        request.aim,
+        request.teaching,
         request.growth,
         run.steps,
         seed=run.seed,
@@ -107,7 +104,7 @@ def train_supernet(
 def _text(request: SupernetRequest, progress: Progress) -> ElasticText:
     if request.space not in SPACES or not issubclass(SPACES[request.space], Elastic):
         raise ValueError(f"space {request.space!r} has no supernets; elastic and elastic-causal have")
-    folder = request.tokenizer or request.teacher
+    folder = request.tokenizer or request.teaching.teacher
     return ElasticText.of(
         request.text,
         SPACES[request.space].task,
@@ -139,15 +136,16 @@ def _space(request: SupernetRequest, text: ElasticText) -> Elastic:
 def _outcome(
     learner: SupernetLearner, request: SupernetRequest, text: ElasticText, trained: Trained
 ) -> TrainedSupernet:
-    run, growth, space = request.training, request.growth, learner.supernet.grown_space()
+    run, growth, teaching = request.training, request.growth, request.teaching
+    space = learner.supernet.grown_space()
     return TrainedSupernet(
         space=space.name,
         settings=space.settings,
         depth=space.depth,
         kinds=list(space.kinds),
         text=text.source,
-        teacher=request.teacher,
-        distillation=request.aim.distillation,
+        teacher=teaching.teacher,
+        distillation=teaching.distillation if teaching.teacher else None,
         training=TrainingFacts(
             tokens=run.steps * run.step_tokens,
             steps=run.steps,
@@ -156,7 +154,7 @@ def _outcome(
             rate=run.schedule.rate,
             seed=run.seed,
             epochs=growth.epochs,
-            growth=0 if growth.fixed else growth.average,
+            growth=growth.growth,
             seconds=round(trained.seconds, 1),
         ),
         history=[GrowthEpoch(**row) for row in learner.history()],

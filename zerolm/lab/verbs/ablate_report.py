@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean
 from typing import Any, ClassVar, Final, Self
 
 from zerolm.calibration.alpha import GRID
@@ -18,10 +17,6 @@ from zerolm.verbs.report import Report
 
 EVEN, ALL, BEST = "zerolm 0.5", "zerolm 1", "zerolm best"
 """The columns of ``zerolm``: both kinds of matrices alike, attention alone, and the best alpha."""
-DEAR: Final = 0.05
-"""A loss of tau that a user would notice."""
-STEADY: Final = 0.005
-"""A difference of tau between draws and the closed form that is none."""
 NOTES: Final = {
     "cell": "tau-b / tau with the score's ties broken at random",
     "change": "of tau-b against the first row, with its paired 95 % bootstrap interval; 0 is none at all",
@@ -53,39 +48,38 @@ class AblationReport(Report):
     problems: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers and the conclusions."""
-        return {**self.ablation.to_json(), "conclusions": conclusions(self.ablation)}
+        return self.ablation.to_json()
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         sections = checked(tuple[AblationSection, ...], document["sections"])
+        if not sections:
+            raise ValueError("sections: there are none")
         for section in sections:
             effects = (*section.matrices, *section.initialisations)
             texts = [section.benchmark, section.view or "-", section.metric]
             texts += [name for effect in effects for name in (effect.variant, effect.score)]
             if len(section.curve) != len(GRID) or not all(map(is_line, texts)):
                 raise ValueError("the curve of alphas or a name is not one")
-        report = cls(Ablation(sections))
-        report.to_json()  # an effect that a sentence is about may not be there
-        return report
+        return cls(Ablation(sections))
 
     def lines(self) -> list[str]:
-        sections = self.ablation.sections
-        best = [f"{section.title}, best alpha {section.best_alpha:g}" for section in sections]
-        return [*best, *conclusions(self.ablation).values()]
+        return [f"{one.title}, best alpha {one.best_alpha:g}" for one in self.ablation.sections]
 
     @property
     def remarks(self) -> list[str]:
         return list(self.problems)
 
     def heading(self) -> Heading:
-        texts, views = conclusions(self.ablation), len(self.ablation.sections)
+        sections = self.ablation.sections
+        effects = [each for one in sections for each in (*one.matrices, *one.initialisations)]
+        ways = [each.direction for each in effects if each.change is not None]
         return Heading(
             "What does ZeroLM's score hang on?",
-            f"{views} view{'s' * (views > 1)} of benchmarks, each change with its paired 95 % interval.",
-            texts["matrices"],
-            texts["initialisation"],
-            f"{texts['seed']} {texts['transfer']}",
+            f"{len(sections)} view{'s' * (len(sections) > 1)} of benchmarks: {', '.join(self.lines())}.",
+            f"{ways.count(-1)} of {len(ways)} changes are shown to lower tau, {ways.count(1)} to raise it.",
+            "Each is against the score as published, with its paired 95 % interval.",
+            "The best alphas saw the labels; views of one benchmark share its results.",
         )
 
     def sheets(self) -> list[Sheet]:
@@ -110,69 +104,10 @@ class AblationReport(Report):
         ]
 
 
-def conclusions(ablation: Ablation) -> dict[str, str]:
-    """Return a sentence for each premise of ZeroLM."""
-    needed = sum(_effects_shown(section) == [-1, -1] for section in ablation.sections)
-    return {
-        "matrices": f"That attention and FFN are both needed, the best mix beating either alone, is shown in "
-        f"{needed} of {len(ablation.sections)} views (the best mix saw the labels).",
-        "initialisation": _initialisation(ablation),
-        "seed": _seed(ablation),
-        "transfer": _transfer(ablation),
-    }
-
-
-def _effects_shown(section: AblationSection) -> list[int]:
-    """Return whether attention alone and FFN alone are shown to be worse (-1) than the best mix."""
-    return [each.direction for each in column(section.matrices, BEST) if each.variant in (ATTENTION, FFN)]
-
-
-def _initialisation(ablation: Ablation) -> str:
-    effects = [each for name in (EVEN, BEST) for each in _changes(ablation, "initialisations", name)]
-    moved = sum(each.direction != 0 for each in effects)
-    if not moved:
-        return "No dependence on the initialisation is shown."
-    return (
-        f"The score hangs on the initialisation that it assumes: another one is shown to move it in {moved} "
-        f"of {len(effects)} cases."
-    )
-
-
 def _changes(ablation: Ablation, of: str, name: str, *variants: str) -> list[Effect]:
     """Return the changes of one score: ``of`` matrices, by variants that begin so, or initialisations."""
     effects = (each for section in ablation.sections for each in column(getattr(section, of), name))
     return [each for each in effects if each.variant.startswith(variants or "") and each.change is not None]
-
-
-def _seed(ablation: Ablation) -> str:
-    apart = [
-        abs(mean - (draws.closed_random_ties or 0.0))
-        for section in ablation.sections
-        for draws in section.draws
-        if draws.init == section.draws[0].init and (draws.alpha == 0.5 or draws.saw_labels)
-        if (mean := draws.summary["mean"]) is not None
-    ]
-    if not apart:
-        return "No draws are defined."
-    verb = "rank as" if max(apart) < STEADY else "do not rank as"
-    return (
-        f"Ten draws {verb} the closed form with its ties broken at random: their mean tau is within "
-        f"{plain(max(apart), 4)}."
-    )
-
-
-def _transfer(ablation: Ablation) -> str:
-    rows = [[each for each in row if not each.same_data and each.loss is not None]
-            for row in ablation.transfers]  # fmt: skip
-    losses = [each.loss or 0.0 for row in rows for each in row]
-    if not losses:
-        return "No alpha is borrowed: there is only one benchmark."
-    safe = [row[0].alpha_of for row in rows if row and all((each.loss or 0.0) <= DEAR for each in row)]
-    return (
-        f"On another benchmark the best alpha of one loses {plain(fmean(losses))} tau on average, and more "
-        f"than {plain(DEAR, 2)} in {sum(loss > DEAR for loss in losses)} of {len(losses)} cases; within that "
-        f"everywhere: {', '.join(safe) or 'none'}."
-    )
 
 
 def shown_sheet(ablation: Ablation) -> Sheet:

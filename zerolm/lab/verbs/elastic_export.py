@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.cost_columns import cost_label, shown_costs
+from zerolm.lab.supernets.request import StepRequest, Teaching
 from zerolm.lab.supernets.result import Exported
-from zerolm.lab.verbs.elastic_shared import StepSettings, TeacherSettings, supernet
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
-from zerolm.settings.request import Request, part, setting
+from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Heat, curve
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import show_amount, show_cost
@@ -43,7 +43,7 @@ class ExportPathSettings(Request):
             "as the paper does: fused, and trained from scratch",
         ),
     )
-    supernet: str = supernet()
+    supernet: str = argument("path", REQUIRED, "folder of a trained supernet", metavar="SUPERNET")
     path: str = setting(
         "path",
         REQUIRED,
@@ -64,8 +64,8 @@ class ExportPathSettings(Request):
     )
     text: str | None = setting("path", None, "training text; default: the supernet's", metavar="TEXT")
     text_field: str | None = text_field()
-    teaching: TeacherSettings = part(TeacherSettings)
-    steps: StepSettings = part(StepSettings)
+    teaching: Teaching = part(Teaching)
+    steps: StepRequest = part(StepRequest)
     out: str = setting("path", REQUIRED, "output folder", group="The model", by_place=True, metavar="DIR")
     force: bool = setting("flag", False, "replace the output folder and an unfinished run in it")
 
@@ -106,8 +106,7 @@ class ExportPathSettings(Request):
             self.unbiased,
             None if self.tokens is None else self.steps.training(self.tokens),
             paths.get("text"),
-            self.teaching.aim(),
-            paths.get("teacher"),
+            replace(self.teaching, teacher=paths.get("teacher")),
             seed=self.steps.seed,
         )
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from zerolm.lab.verbs.elastic_shared import supernet
 from zerolm.progress import Progress, silent
-from zerolm.settings.request import Request, part, setting
+from zerolm.settings import REQUIRED
+from zerolm.settings.request import Request, argument, part, setting
 from zerolm.text.defaults import text_field
 from zerolm.verbs.report import run_of
 from zerolm.verbs.shared import Conditions, budgets, field_read, limits, needing_torch
@@ -34,7 +34,7 @@ class SupernetSearchSettings(Request):
             "a limit for this machine",
         ),
     )
-    supernet: str = supernet()
+    supernet: str = argument("path", REQUIRED, "folder of a trained supernet", metavar="SUPERNET")
     budgets: Any = part(budgets(("max", "min"), latency=True), group="Budgets")
     conditions: Conditions = part(Conditions, group="Conditions of the costs")
     score: str = setting(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from zerolm.lab.supernets.request import Growth, StepRequest, Teaching
 from zerolm.lab.supernets.result import TrainedSupernet
-from zerolm.lab.verbs.elastic_shared import StepSettings, TeacherSettings
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED, parsed
 from zerolm.settings.request import Request, argument, part, setting
@@ -20,7 +20,6 @@ from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import field_read, needing_torch
 
 if TYPE_CHECKING:
-    from zerolm.lab.supernets.learner import Growth
     from zerolm.lab.supernets.train import SupernetRequest
 
 LABELS: Final = ("What was found", "How it grew", "How far to trust it")
@@ -30,30 +29,6 @@ RICHNESS: Final = (
     "Each number is the mean count of principal components that hold the share of the variance; "
     "0 is a block that was never drawn."
 )
-
-
-@dataclass(frozen=True)
-class GrowthSettings:
-    """How FFN widths grow."""
-
-    epochs: int = setting("integer", 10, "epochs; widths grow after each", low=1, high=1000)
-    growth: int = setting(
-        "integer", 3, "mean growth steps of a width; 0 keeps widths fixed", low=0, high=1000
-    )
-    mean_params: int | None = setting(
-        "integer", None, "stop growing when paths exceed this mean parameter count", low=1, high=1 << 50
-    )
-    eta: float | None = setting(
-        "number", None, "variance share that counts as rich; default .99, for mobile blocks .9",
-        low=0, high=0.9999,
-    )  # fmt: skip
-
-    def plan(self) -> Growth:
-        """Return how a supernet grows."""
-        from zerolm.lab.supernets.learner import ETA, Growth
-
-        eta = ETA if self.eta is None else dict.fromkeys(ETA, self.eta)
-        return Growth(self.epochs, self.growth, most=self.mean_params, eta=eta, fixed=self.growth == 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +68,9 @@ class TrainSupernetSettings(Request):
         metavar="DIR",
     )  # fmt: skip
     words: int = setting("integer", 8192, "vocabulary size of a trained tokenizer", low=2, high=1 << 20)
-    teaching: TeacherSettings = part(TeacherSettings, group="Learning from")
-    growing: GrowthSettings = part(GrowthSettings, group="Growth")
-    steps: StepSettings = part(StepSettings, group="Training")
+    teaching: Teaching = part(Teaching, group="Learning from")
+    growing: Growth = part(Growth, group="Growth")
+    steps: StepRequest = part(StepRequest, group="Training")
     out: str = setting("path", REQUIRED, "output folder", group="The supernet", by_place=True, metavar="DIR")
     force: bool = setting("flag", False, "replace the output folder and an unfinished run in it")
 
@@ -124,11 +99,10 @@ class TrainSupernetSettings(Request):
             self.steps.training(self.tokens),
             self.space,
             settings,
-            self.growing.plan(),
-            self.teaching.aim(),
+            self.growing,
+            replace(self.teaching, teacher=paths.get("teacher")),
             paths.get("tokenizer"),
             self.words,
-            paths.get("teacher"),
         )
 
     def _report(self, trained: TrainedSupernet, settings: dict[str, Any]) -> SupernetReport:
@@ -166,21 +140,13 @@ class SupernetReport(TrainedSupernet, Report):
     def _fall(self) -> str:
         if not self.points:
             return "The run was too short to be measured on the way."
-        first, last = self.points[0][1], self.points[-1][1]
-        return f"The loss on text held out went from {first:.4f} to {last:.4f} nats."
+        return (
+            f"The loss on text held out went from {self.points[0][1]:.4f} to {self.points[-1][1]:.4f} nats."
+        )
 
     def _growth(self) -> str:
-        first, last = self.history[0], self.history[-1]
-        grown = sum(
-            after > before
-            for now, then in zip(last.widths, first.widths, strict=True)
-            for after, before in zip(now, then, strict=True)
-        )
-        sizes = [show_amount(round(epoch.mean_params)) for epoch in (first, last)]
-        return (
-            f"{grown} of {len(self.kinds) * self.depth} FFNs are wider than they began. A random path has "
-            f"{sizes[1]} parameters on average, {sizes[0]} at first."
-        )
+        first, last = (show_amount(round(self.history[place].mean_params)) for place in (0, -1))
+        return f"A random path has {last} parameters on average, {first} at first."
 
     def heading(self) -> Heading:
         how = f"{self.distillation} distillation" if self.distillation else "without a teacher"
@@ -263,19 +229,8 @@ class SupernetReport(TrainedSupernet, Report):
         return Sheet("How alike the blocks of a layer are", charts=[chart], notes=[note], on=(PAGE,))
 
     def _making(self) -> list[tuple[str, str]]:
-        training = self.training
-        return [
-            ("text", base_name(self.text.source)),
-            ("teacher", base_name(self.teacher or "none")),
-            ("tokens", show_amount(training.tokens)),
-            ("steps", f"{training.steps:,}"),
-            ("batch", f"{training.batch} sequences of {training.length} tokens"),
-            ("learning rate", f"{training.rate:.3g}"),
-            ("epochs", str(training.epochs)),
-            ("growth", f"{training.growth} steps a width on average" if training.growth else "none"),
-            ("time", f"{training.seconds:,.0f} s"),
-            ("seed", str(training.seed)),
-        ]
+        names = {"text": base_name(self.text.source), "teacher": base_name(self.teacher or "none")}
+        return [(name, str(value)) for name, value in (names | vars(self.training)).items()]
 
     def rows(self) -> list[dict[str, Any]]:
         return [dict(row) for row in self.log]

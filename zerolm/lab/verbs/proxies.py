@@ -10,8 +10,8 @@ from zerolm.lab.zero_cost.selection import Selection
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.compute import RunningRequest
-from zerolm.settings.kinds import absolute
 from zerolm.settings.request import Request, argument, part, setting, values_of
+from zerolm.settings.setting import absolute
 from zerolm.text.defaults import text_field
 from zerolm.verbs.report import run_of
 from zerolm.verbs.shared import backend, field_read, needing_torch

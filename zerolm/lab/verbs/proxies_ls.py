@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from zerolm.io.plain import as_plain
 from zerolm.progress import Progress, silent
 from zerolm.settings.request import Request
 from zerolm.show.sheet import Cell, Row, Sheet
-from zerolm.verbs.report import Shown
+from zerolm.verbs.report import Listing
 from zerolm.verbs.shared import needing_torch
 
 
@@ -28,41 +27,29 @@ class ProxyListSettings(Request):
     def run(self, progress: Progress = silent) -> ProxyListing:
         with needing_torch():
             from zerolm.lab.zero_cost import find_proxy, proxy_names
-        proxies = [find_proxy(name) for name in proxy_names()]
         return ProxyListing(
-            [ListedProxy(one.name, list(map(str, one.needs)), one.sign, one.source) for one in proxies]
+            [
+                {"name": one.name, "needs": list(map(str, one.needs)), "sign": one.sign, "source": one.source}
+                for one in map(find_proxy, proxy_names())
+            ]
         )
 
 
-@dataclass(frozen=True)
-class ListedProxy:
-    """A proxy: the passes that it needs, and 1 where higher is better, else -1."""
-
-    name: str
-    needs: list[str]
-    sign: int
-    source: str
-
-
 @dataclass(frozen=True, repr=False, eq=False)
-class ProxyListing(Shown):
-    """The proxies at hand."""
+class ProxyListing(Listing):
+    """The proxies at hand: the passes that each needs, and its sign, -1 where lower is better."""
 
-    proxies: list[ListedProxy]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"proxies": as_plain(self.proxies)}
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [as_plain(one) | {"needs": ", ".join(one.needs)} for one in self.proxies]
-
-    def lines(self) -> list[str]:
-        return [f"{len(self.proxies)} proxies: {', '.join(one.name for one in self.proxies)}"]
+    things: ClassVar[str] = "proxies"
 
     def sheets(self) -> list[Sheet]:
         head: Row = ["proxy", "needs", "better", Cell("source", "shape")]
         rows: list[Row] = [
-            [one.name, ", ".join(one.needs) or "-", "higher" if one.sign > 0 else "lower", one.source]
-            for one in self.proxies
+            [
+                one["name"],
+                ", ".join(one["needs"]) or "-",
+                "higher" if one["sign"] > 0 else "lower",
+                one["source"],
+            ]
+            for one in self.entries
         ]
         return [Sheet("Proxies", head, rows)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
@@ -13,7 +12,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from zerolm.comparison.document import from_document
-from zerolm.comparison.results import Comparison, Section
+from zerolm.comparison.results import Comparison
 from zerolm.comparison.standings import label_free, row_of
 from zerolm.io.plain import as_plain, checked
 from zerolm.lab.zero_cost.result import LibraChoice, ProxyPasses, ProxyTable, RankedProxies
@@ -28,7 +27,7 @@ RHO: Final = "Spearman's rho with the number of parameters"
 COUNTS: Final = 0.9
 """A rank correlation with parameters from which on a proxy does little but count them."""
 DRAWN: Final = 6
-"""Proxies that are drawn, or named in a sentence."""
+"""Proxies that are drawn."""
 LIMITS: Final = "A proxy sees one batch at random initialisation: another seed or text may say otherwise."
 OF_BENCHMARKS: Final = ("metric", "section", "rows", "libra", "benchmarks")
 """Fields of the JSON where the networks are those of a benchmark."""
@@ -99,32 +98,25 @@ class ProxiesReport(RankedProxies, Report):
     def _findings(self) -> tuple[str, str, str]:
         """Return the finding, its baseline, and its limits."""
         if self.section is not None:
-            return self._ranking(self.section)
-        proxies, networks = len(self.table.proxies), len(self.table.networks)
+            free = [row for row in label_free(self.section) if row.label in self.table.proxies]
+            base = row_of(self.section, "body_params")
+            best = f"{free[0].label} ranks best, tau-b {show_number(free[0].tau)}." if free else ""
+            better = sum(row.verdict == "better" for row in free)
+            return (
+                best or "None of them is defined.",
+                f"Counting body parameters: tau-b {show_number(base.tau if base else None)}; {better} of "
+                f"{len(free)} proxies are shown to be better.",
+                f"Which proxy is best shows only with the labels. {LIMITS}",
+            )
+        counts = f"{len(self.table.proxies)} proxies of {len(self.table.networks)} networks."
         if self._is_alone:
-            return f"{proxies} proxies of 1 network.", "One network alone ranks against nothing.", LIMITS
-        rhos = {name: rho for name, rho in self._rhos.items() if not math.isnan(rho)}
-        counting = [name for name, rho in rhos.items() if abs(rho) >= COUNTS]
-        names = f": {', '.join(counting[:DRAWN])}" if counting else ""
+            return counts, "One network alone ranks against nothing.", LIMITS
+        counting = sum(abs(rho) >= COUNTS for rho in self._rhos.values())
         return (
-            f"{proxies} proxies of {networks} networks.",
-            f"{len(counting)} of {len(rhos)} rank these networks nearly as counting parameters does "
-            f"(rho of {COUNTS:g} or more){names}.",
+            counts,
+            f"{counting} of {len(self._rhos)} rank these networks nearly as counting parameters does "
+            f"(rho of {COUNTS:g} or more).",
             f"No network here was trained. {LIMITS}",
-        )
-
-    def _ranking(self, section: Section) -> tuple[str, str, str]:
-        free = [row for row in label_free(section) if row.label in self.table.proxies]
-        base = row_of(section, "body_params")
-        beating = [row.label for row in free if row.verdict == "better"]
-        tau = "is not defined" if base is None or base.tau is None else f"reaches {show_number(base.tau)}"
-        names = f": {', '.join(beating[:DRAWN])}" if beating else ""
-        best = f"{free[0].label} ranks best, tau-b {show_number(free[0].tau)}." if free else ""
-        return (
-            best or "None of them is defined.",
-            f"Counting body parameters {tau}; {len(beating)} of {len(free)} proxies are shown to be "
-            f"better{names}.",
-            f"Which proxy is best shows only with the labels. {LIMITS}",
         )
 
     def sheets(self) -> list[Sheet]:

@@ -23,7 +23,7 @@ from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.compute import Outcome, compute
 from zerolm.lab.zero_cost.memory import check_memory
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy
-from zerolm.lab.zero_cost.settings import USUAL_SETTINGS, Settings
+from zerolm.lab.zero_cost.settings import Settings
 from zerolm.lab.zero_cost.store import Evaluation, Key, Store
 from zerolm.networks.compute import computed
 from zerolm.networks.workers import Backend, finished
@@ -32,7 +32,7 @@ from zerolm.text.batches import TokenSource
 
 logger = logging.getLogger(__name__)
 
-PASSES_VERSION: Final = 2
+PASSES_VERSION: Final = 1
 """Counts changes of passes and networks: what an earlier version stored is not used."""
 LIBRARIES: Final = f"torch {torch.__version__}, transformers {transformers.__version__}"
 """Another version may round otherwise, or build another network."""
@@ -101,7 +101,7 @@ def evaluate(
     candidates: Sequence[Candidate],
     names: Sequence[str],
     source: TokenSource,
-    settings: Settings = USUAL_SETTINGS,
+    settings: Settings,
     *,
     store: Store,
     jobs: int = 1,

@@ -36,7 +36,7 @@ from zerolm.networks.workers import Backend, check_workers
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
 from zerolm.settings.messages import called
-from zerolm.solvers.drawing import drawn
+from zerolm.solvers.sampling import drawn
 from zerolm.spaces import make_space, space_names
 from zerolm.text.batches import TokenSource, random_source, stock_source, text_source
 from zerolm.text.defaults import TOKENIZER_FILES

@@ -52,18 +52,9 @@ class Settings(ProxyPasses):
         return Protocol(self.mode, self.upstream or usual, self.parts, self.seed)
 
     def key(self, source: TokenSource) -> str:
-        """Return all of it and what the batches are cut from, as canonical text: of a device only its kind.
-
-        Products in float32 are not named, for once there were no others.
-        """
+        """Return all of it and what the batches are cut from, as canonical text; of a device its kind."""
         ids = b"" if source.ids is None else source.ids.numpy().tobytes()
         tokens = hashlib.sha256(
             ids + repr((source.size, source.mask, source.classes, source.seed)).encode()
         ).hexdigest()
-        values = {**vars(self), **self.compute.to_json(), "tokens": tokens}
-        if values["dtype"] == "float32":
-            del values["dtype"]
-        return json.dumps(values, sort_keys=True)
-
-
-USUAL_SETTINGS: Final = Settings()
+        return json.dumps({**vars(self), **self.compute.to_json(), "tokens": tokens}, sort_keys=True)

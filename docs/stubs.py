@@ -1,6 +1,6 @@
-"""The types of the public functions, from the settings: python -m zerolm.verbs.stub > zerolm/__init__.pyi
+"""The types of the public functions, from the settings: python docs/stubs.py > zerolm/__init__.pyi
 
-Those of the laboratory: python -m zerolm.verbs.stub lab > zerolm/lab/__init__.pyi. Functions are made when
+Those of the laboratory: python docs/stubs.py lab > zerolm/lab/__init__.pyi. Functions are made when
 they are first used, which type checkers cannot see. They read these files; a test holds them up to date. The
 settings of spaces and scores that come with zerolm are in them, those of plug-ins are not.
 """
@@ -15,12 +15,12 @@ from typing import Any, Final
 from zerolm.registry import Entry
 from zerolm.scores import SCORES
 from zerolm.settings import REQUIRED, Setting
-from zerolm.settings.kinds import KINDS
 from zerolm.settings.request import Request
+from zerolm.settings.setting import KINDS
 from zerolm.spaces import SPACES
 from zerolm.verbs import VERBS, Verb, beginning
 
-HEAD: Final = '"""Types of the public functions, written by python -m zerolm.verbs.stub."""\n\n'
+HEAD: Final = '"""Types of the public functions, written by python docs/stubs.py."""\n\n'
 STANDARD: Final = {
     "collections.abc": ("Mapping", "Sequence"),
     "os": ("PathLike",),
@@ -31,7 +31,7 @@ HELPERS: Final = """from zerolm.groundtruth.labels import read_labels as read_la
 from zerolm.progress import Progress as Progress
 from zerolm.scores import make_score as make_score
 from zerolm.spaces import make_space as make_space
-from zerolm.verbs.load import load as load
+from zerolm.verbs.report import load as load
 """
 PROGRESS: Final = "from zerolm.progress import Progress as Progress\n"
 TAIL: Final = "\n__version__: Final[str]\n"

@@ -1,6 +1,6 @@
 """The JSON Schema of a family's document, from the classes that it is read into.
 
-``python -m zerolm.families.schema`` prints it.
+``python docs/family_schema.py`` prints it.
 """
 
 from __future__ import annotations

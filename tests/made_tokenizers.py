@@ -8,15 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tokenizers import (
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from zerolm.checkpoints.gguf.words import BY_NAME, splitting_of
 from zerolm.checkpoints.many_scripts import PAGE

@@ -44,10 +44,7 @@ SHAPES: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
             ("elastic-causal", ("bert", "mobile", "llama"), ("none", "qv", "kv")),
         )
     },
-    "autoformer": (
-        {"classes": 7},
-        {"depth": 2, "hidden_dim": 8, "num_heads": [1, 2], "mlp_ratio": [1, 2]},
-    ),
+    "autoformer": ({"classes": 7}, {"depth": 2, "hidden_dim": 8, "num_heads": [1, 2], "mlp_ratio": [1, 2]}),
     "pit": ({"classes": 7}, {"base_dim": 4, "mlp_ratio": 1.5, "depth": [1, 1, 1], "num_heads": [1, 1, 2]}),
 }
 """The settings of a space, and the choices within it."""

@@ -92,10 +92,7 @@ FEW = (
 def test_the_page_says_what_is_there_and_what_is_not(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, few in FEW:
         monkeypatch.setattr(module, name, few)
-    runs = (
-        ("pydec", "output_energy", ("first", "second")),
-        ("pyenc", "output_energy", ("first", "second")),
-    )
+    runs = (("pydec", "output_energy", ("first", "second")), ("pyenc", "output_energy", ("first", "second")))
     documents = {model: measure(model, work) for model, _, _ in runs}
     parent, judging, cutting, _ = asked("pyenc", work)
     parts = Parts(work / "pyenc" / "output_energy-attacks.jsonl")

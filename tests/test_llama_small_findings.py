@@ -15,14 +15,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import llama_small_findings as findings
 import llama_small_law
 from llama_small_findings import LINES
-from llama_small_law import (
-    DRAWS,
-    Law,
-    Measured,
-    measured,
-    seed_deviation,
-    shape_numbers,
-)
+from llama_small_law import DRAWS, Law, Measured, measured, seed_deviation, shape_numbers
 from llama_small_plan import SIZES, planned
 
 BEST = {"depth": 5.0, "FFN / attention": 2.4}

@@ -147,24 +147,7 @@ def test_bad_docstrings_and_messages_are_found() -> None:
     assert lines == ["shown a.py:13: 'beside'"]
 
 
-@pytest.mark.parametrize(
-    "text", ["--beside MODEL", "as many as fit", "as many experts as are active", "felting"]
-)
-def test_similar_words_are_no_finding(text: str) -> None:
-    assert not prose.findings([prose.Passage(prose.HELP, "here", text)])
-
-
 @pytest.mark.parametrize("banned", prose.BANNED, ids=[banned.pattern[:30] for banned in prose.BANNED])
 def test_every_pattern_finds_a_sentence_that_it_is_for(banned: prose.Banned) -> None:
     passage = prose.Passage(banned.scopes[-1], "here", banned.example)
     assert any(f"(write: {banned.instead})" in line for line in prose.findings([passage]))
-
-
-def test_sentences_end_at_full_stops_alone() -> None:
-    text = "Use it, e.g. here. zerolm (v1.2) counts .5 of it: a, b, ... and c. `code.` ends."
-    assert prose.sentences(text) == [
-        "Use it, e.g. here.",
-        "zerolm (v1.2) counts .5 of it: a, b, ... and c.",
-        "`code.` ends.",
-    ]
-    assert prose.words("- one `two` three-four / 5 %") == 4

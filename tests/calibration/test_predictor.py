@@ -169,11 +169,7 @@ def test_a_label_is_never_beyond_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "ratio"),
-    [
-        (llama(8, 8, times=3), "ffn / attention"),
-        (llama(8, 8, per_kv=4), "heads / kv heads"),
-    ],
+    ("one", "ratio"), [(llama(8, 8, times=3), "ffn / attention"), (llama(8, 8, per_kv=4), "heads / kv heads")]
 )
 def test_a_ratio_that_no_label_has_is_beyond_them(one: Architecture, ratio: str) -> None:
     """Though depth, width and every size of it lie between those of the labels."""

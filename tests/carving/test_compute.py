@@ -40,6 +40,12 @@ CHILD: dict[str, Any] = {"max_params": "0.8x", "text": "random", "sequences": 12
 LITTLE = 1 << 16
 
 
+def half_of(whole: Cut) -> Cut:
+    """Every second neuron of each layer."""
+    layers = (LayerCut(one.layer, {**one.kept, "ffn": one["ffn"][::2]}) for one in whole.layers)
+    return replace(whole, layers=tuple(layers))
+
+
 @pytest.fixture
 def no_least(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_check_room", lambda *_: None)
@@ -80,9 +86,7 @@ def test_bfloat16_tells_what_float32_tells_within_its_rounding(name: str, tmp_pa
     for kind in ("groups", "ffn"):
         np.testing.assert_allclose(rounded[kind], wide[kind], rtol=0.05, atol=1e-3 * np.max(wide[kind]))
     whole = Cut.whole(dimensions_of(network))
-    half = replace(
-        whole, layers=tuple(LayerCut(one.layer, {**one.kept, "ffn": one["ffn"][::2]}) for one in whole.layers)
-    )
+    half = half_of(whole)
     losses = [
         Loss(Blocks(each, MANY.batches(4)), len(whole.layers)).of_cut(half) for each in (network, narrow)
     ]
@@ -133,9 +137,7 @@ def test_what_is_felt_does_not_depend_on_how_many_batches_go_together() -> None:
 def test_few_logits_at_a_time_tell_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = model(name)
     whole = Cut.whole(dimensions_of(network))
-    half = replace(
-        whole, layers=tuple(LayerCut(one.layer, {**one.kept, "ffn": one["ffn"][::2]}) for one in whole.layers)
-    )
+    half = half_of(whole)
     blocks = Blocks(network, TOKENS.batches(3))
     wanted = Loss(blocks, len(whole.layers)).of_cut(half)
     monkeypatch.setattr(blocks_module, "LOGITS", 64 * 3 * 4)  # four of ten tokens

@@ -11,16 +11,7 @@ import torch
 from changed_folders import configured, replaced
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packed_mixtures import (
-    FP8,
-    GROUP,
-    INT4,
-    MXFP4,
-    SCHEME,
-    WAYS,
-    packed_mixture,
-    plain_twin,
-)
+from packed_mixtures import FP8, GROUP, INT4, MXFP4, SCHEME, WAYS, packed_mixture, plain_twin
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize

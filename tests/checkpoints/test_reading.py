@@ -130,10 +130,7 @@ def moved(to: Any) -> Any:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            moved("../outside.safetensors"),
-            "into '../outside.safetensors', no safetensors file next to it",
-        ),
+        (moved("../outside.safetensors"), "into '../outside.safetensors', no safetensors file next to it"),
         (moved("/etc/passwd"), "no safetensors file next to it"),
         (moved("..\\outside.safetensors"), "no safetensors file next to it"),
         (moved("config.json"), "no safetensors file next to it"),

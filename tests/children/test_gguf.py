@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from changed_folders import configured
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import DECODER, logits_of, saved
@@ -65,9 +65,7 @@ def carved(folder: Path, cut: Cut, file: Path, repaired: Repaired | None = None)
 
 def changed(folder: Path, **settings: Any) -> Checkpoint:
     """The checkpoint with other settings in its configuration."""
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
-    return Checkpoint.open(folder)
+    return Checkpoint.open(configured(folder, **settings))
 
 
 @pytest.mark.parametrize("layers", [(0, 1, 2), (0, 2)])

@@ -306,11 +306,7 @@ def nothing_runs(*_: Any, **__: Any) -> None:
 )
 @pytest.mark.parametrize("place", ["closed", "file", "proc", "long"])
 def test_an_output_that_cannot_be_written_is_noticed_at_once(
-    command: tuple[str, ...],
-    work: str,
-    place: str,
-    zerolm: Zerolm,
-    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...], work: str, place: str, zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)

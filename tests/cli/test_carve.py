@@ -65,14 +65,6 @@ def test_force_replaces_a_child_but_not_its_own_parent(zerolm: Zerolm, tmp_path:
     assert (out / "model.safetensors").read_bytes() == before
 
 
-def test_a_plan_alone_writes_nothing(zerolm: Zerolm, tmp_path: Path) -> None:
-    parent = saved(tmp_path / "parent", "llama")
-    ran = zerolm("carve", str(parent), "--max-params", "0.8x", "--shape", "per-layer", *BY_WEIGHTS)
-    assert ran.status == 0
-    assert "Costs compared with the parent" in ran.out
-    assert [file.name for file in tmp_path.iterdir()] == ["parent"]
-
-
 PER_LAYER = ("--max-body-params", "0.6x", "--shape", "per-layer", "--format", "gguf")
 TOKENS = ("--text", "random", "--sequences", "8", "--length", "16")
 

@@ -1,4 +1,7 @@
-"""Vocabularies that cannot be cut: one line, status 2, nothing written."""
+"""Vocabularies that cannot be cut: one line, status 2, nothing written.
+
+Tokenizers that cannot be are refused in ``tests/carving/test_vocabulary.py``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 
 import pytest
 from made_tokenizers import CORPUS, byte_level
-from made_vocabularies import ROWS, decoder
+from made_vocabularies import decoder
 from refusals import Zerolm, refused
 
 USED = ("--keep-vocab", "used", "--text", "text.txt")
@@ -67,21 +70,6 @@ CASES: dict[str, tuple[tuple[str, ...], Change, str]] = {
             "tokenizer_config.json", lambda found: found.update(auto_map={"AutoTokenizer": ["a.B", None]})
         ),
         "is Python code of its folder (auto_map), not run",
-    ),
-    "an unknown kind": (
-        USED,
-        edited("tokenizer.json", lambda found: found.update(model={"type": "WordLevel", "vocab": {"a": 0}})),
-        "'WordLevel'; BPE, Unigram, WordPiece can be cut",
-    ),
-    "a suffix": (
-        USED,
-        edited("tokenizer.json", lambda found: found["model"].update(end_of_word_suffix="</w>")),
-        "end_of_word_suffix, which is not known",
-    ),
-    "more tokens than rows": (
-        USED,
-        edited("tokenizer.json", lambda found: found["model"]["vocab"].update(beyond=ROWS)),
-        f"ids up to {ROWS}, and the embedding has {ROWS} rows",
     ),
     "a merge of nothing": (
         USED,

@@ -54,17 +54,9 @@ BROKEN: dict[str, tuple[str, Change, str]] = {
     ),
     "KV heads that do not divide": ("llama", lambda f: configured(f, num_key_value_heads=4), "divisible"),
     "another FFN": ("qwen2", lambda f: configured(f, intermediate_size=41), "the configuration implies 41"),
-    "widths by layer": (
-        "llama",
-        lambda f: configured(f, intermediate_size=[40, 30]),
-        "intermediate_size",
-    ),
+    "widths by layer": ("llama", lambda f: configured(f, intermediate_size=[40, 30]), "intermediate_size"),
     "more layers": ("gpt2", lambda f: configured(f, n_layer=4), "is missing"),
-    "a tensor less": (
-        "llama",
-        lambda f: replaced(f, {UP: None}),
-        "is missing",
-    ),
+    "a tensor less": ("llama", lambda f: replaced(f, {UP: None}), "is missing"),
 }
 
 

@@ -16,14 +16,7 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.children.child_tensors import Child
-from zerolm.children.gguf.check import (
-    OF_THE_FILE,
-    check,
-    embedding_of,
-    is_encoder,
-    open_encoder,
-    states_of,
-)
+from zerolm.children.gguf.check import OF_THE_FILE, check, embedding_of, is_encoder, open_encoder, states_of
 from zerolm.children.gguf.tokenizer import opened
 from zerolm.children.gguf.write import expressible, write
 from zerolm.diagnosis import opening

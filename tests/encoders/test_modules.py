@@ -45,10 +45,7 @@ def kind_of(number: int, name: str) -> Change:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            set_in(1, path="../1_Pooling"),
-            r"puts a Pooling into '\.\./1_Pooling', which is no folder",
-        ),
+        (set_in(1, path="../1_Pooling"), r"puts a Pooling into '\.\./1_Pooling', which is no folder"),
         (set_in(1, path="/etc"), "puts a Pooling into '/etc', which is no folder"),
         (set_in(1, path=".."), r"puts a Pooling into '\.\.', which is no folder"),
         (set_in(1, path=""), "puts a Pooling into '', which is no folder"),
@@ -57,10 +54,7 @@ def kind_of(number: int, name: str) -> Change:
         (set_in(1, path="none"), "there is no such file"),
         (set_in(0, path="../parent"), "puts a Transformer into"),
         (set_in(2, path="x\0y"), "puts a Normalize into"),
-        (
-            kind_of(1, "custom.Pooling"),
-            "names a module of type 'custom.Pooling'; Transformer, Pooling",
-        ),
+        (kind_of(1, "custom.Pooling"), "names a module of type 'custom.Pooling'; Transformer, Pooling"),
         (kind_of(1, "sentence_transformersx.Pooling"), "names a module of type"),
         (kind_of(2, CLASSES + "LSTM"), r"names a module of type 'sentence_transformers\.models\.LSTM'"),
         (kind_of(2, None), "names a module of type None"),

@@ -35,12 +35,6 @@ def test_a_few_families_use_all_that_documents_say() -> None:
     assert len(few) <= 27
 
 
-def test_what_covers_has_no_family_too_many() -> None:
-    few = covering_of(with_tensors(), ())
-    for name in few:
-        assert used_features()[name] - frozenset().union(*(used_features()[other] for other in few - {name}))
-
-
 @pytest.mark.parametrize("matters", [in_folders, in_gguf, in_networks, in_orders])
 def test_few_families_use_all_that_matters_to_a_test(matters: Callable[[str], bool]) -> None:
     few, used = covering_of(with_tensors(), (), matters), used_features()
@@ -50,23 +44,6 @@ def test_few_families_use_all_that_matters_to_a_test(matters: Callable[[str], bo
     assert seen == wanted
     assert wanted
     assert len(few) < len(covering.covering())
-
-
-@pytest.mark.parametrize(
-    ("name", "feature"),
-    [
-        ("qwen3_5_moe_text", "family.tensors.layouts"),
-        ("phi3", "family.tensors.body.role q+k+v"),
-        ("nemotron_h", "family.config.kinds.letters"),
-        ("modernbert", "family.norm pre"),
-        ("gemma4_text", "family.cut.keeps_last"),
-        ("bert", "family.task masked"),
-        ("deberta-v2", "family.tensors.body.when  = "),
-    ],
-)
-def test_features_are_fields_words_and_operators(name: str, feature: str) -> None:
-    assert feature in used_features()[name]
-    assert not any("hidden_size" in each for each in used_features()[name])
 
 
 def test_a_list_without_any_of_the_few_is_taken_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,10 +110,7 @@ def test_llama_cpp_reads_the_types_that_were_measured(
     written, model = WrittenChild(weighed, types, file), open_model(checkpoint)
     written.check()
     proof = check(
-        file,
-        lambda ids: written.output(Blocks(model, [{"input_ids": ids}]), Repaired()),
-        None,
-        tolerance=1e9,
+        file, lambda ids: written.output(Blocks(model, [{"input_ids": ids}]), Repaired()), None, tolerance=1e9
     )
     exact = 1e-2 if name in GATED_DELTA else 5e-3
     # readers round activations to 8 bits beside quantised weights; tiny outputs show it more than large ones

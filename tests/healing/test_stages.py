@@ -153,10 +153,7 @@ def test_the_rate_follows_the_damage_and_the_steps() -> None:
     assert rate_of(0.0, 400, None) > 0
 
 
-@pytest.mark.parametrize(
-    "healing",
-    ["yes", 3, [1], [{}], [{"tokens": 1}], [[]] * 2000, {"teacher": "x"}],
-)
+@pytest.mark.parametrize("healing", ["yes", 3, [1], [{}], [{"tokens": 1}], [[]] * 2000, {"teacher": "x"}])
 def test_a_recipe_with_another_healing_is_refused(parent: Path, healing: Any) -> None:
     zerolm.carve(parent, "child", keep_ffn=0.5, criterion="capacity")
     file = Path("child") / "recipe.json"

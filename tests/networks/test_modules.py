@@ -22,12 +22,7 @@ from zerolm.lab.networks.vision import Patches
 from zerolm.lab.spaces.blocks import SHARES
 from zerolm.networks.build import build
 from zerolm.networks.modules.attention import FusedAttention, SelfAttention
-from zerolm.networks.modules.embeddings import (
-    AdaptiveHead,
-    AdaptiveTokens,
-    NormedTokens,
-    TiedHead,
-)
+from zerolm.networks.modules.embeddings import AdaptiveHead, AdaptiveTokens, NormedTokens, TiedHead
 from zerolm.networks.modules.flexibert import Depthwise, DynamicConvolution, cosine, fourier
 from zerolm.networks.modules.llama import GroupedAttention
 from zerolm.networks.modules.transformer_xl import RelativeAttention, sinusoids

@@ -30,7 +30,7 @@ from zerolm.networks.huggingface import stock_network
 from zerolm.networks.network import Network, Tap
 from zerolm.networks.opener import load_model, load_network
 from zerolm.networks.roles import layers_of
-from zerolm.networks.stock_parent import StockParent, layer_number
+from zerolm.networks.stock_parent import StockParent
 
 VIT = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6, "intermediate_size": 40}
 VIT |= {"image_size": 32, "patch_size": 8, "num_labels": 7}
@@ -384,15 +384,3 @@ def test_a_weight_that_transformers_does_not_find_is_named(tmp_path: Path) -> No
     parent._load = lossy  # type: ignore[method-assign, assignment]
     with pytest.raises(ValueError, match=r"transformers finds no 'layers\.1\.mlp\.down_proj\.weight'"):
         list(parent.states())
-
-
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        ("model.layers.12.mlp.experts.3.up_proj.weight", 12),
-        ("transformer.h.0.ln_1.bias", 0),
-        ("lm_head.weight", None),
-    ],
-)
-def test_the_number_of_a_layer(name: str, number: int | None) -> None:
-    assert layer_number(name) == number

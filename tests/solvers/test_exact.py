@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from zerolm.costs import COSTS
 from zerolm.solvers import exact
-from zerolm.solvers.exact import Exact, Front, add_choice, merge, prune
+from zerolm.solvers.exact import Exact, Front, add_choice, prune
 from zerolm.solvers.problem import UNBOUNDED, Problem, Solution
 from zerolm.spaces import CandidateTable
 
@@ -28,19 +28,6 @@ def pairs(front: Front) -> list[tuple[int, float]]:
 def front_of(points: list[tuple[int, int]], unit: int = 1) -> Front:
     cost, score = np.array(points, np.int64).T
     return prune(unit * cost, score)
-
-
-@given(POINTS)
-def test_pruning_keeps_the_pareto_front(points: list[tuple[int, int]]) -> None:
-    assert pairs(front_of(points)) == pareto([(cost, float(score)) for cost, score in points])
-
-
-@given(POINTS, POINTS)
-def test_merging_equals_pruning_the_union(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
-    assert pairs(merge(front_of(a), front_of(b))) == pairs(front_of(a + b))
-    assert (
-        pairs(merge(exact.EMPTY, front_of(a))) == pairs(merge(front_of(a), exact.EMPTY)) == pairs(front_of(a))
-    )
 
 
 @pytest.mark.parametrize("dense_limit", [exact.DENSE_LIMIT, 0])

@@ -257,10 +257,7 @@ def test_a_folder_reads_its_records_and_keeps_other_json(tmp_path: Path) -> None
     assert whole_text(tmp_path).content.count("\n") == 4
 
 
-CHAT: Rows = [
-    {"role": "user", "content": "w1 w2"},
-    {"role": "assistant", "content": "w3"},
-]
+CHAT: Rows = [{"role": "user", "content": "w1 w2"}, {"role": "assistant", "content": "w3"}]
 BEGUN = "{{ bos_token }}"
 TURNS = "{% for m in messages %}<|{{ m.role }}|> {{ m.content }} </s>{% endfor %}"
 SPECIAL = ("<s>", "</s>", "<|user|>", "<|assistant|>")
@@ -273,10 +270,7 @@ def chat_tokenizer(template: str | None, *, adds_bos: bool) -> Any:
     if adds_bos:
         tokenizer.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 0)])
     made: Any = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<s>",
-        eos_token="</s>",
-        extra_special_tokens=list(SPECIAL[2:]),
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", extra_special_tokens=list(SPECIAL[2:])
     )
     made.chat_template = template
     return made

@@ -132,6 +132,18 @@ def test_losses(tmp_path: Path, llama: Any, losses: str) -> None:
     assert np.mean(sums[-4:]) < np.mean(sums[:4])
 
 
+def test_with_a_large_vocabulary_layers_alone_learn_from_some_positions(
+    tmp_path: Path, llama: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, child, text = llama
+    monkeypatch.setattr(healing, "LARGE", 64)
+    report = zerolm.heal(child, tmp_path / "out", parent=parent, text=text, **FAST)
+    assert 0 < report.losses["after"]["kl"] < report.losses["before"]["kl"]
+    ours, theirs = weights(tmp_path / "out"), weights(child)
+    same = {name for name, tensor in theirs.items() if np.array_equal(ours[name], tensor)}
+    assert same == {"model.embed_tokens.weight", "lm_head.weight"}
+
+
 def test_adapters_that_are_merged_are_the_network_with_adapters(
     tmp_path: Path, llama: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

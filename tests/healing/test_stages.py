@@ -151,6 +151,7 @@ def test_the_rate_follows_the_damage_and_the_steps() -> None:
     assert rate_of(0.245, 100, None) == pytest.approx(rate_of(0.245, 400, None) / 2)
     assert rate_of(0.245, 400, 8) > rate_of(0.245, 400, None)
     assert rate_of(0.0, 400, None) > 0
+    assert rate_of(0.245, 400, None, large=True) < rate_of(0.0, 400, None)
 
 
 @pytest.mark.parametrize("healing", ["yes", 3, [1], [{}], [{"tokens": 1}], [[]] * 2000, {"teacher": "x"}])

@@ -119,6 +119,11 @@ class Healing:
         compact.model.requires_grad_(self.request.only is None)
         if self.request.only is not None:
             compact.train_only(self.request.only)
+        elif self._has_large_vocabulary and compact.cut.hidden == self.patient.parent.layout.hidden:
+            # a step sees few tokens, and Adam would move the rows of all others as far
+            model: Any = compact.model
+            for embedding in (model.get_input_embeddings(), model.get_output_embeddings()):
+                embedding.requires_grad_(False)
         return compact
 
     @cached_property
@@ -131,7 +136,7 @@ class Healing:
             self.patient.layers,
             pooling,
             by_predictions=self.request.only is not None,
-            every=SAMPLED if is_decoder(child) and child.layout.vocab >= LARGE else 1,
+            every=SAMPLED if self._has_large_vocabulary else 1,
         )
         sizes = child.layout.hidden, self.patient.teacher.layout.hidden
         if EMBEDDING in objective.weights and sizes[0] != sizes[1]:
@@ -139,6 +144,11 @@ class Healing:
                 f"embeddings of {sizes[0]} and {sizes[1]} dimensions cannot be compared: give --losses hidden"
             )
         return objective
+
+    @property
+    def _has_large_vocabulary(self) -> bool:
+        """Whether the child is a decoder whose logits take more memory than its layers."""
+        return is_decoder(self.patient.child) and self.patient.child.layout.vocab >= LARGE
 
     @property
     def _reads_sentences(self) -> bool:
@@ -319,7 +329,8 @@ class Healing:
             took = step_seconds(learner, data, live, execution) * execution.accumulate
             tokens = max(1, int(request.seconds / took)) * self._request(0, rate=0.0).step_tokens
         steps = self._request(tokens, rate=0.0).steps
-        pace = {"tokens": tokens, "rate": request.rate or rate_of(damage_of(before), steps, request.lora)}
+        rate = rate_of(damage_of(before), steps, request.lora, large=self._has_large_vocabulary)
+        pace = {"tokens": tokens, "rate": request.rate or rate}
         write_json(file, pace)
         return pace
 

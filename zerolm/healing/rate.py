@@ -9,6 +9,9 @@ from typing import Final
 RATE_OF_DAMAGE: Final = 4e-3
 """The learning rate at a loss of one nat a token: the rate follows the damage."""
 RATES: Final = (2e-5, 2e-3)
+LARGE_RATE: Final = 5e-6
+"""The learning rate of a decoder with a large vocabulary. Gemma 3 270M, healed for 25 minutes, lost
+less with it, and twice as much after one step with ten times the rate."""
 MANY_STEPS: Final = 400
 """Of fewer steps the rate is smaller, by the root of their share."""
 LORA_RATE: Final = 4.0
@@ -21,12 +24,13 @@ def damage_of(losses: Mapping[str, float]) -> float:
     return losses["kl"] if "kl" in losses else 1.0 - losses["cosine"]
 
 
-def rate_of(damage: float, steps: int, lora: int | None) -> float:
-    """Return the learning rate that suits a loss and a number of steps.
+def rate_of(damage: float, steps: int, lora: int | None, *, large: bool = False) -> float:
+    """Return the learning rate that suits a loss and a number of steps, and a ``large`` vocabulary.
 
     Adam's first steps are as large as the rate: where there is little damage, or little time, a large one
     breaks more than it mends.
     """
     low, high = RATES
     rate = RATE_OF_DAMAGE * damage * min(1.0, math.sqrt(steps / MANY_STEPS))
-    return min(high, max(low, rate)) * (LORA_RATE if lora else 1.0)
+    rate = LARGE_RATE if large else min(high, max(low, rate))
+    return rate * (LORA_RATE if lora else 1.0)

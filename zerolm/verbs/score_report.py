@@ -15,7 +15,7 @@ from zerolm.verbs.report import Report
 
 TRUST: Final = (
     "A score without training ranks architectures of one space; its value has no unit, and says nothing of "
-    "architectures of another space. `zerolm bench run --all` shows how well each score ranks trained ones."
+    "architectures of another space. zerolm bench run --all shows how well each score ranks trained ones."
 )
 ALONE: Final = "One architecture alone has nothing to compare with: score others of its space, too."
 IN_A_LINE: Final = 4

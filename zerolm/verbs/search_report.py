@@ -44,7 +44,7 @@ SUMMED: Final = (
     "shapes do the same work: one of them was timed."
 )
 UNTRAINED: Final = (
-    "The score has seen no training: train several of the best, not one. `zerolm bench run --all` compares "
+    "The score has seen no training: train several of the best, not one. zerolm bench run --all compares "
     "scores with counting parameters."
 )
 FITTED: Final = "A score fitted to few labels ranks what lies near them: train several of the best, not one."

@@ -33,11 +33,14 @@ def stored(folder: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
 
 def replaced(folder: Path, tensors: dict[str, Tensor | None]) -> Path:
     """Return the folder with tensors in the place of others; None takes one away."""
-    whole = load_file(folder / FILE) | tensors
-    save_file(
-        {name: part for name, part in whole.items() if part is not None}, folder / FILE, {"format": "pt"}
-    )
-    return folder
+
+    def put(whole: dict[str, Any]) -> None:
+        for name, part in tensors.items():
+            whole.pop(name, None)
+            if part is not None:
+                whole[name] = part
+
+    return stored(folder, put)
 
 
 def cut_off(folder: Path) -> None:

@@ -19,9 +19,9 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation import neighbours
 from zerolm.evaluation.evaluate import evaluate
 from zerolm.evaluation.neighbours import embedding_measures, first_of_each, neighbourhood, numbered, spearmans
-from zerolm.evaluation.readers import BATCH, LOGITS, batch_of
 from zerolm.networks.opener import load_model, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
+from zerolm.passes.outputs import BATCH, LOGITS, sequences_at_once
 from zerolm.text.pairs import read_pairs
 from zerolm.text.tokens import Tokens
 
@@ -192,7 +192,7 @@ def test_tables_that_are_refused(name: str, content: str, words: str, tmp_path: 
 
 @given(st.integers(1, 1 << 19), st.integers(1, 1 << 14))
 def test_logits_of_a_passage_are_bounded(vocab: int, length: int) -> None:
-    count = batch_of(vocab, length)
+    count = sequences_at_once(vocab, length)
     assert 1 <= count <= BATCH
     assert count == 1 or count * vocab * length <= LOGITS
     assert count == BATCH or (count + 1) * vocab * length > LOGITS

@@ -136,7 +136,7 @@ def test_with_a_large_vocabulary_layers_alone_learn_from_some_positions(
     tmp_path: Path, llama: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parent, child, text = llama
-    monkeypatch.setattr(healing, "LARGE", 64)
+    monkeypatch.setattr("zerolm.passes.walk.LARGE", 64)
     report = zerolm.heal(child, tmp_path / "out", parent=parent, text=text, **FAST)
     assert 0 < report.losses["after"]["kl"] < report.losses["before"]["kl"]
     ours, theirs = weights(tmp_path / "out"), weights(child)

@@ -16,7 +16,7 @@ from zerolm.carving.request import Methods
 from zerolm.networks.blocks import Blocks
 from zerolm.passes.loss_moments import MOMENT_TOKENS
 from zerolm.passes.token_sums import gram
-from zerolm.passes.walk import LARGE, SAMPLED
+from zerolm.passes.walk import LARGE, predicted_step
 from zerolm.planning.estimates import ESTIMATE_TOKENS
 from zerolm.planning.sensitivity import FINAL_TOKENS, LOSS_SEQUENCES, PREDICTED, STREAM_SHARES, cuts_of
 from zerolm.progress import about
@@ -94,7 +94,7 @@ class CarvingWork:
         held = min(tokens // HELD_SHARE, HELD_TOKENS)
         fitted = max(methods.length, tokens - 2 * held)
         there = depth * pace.layer
-        share = 1 / SAMPLED if self.vocab >= LARGE else 1.0
+        share = 1 / predicted_step(self.vocab)
         back = there + depth * pace.back + share * BACK_HEAD * pace.head
         by_gradients = needs_gradients(methods.criterion)
         parts = {"scoring units": fitted * there + by_gradients * self._elimination(pace, fitted)}

@@ -11,10 +11,10 @@ from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation.loops import Prompts, half_of, longest_of
-from zerolm.evaluation.readers import batch_of
 from zerolm.evaluation.text_judge import JudgedPassages, JudgedSentences, Sentences
 from zerolm.networks.opener import is_decoder
 from zerolm.networks.pooling import TokenPooling
+from zerolm.passes.outputs import sequences_at_once
 from zerolm.settings.domains import domains_of
 from zerolm.text.calibration import joined, longest_line, sentence_tokens, tokens_by_domain
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
@@ -82,7 +82,7 @@ class SharedTokens:
         """The batches of each domain."""
         vocab = self.parent.layout.vocab
         return {
-            name: tokens.batches(batch_of(vocab, tokens.ids.shape[1]))
+            name: tokens.batches(sequences_at_once(vocab, tokens.ids.shape[1]))
             for name, tokens in self.domains.items()
         }
 

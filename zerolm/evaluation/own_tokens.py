@@ -18,11 +18,11 @@ from zerolm.architecture import Floats, Ints
 from zerolm.carving.vocabulary.byte_losses import windows_of
 from zerolm.carving.vocabulary.tokenizer_files import plain_document
 from zerolm.checkpoints import Checkpoint
-from zerolm.evaluation.readers import BATCH, Reader
+from zerolm.evaluation.readers import Reader
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
 from zerolm.passes.divergence import kl, surprises
-from zerolm.passes.outputs import by_span, embeddings, logits_of
+from zerolm.passes.outputs import BATCH, by_span, embeddings, logits_of
 from zerolm.text.calibration import longest_line
 from zerolm.text.encoding import separator
 from zerolm.text.tokens import Tokens, padded_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -13,17 +13,8 @@ from zerolm.architecture import Floats, Ints
 from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.passes.outputs import NextTokens, embeddings, logits_of
 
-BATCH: Final = 8
-"""Sequences of a passage, at most."""
-LOGITS: Final = 1 << 27
-"""Logits of a passage at most, of which two networks' are in memory: half a gigabyte each."""
 Made = Callable[[], PreTrainedModel]
 """Makes a model when its turn comes, so that of several one is in memory at a time."""
-
-
-def batch_of(vocab: int, length: int) -> int:
-    """Return the number of sequences of a length in a passage, limited by the logits of each network."""
-    return max(1, min(BATCH, LOGITS // (vocab * length)))
 
 
 class Predicted(Protocol):

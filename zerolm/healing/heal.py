@@ -34,7 +34,7 @@ from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
 from zerolm.io.plain import as_plain, checked
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer, without_deprecations
 from zerolm.networks.pooling import TokenPooling, settings_note
-from zerolm.passes.walk import LARGE, SAMPLED
+from zerolm.passes.walk import predicted_step
 from zerolm.progress import Progress, silent
 from zerolm.text.calibration import longest_line
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
@@ -119,7 +119,7 @@ class Healing:
         compact.model.requires_grad_(self.request.only is None)
         if self.request.only is not None:
             compact.train_only(self.request.only)
-        elif self._has_large_vocabulary and compact.cut.hidden == self.patient.parent.layout.hidden:
+        elif self._every > 1 and compact.cut.hidden == self.patient.parent.layout.hidden:
             # a step sees few tokens, and Adam would move the rows of all others as far
             model: Any = compact.model
             for embedding in (model.get_input_embeddings(), model.get_output_embeddings()):
@@ -136,7 +136,7 @@ class Healing:
             self.patient.layers,
             pooling,
             by_predictions=self.request.only is not None,
-            every=SAMPLED if self._has_large_vocabulary else 1,
+            every=self._every,
         )
         sizes = child.layout.hidden, self.patient.teacher.layout.hidden
         if EMBEDDING in objective.weights and sizes[0] != sizes[1]:
@@ -146,9 +146,10 @@ class Healing:
         return objective
 
     @property
-    def _has_large_vocabulary(self) -> bool:
-        """Whether the child is a decoder whose logits take more memory than its layers."""
-        return is_decoder(self.patient.child) and self.patient.child.layout.vocab >= LARGE
+    def _every(self) -> int:
+        """Return how far apart predicted positions are: more than 1 in a decoder with a large vocabulary."""
+        child = self.patient.child
+        return predicted_step(child.layout.vocab) if is_decoder(child) else 1
 
     @property
     def _reads_sentences(self) -> bool:
@@ -329,7 +330,7 @@ class Healing:
             took = step_seconds(learner, data, live, execution) * execution.accumulate
             tokens = max(1, int(request.seconds / took)) * self._request(0, rate=0.0).step_tokens
         steps = self._request(tokens, rate=0.0).steps
-        rate = rate_of(damage_of(before), steps, request.lora, large=self._has_large_vocabulary)
+        rate = rate_of(damage_of(before), steps, request.lora, large=self._every > 1)
         pace = {"tokens": tokens, "rate": request.rate or rate}
         write_json(file, pace)
         return pace

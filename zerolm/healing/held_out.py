@@ -8,9 +8,10 @@ from typing import Any, Final
 from transformers import PreTrainedModel
 
 from zerolm.evaluation.evaluated import TextMeasures
-from zerolm.evaluation.readers import BATCH, InMemory, Reader, Recorded
+from zerolm.evaluation.readers import InMemory, Reader, Recorded
 from zerolm.evaluation.text_judge import JudgedPassages, JudgedSentences, Sentences
 from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.passes.outputs import BATCH
 from zerolm.progress import Progress
 from zerolm.text.tokens import Tokens
 from zerolm.training.watch import Judge

@@ -21,6 +21,15 @@ from zerolm.passes.divergence import kl, surprises
 SPANS: Final = {"first": (0, 1), "1-15": (1, 16), "rest": (16, None)}
 """Position ranges of a window, counted from 0, whose predictions are summed separately: the first token is a
 sink (arXiv 2309.17453), and the next ones have little text before them."""
+BATCH: Final = 8
+"""Sequences of a passage, at most."""
+LOGITS: Final = 1 << 27
+"""Logits of a passage at most, of which two networks' are in memory: half a gigabyte each."""
+
+
+def sequences_at_once(vocab: int, length: int) -> int:
+    """Return the number of sequences of a length in a passage, limited by the logits of each network."""
+    return max(1, min(BATCH, LOGITS // (vocab * length)))
 
 
 @dataclass(frozen=True, eq=False)

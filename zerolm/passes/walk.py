@@ -274,6 +274,11 @@ def gradient_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[NormInpu
     return NormInput(last, gradient), upstream
 
 
+def predicted_step(vocab: int) -> int:
+    """Return how far apart positions are that are predicted with a vocabulary of this size."""
+    return SAMPLED if vocab >= LARGE else 1
+
+
 def _predicted(blocks: Blocks, length: int) -> tuple[slice, float]:
     """Return the positions of sequences whose predictions are sampled, and a scale for their gradients.
 
@@ -281,7 +286,7 @@ def _predicted(blocks: Blocks, length: int) -> tuple[slice, float]:
     predictions uncorrelated. So the second moments of a sum over some predictions are a share of those over
     all, and the scale corrects for the share.
     """
-    step = SAMPLED if blocks.vocab >= LARGE else 1
+    step = predicted_step(blocks.vocab)
     places = slice(min(step // 2, length - 1), None, step)
     return places, float((length / len(range(length)[places])) ** 0.5)
 

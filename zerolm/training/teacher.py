@@ -16,15 +16,13 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Ints
 from zerolm.io.files import cache_folder
+from zerolm.passes.outputs import sequences_at_once
 from zerolm.progress import Progress, silent
 from zerolm.text.corpus import Corpus
 from zerolm.training.learner import EMBEDDING, OF_STATES, Objective
 
 TOP: Final = 64
 """Tokens whose predictions are kept, the likeliest."""
-TEACHER_BATCH: Final = 8
-LOGITS: Final = 1 << 27
-"""Logits of a batch at most: half a gigabyte."""
 CACHE_VERSION: Final = 1
 
 
@@ -139,7 +137,7 @@ def fill(
     places = dict(zip(numbers.tolist(), map(tuple, pairs.tolist()), strict=True))
     model.train(False)
     k = cache._log_p.shape[-1]
-    at_once = max(1, min(TEACHER_BATCH, LOGITS // (int(model.config.vocab_size) * corpus.length)))
+    at_once = sequences_at_once(int(model.config.vocab_size), corpus.length)
     for first in range(0, len(wanted), at_once):
         progress("running the teacher once", first, len(wanted))
         chosen = wanted[first : first + at_once]

@@ -71,7 +71,7 @@ def test_all_of_a_put_or_nothing(tmp_path: Path) -> None:
 
 
 def changed(statement: str) -> Callable[[Path], object]:
-    """Return what makes a store that holds one evaluation, and changes it so."""
+    """Return a function that makes a store with one evaluation and runs a statement of SQL on it."""
 
     def change(path: Path) -> None:
         with Store(path) as store:

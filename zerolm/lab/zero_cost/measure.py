@@ -22,23 +22,22 @@ from zerolm.groundtruth.reader import (
     read,
     views,
 )
-from zerolm.io.brief import one_line
 from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
-from zerolm.lab.zero_cost.job import Measured, evaluate
+from zerolm.lab.zero_cost.job import Measured, evaluate, kept_values
 from zerolm.lab.zero_cost.libra import judge
 from zerolm.lab.zero_cost.result import ProxyTable, RankedProxies
 from zerolm.lab.zero_cost.selection import USUAL_COUNT
 from zerolm.lab.zero_cost.selection import Selection as Selection
 from zerolm.lab.zero_cost.settings import Settings
-from zerolm.lab.zero_cost.store import Store
+from zerolm.lab.zero_cost.token_source import TokenSource, random_source, text_source
+from zerolm.networks.opener import stock_tokenizer
 from zerolm.networks.workers import Backend, check_workers
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
 from zerolm.settings.messages import called
 from zerolm.solvers.sampling import drawn
 from zerolm.spaces import make_space, space_names
-from zerolm.text.batches import TokenSource, random_source, stock_source, text_source
 from zerolm.text.defaults import TOKENIZER_FILES
 from zerolm.text.documents import read_text
 from zerolm.text.encoding import chat_renderer
@@ -81,17 +80,9 @@ class ProxyRequest:
     def measured(self, candidates: Sequence[Candidate], source: TokenSource, progress: Progress) -> Measured:
         """Return the proxies of candidates on tokens of a source; values go to the store as they come."""
         names, settings = self.checked
-        with Store(self.store or Store.default_path()) as store:
-            return evaluate(
-                candidates,
-                names,
-                source,
-                settings,
-                store=store,
-                jobs=self.jobs,
-                backend=self.backend,
-                progress=progress,
-            )
+        rows = kept_values(self.store)
+        how: Any = {"jobs": self.jobs, "backend": self.backend, "progress": progress}
+        return evaluate(candidates, names, source, settings, rows=rows, **how)
 
     def source(self, vocabulary: int = MAX_VOCABULARY) -> TokenSource:
         """Return the source of batches, with at most ``vocabulary`` and at most 8192 ids."""
@@ -152,15 +143,11 @@ def _space(name: str, request: ProxyRequest, progress: Progress) -> RankedProxie
 
 def _model(folder: Path, request: ProxyRequest, progress: Progress) -> RankedProxies:
     """A model reads its own tokens where it has a tokenizer."""
-    from transformers import AutoTokenizer  # at the top it would say much on stderr where torch is missing
-
     request.networks.check_for("model")
     vocabulary = read_object(folder, "config.json").get("vocab_size")
     if request.text != "random" and any((folder / name).is_file() for name in TOKENIZER_FILES):
-        with one_line(f"the tokenizer of {str(folder)!r}"):
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        text = read_text(Path(request.text), chat_renderer(tokenizer))
-        source = stock_source(tokenizer, text)
+        tokenizer = stock_tokenizer(folder)
+        source = text_source(read_text(Path(request.text), chat_renderer(tokenizer)), tokenizer=tokenizer)
     else:
         source = request.source(vocabulary if type(vocabulary) is int else MAX_VOCABULARY)
     measured = request.measured([Candidate.opened(folder)], source, progress)

@@ -17,7 +17,7 @@ from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
 
 from zerolm.io.kept_rows import KeptRows
-from zerolm.lab.zero_cost import memory as needed
+from zerolm.lab.zero_cost import candidates as needed
 from zerolm.verbs.shared import needing_torch
 
 Zerolm = Callable[..., Any]

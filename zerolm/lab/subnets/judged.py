@@ -90,10 +90,10 @@ def slices_of(
     truth = check(benchmark)
     costs = {cost: make_score(cost).of_many(networks).tolist() for cost in ("body_params", "macs")}
     scores = {rival: make_score(rival).of_many(networks) for rival in RIVALS}
-    results = {metric: quality(truth, metric) for metric in metrics}
+    labels = {metric: quality(truth, metric) for metric in metrics}
     taus = {
         metric: {rival: defined(agreement(values, result).tau) for rival, values in scores.items()}
-        for metric, result in results.items()
+        for metric, result in labels.items()
     }
     slices = [
         JudgedSlice(entry["id"], shape_text(network), int(body), int(macs), entry["results"])

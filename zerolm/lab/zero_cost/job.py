@@ -21,7 +21,6 @@ from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.zero_cost import find_proxy
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.compute import Outcome, compute
-from zerolm.lab.zero_cost.memory import check_memory
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy
 from zerolm.lab.zero_cost.settings import Settings
 from zerolm.lab.zero_cost.token_source import TokenSource
@@ -47,7 +46,8 @@ class ProxyWork:
     def __call__(self, task: tuple[Candidate, Sequence[Proxy]]) -> dict[str, Outcome]:
         candidate, proxies = task
         settings = self.settings
-        check_memory(candidate, proxies, settings, self.workers)
+        passes = {name for proxy in proxies for name in proxy.passes}
+        candidate.check_memory(passes, settings, self.workers)
         try:
             network = candidate.network(settings.seed)
             computed(network.module.to(settings.compute.device), settings.compute)

@@ -3,8 +3,8 @@
 ``ZEROLM_REAL=FOLDER python benchmarks/real.py`` measures what ``real/*.jsonl`` lacks and writes ``real.md``.
 ``--only peers`` measures published methods, ``--only ours`` what ``zerolm`` makes, ``--only speed`` tokens a
 second, ``--only commands`` the children that the documentation shows, ``--only page`` writes the page
-alone. ``--models``, ``--shares``, ``--methods`` and ``--texts``
-choose rows, separated by commas. After ``--minutes`` no further rows begin; the next run goes on.
+alone. ``--models``, ``--shares``, ``--methods`` and ``--texts`` choose rows, separated by commas. After
+``--minutes`` no further rows begin; the next run goes on.
 """
 
 from __future__ import annotations

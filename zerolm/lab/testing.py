@@ -95,8 +95,8 @@ def declares_its_needs(proxy: Proxy, networks: Sequence[Network]) -> None:
         more = ", ".join(sorted(set(passes.seconds) - ran))
         _demand(proxy, not more, f"must name all that it needs; it also uses {more}")
         together = _value(proxy, _passes(network, {*NEEDS, *proxy.needs}))
-        told = f"must name all that it needs; it gives {alone} alone, {together} with others"
-        _demand(proxy, repr(alone) == repr(together), told)
+        rule = f"must name all that it needs; it gives {alone} alone, {together} with others"
+        _demand(proxy, repr(alone) == repr(together), rule)
 
 
 def only_reads(proxy: Proxy, networks: Sequence[Network]) -> None:
@@ -157,13 +157,13 @@ def _demand(proxy: Proxy, is_so: bool, rule: str) -> None:
 def state(network: Network) -> dict[str, Any]:
     """Return all that a network is, and what torch, numpy and Python keep, as it can be compared, by name."""
     modules = network.module.named_modules()
-    own = {
+    parts = {
         f"{part} of {name or 'the network'}": frozen(value)
         for name, module in modules
         for part, value in vars(module).items()
     }
     hooks = vars(torch.nn.modules.module)
-    return own | {
+    return parts | {
         "torch's random state": torch.get_rng_state().numpy().tobytes(),
         "Python's random state": random.getstate(),
         "numpy's random state": repr(np.random.get_state()),

@@ -223,8 +223,8 @@ def judged_by(checkpoint: Checkpoint, request: JudgingRequest) -> tuple[list[Jud
         classes = [names.get(str(number), str(number)) for number in range(len(names))]
         clean = None if request.data is None else read_classified(Path(request.data), classes)
         attacked = None if request.attacked is None else read_attacked(Path(request.attacked), classes)
-        given = {"data": clean, "attacked": attacked}
-        files |= {f"{name}_sha256": each.sha256 for name, each in given.items() if each}
+        tables = {"data": clean, "attacked": attacked}
+        files |= {f"{name}_sha256": each.sha256 for name, each in tables.items() if each}
         texts = {text for each in (clean, attacked) if each for text in (*each.texts, *each.perturbed)}
         ordered = sorted(texts, key=lambda text: (len(text), hashlib.sha256(text.encode()).digest()))
         tokens = sentence_tokens(checkpoint, ordered, length=request.length)

@@ -157,7 +157,7 @@ class SupernetReport(TrainedSupernet, Report):
         widths = [[name, *map(str, line)] for name, line in zip(layers, last, strict=True)]
         alike = [[epoch.diversity[place] for epoch in self.history] for place in range(self.depth)]
         epochs = [f"epoch {epoch.epoch}" for epoch in self.history]
-        made = {"text": base_name(self.text.source), "teacher": base_name(self.teacher or "none")}
+        sources = {"text": base_name(self.text.source), "teacher": base_name(self.teacher or "none")}
         name = "loss on text held out, mean of a few paths, nats"
         return [
             Sheet("The loss on the way", on=(PAGE, NOTEBOOK), **loss_charts(self.log, name)),
@@ -172,7 +172,7 @@ class SupernetReport(TrainedSupernet, Report):
             ),
             pairs(
                 "How it was trained",
-                [(name, str(value)) for name, value in (made | vars(self.training)).items()],
+                [(name, str(value)) for name, value in (sources | vars(self.training)).items()],
                 on=(PAGE,),
             ),
         ]

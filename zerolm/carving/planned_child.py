@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.formats import UNEVEN
 from zerolm.carving.parent_and_request import Carving, quantised_types
-from zerolm.carving.request import BY_LOSS, Methods
+from zerolm.carving.request import PRICES, Methods
 from zerolm.carving.result import SpectrumRow, TypedWeights, rows_of, spectrum
 from zerolm.checkpoints import ledger_of
 from zerolm.planning.part_costs import window_note
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
     from zerolm.carving.pace import CarvingWork
     from zerolm.carving.session import Session
-    from zerolm.planning.sensitivity import LossTable
+    from zerolm.planning.loss_table import LossTable
     from zerolm.text.tokens import Tokens
 
 FINALISTS: Final = 3
@@ -76,7 +76,7 @@ def check_possible(carving: Carving) -> None:
 
 def check_sizes(carving: Carving) -> None:
     """Raise ``ValueError`` for sizes and budgets that no child has."""
-    checkpoint, size, by_loss = carving.checkpoint, carving.size, carving.methods.plan in BY_LOSS
+    checkpoint, size, by_loss = carving.checkpoint, carving.size, carving.methods.plan == PRICES
     if carving.typing is not None:
         carving.typing.check(by_loss and carving.session is not None)
     elif carving.methods.plan != "heuristic" and not carving.is_done:
@@ -135,7 +135,7 @@ def work_of(carving: Carving, session: Session) -> CarvingWork:
 
 def finalists_of(carving: Carving, session: Session) -> int:
     """Return the number of best plans that are repaired and measured before the choice."""
-    many = carving.methods.plan == "prices" and bool(carving.size.budgets) and session.predicts_repair
+    many = carving.methods.plan == PRICES and bool(carving.size.budgets) and session.predicts_repair
     return FINALISTS if carving.narrows or many else 0
 
 
@@ -189,7 +189,7 @@ def losses_by(carving: Carving) -> Sequence[Criterion]:
     """Return the rankings of plans: tables of losses, the displayed one first; else the criterion."""
     typing, session = carving.typing, carving.session
     by = FirstUnits(None) if typing is not None and typing.keeps_all else _criterion(carving)
-    if session is None or (typing is not None and not typing.may_cut) or carving.methods.plan not in BY_LOSS:
+    if session is None or (typing is not None and not typing.may_cut) or carving.methods.plan != PRICES:
         return [by]
     table = _table(carving, session, by)
     return [*(table.every if shown(carving, table)[1] is table else reversed(table.every))]

@@ -1,4 +1,4 @@
-"""Predicted losses of single cuts from one backward pass: minutes, where measuring them takes a night.
+"""Predicted losses of single cuts from one backward pass: minutes, where measuring each would take a night.
 
 For the removed part d of an activation the loss is 1/2 E[(G . d)^2] to second order (``zerolm.passes.walk``).
 It is summed token by token for a decoder, because products between tokens are mostly noise, and over a
@@ -15,6 +15,7 @@ measured, and the others are corrected by these (``calibrated``).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -44,7 +45,7 @@ from zerolm.passes.walk import (
     writers,
     writers_and_norms,
 )
-from zerolm.planning.sensitivity import LossTable, StreamLosses, digest_of
+from zerolm.planning.loss_table import LossTable, StreamLosses
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Criterion
@@ -280,7 +281,7 @@ def estimated_losses(
         "estimating the loss of every cut",
         pooling=pooling,
         progress=progress,
-        name="-".join([*estimates, digest_of(chosen)]),
+        name="-".join([*estimates, _digest(chosen)]),
     )
     count = sum(
         int(blocks.tokens(i).any(1).sum() if by_sequence else blocks.tokens(i).sum())
@@ -338,6 +339,12 @@ def calibrated(predicted: Floats, measure: Callable[[Sequence[int]], Mapping[int
 def steps(whole: int, most: int) -> Ints:
     """Return at most ``most`` sizes up to the whole, evenly spread, ascending."""
     return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])
+
+
+def _digest(chosen: Mapping[str, Sequence[Sequence[Ints]]]) -> str:
+    """Return the SHA-256 of the units that are kept, by kind, layer and size."""
+    every = {kind: [[kept.tolist() for kept in each] for each in layers] for kind, layers in chosen.items()}
+    return hashlib.sha256(repr(every).encode()).hexdigest()
 
 
 def _removed(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:

@@ -152,7 +152,7 @@ def test_nats_are_split_by_position_and_padding_counts_nowhere() -> None:
     np.testing.assert_allclose(sums[""], wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_a_part_of_a_window_knows_where_it_begins() -> None:
+def test_parts_of_a_window_sum_to_the_whole() -> None:
     parent, child = model("llama", seed=0), model("llama", seed=1)
     inputs = {"input_ids": IDS}
     theirs, ours = (NextTokens.of(logits_of(net, inputs), inputs) for net in (parent, child))
@@ -161,9 +161,23 @@ def test_a_part_of_a_window_knows_where_it_begins() -> None:
     for step in (1, 7, 16, 20):
         sums, counts = np.zeros((len(SPANS), 2)), np.zeros((len(SPANS), 2))
         for start in range(0, 23, step):
-            part = {"input_ids": IDS[:, start : start + step + 1]}
-            other, one = (NextTokens.of(each.logits[:, start:], part, start) for each in (theirs, ours))
+            part = range(23)[start : start + step]
+            other, one = (NextTokens.of(each.logits[:, start:], inputs, part) for each in (theirs, ours))
             nats, predicted = one.nats(other)
             sums, counts = sums + nats, counts + predicted
         np.testing.assert_allclose(sums, whole[0], rtol=1e-5)
         assert (counts == whole[1]).all()
+
+
+@given(every=st.integers(2, 24), seed=st.integers(0, 3))
+def test_one_position_in_several_is_predicted_as_it_is_among_all(every: int, seed: int) -> None:
+    networks = [model("llama", seed=number) for number in (seed, seed + 1)]
+    passage = {"input_ids": IDS}
+    theirs, ours = (InMemory(lambda net=net: net).predictions(passage) for net in networks)
+    apart = kl(theirs.logits, ours.logits).double().sum(0).numpy()  # (t - 1,)
+    sampled = [InMemory(lambda net=net: net, every=every).predictions(passage) for net in networks]
+    places = [*sampled[0].places]
+    assert places == [*range(min(every // 2, 22), 23, every)]
+    nats, counts = sampled[1].nats(sampled[0])
+    assert counts.sum(0).tolist() == [len(places) * len(IDS)] * 2
+    assert nats.sum(0)[1] == pytest.approx(apart[places].sum(), rel=1e-4)

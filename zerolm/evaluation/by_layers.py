@@ -34,10 +34,10 @@ Batch = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class BatchPart:
-    """Tokens of a batch, by its ``index``, from the position ``first`` on: each predicts the next."""
+    """Some ``places`` in the sequences of a batch, by its ``index``: each predicts the next token."""
 
     index: int
-    first: int
+    places: range
     inputs: Batch
 
 
@@ -48,10 +48,10 @@ class ByLayers(Reader):
     stream: Stream
 
     def predictions(self, passage: BatchPart) -> NextTokens:
-        blocks, stop = self.stream.blocks, passage.first + passage.inputs["input_ids"].shape[1] - 1
-        states = self.stream.hidden[passage.index][:, passage.first : stop]
-        logits = blocks.finish(passage.index, states).logits.cpu()
-        return NextTokens.of(logits, passage.inputs, passage.first)
+        index, places = passage.index, passage.places
+        states = self.stream.hidden[index][:, places.start : places.stop]
+        logits = self.stream.blocks.finish(index, states).logits.cpu()
+        return NextTokens.of(logits, passage.inputs, places)
 
 
 def parts_of(
@@ -64,9 +64,10 @@ def parts_of(
         for batch in several:
             sequences, length = batch["input_ids"].shape
             step = min(tokens_at_once(reader.stream.blocks, sequences) for reader in readers)
-            for first in range(0, length - 1, step):
-                inputs = {name: each[:, first : first + step + 1] for name, each in batch.items()}
-                parts[domain].append(BatchPart(index, first, inputs))
+            places = range(length - 1)
+            parts[domain] += [
+                BatchPart(index, places[first : first + step], batch) for first in places[::step]
+            ]
             index += 1
     return parts
 

@@ -125,7 +125,7 @@ class StretchPredictions:
             mine, other = self.reader.columns
             rows = parent.windows[0][0][parent_places][:, other], self.windows[0][0][child_places][:, mine]
             by_position[parent_places.numpy()[:, None], [1, 3]] = _with_ones(kl(*rows))
-        sums = by_span(by_position)
+        sums = by_span(by_position, range(self.reader.length))
         return sums[:, :2], sums[:, 2:].astype(np.int64)
 
 

@@ -43,13 +43,19 @@ class Reader:
 
 @dataclass(frozen=True, eq=False)
 class InMemory(Reader):
-    """A reader of batches of tokens by a whole network in memory: of a folder, of a file, or a carving."""
+    """A reader of batches of tokens by a whole network in memory: of a folder, of a file, or a carving.
+
+    It predicts at one position in ``every``.
+    """
 
     make: Made
     pooling: TokenPooling = MEAN
+    every: int = 1
 
     def predictions(self, passage: dict[str, Tensor]) -> NextTokens:
-        return NextTokens.of(logits_of(self.make(), passage), passage)
+        last = passage["input_ids"].shape[1] - 1  # nothing follows it
+        some = None if self.every == 1 else range(min(self.every // 2, last - 1), last, self.every)
+        return NextTokens.of(logits_of(self.make(), passage, some), passage, some)
 
     def embeddings(self, passage: dict[str, Tensor]) -> Tensor:
         return embeddings(self.make(), passage, self.pooling)

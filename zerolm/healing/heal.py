@@ -188,7 +188,8 @@ class Healing:
     def held_out(self) -> HeldOut:
         """The sequences that are never trained on."""
         child = self.patient.child
-        return HeldOut(self.corpus.held_out(), None if is_decoder(child) else TokenPooling.of(child))
+        pooling = None if is_decoder(child) else TokenPooling.of(child)
+        return HeldOut(self.corpus.held_out(), pooling, self._every)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -24,10 +24,14 @@ Values = dict[str, float]
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Sequences that are never trained on; ``pooling`` is None for a decoder, else that of an encoder."""
+    """Sequences that are never trained on; ``pooling`` is None for a decoder, else that of an encoder.
+
+    A decoder is judged at one position in ``every``.
+    """
 
     tokens: Tokens
     pooling: TokenPooling | None
+    every: int = 1
 
     def measured(
         self, model: PreTrainedModel, parent: PreTrainedModel, progress: Progress
@@ -40,7 +44,8 @@ class HeldOut:
     def judge(self, model: PreTrainedModel, parent: PreTrainedModel) -> Judge:
         """Return the measure of a network on some of the sequences; the parent is not needed any more."""
         length, vocabulary = self.tokens.ids.shape[1], int(parent.config.vocab_size)
-        count = min(JUDGE_SEQUENCES, max(1, JUDGE_ROOM // (4 * length * vocabulary)))
+        predicted = -(-length // self.every)
+        count = min(JUDGE_SEQUENCES, max(1, JUDGE_ROOM // (4 * predicted * vocabulary)))
         text, reader = self._text(self.tokens.spread(count)), self._reader(parent)
         outputs: dict[int, Any] = {}
         if isinstance(text, JudgedPassages):
@@ -51,7 +56,7 @@ class HeldOut:
         return lambda: self._values(text.measures(readers)[1])
 
     def _reader(self, model: PreTrainedModel) -> InMemory:
-        return InMemory(lambda: model, self.pooling or MEAN)
+        return InMemory(lambda: model, self.pooling or MEAN, self.every)
 
     def _text(self, tokens: Tokens) -> JudgedPassages | JudgedSentences:
         if self.pooling is None:

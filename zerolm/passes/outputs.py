@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -36,20 +36,27 @@ def sequences_at_once(vocab: int, length: int) -> int:
 class NextTokens:
     """Predictions of next tokens: ``logits`` (b, n, v) for the tokens ``following``, (b, n).
 
-    Those that are ``counted`` (b, n) are followed by a token, not by padding. ``first`` is the position of
-    the first of the n in its window.
+    Those that are ``counted`` (b, n) are followed by a token, not by padding. ``places`` are the positions of
+    the n in their window.
     """
 
     logits: Tensor
     following: Tensor
     counted: Tensor
-    first: int = 0
+    places: range
 
     @classmethod
-    def of(cls, logits: Tensor, inputs: Mapping[str, Tensor], first: int = 0) -> NextTokens:
-        """Return the predictions from the logits (b, n or more, v) for a batch of n + 1 tokens."""
-        following, counted = (x[:, 1:].to(logits.device) for x in (inputs["input_ids"], token_mask(inputs)))
-        return cls(logits[:, : following.shape[1]], following, counted, first)
+    def of(cls, logits: Tensor, inputs: Mapping[str, Tensor], places: range | None = None) -> NextTokens:
+        """Return the predictions from the logits (b, n or more, v) for a batch of t tokens.
+
+        They are of n ``places`` in the batch, by default of all t - 1 that a token follows.
+        """
+        places = range(inputs["input_ids"].shape[1] - 1) if places is None else places
+        after = [place + 1 for place in places]
+        following, counted = (
+            x[:, after].to(logits.device) for x in (inputs["input_ids"], token_mask(inputs))
+        )
+        return cls(logits[:, : len(places)], following, counted, places)
 
     def nats(self, parent: NextTokens) -> tuple[Floats, Ints]:
         """Return sums of surprise and of KL(parent || this) in nats, and their counts, both (spans, 2)."""
@@ -57,24 +64,26 @@ class NextTokens:
         nats = torch.stack([surprises(self.logits, self.following), divergence], -1)
         sums = nats.masked_fill(~self.counted[..., None], 0.0).cpu().double().sum(0).numpy()  # (n, 2)
         counts = self.counted.sum(0).cpu().numpy()[:, None].repeat(2, 1)
-        return by_span(sums, self.first), by_span(counts, self.first)
+        return by_span(sums, self.places), by_span(counts, self.places)
 
     def cpu(self) -> NextTokens:
         """Return these predictions on the CPU."""
-        return NextTokens(self.logits.cpu(), self.following.cpu(), self.counted.cpu(), self.first)
+        return replace(
+            self, logits=self.logits.cpu(), following=self.following.cpu(), counted=self.counted.cpu()
+        )
 
 
-def by_span(values: NDArray[Any], first: int = 0) -> NDArray[Any]:
-    """Return values (t, ...) at the positions from ``first`` on, summed over each span, (spans, ...)."""
-    spans = [slice(max(0, low - first), None if high is None else max(0, high - first))
-             for low, high in SPANS.values()]  # fmt: skip
-    return np.stack([values[span].sum(0) for span in spans])
+def by_span(values: NDArray[Any], places: range) -> NDArray[Any]:
+    """Return values (n, ...) at n ``places`` of a window, summed over each span, (spans, ...)."""
+    spans = [range(low, places.stop if high is None else high) for low, high in SPANS.values()]
+    return np.stack([values[[place in span for place in places]].sum(0) for span in spans])
 
 
-def logits_of(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Tensor:
-    """Return the logits of a network, (b, t, v), on the network's device."""
+def logits_of(model: PreTrainedModel, inputs: Mapping[str, Tensor], places: range | None = None) -> Tensor:
+    """Return the logits of a network, on its device, at some ``places``, (b, n, v), or at all, (b, t, v)."""
+    some = {} if places is None else {"logits_to_keep": torch.tensor(places, device=model.device)}
     with torch.no_grad(), as_noted(model):
-        logits: Tensor = model.train(False)(**_moved(inputs, model), use_cache=False).logits
+        logits: Tensor = model.train(False)(**_moved(inputs, model), **some, use_cache=False).logits
     return logits
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tiny import saved, word_tokenizer
 from zerolm.carving import pace as pacing
 from zerolm.carving.amount import loss_by_twice
 from zerolm.carving.loss import LOSS_BATCH, Loss
-from zerolm.carving.pace import CarvingWork, Pace, fitting
+from zerolm.carving.pace import LONG, CarvingWork, Pace, announcement, fitting
 from zerolm.carving.request import MethodRequest, Methods, methods_of
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
@@ -161,6 +162,16 @@ def test_more_sequences_and_slower_networks_take_longer(work: CarvingWork, pace:
         assert work.seconds(pace, 80)[name] >= seconds
     assert ("predicting cuts" in parts) == (work.methods.plan == "prices")
     assert ("Fisher information" in parts) == (work.narrows or work.methods.criterion == "surgeon")
+
+
+@given(WORKS, PACES)
+def test_a_long_carving_is_announced_and_what_is_faster_is(work: CarvingWork, pace: Pace) -> None:
+    text, total = announcement(work, pace), work.total(pace)
+    assert bool(text) == (total >= LONG)
+    if faster := re.search(r"--sequences (\d+) takes", text):
+        assert work.total(pace, int(faster[1])) < 0.8 * total
+    elif text:
+        assert work.total(pace, max(work.least, work.methods.count // 4)) >= 0.8 * total
 
 
 def test_a_carving_keeps_its_time_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.formats import UNEVEN
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.request import PRICES, Methods
-from zerolm.carving.result import SpectrumRow, TypedWeights, rows_of, spectrum
+from zerolm.carving.result import SpectrumRow, TypedWeights, rows_of
 from zerolm.checkpoints import ledger_of
+from zerolm.planning.loss_table import LossTable, stream_widths
 from zerolm.planning.part_costs import window_note
 from zerolm.planning.plan import Planned, finalists
 from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_note
@@ -19,13 +20,13 @@ from zerolm.text.defaults import GENERATED
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.stream.narrowing import Basis
 from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
     from zerolm.carving.pace import CarvingWork
     from zerolm.carving.session import Session
-    from zerolm.planning.loss_table import LossTable
     from zerolm.text.tokens import Tokens
 
 FINALISTS: Final = 3
@@ -248,7 +249,7 @@ def _with_notes(
     by_width: Mapping[int, float] | None = None,
     measured: str = "",
 ) -> PlannedChild:
-    """Return the outcome of a plan; ``by_width`` are measured losses by the width of the stream."""
+    """Return the outcome of a plan; ``by_width`` are losses by the width of the stream."""
     cut = carving.narrowed(plan.cut, plan.width)
     notes = (
         _time_note(carving.methods),
@@ -257,9 +258,15 @@ def _with_notes(
         width_note(cut),
         measured,
     )
-    rows = spectrum(carving.basis, by_width) if cut.narrowing or by_width else []
+    rows = _spectrum(carving.basis, by_width or {}) if cut.narrowing or by_width else []
     note = "; ".join(filter(None, notes))
     return PlannedChild(cut, optimal=plan.optimal, losses=losses or {}, note=note, rows=rows)
+
+
+def _spectrum(basis: Basis, losses: Mapping[int, float]) -> list[SpectrumRow]:
+    """Return the energy that widths of the stream keep, and their losses where these are estimated."""
+    sizes = stream_widths(len(basis.energy)).tolist()
+    return [SpectrumRow(size, basis.kept(size), losses.get(size)) for size in sizes]
 
 
 def _read(methods: Methods, tokens: Tokens) -> Methods:

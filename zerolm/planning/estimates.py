@@ -45,7 +45,7 @@ from zerolm.passes.walk import (
     writers,
     writers_and_norms,
 )
-from zerolm.planning.loss_table import LossTable, StreamLosses
+from zerolm.planning.loss_table import LossTable, StreamLosses, steps, stream_widths
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Criterion
@@ -57,8 +57,6 @@ from zerolm.units.within_layers import UNITS
 
 UNIT_STEPS: Final = 64
 """Largest number of sizes of the FFN, and of KV groups, whose losses are predicted."""
-STREAM_STEPS: Final = 32
-"""Largest number of widths of the stream whose losses are predicted."""
 ESTIMATE_TOKENS: Final = 1 << 12
 """Tokens of the forward and backward pass, in evenly spread sequences. With more tokens all prices move
 together."""
@@ -270,7 +268,7 @@ def estimated_losses(
         unit.name: UnitEstimates(unit, removed[unit.name], watched, by_sequence=by_sequence) for unit in UNITS
     }
     estimates["gone"] = LayerEstimates(parent.depth, by_sequence=by_sequence)
-    widths = steps(parent.hidden, STREAM_STEPS)
+    widths = stream_widths(parent.hidden)
     if basis is not None:
         read = repaired.stream["energy"] if repaired else None
         estimates["stream"] = StreamEstimates(basis, widths[:-1], tied=tied, read=read)
@@ -334,11 +332,6 @@ def calibrated(predicted: Floats, measure: Callable[[Sequence[int]], Mapping[int
     shifts = np.log(measured[sound]) - tops
     logs = np.log(np.maximum(predicted, np.finfo(float).tiny))
     return np.where(predicted > 0.0, np.exp(logs + np.interp(logs, tops, shifts)), predicted)
-
-
-def steps(whole: int, most: int) -> Ints:
-    """Return at most ``most`` sizes up to the whole, evenly spread, ascending."""
-    return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])
 
 
 def _digest(chosen: Mapping[str, Sequence[Sequence[Ints]]]) -> str:

@@ -7,6 +7,7 @@ interpolated and summed, rank whole plans far better.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from zerolm.architecture import Floats, Ints
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut
 from zerolm.units.stream.narrowing import Width
+
+STREAM_STEPS: Final = 32
+"""Largest number of widths of the stream whose losses are predicted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,3 +118,13 @@ def interpolated(size: int, sizes: Ints, losses: Floats) -> float:
     geometric = (losses[ends] > 0).all()
     loss = np.interp(size, sizes[ends], np.log(losses[ends]) if geometric else losses[ends])
     return float(np.exp(loss) if geometric else loss)
+
+
+def stream_widths(whole: int) -> Ints:
+    """Return the widths of the stream whose losses are predicted, ascending."""
+    return steps(whole, STREAM_STEPS)
+
+
+def steps(whole: int, most: int) -> Ints:
+    """Return at most ``most`` sizes up to the whole, evenly spread, ascending."""
+    return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])

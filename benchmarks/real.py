@@ -2,8 +2,9 @@
 
 ``ZEROLM_REAL=FOLDER python benchmarks/real.py`` measures what ``real/*.jsonl`` lacks and writes ``real.md``.
 ``--only peers`` measures published methods, ``--only ours`` what ``zerolm`` makes, ``--only speed`` tokens a
-second, ``--only page`` writes the page alone. ``--models``, ``--shares``, ``--methods`` and ``--texts``
-choose rows, separated by commas. After ``--minutes`` no further rows begin; the next run goes on.
+second, ``--only commands`` the children that the documentation shows, ``--only page`` writes the page
+alone. ``--models``, ``--shares``, ``--methods`` and ``--texts`` choose rows, separated by commas. After
+``--minutes`` no further rows begin; the next run goes on.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final
 
 import torch
 from parts import Parts
+from real_commands import command_rows
 from real_judging import judged, of_peer
 from real_models import REAL, TOYS, Parent, Sizes
 from real_ours import OURS, ours_row
@@ -39,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=("peers", "ours", "speed", "page"))
+    parser.add_argument("--only", choices=("commands", "peers", "ours", "speed", "page"))
     parser.add_argument("--models", default=",".join((*REAL, *TOYS)))
     parser.add_argument("--shares", default=",".join(map(str, SHARES)))
     parser.add_argument("--methods", default=",".join((*METHODS, *OURS)))
@@ -68,6 +70,9 @@ def rows(chosen: argparse.Namespace, is_over: Callable[[], bool]) -> Iterator[tu
     """Yield what is to be measured, by a name, as functions without arguments."""
     shares, methods = [float(share) for share in chosen.shares.split(",")], chosen.methods.split(",")
     for name in chosen.models.split(","):
+        if chosen.only in (None, "commands") and name in REAL:
+            parent = Parent(name, chosen.dtype)
+            yield f"{name} commands", partial(command_rows, parent, Parts(FOLDER / f"{name}.jsonl"))
         if chosen.only in (None, "peers"):
             for text in chosen.texts.split(","):
                 for share in shares:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from parts import Parts
-from real_models import CALIBRATED, JUDGED, LENGTH, REAL, SENTENCES, TOYS
+from real_commands import COMMANDS, name_of, printed_losses
+from real_models import CALIBRATED, JUDGED, LENGTH, REAL, SENTENCES, TOYS, Parent
 from real_ours import OURS
 from real_peers import METHODS
 from real_vocabulary import VOCABULARY
@@ -77,6 +78,7 @@ def page(folder: Path) -> str:
         "that cannot keep a share stands there with the nearest that it can.",
         "",
     ]
+    lines += ["## Commands", "", *commands(every)]
     lines += ["## Side by side", "", *side_by_side(every)]
     for name in REAL:
         if every[name]:
@@ -87,6 +89,48 @@ def page(folder: Path) -> str:
     lines += ["## Tokens a second", "", *speed(every)]
     lines += ["## What it takes", "", *effort(every)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def commands(every: Mapping[str, Rows]) -> Iterator[str]:
+    """Children by commands of ``zerolm``: what they print, what unseen files say, and what they take."""
+    cells = []
+    for name, several in COMMANDS.items():
+        parent, earlier = Parent(name), ""
+        for command in several:
+            row = every[name].get(name_of(command))
+            if row is not None:
+                kind = "1 - cosine" if "distance" in row else "KL"
+                unseen = f"{kind} {small(loss_of(row))}"
+                unseen += (
+                    f", nearest {row['nearest']:.2f}"
+                    if "nearest" in row
+                    else f", perplexity {row['parent']:.2f} to {row['perplexity']:.2f}"
+                )
+                cells.append(
+                    [
+                        NAMES[name],
+                        f"`{command.shown(parent, earlier)}`",
+                        f"{every[name]['sizes']['params'] / 1e6:.3g}M to {row['params'] / 1e6:.3g}M",
+                        f"{', '.join(small(loss) for loss in printed_losses(row))} ({kind})",
+                        unseen,
+                        f"{row['minutes']:.1f}, {row['processor_minutes']:.1f}",
+                        f"{row['peak_gb']:.1f}",
+                    ]
+                )
+            earlier = command.name.replace(" ", "-")
+    yield (
+        "Children as a user makes them. *Printed* are losses on held-out text: as cut, then repaired; of "
+        "`heal` before and after. Minutes are those of the clock and of the processor:"
+    )
+    yield ""
+    head = ["parent", "command", "parameters", "printed", "unseen files", "minutes", "GB"]
+    yield from table(head, cells)
+
+
+def small(loss: float | None) -> str:
+    """Return a loss below 1 with three digits, as ``.0486``."""
+    assert loss is not None
+    return f"{loss:.3g}".removeprefix("0") if loss < 1 else f"{loss:.3g}"
 
 
 def side_by_side(every: Mapping[str, Rows]) -> Iterator[str]:

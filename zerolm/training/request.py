@@ -47,8 +47,12 @@ class Execution:
     @property
     def bfloat16(self) -> bool:
         """Whether products are in bfloat16: asked for, or where the device is fast in it."""
+        from zerolm.networks.compute import device_of, is_fast_in_bfloat16
+
         dtype = self.compute.dtype
-        return dtype == "bfloat16" or (dtype == "auto" and has_bfloat16(self.compute.device))
+        return dtype == "bfloat16" or (
+            dtype == "auto" and is_fast_in_bfloat16(device_of(self.compute.device))
+        )
 
 
 @dataclass(frozen=True)
@@ -105,16 +109,3 @@ def micro_batch(batch: int, processes: int, accumulate: int) -> int:
             f"micro-batches; {parts * max(1, batch // parts)} does"
         )
     return batch // parts
-
-
-def has_bfloat16(name: str = "auto") -> bool:
-    """Return whether a device is made to multiply matrices in bfloat16; ``ValueError`` where it is absent."""
-    import torch
-
-    from zerolm.networks.compute import device_of, multiplies_bfloat16
-
-    place = device_of(name)
-    if place.type != "cpu":
-        return place.type == "cuda" and multiplies_bfloat16(place)
-    supported = getattr(torch.cpu, "_is_amx_tile_supported", None)
-    return bool(supported is not None and supported())

@@ -180,7 +180,7 @@ def state(network: Network) -> dict[str, Any]:
 
 
 def frozen(value: Any) -> Any:
-    """Return what is to be compared of a value: all of a tensor, which object anything unknown is."""
+    """Return a value as it is compared: all of a tensor, the identity of an object that is not known."""
     if isinstance(value, Tensor):
         content = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
         hooks = (value._backward_hooks, getattr(value, "_post_accumulate_grad_hooks", None))

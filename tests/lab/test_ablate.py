@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,9 +52,6 @@ def shapes_of(architecture: Architecture) -> list[tuple[str, int, int, int]]:
     return [(m.name, m.rows, m.cols, m.parts) for m in architecture.layers[0].matrices]
 
 
-# Which matrices count
-
-
 def test_what_becomes_of_a_layer() -> None:
     found = {name: shapes_of(changed[0]) for name, changed in variants([gpt2()])}
     up, down, o = ("up", 100, 64, 1), ("down", 64, 100, 1), ("o", 64, 64, 1)
@@ -89,20 +88,16 @@ def test_a_matrix_that_some_layers_lack() -> None:
     assert found["qkv fused"].layers[1] == network.layers[1]
 
 
-def test_split_and_fused_undo_each_other() -> None:
+def test_split_and_fused_undo_each_other_and_matrices_without_labels_are_never_dropped() -> None:
     matrices = gpt2().layers[0].matrices
     assert fused(split(matrices)) == matrices
     grouped = tuple(
-        Matrix("attention", rows, 64, name=name) for name, rows in zip("qkv", (64, 16, 16), strict=True)
+        Matrix("attention", rows, 64, name=name) for rows, name in ((64, "q"), (16, "k"), (16, "v"))
     )
     assert fused(grouped) == grouped
-
-
-def test_matrices_without_labels_are_never_dropped() -> None:
     network = one_layer(Matrix("attention", 24, 8, parts=3), Matrix("ffn", 16, 8))
-    assert [name for name, _ in variants([network])] == [
-        "as published", "qkv split", "attention only", "ffn only"
-    ]  # fmt: skip
+    names = [name for name, _ in variants([network])]
+    assert names == ["as published", "qkv split", "attention only", "ffn only"]
 
 
 def test_factorised_embeddings_by_hand() -> None:
@@ -113,9 +108,6 @@ def test_factorised_embeddings_by_hand() -> None:
     assert terms["zerolm"][0] == pytest.approx(108 * 0.02**2)
     assert terms["geo"][0] == 432
     assert terms["stable_rank"][0] == pytest.approx(400 / (10 + 2) ** 2 + 32 / (8**0.5 + 2) ** 2)
-
-
-# Drawn without weights
 
 
 @pytest.mark.parametrize("init", [init for init in INITIALISATIONS if init != "orthogonal"])
@@ -147,9 +139,6 @@ def test_draws_have_the_closed_form_as_their_mean(init: str) -> None:
         closed = make_score("zerolm", alpha=alpha, init=init).of_many(batch)
         np.testing.assert_allclose(draws[:, which].mean(axis=0), closed, rtol=2e-3)
     assert np.array_equal(drawn_parts(batch, init, 3)[0], draws[3][0])
-
-
-# On published results
 
 
 @pytest.fixture(scope="module")
@@ -197,21 +186,17 @@ def test_known_figures(found: AblationReport) -> None:
     assert normal.low <= normal.change <= normal.high
 
 
-@pytest.mark.parametrize(
-    ("name", "view", "title"), [("gpt2_lm1b", 0, "gpt2_lm1b"), ("pit_vit", 0, "pit_vit")]
-)
-def test_single_kinds_and_initialisations(
-    name: str, view: int, title: str, found: AblationReport, data_folder: Path
-) -> None:
-    each = section(found, title)
+@pytest.mark.parametrize("name", ["gpt2_lm1b", "pit_vit"])
+def test_single_kinds_and_initialisations(name: str, found: AblationReport, data_folder: Path) -> None:
+    each = section(found, name)
     for variant, alpha in (("attention only", 1.0), ("ffn only", 0.0)):
-        score, result = values(data_folder, name, view, alpha=alpha)
+        score, result = values(data_folder, name, 0, alpha=alpha)
         tau = kendall(score[None], result)[0]
         for column in ("zerolm 0.5", "zerolm best"):
             assert effect(each.matrices, variant, column).tau == pytest.approx(tau, abs=1e-12)
         assert effect(each.matrices, variant, "geo").tau is None
     for init in ("xavier", "kaiming", "orthogonal"):
-        score, result = values(data_folder, name, view, alpha=1.0, init=init)
+        score, result = values(data_folder, name, 0, alpha=1.0, init=init)
         assert effect(each.initialisations, init, "zerolm 1").tau == kendall(score[None], result)[0]
 
 
@@ -269,9 +254,6 @@ def test_the_table_of_what_is_shown_carries_the_numbers(found: AblationReport) -
     assert list(row[:5]) == ["one matrix dropped", "zerolm 0.5", *counts, str(len(dropped))]
 
 
-# What is not defined
-
-
 def test_of_equals_the_alpha_nearest_to_even_weights() -> None:
     assert best_of_grid([None] * 31) == 0.5
     assert best_of_grid([0.5] * 31) == 0.5
@@ -287,7 +269,7 @@ def test_constant_results_and_no_names_are_refused(tmp_path: Path) -> None:
         ablate([], data=str(tmp_path))
 
 
-def test_few_results_have_no_intervals(tmp_path: Path) -> None:
+def test_few_results_have_no_intervals(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(ROWS)
     small = AblationReport(ablate([str(path)], draws=20))
@@ -295,5 +277,16 @@ def test_few_results_have_no_intervals(tmp_path: Path) -> None:
     assert any(each.change for each in effects)
     assert {(each.low, each.high, each.direction) for each in effects} == {(None, None, 0)}
     assert [len(row) for row in small.transfers] == [1]
-    json.dumps(small.to_json(), allow_nan=False)
+    document = json.loads(json.dumps(small.to_json(), allow_nan=False))
+    assert set(document) == {"grid", "sections", "transfer"}
     assert "<table" in small.page()
+    (tmp_path / "yours.csv").write_text(ROWS)
+    shown = zerolm("lab", "ablate", "--all", "--data", str(tmp_path)).out
+    words = (
+        "mine: ppl (lower is better), 3 architectures",
+        "yours: ppl",
+        "without q",
+        "orthogonal",
+        "ten seeds",
+    )
+    assert all(each in shown for each in words)

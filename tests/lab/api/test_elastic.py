@@ -12,10 +12,7 @@ from elastic_verbs import export, search, train
 from made_pages import golden
 
 import zerolm
-from zerolm.lab.verbs.elastic_export import PathReport
-from zerolm.lab.verbs.elastic_train import SupernetReport
 from zerolm.solvers import Infeasible
-from zerolm.verbs.report import Report
 
 
 @pytest.fixture(scope="module")
@@ -34,34 +31,23 @@ def cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROLM_CACHE", str(folder / "cache"))
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "form"), [("net", "supernet", SupernetReport), ("model", "path", PathReport)]
-)
-def test_what_is_written_loads_and_shows_itself(
-    folder: Path, name: str, kind: str, form: type[Report]
-) -> None:
+@pytest.mark.parametrize(("name", "kind"), [("net", "supernet"), ("model", "path")])
+def test_what_is_written_loads_and_shows_itself(folder: Path, name: str, kind: str) -> None:
     report = zerolm.load(folder / name)
-    assert type(report) is form
+    assert type(report) is type(golden(kind))
     assert report.to_json().keys() == golden(kind).to_json().keys()
     assert len(repr(report).splitlines()) <= 15
     assert len(report.to_pandas()) == len(report.rows()) > 0
-    page = (folder / name / "report.html").read_text()
-    assert page == report.page()
-    assert "</html>" in page
+    assert (folder / name / "report.html").read_text() == report.page()
     assert report._repr_html_()
-    assert (folder / name / "run.yaml").exists()
 
 
 def test_a_supernet_tells_of_every_epoch(folder: Path) -> None:
     report = zerolm.load(folder / "net")
-    history = report.to_json()["history"]
-    assert [row["epoch"] for row in history] == [1, 2, 3]
-    means = [row["mean_params"] for row in history]
-    assert means == sorted(means)
-    assert means[-1] > means[0]
-    assert all(-1 <= value <= 1 for row in history for value in row["diversity"])
-    page = (folder / "net" / "report.html").read_text()
-    assert len(re.findall("<caption>epoch", page)) == 6  # widths and scores
+    assert [row.epoch for row in report.history] == [1, 2, 3]
+    means = [row.mean_params for row in report.history]
+    assert means[0] < means[-1] == max(means)
+    assert len(re.findall("<caption>epoch", report.page())) == 6  # widths and scores
 
 
 @pytest.mark.parametrize("score", ["supernet", "w_pca", "geo"])

@@ -41,18 +41,9 @@ def test_the_share_must_be_exceeded() -> None:
     assert pca_count(features, 0.49) == 1
 
 
-@pytest.mark.parametrize(
-    ("features", "eta", "word"),
-    [
-        (torch.ones(3, 2), 1.0, "between 0 and 1"),
-        (torch.ones(1, 2), 0.9, "no variance"),
-        (torch.ones(2, 3, 2), 0.9, "no variance"),
-        (torch.tensor([[1.0], [float("nan")]]), 0.9, "not finite"),
-    ],
-)
-def test_what_has_no_components_is_refused(features: Tensor, eta: float, word: str) -> None:
-    with pytest.raises(ValueError, match=word):
-        pca_count(features, eta)
+def test_a_training_that_has_diverged_has_no_components() -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        pca_count(torch.tensor([[1.0], [float("nan")]]), 0.9)
 
 
 def test_growths_of_the_paper() -> None:
@@ -81,13 +72,6 @@ def test_the_best_scores_that_can_grow_do(units: list[list[int]], seed: int, cou
     assert int((twin - widths).sum()) == 8 * min(max(count, 0), able)
 
 
-def test_widths_and_scores_must_fit() -> None:
-    with pytest.raises(ValueError, match="no scores"):
-        grown(np.ones((2, 2), np.int64), np.ones((2, 3)), 1, 2, 1)
-    with pytest.raises(ValueError, match="not finite"):
-        grown(np.ones((1, 1), np.int64), np.full((1, 1), np.nan), 1, 2, 1)
-
-
 @given(st.lists(st.lists(st.integers(0, 10**6), min_size=2, max_size=2), min_size=1, max_size=5))
 def test_the_mean_is_that_of_every_path(rows: list[list[int]]) -> None:
     params = np.array(rows)
@@ -101,8 +85,3 @@ def test_equals_are_1_opposites_less_and_scale_does_not_count(seed: int, scale: 
     assert diversity([output, output * scale]) == pytest.approx(1)
     assert diversity([output, -output]) == pytest.approx(-1)
     assert diversity([output, output, -output]) == pytest.approx(-1 / 3)
-
-
-def test_one_block_has_none() -> None:
-    with pytest.raises(ValueError, match="two are the least"):
-        diversity([torch.ones(1, 1, 1)])

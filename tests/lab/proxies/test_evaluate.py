@@ -62,28 +62,14 @@ def test_upstream_by_mode_and_task() -> None:
 
 
 def test_a_key_tells_apart_whatever_changes_a_value() -> None:
-    source = random_source(64)
-    ids = torch.arange(10)
-    sources = [
-        source,
-        random_source(65),
-        random_source(64, seed=1),
-        replace(source, mask=1),
-        replace(source, classes=None),
-        replace(source, ids=ids),
-        replace(source, ids=ids.flip(0)),
-    ]
-    settings = [
-        FEW,
-        replace(FEW, mode="faithful"),
-        replace(FEW, upstream="task"),
-        replace(FEW, batch=8),
-        replace(FEW, length=9),
-        replace(FEW, parts=4),
-        replace(FEW, seed=1),
-    ]
-    keys = [FEW.key(each) for each in sources] + [each.key(source) for each in settings[1:]]
-    assert len(set(keys)) == len(keys)
+    source, ids = random_source(64), torch.arange(10)
+    changes = ({"mask": 1}, {"classes": None}, {"ids": ids}, {"ids": ids.flip(0)})
+    sources = [source, random_source(65), random_source(64, seed=1)]
+    sources += [replace(source, **change) for change in changes]  # type: ignore[arg-type]
+    passes = {"mode": "faithful", "upstream": "task", "batch": 8, "length": 9, "parts": 4, "seed": 1}
+    keys = [FEW.key(each) for each in sources]
+    keys += [replace(FEW, **{name: value}).key(source) for name, value in passes.items()]  # type: ignore[arg-type]
+    assert len(set(keys)) == len(keys) == 13
     assert FEW.key(random_source(64)) == keys[0]
     assert all(json.loads(key) for key in keys)
 

@@ -176,15 +176,8 @@ def test_a_score_that_is_nothing_everywhere_is_refused() -> None:
 
 def test_values_that_no_architecture_has_are_told() -> None:
     assert make_space("blocks").unused() == {}
-    space = make_space(
-        "blocks",
-        depth=[4],
-        hidden=[256],
-        ffn=[768],
-        ffn_stack=[1, 2],
-        heads_per_kv=[2],
-        shares=["none", "qk"],
-    )
+    few = {"depth": [4], "hidden": [256], "ffn": [768], "ffn_stack": [1, 2], "heads_per_kv": [2]}
+    space = make_space("blocks", **few, shares=["none", "qk"])
     assert space.unused() == {"shares": ["qk"], "ffn_stack": [2]}
 
 

@@ -25,12 +25,8 @@ def pca_count(features: Tensor, eta: float) -> int:
     """Return the smallest number of principal components whose share of the variance exceeds ``eta``.
 
     Of features (n, f), n tokens by f neurons, centred, in float64; 0 where nothing varies. ``ValueError`` for
-    an ``eta`` outside 0 to 1, or features that are not finite or of fewer than two tokens.
+    features that are not finite.
     """
-    if not 0 < eta < 1:
-        raise ValueError(f"the share of variance eta is {eta}; it lies between 0 and 1, such as 0.99")
-    if features.ndim != 2 or len(features) < 2:
-        raise ValueError(f"features of shape {tuple(features.shape)} have no variance; (n >= 2, f) have")
     values = features.detach().double()
     centred = values - values.mean(0)
     if not bool(torch.isfinite(centred).all()):
@@ -53,10 +49,6 @@ def grown(widths: Ints, scores: Floats, step: int, largest: int, count: int) -> 
     Each grows at most once and up to ``largest``; fewer grow where no more can. Of equal scores the earlier
     layer comes first, then the earlier kind; what was never measured has score 0 and comes last.
     """
-    if widths.shape != scores.shape:
-        raise ValueError(f"widths of shape {widths.shape} have no scores of shape {scores.shape}")
-    if not np.isfinite(scores).all():
-        raise ValueError("the scores of the widths are not finite")
     order = np.argsort(-scores, axis=None, kind="stable")
     able = order[widths.ravel()[order] + step <= largest][: max(count, 0)]
     wider = widths.flatten()
@@ -77,9 +69,6 @@ def diversity(outputs: Sequence[Tensor]) -> float:
     """Return the mean cosine similarity of each two blocks' outputs (b, t, d) for the same input.
 
     The mean over tokens and pairs, from -1 to 1; less is more diverse (ELM, arXiv 2510.27037, figure 6).
-    ``ValueError`` for fewer than two blocks.
     """
-    if len(outputs) < 2:
-        raise ValueError(f"{len(outputs)} blocks have no diversity; two are the least")
     pairs = combinations([output.detach().double() for output in outputs], 2)
     return float(torch.stack([cosine_similarity(a, b, dim=-1).mean() for a, b in pairs]).mean())

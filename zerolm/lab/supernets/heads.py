@@ -18,8 +18,6 @@ from zerolm.lab.supernets.distillation import watched
 from zerolm.networks.modules.layer import Stack, part
 
 THRESHOLD: Final = 0.9
-LEAST_SAMPLES: Final = {False: 2, True: 4}
-"""Samples that an estimator needs, the unbiased one more."""
 
 
 @torch.no_grad()
@@ -84,9 +82,6 @@ def cka(contexts: Tensor, unbiased: bool = False) -> Tensor:
     or of tokens. The biased estimator is 1 at most, and too high where n is far below d; the unbiased one is
     about 0 of independent heads. A head that says the same of all samples resembles none, not even itself.
     """
-    heads, n, _ = contexts.shape
-    if n < LEAST_SAMPLES[unbiased]:
-        raise ValueError(f"CKA of {n} samples cannot be estimated; {LEAST_SAMPLES[unbiased]} are the least")
     values = contexts.detach().double()
     centred = values - values.mean(1, keepdim=True)  # changes no centred kernel, and loses no digits
     scale = centred.abs().amax((1, 2), keepdim=True)
@@ -94,7 +89,7 @@ def cka(contexts: Tensor, unbiased: bool = False) -> Tensor:
     centred = centred / scale.masked_fill(still, 1.0) * ~still
     grams = centred @ centred.mT  # (heads, n, n)
     grams = _unbiased(grams) if unbiased else _centred(grams)
-    rows = grams.reshape(heads, -1)
+    rows = grams.flatten(1)
     norms = rows.norm(dim=1)
     products = norms[:, None] * norms
     similarity: Tensor = (rows @ rows.T) / products.masked_fill(products == 0, 1.0)

@@ -20,14 +20,8 @@ def rank_product(terms: Floats) -> Floats:
 
     ``terms`` is (k, m), higher is better; the result (m,) is at most 0, which a candidate has that every
     proxy puts first. Rank 1 is the worst and ties share their average, so one proxy that finds a candidate
-    very bad costs more than the others can win. ``ValueError`` names a term with values that do not rank.
+    very bad costs more than the others can win.
     """
-    if terms.ndim != 2 or not terms.size:
-        raise ValueError(f"terms of shape {terms.shape} do not rank: (proxies, candidates) are needed")
-    odd = np.count_nonzero(~np.isfinite(terms), axis=1)
-    if odd.any():
-        term = int(np.argmax(odd > 0))
-        raise ValueError(f"{odd[term]} of the {terms.shape[1]} values of term {term} are not finite numbers")
     ranks = average_ranks(tie_ranks(terms))
     return np.asarray(np.sum(np.log(ranks / ranks.shape[1]), axis=0))
 
@@ -40,11 +34,8 @@ def select_layers(log_sigma: Sequence[Floats], threshold: float = 0.5) -> tuple[
     the mean over all layers of all networks in it. The paper takes the bins where that has its spike by
     eye; here it is the longest run of bins with a z-score above ``threshold`` that holds the highest bin.
     A bin without layers (all networks are shallow) does not end a run. Where no bin stands out it is all.
-    ``ValueError`` for no layers, or a layer whose value is no finite number.
     """
-    values = np.concatenate([np.zeros(0), *log_sigma])
-    if not len(values) or not np.isfinite(values).all():
-        raise ValueError("the layers to look at cannot be selected: a finite log sigma of each is needed")
+    values = np.concatenate(log_sigma)
     place = np.concatenate([_bins(len(layers)) for layers in log_sigma])
     occupied, inverse, size = np.unique(place, return_inverse=True, return_counts=True)
     means = np.bincount(inverse, values) / size
@@ -97,11 +88,8 @@ def lswag(gradients: Floats, fresh: Ints, layers: Sequence[int]) -> float:
 
     ``gradients`` (L,) is log sum_w 1 / sigma_w of each layer and Lambda its sum; Psi is the number of
     different activation codes in all of these layers together, from the ``occurrences`` (L + 1, L): code
-    by code, its first layer of the interval counts. ``ValueError`` for layers with gaps.
+    by code, its first layer of the interval counts.
     """
-    first, last = min(layers, default=0), max(layers, default=-1)
-    depth = len(gradients)
-    if not layers or list(layers) != list(range(first, last + 1)) or not 0 <= first <= last < depth:
-        raise ValueError(f"layers {list(layers)} are no interval of the {depth} layers of the network")
+    first, last = min(layers), max(layers)
     psi = np.sum(fresh[: first + 1, first : last + 1])
     return float(np.sum(gradients[first : last + 1]) * psi)

@@ -121,21 +121,17 @@ def test_a_path_teaches_what_a_supernet_says_of_it(space: str, tmp_path: Path, n
     net = net_in(tmp_path, space)
     _, _, facts = read_supernet(tmp_path / "net")
     text = supernet_text(tmp_path / "net", net.space, facts)
-    run = run_of(2, execution=Execution(TrainedOn(dtype="float32")))
+    run, ids = run_of(2, execution=Execution(TrainedOn(dtype="float32"))), text.held_out[0][:2]
     for kind, (block, _) in enumerate(net.space.kinds):
-        path = [kind] * 2
         folder = tmp_path / f"path-{kind}"
-        export(tmp_path / "net", ExportRequest(net.architecture(path).choices), folder)
+        export(tmp_path / "net", ExportRequest(net.architecture([kind] * 2).choices), folder)
         if block == "mobile":
-            with pytest.raises(ValueError, match="has blocks mobile, whose attention is narrower") as refused:
+            with pytest.raises(ValueError, match="has blocks mobile, whose attention is narrower"):
                 opened_teacher(folder, text, 2, run, predictions=True)
-            assert "\n" not in str(refused.value)
             continue
-        teacher = opened_teacher(folder, text, 2, run, predictions=True)
-        given = teacher.signals(text.held_out[0][:2], torch.arange(2))
-        features, logits = net.features(text.held_out[0][:2], path)
-        torch.testing.assert_close(given["logits"], logits, atol=1e-5, rtol=1e-5)
-        theirs = given["theirs"]
+        signals = opened_teacher(folder, text, 2, run, predictions=True).signals(ids, torch.arange(2))
+        (features, logits), theirs = net.features(ids, [kind] * 2), signals["theirs"]
+        torch.testing.assert_close(signals["logits"], logits, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(theirs.embedding, features.embedding)
         torch.testing.assert_close(list(theirs.attention), list(features.attention))
         torch.testing.assert_close(theirs.layers[0], features.layers[0])
@@ -164,9 +160,8 @@ def test_a_killed_run_resumes_to_the_same_folder(tmp_path: Path, monkeypatch: py
     train_supernet(request, tmp_path / "net")
     one, other = (read_supernet(tmp_path / name)[0].state_dict() for name in ("whole", "net"))
     assert all(torch.allclose(one[name].double(), other[name].double(), atol=1e-6) for name in one)
-    assert (tmp_path / "net" / "history.jsonl").read_text() == (
-        tmp_path / "whole" / "history.jsonl"
-    ).read_text()
+    first, second = ((tmp_path / name / "history.jsonl").read_text() for name in ("whole", "net"))
+    assert first == second
 
 
 def test_what_does_not_fit_is_refused_before_a_folder_is_made(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from zerolm.architecture import MAX_DEPTH, MAX_WIDTH, Architecture, Ends, Layer, Matrix
@@ -106,7 +107,8 @@ class AutoFormer(SearchSpace):
         depth = integer("depth", field(choices, "depth"), 1, MAX_DEPTH)
         hidden = integer("hidden_dim", field(choices, "hidden_dim"))
         ratios = each_layer("mlp_ratio", field(choices, "mlp_ratio"), depth, number)
-        heads = each_layer("num_heads", field(choices, "num_heads"), depth, _head_count)
+        count = partial(integer, low=1, high=MAX_WIDTH // HEAD_SIZE)
+        heads = each_layer("num_heads", field(choices, "num_heads"), depth, count)
         layers = tuple(autoformer_layer(hidden, h, r) for h, r in zip(heads, ratios, strict=True))
         read = {**choices, "mlp_ratio": list(ratios), "num_heads": list(heads)}
         return Architecture(self.name, read, layers, self._ends(hidden))
@@ -133,7 +135,3 @@ class AutoFormer(SearchSpace):
 
 def autoformer_layer(d: int, heads: int, ratio: float) -> Layer:
     return vision_layer(d, HEAD_SIZE * heads, ffn_width(ratio, d), extra=RELATIVE)
-
-
-def _head_count(name: str, value: Any) -> int:
-    return integer(name, value, 1, MAX_WIDTH // HEAD_SIZE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from math import lcm
 from typing import Any, ClassVar, Final
 
@@ -68,8 +68,9 @@ class LlamaBlocks(Llama):
         super().check()
 
     def read_layers(self, choices: Mapping[str, Any], depth: int, heads: int) -> dict[str, tuple[Any, ...]]:
-        stacks = each_layer("ffn_stack", choices.get("ffn_stack", 1), depth, _stacked)
-        widths = each_layer("ffn", field(choices, "ffn"), depth, _width)
+        stacked, wide = partial(integer, low=0, high=MAX_STACK), partial(integer, low=0)
+        stacks = each_layer("ffn_stack", choices.get("ffn_stack", 1), depth, stacked)
+        widths = each_layer("ffn", field(choices, "ffn"), depth, wide)
         shares = each_layer("share", choices.get("share", "none"), depth, _share)
         for width, stack in zip(widths, stacks, strict=True):
             if (width == 0) != (stack == 0):
@@ -84,18 +85,13 @@ class LlamaBlocks(Llama):
         return dict(zip((*self.of_attention, *self.of_ffn), (kv_heads, shares, widths, stacks), strict=True))
 
     def layer(
-        self,
-        hidden: int,
-        heads: int,
-        kv_heads: int,
-        head_size: int,
-        ffn: int,
-        share: Any = "none",
-        ffn_stack: Any = 1,
-    ) -> Layer:
+        self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int,
+        share: Any = "none", ffn_stack: Any = 1,
+    ) -> Layer:  # fmt: skip
         """Return the layer of these sizes; of columns one whose absent matrices have no rows and columns."""
         q, kv, d, f = heads * head_size, kv_heads * head_size, hidden, ffn
-        stored = [(name, _is_one_of(share, _storing(name))) for name in "kv"]
+        ways = {name: [way for way, uses in SHARES.items() if name in uses] for name in "kv"}
+        stored = [(name, _is_one_of(share, those)) for name, those in ways.items()]
         stacks = [place < ffn_stack for place in range(np.max(ffn_stack))]
         matrices = (
             Matrix("attention", q, d, name="q"),
@@ -230,23 +226,10 @@ def _is_one_of(value: Any, names: Sequence[str]) -> Any:
     return np.isin(value, names) if isinstance(value, np.ndarray) else value in names
 
 
-def _storing(projection: str) -> list[str]:
-    """Return the ways to share that store a projection."""
-    return [share for share, uses in SHARES.items() if projection in uses]
-
-
 def _share(name: str, value: Any) -> str:
     if not isinstance(value, str) or value not in SHARES:
         raise ValueError(f"{name} {shown(value)} is not known{nearest(str(value), SHARES)}")
     return value
-
-
-def _width(name: str, value: Any) -> int:
-    return integer(name, value, 0)
-
-
-def _stacked(name: str, value: Any) -> int:
-    return integer(name, value, 0, MAX_STACK)
 
 
 def _ffn_words(width: int, stack: int) -> str:

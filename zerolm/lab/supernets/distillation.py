@@ -141,8 +141,6 @@ def teacher_in(
     It is a stock model, or a path that was handed over. ``ValueError`` where there is none, its tokenizer is
     not the text's, it reads shorter sequences, or its attention is narrower than its hidden states.
     """
-    if not folder.is_dir():
-        raise ValueError(f"there is no folder {str(folder)!r} with a teacher")
     differing = differing_tokens(text.tokenizer, stock_tokenizer(folder))
     if differing:
         raise ValueError(

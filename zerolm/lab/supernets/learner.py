@@ -23,28 +23,6 @@ from zerolm.networks.modules.layer import Stack, part
 from zerolm.training.losses import labelled
 
 
-def losses_of(
-    teaching: Teaching,
-    ours: tuple[Features, Tensor],
-    labels: Tensor,
-    blocks: Sequence[str],
-    compare: FeatureDistillation | None,
-    theirs: Features | None,
-    logits: Tensor | None,
-) -> dict[str, Tensor]:
-    """Return each loss by name; ``theirs`` and ``logits`` are the signals of the teacher."""
-    features, predicted = ours
-    losses = {} if teaching.teacher_only else {"cross-entropy": labelled(predicted, labels)}
-    if compare is not None:
-        assert theirs is not None
-        losses |= compare(features, theirs, blocks)
-        if teaching.predictions:
-            assert logits is not None
-            loss = OF_PREDICTIONS[compare.kind](predicted, logits, 1.0)
-            losses["predictions"] = teaching.predictions * loss
-    return losses
-
-
 class PathLearner(nn.Module):
     """A network of the space, trained alone by the same losses as a supernet."""
 
@@ -59,13 +37,11 @@ class PathLearner(nn.Module):
         self.blocks = [layer["block"] for layer in architecture.choices["layers"]]
         self.network, self.teaching, self.compare = network, teaching, compare
 
-    def forward(
-        self, input_ids: Tensor, labels: Tensor, theirs: Features | None = None, logits: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """Return each loss of sequences (b, t)."""
+    def forward(self, input_ids: Tensor, labels: Tensor, **signals: Any) -> dict[str, Tensor]:
+        """Return each loss of sequences (b, t); ``theirs`` and ``logits`` are the signals of the teacher."""
         layers: list[Any] = list(self.network.layers)
         ours = features_of(self.network, layers, layers, input_ids)
-        return losses_of(self.teaching, ours, labels, self.blocks, self.compare, theirs, logits)
+        return losses_of(self, ours, labels, self.blocks, **signals)
 
 
 class SupernetLearner(nn.Module):
@@ -108,9 +84,7 @@ class SupernetLearner(nn.Module):
         for name, buffer in buffers.items():
             self.register_buffer(name, buffer)
 
-    def forward(
-        self, input_ids: Tensor, labels: Tensor, theirs: Features | None = None, logits: Tensor | None = None
-    ) -> dict[str, Tensor]:
+    def forward(self, input_ids: Tensor, labels: Tensor, **signals: Any) -> dict[str, Tensor]:
         """Return each loss of sequences (b, t) on the path of this step."""
         number = int(self.number)
         path = drawn_path(self.supernet.shape, self.seed, number // self.accumulate)
@@ -122,7 +96,7 @@ class SupernetLearner(nn.Module):
             ours = self.supernet.features(input_ids, path)
         self.number += self.training
         blocks = [self.supernet.space.kinds[kind][0] for kind in path]
-        return losses_of(self.teaching, ours, labels, blocks, self.compare, theirs, logits)
+        return losses_of(self, ours, labels, blocks, **signals)
 
     @contextmanager
     def _counting(self, path: Path) -> Iterator[None]:
@@ -168,3 +142,22 @@ def activated(layer: nn.Module) -> nn.Module:
     """Return the matrix of a block's FFN on whose output the nonlinearity acts."""
     ffn = part(layer, "ffn")
     return ffn.get_submodule("gate" if hasattr(ffn, "gate") else "up")
+
+
+def losses_of(
+    learner: PathLearner | SupernetLearner,
+    ours: tuple[Features, Tensor],
+    labels: Tensor,
+    blocks: Sequence[str],
+    theirs: Features | None = None,
+    logits: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """Return each loss by name; ``theirs`` and ``logits`` are the signals of the teacher."""
+    (features, predicted), teaching, compare = ours, learner.teaching, learner.compare
+    losses = {} if teaching.teacher_only else {"cross-entropy": labelled(predicted, labels)}
+    if compare is not None and theirs is not None:
+        losses |= compare(features, theirs, blocks)
+        if teaching.predictions and logits is not None:
+            loss = OF_PREDICTIONS[compare.kind](predicted, logits, 1.0)
+            losses["predictions"] = teaching.predictions * loss
+    return losses

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -27,13 +28,12 @@ def variants(architectures: Sequence[Architecture]) -> Iterator[tuple[str, list[
     fused.
     """
     yield FULL, list(architectures)
-    everything = (
-        matrix for architecture in architectures for layer in architecture.layers for matrix in layer.matrices
-    )
-    labels = dict.fromkeys(label for matrix in everything for label in _projections(matrix))
+    layers = (layer for architecture in architectures for layer in architecture.layers)
+    matrices = (matrix for layer in layers for matrix in layer.matrices)
+    labels = dict.fromkeys(label for matrix in matrices for label in _projections(matrix))
     changes: dict[str, Callable[[Matrices], Matrices]] = {SPLIT: split, FUSED: fused}
-    changes |= {WITHOUT + label: _dropper(label) for label in labels if label}
-    changes |= {ATTENTION: _keeper("attention"), FFN: _keeper("ffn")}
+    changes |= {WITHOUT + label: partial(_without, label) for label in labels if label}
+    changes |= {ATTENTION: partial(_of_role, "attention"), FFN: partial(_of_role, "ffn")}
     for name, change in changes.items():
         changed = [_changed(architecture, change) for architecture in architectures]
         if any(a.layers != b.layers for a, b in zip(changed, architectures, strict=True)):
@@ -58,23 +58,20 @@ def fused(matrices: Matrices) -> Matrices:
     return (one, *(matrix for matrix in matrices if matrix.name not in ("q", "k", "v")))
 
 
-def _dropper(label: str) -> Callable[[Matrices], Matrices]:
-    def without(matrices: Matrices) -> Matrices:
-        remaining = []
-        for matrix in matrices:
-            others = [each for each in _projections(matrix) if each != label]
-            if len(others) == matrix.parts:
-                remaining.append(matrix)
-            elif others:
-                rows = matrix.rows // matrix.parts * len(others)
-                remaining.append(replace(matrix, rows=rows, parts=len(others), name="".join(others)))
-        return tuple(remaining)
-
-    return without
+def _without(label: str, matrices: Matrices) -> Matrices:
+    remaining = []
+    for matrix in matrices:
+        others = [each for each in _projections(matrix) if each != label]
+        if len(others) == matrix.parts:
+            remaining.append(matrix)
+        elif others:
+            rows = matrix.rows // matrix.parts * len(others)
+            remaining.append(replace(matrix, rows=rows, parts=len(others), name="".join(others)))
+    return tuple(remaining)
 
 
-def _keeper(role: str) -> Callable[[Matrices], Matrices]:
-    return lambda matrices: tuple(matrix for matrix in matrices if matrix.role == role)
+def _of_role(role: str, matrices: Matrices) -> Matrices:
+    return tuple(matrix for matrix in matrices if matrix.role == role)
 
 
 def _projections(matrix: Matrix) -> tuple[str, ...]:
@@ -97,18 +94,16 @@ def embedding_terms(architectures: Sequence[Architecture]) -> dict[str, Floats]:
     attention nor FFN; ``geo``, whose unit is weights, adds E, as a layer with E weights of each kind would;
     ``stable_rank`` adds rows cols / (sqrt rows + sqrt cols)^2.
     """
-    shapes = [_embedding_shapes(architecture) for architecture in architectures]
-    return {
-        "zerolm": np.array([sum(max(shape) for shape in each) * math.pow(DEVIATION, 2) for each in shapes]),
-        "geo": np.array([float(architecture.ends.embedding) for architecture in architectures]),
-        "stable_rank": np.array(
-            [sum(n * m / (math.sqrt(n) + math.sqrt(m)) ** 2 for n, m in each) for each in shapes]
-        ),
+    shapes: list[list[tuple[float, float]]] = []
+    for architecture in architectures:
+        count, width = architecture.ends.embedding, architecture.layers[0].width
+        listed: list[tuple[float, float]] = [
+            (matrix.rows, matrix.cols) for matrix in architecture.ends.embedding_matrices
+        ]
+        shapes.append(listed or ([(count / width, width)] if count else []))
+    terms = {
+        "zerolm": [sum(map(max, each)) * math.pow(DEVIATION, 2) for each in shapes],
+        "geo": [float(architecture.ends.embedding) for architecture in architectures],
+        "stable_rank": [sum(n * m / (math.sqrt(n) + math.sqrt(m)) ** 2 for n, m in each) for each in shapes],
     }
-
-
-def _embedding_shapes(architecture: Architecture) -> list[tuple[float, float]]:
-    matrices, width = architecture.ends.embedding_matrices, architecture.layers[0].width
-    if matrices:
-        return [(matrix.rows, matrix.cols) for matrix in matrices]
-    return [(architecture.ends.embedding / width, width)] if architecture.ends.embedding else []
+    return {name: np.array(values) for name, values in terms.items()}

@@ -36,16 +36,14 @@ def slices_of(
 ) -> Slices:
     """Return sub-networks with their results; ``ValueError`` where fewer than two have finite ones."""
     checkpoint, depth = sliced.checkpoint, dimensions(sliced.checkpoint).depth
-    options = [sliced.choices.of(layer) for layer in range(depth)]
+    options = zip(*(sliced.choices.of(layer) for layer in range(depth)), strict=True)
     lists = {
-        kind: ["/".join(map(str, layer[place])) for layer in options]
-        for place, kind in enumerate(("kv_heads", "ffn"))
+        kind: ["/".join(map(str, sizes)) for sizes in layers]
+        for kind, layers in zip(("kv_heads", "ffn"), options, strict=True)
     }
-    settings = {
-        "parent_config": config_text(checkpoint.config),
-        **{kind: texts if len(set(texts)) > 1 else texts[:1] for kind, texts in lists.items()},
-    }
-    space = make_space(SPACE_OF[checkpoint.family.task], **settings)
+    settings = {kind: texts if len(set(texts)) > 1 else texts[:1] for kind, texts in lists.items()}
+    space_name = SPACE_OF[checkpoint.family.task]
+    space = make_space(space_name, parent_config=config_text(checkpoint.config), **settings)
     entries: list[dict[str, Any]] = []
     left_out: list[Unlabelled] = []
     for number, (sizes, results) in enumerate(zip(sliced.sizes, sliced.results, strict=True), 1):

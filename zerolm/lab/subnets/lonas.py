@@ -42,10 +42,9 @@ class LonasSpace(SizeSpace):
         parent, whole = dimensions(checkpoint), (len(self.ffn), self.attention[0][0], self.ffn[0][0])
         sizes = (parent.depth, parent.heads * parent.head_size, parent.ffn)
         if sizes != whole or parent.heads_per_group != 1:
-            raise ValueError(
-                f"{self.name} is a space of {_shown(whole)}; the parent has {_shown(sizes)}"
-                + (" and grouped queries" if parent.heads_per_group != 1 else "")
-            )
+            theirs, ours = ("{} layers, attention {}, FFN {}".format(*each) for each in (whole, sizes))
+            grouped = " and grouped queries" if parent.heads_per_group != 1 else ""
+            raise ValueError(f"{self.name} is a space of {theirs}; the parent has {ours}{grouped}")
         by_layer = tuple(
             (tuple(sorted(width // parent.head_size for width in attention)), tuple(sorted(ffn)))
             for attention, ffn in zip(self.attention, self.ffn, strict=True)
@@ -100,11 +99,6 @@ class LonasSpace(SizeSpace):
 
 def _middle(ascending: Widths) -> int:
     return ascending[len(ascending) - 1 - (len(ascending) - 1) // 2]
-
-
-def _shown(sizes: tuple[int, int, int]) -> str:
-    depth, attention, ffn = sizes
-    return f"{depth} layers, attention {attention}, FFN {ffn}"
 
 
 def _bert() -> LonasSpace:

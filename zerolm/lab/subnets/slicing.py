@@ -166,12 +166,7 @@ def digest_of(cut: Cut) -> str:
 
 
 def _judged(
-    cuts: Sequence[Cut],
-    rows: KeptRows,
-    work: Judging,
-    jobs: int,
-    backend: Backend,
-    progress: Progress,
+    cuts: Sequence[Cut], rows: KeptRows, work: Judging, jobs: int, backend: Backend, progress: Progress
 ) -> float | None:
     """Evaluate the cuts without a row; return the seconds per cut."""
     waiting = {digest: cut for cut in cuts if (digest := digest_of(cut)) not in rows.results}

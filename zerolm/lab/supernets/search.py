@@ -54,11 +54,6 @@ class ElasticSearch:
     seed: int = 0
     top: int = 10
 
-    @property
-    def timed(self) -> bool:
-        """Return whether it has a limit of latency."""
-        return any(name.endswith(LATENCY) for name in self.budgets or {})
-
 
 def search_supernet(
     folder: File,
@@ -100,7 +95,7 @@ def search_paths(
     """
     space, costs, table = supernet.grown_space(), costs or CostModel(), None
     timing = Timing.of(space, costs)
-    if question.timed:
+    if any(name.endswith(LATENCY) for name in question.budgets or {}):
         latencies, table = measured_latencies(space, timing, progress)
         costs = TimedCosts(**costs.conditions, latencies=latencies)
     score: Score | str = question.score
@@ -111,18 +106,10 @@ def search_paths(
         counts = pca_counts(untrained, inputs[:HELD_BATCH], seed=question.seed, progress=progress)
         score = pca_score(supernet, counts, weighed=question.score == "w_pca")
     evolves = question.method == "auto" and question.score == SUPERNET_LOSS
-    result = search(
-        space,
-        score,
-        budgets=dict(question.budgets or {}),
-        costs=costs,
-        top=question.top,
-        method="evolution" if evolves else question.method,
-        seed=question.seed,
-        sizes=question.sizes,
-        compare=False,
-        progress=progress,
-    )
+    how: Any = {"seed": question.seed, "sizes": question.sizes, "compare": False, "progress": progress}
+    method = "evolution" if evolves else question.method
+    budgets = dict(question.budgets or {})
+    result = search(space, score, budgets=budgets, costs=costs, top=question.top, method=method, **how)
     if table is None:
         return result
     progress("measuring the pick")
@@ -140,33 +127,29 @@ def loss_score(
 ) -> WholeScore:
     """Return minus the loss of a path on what is labelled, in nats a token, with the supernet's weights.
 
-    Each is measured once, and kept in the folder ``store``. ``ValueError`` where a loss is not finite.
+    (Single-path supernets, arXiv 1904.00420; ELM, arXiv 2510.27037.) Each is measured once, and kept in the
+    folder ``store``. ``ValueError`` where a loss is not finite.
     """
     if store is not None:
         store.mkdir(parents=True, exist_ok=True)
         store /= f"{_digest(supernet, inputs, labels)}.jsonl"  # of these weights and this text
     losses = KeptRows(store)
 
-    def loss_of(path: Path) -> float:
-        name = " ".join(map(str, path))
-        if name not in losses.results:
-            loss = path_loss(supernet, path, inputs, labels)
-            if not math.isfinite(loss):
-                raise ValueError(f"the loss of a path is {loss}: the training of the supernet has diverged")
-            losses.add({name: loss})
-        return float(losses.results[name])
-
     def many(architectures: Sequence[Architecture]) -> Floats:
-        values = []
-        for number, architecture in enumerate(architectures):
+        names = []
+        for number, path in enumerate(map(supernet.path_of, architectures)):
             progress("measuring paths", number, len(architectures))
-            values.append(-loss_of(supernet.path_of(architecture)))
-        return np.array(values)
+            names.append(" ".join(map(str, path)))
+            if names[-1] not in losses.results:
+                loss = path_loss(supernet, path, inputs, labels)
+                if not math.isfinite(loss):
+                    diverged = "the training of the supernet has diverged"
+                    raise ValueError(f"the loss of a path is {loss}: {diverged}")
+                losses.add({names[-1]: loss})
+        return -np.array([losses.results[name] for name in names], np.float64)
 
-    source = "single-path supernets, arXiv 1904.00420; ELM, arXiv 2510.27037"
-    return WholeScore(
-        SUPERNET_LOSS, lambda one: float(many([one])[0]), source, many=many, sees_choices=True, measured=True
-    )
+    how: Any = {"many": many, "sees_choices": True, "measured": True}
+    return WholeScore(SUPERNET_LOSS, lambda one: float(many([one])[0]), "ELM, arXiv 2510.27037", **how)
 
 
 def path_loss(supernet: Supernet, path: Path, inputs: Tensor, labels: Tensor) -> float:

@@ -54,16 +54,12 @@ class ElasticText(PredictedText):
             progress("training a tokenizer")
         reader = tokenizer_of(source, vocabulary) if tokenizer is None else stock_tokenizer(tokenizer)
         if task == "masked" and reader.mask_token_id is None:
-            raise ValueError(
-                "the tokenizer has no mask token, and an encoder is trained to predict masked ones"
-            )
+            raise ValueError("the tokenizer has no mask token, and encoders are trained on masked ones")
         corpus = Corpus.of(source, reader, length, most, progress, with_edges=True)
         ((train, _),) = corpus.counts
         if train < batch:
-            raise ValueError(
-                f"the text {source!r} has {train} sequences of {length} tokens to train on, a batch {batch}: "
-                f"give more text, or --batch {train} at most"
-            )
+            has = f"has {train} sequences of {length} tokens to train on"
+            raise ValueError(f"the text {source!r} {has}, a batch {batch}: give more text")
         mask = reader.mask_token_id if isinstance(reader.mask_token_id, int) else 0
         return cls(corpus, task, mask, len(reader), reader, most)
 

@@ -18,7 +18,6 @@ from zerolm.verbs.shared import backend, field_read, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.lab.verbs.proxies_report import ProxiesReport
-    from zerolm.lab.zero_cost.measure import ProxyRequest
 
 PASSES = ("mode", "upstream", "batch", "length", "seed")
 
@@ -84,26 +83,16 @@ class ProxiesSettings(Request):
 
     def run(self, progress: Progress = silent) -> ProxiesReport:
         with needing_torch():
-            from zerolm.lab.zero_cost.measure import measure
+            from zerolm.lab.zero_cost.measure import ProxyRequest, measure
         from zerolm.lab.verbs.proxies_report import ProxiesReport
 
+        passes = {name: getattr(self, name) for name in PASSES}
+        settings = passes | {"parts": self.micro_batches, **values_of(self.running)}
+        store = None if self.store is None else Path(self.store)
+        how = (settings, self.networks, self.jobs, self.backend, store)
         with field_read(self.text_field, self.text):
-            ranked = measure(self.target, self._request(), progress=progress)
+            ranked = measure(self.target, ProxyRequest(self.proxies, self.text, *how), progress=progress)
         return ProxiesReport(**vars(ranked), run=run_of(self, **self._repeatable()))
-
-    def _request(self) -> ProxyRequest:
-        from zerolm.lab.zero_cost.measure import ProxyRequest
-
-        return ProxyRequest(
-            names=self.proxies,
-            text=self.text,
-            settings={name: getattr(self, name) for name in PASSES}
-            | {"parts": self.micro_batches, **values_of(self.running)},
-            networks=self.networks,
-            jobs=self.jobs,
-            backend=self.backend,
-            store=None if self.store is None else Path(self.store),
-        )
 
     def _repeatable(self) -> dict[str, Any]:
         """Return the settings that are written otherwise, to mean the same wherever they are read."""
@@ -113,7 +102,8 @@ class ProxiesSettings(Request):
         store = None if self.store is None else str(Path(self.store).absolute())
         if self.target in space_names():
             return {"store": store, "target": self.target}
+        data = self.networks.data
         if Path(self.target).is_dir() or is_file_name(self.target):
-            folders = self.networks.data and same_folders(self.networks.data)
+            folders = data and same_folders(data)
             return {"store": store, "target": absolute(self.target), "data": folders}
-        return {"store": store, "target": self.target, "data": same_folders(self.networks.data)}
+        return {"store": store, "target": self.target, "data": same_folders(data)}

@@ -173,8 +173,7 @@ def test_the_tab_key(shell: str, line: str, words: list[str]) -> None:
 
 def test_names_that_are_completed_are_those_that_are_known() -> None:
     from zerolm.carving.formats import FORMATS
-    from zerolm.lab.zero_cost import proxy_names
-    from zerolm.lab.zero_cost.names import defined_names
+    from zerolm.lab.zero_cost import defined_names, proxy_names
     from zerolm.repairing.rules import REPAIRS
     from zerolm.scores import SCORES
     from zerolm.spaces import SPACES

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from transformers.models.convbert.modeling_convbert import ConvBertSelfAttention
 
 from zerolm.architecture import Matrix
-from zerolm.lab.networks.autoformer import GridAttention, GridPositions, PatchMean
-from zerolm.lab.networks.pit import ClassToken, Pooling
-from zerolm.lab.networks.vision import Patches
+from zerolm.lab.networks.autoformer import GridAttention, GridPositions
+from zerolm.lab.networks.pit import Pooling
+from zerolm.lab.networks.vision import Patches, VisionEnd
 from zerolm.lab.spaces.blocks import SHARES
 from zerolm.networks.build import build
 from zerolm.networks.modules.attention import FusedAttention, SelfAttention
@@ -194,7 +194,7 @@ def test_patches_are_windows_of_the_image(stride: int, positions: int) -> None:
 
 
 def test_heads_of_images_read_patches_or_the_class_token() -> None:
-    hidden, mean, token = states(2, 5, 4), drawn(PatchMean(4)), drawn(ClassToken(4))
+    hidden, mean, token = states(2, 5, 4), drawn(VisionEnd(4, 1e-5, mean=True)), drawn(VisionEnd(4, 1e-6))
     assert torch.allclose(mean(hidden), sum(mean.norm(hidden[:, place]) for place in range(1, 5)) / 4)
     assert torch.allclose(token(hidden), token.norm(hidden[:, 0]))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import is_dataclass, replace
 from functools import cache
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -51,15 +52,14 @@ def leaves_the_network(proxy: Proxy, networks: Sequence[Network]) -> None:
     That is: weights, buffers and gradients, and which tensors they are; flags, modes, attributes and
     hooks of all kinds, of modules, of parameters and of the whole process; defaults of torch.
     """
-    for network in networks:
-        for mode in MODES:
-            passes = _passes(network, proxy.needs, mode)
-            before = state(network)
-            _value(proxy, passes)
-            after = state(network)
-            for part in before | after:
-                as_before = before.get(part) == after.get(part)
-                _demand(proxy, as_before, f"must leave everything as it is; it changes {part}")
+    for network, mode in product(networks, MODES):
+        passes = _passes(network, proxy.needs, mode)
+        before = state(network)
+        _value(proxy, passes)
+        after = state(network)
+        for part in before | after:
+            is_same = before.get(part) == after.get(part)
+            _demand(proxy, is_same, f"must leave everything as it is; it changes {part}")
 
 
 def finite(proxy: Proxy, networks: Sequence[Network]) -> None:
@@ -71,19 +71,17 @@ def finite(proxy: Proxy, networks: Sequence[Network]) -> None:
         is_sound = bool(value) and all(map(math.isfinite, value))
         _demand(proxy, is_sound, f"must give finite numbers or raise LeftOut, and gave {value}")
     for name, column in proxy.scores(pool).items():
-        is_sound = isinstance(column, LeftOut) or (
-            len(column) == len(pool) and all(map(math.isfinite, column))
-        )
-        _demand(proxy, is_sound, f"must finish with one finite score for each network; {name} is {column}")
+        if not isinstance(column, LeftOut):
+            is_sound = len(column) == len(pool) and all(map(math.isfinite, column))
+            _demand(proxy, is_sound, f"must finish with a finite score for each network; {name} is {column}")
 
 
 def deterministic(proxy: Proxy, networks: Sequence[Network]) -> None:
     """The same numbers, bit by bit, whenever the seed is the same."""
-    for network in networks:
-        for mode in MODES:
-            first, second = (_value(proxy, _passes(network, proxy.needs, mode)) for _ in range(2))
-            is_same = repr(first) == repr(second)
-            _demand(proxy, is_same, f"must be determined by the seed; gave {first}, then {second}")
+    for network, mode in product(networks, MODES):
+        first, second = (_value(proxy, _passes(network, proxy.needs, mode)) for _ in range(2))
+        is_same = repr(first) == repr(second)
+        _demand(proxy, is_same, f"must be determined by the seed; gave {first}, then {second}")
 
 
 def declares_its_needs(proxy: Proxy, networks: Sequence[Network]) -> None:
@@ -101,13 +99,12 @@ def declares_its_needs(proxy: Proxy, networks: Sequence[Network]) -> None:
 
 def only_reads(proxy: Proxy, networks: Sequence[Network]) -> None:
     """Tensors of the passes stay as they are: other proxies read them too."""
-    for network in networks:
-        for mode in MODES:
-            passes = _passes(network, proxy.needs, mode)
-            before = frozen(vars(passes))
-            _value(proxy, passes)
-            is_same = before == frozen(vars(passes))
-            _demand(proxy, is_same, "must only read what the passes hold: other proxies read it too")
+    for network, mode in product(networks, MODES):
+        passes = _passes(network, proxy.needs, mode)
+        before = frozen(vars(passes))
+        _value(proxy, passes)
+        is_same = before == frozen(vars(passes))
+        _demand(proxy, is_same, "must only read what the passes hold: other proxies read it too")
 
 
 def ignores_order(proxy: Proxy, networks: Sequence[Network]) -> None:

@@ -13,7 +13,6 @@ from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.calibration.alpha import GRID, Parts, mixed, parts, taus_of_grid
 from zerolm.comparison.subjects import Subject, Unusable, subjects
 from zerolm.groundtruth.reader import View
-from zerolm.io.brief import brief
 from zerolm.lab.ablation.variants import EMBEDDED, embedding_terms, variants
 from zerolm.progress import Progress, silent
 from zerolm.scores import ScoreBatch, make_score
@@ -101,7 +100,7 @@ class BorrowedAlpha:
     same_data: bool
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class AblationSection:
     """One benchmark in one view. ``curve`` is the tau-b of ``zerolm`` over the grid of alphas."""
 
@@ -114,9 +113,6 @@ class AblationSection:
     initialisations: tuple[Effect, ...]
     draws: tuple[Draws, ...]
     curve: tuple[float | None, ...]
-
-    def __repr__(self) -> str:
-        return brief(self, self.title, f"{len(self.effects)} effects on {self.n} networks by {self.metric}")
 
     @property
     def effects(self) -> tuple[Effect, ...]:
@@ -173,6 +169,9 @@ def _section(subject: Subject, view: View, bootstrap: Bootstrap) -> AblationSect
         for init in INITIALISATIONS
         if scaled or init != "normal"
     }
+    alphas = (EVEN, 1.0, None)
+    by_init = ((label, _mixed(parts(batch, init), result, alphas)) for init, label in inits.items())
+    ways = [(init, label, alpha) for init, label in inits.items() for alpha in alphas]
     return AblationSection(
         subject.truth.name,
         view.name,
@@ -180,20 +179,8 @@ def _section(subject: Subject, view: View, bootstrap: Bootstrap) -> AblationSect
         subject.truth.is_higher_better(subject.metric),
         len(result),
         matrices=tuple(_effects(_matrix_variants(view, result), bootstrap)),
-        initialisations=tuple(
-            _effects(
-                (
-                    (label, _mixed(parts(batch, init), result, (EVEN, 1.0, None)))
-                    for init, label in inits.items()
-                ),
-                bootstrap,
-            )
-        ),
-        draws=tuple(
-            _drawn(batch, init, label, alpha, result)
-            for init, label in inits.items()
-            for alpha in (EVEN, 1.0, None)
-        ),
+        initialisations=tuple(_effects(by_init, bootstrap)),
+        draws=tuple(_drawn(batch, *way, result) for way in ways),
         curve=curve(parts(batch), result),
     )
 
@@ -220,20 +207,13 @@ def _mixed(
 
 def _matrix_variants(view: View, result: Floats) -> Iterator[tuple[str, list[Values]]]:
     """Yield each variant with the scores that it gives."""
-    without: dict[str, Floats] = {}
-    named = [(name, each, without) for name, each in variants(view.architectures)]
-    for name, each, terms in [*named, (EMBEDDED, view.architectures, embedding_terms(view.architectures))]:
-        batch = ScoreBatch.of(each)
-        yield (
-            name,
-            [
-                *_mixed(parts(batch), result, (EVEN, None), terms.get("zerolm", 0.0)),
-                *(
-                    (name, None, False, make_score(name).of_many(batch) + terms.get(name, 0.0))
-                    for name in ("geo", "stable_rank")
-                ),
-            ],
-        )
+    terms = embedding_terms(view.architectures)
+    for name, architectures in (*variants(view.architectures), (EMBEDDED, view.architectures)):
+        batch, more = ScoreBatch.of(architectures), terms if name == EMBEDDED else {}
+        values = _mixed(parts(batch), result, (EVEN, None), more.get("zerolm", 0.0))
+        for score in ("geo", "stable_rank"):
+            values.append((score, None, False, make_score(score).of_many(batch) + more.get(score, 0.0)))
+        yield name, values
 
 
 def _effects(variants_values: Iterable[tuple[str, list[Values]]], bootstrap: Bootstrap) -> Iterator[Effect]:

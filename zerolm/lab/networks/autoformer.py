@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from zerolm.architecture import Architecture
-from zerolm.lab.networks.vision import PATCH, Patches, vision_layer
+from zerolm.lab.networks.vision import PATCH, Patches, VisionEnd, vision_layer
 from zerolm.networks.modules.attention import FusedAttention, dot, merge, split
 from zerolm.networks.modules.embeddings import LinearHead
 from zerolm.networks.modules.layer import Stack
@@ -26,19 +26,9 @@ def autoformer(architecture: Architecture) -> Stack:
         vision_layer(layer, GridAttention(d, layer.query_width, int(heads)), EPS)
         for layer, heads in zip(architecture.layers, architecture.choices["num_heads"], strict=True)
     ]
-    return Stack(Patches(d, PATCH, 14 * 14 + 1), layers, PatchMean(d), LinearHead(d, head.rows))
-
-
-class PatchMean(nn.Module):
-    """The mean of the normalised patches, (b, t, d) to (b, d)."""
-
-    def __init__(self, d: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(d, EPS)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        mean: Tensor = self.norm(hidden)[:, 1:].mean(dim=1)
-        return mean
+    return Stack(
+        Patches(d, PATCH, 14 * 14 + 1), layers, VisionEnd(d, EPS, mean=True), LinearHead(d, head.rows)
+    )
 
 
 class GridAttention(FusedAttention):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from zerolm.architecture import Architecture
-from zerolm.lab.networks.vision import PATCH, Patches, vision_layer
+from zerolm.lab.networks.vision import PATCH, Patches, VisionEnd, vision_layer
 from zerolm.networks.modules.attention import FusedAttention
 from zerolm.networks.modules.embeddings import LinearHead
 from zerolm.networks.modules.layer import Stack
@@ -31,7 +31,7 @@ def pit(architecture: Architecture) -> Stack:
     starts = list(accumulate(depths[:-1]))
     pools = {start: Pooling(shapes[start - 1].width, shapes[start].width) for start in starts}
     patches = Patches(first, PATCH // 2, 27 * 27)
-    return Stack(patches, layers, ClassToken(last), LinearHead(last, head.rows), pools)
+    return Stack(patches, layers, VisionEnd(last, EPS), LinearHead(last, head.rows), pools)
 
 
 class Pooling(nn.Module):
@@ -47,15 +47,3 @@ class Pooling(nn.Module):
         side = isqrt(patches.shape[-1])
         pooled = self.conv(patches.reshape(*patches.shape[:2], side, side)).flatten(2).mT
         return torch.cat([self.token(token), pooled], dim=1)
-
-
-class ClassToken(nn.Module):
-    """The normalised class token, (b, t, d) to (b, d)."""
-
-    def __init__(self, d: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(d, EPS)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        token: Tensor = self.norm(hidden[:, 0])
-        return token

@@ -41,41 +41,34 @@ def stock_llama(space: LlamaBlocks, architecture: Architecture, network: Stack) 
 
 
 def _stock_layers(layer: nn.Module, stored: Architecture) -> Iterator[Weights]:
-    """Yield the stock layers of one: its attention with its first FFN, then every other FFN by itself."""
+    """Yield the stock layers of one: its attention with its first FFN, then every other FFN by itself.
+
+    What a layer lacks adds nothing to the residual stream.
+    """
+    shape = stored.layers[0]
+    zeros = {_name(m.role, m.name): torch.zeros(m.rows, m.cols) for m in shape.matrices}
+    zeros |= dict.fromkeys(("input_layernorm", "post_attention_layernorm"), torch.ones(shape.width))
     attention, ffns = layer.get_submodule("attention"), list(layer.get_submodule("ffn").children())
     for place in range(max(1, len(ffns))):
         yield {
-            **_zeros(stored),
+            **zeros,
             **(_attention(attention, stored) if place == 0 else {}),
             **(_ffn(ffns[place], stored) if ffns else {}),
         }
 
 
-def _zeros(stored: Architecture) -> Weights:
-    """Return a layer that adds nothing to the residual stream."""
-    layer = stored.layers[0]
-    zeros = {_name(m.role, m.name): torch.zeros(m.rows, m.cols) for m in layer.matrices}
-    gains = dict.fromkeys(("input_layernorm", "post_attention_layernorm"), torch.ones(layer.width))
-    return {**zeros, **gains}
-
-
 def _attention(step: nn.Module, stored: Architecture) -> Weights:
-    inner = step.get_submodule("inner")
+    """Return attention with every head as often as it is used, one copy after the other."""
+    inner, size = step.get_submodule("inner"), int(stored.choices["head_size"])
     assert isinstance(inner, GroupedAttention)
-    copies = {"q": 1} | dict.fromkeys("kv", int(stored.choices["kv_heads"]) // inner.kv_heads)
-    projections = {
-        _name("attention", name): _repeated(inner.get_submodule(used), copies[name], stored)
-        for name, used in zip("qkv", inner.uses, strict=True)
-    }
-    out = inner.o.weight
-    return {**projections, _name("attention", "o"): out, "input_layernorm": step.get_parameter("norm.weight")}
-
-
-def _repeated(projection: nn.Module, copies: int, stored: Architecture) -> Tensor:
-    """Return a projection whose heads are each written ``copies`` times, one after the other."""
-    weight = projection.get_parameter("weight")
-    heads = weight.reshape(-1, int(stored.choices["head_size"]), weight.shape[1])  # (heads, s, d)
-    return heads.repeat_interleave(copies, dim=0).flatten(0, 1)
+    copies = int(stored.choices["kv_heads"]) // inner.kv_heads
+    weights = {"input_layernorm": step.get_parameter("norm.weight"), _name("attention", "o"): inner.o.weight}
+    for name, used in zip("qkv", inner.uses, strict=True):
+        weight = inner.get_submodule(used).get_parameter("weight")
+        heads = weight.reshape(-1, size, weight.shape[1])  # (heads, s, d)
+        repeated = heads.repeat_interleave(1 if name == "q" else copies, dim=0)
+        weights[_name("attention", name)] = repeated.flatten(0, 1)
+    return weights
 
 
 def _ffn(step: nn.Module, stored: Architecture) -> Weights:

@@ -38,3 +38,15 @@ def vision_layer(layer: shapes.Layer, attention: nn.Module, eps: float) -> Resid
     """Norm first, GELU, no dropout."""
     ffn, d = FeedForward(ffn_widths(layer)), layer.width
     return ResidualLayer(*(PreNorm(inner, nn.LayerNorm(d, eps), dropout=0.0) for inner in (attention, ffn)))
+
+
+class VisionEnd(nn.Module):
+    """The normalised class token, or the ``mean`` of the normalised patches, (b, t, d) to (b, d)."""
+
+    def __init__(self, d: int, eps: float, *, mean: bool = False) -> None:
+        super().__init__()
+        self.norm, self.mean = nn.LayerNorm(d, eps), mean
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        states: Tensor = self.norm(hidden if self.mean else hidden[:, :1])
+        return states[:, 1:].mean(dim=1) if self.mean else states[:, 0]

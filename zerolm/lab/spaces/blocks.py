@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from zerolm.architecture import Architecture, Ints, Layer, Matrix
-from zerolm.lab.spaces.elastic import SHARED
-from zerolm.settings import Setting, nearest, shown
+from zerolm.lab.spaces.elastic import SHARED, check_known
+from zerolm.settings import Setting
 from zerolm.spaces.base import space
 from zerolm.spaces.candidates import Candidates, Column, ColumnCandidates
 from zerolm.spaces.choices import by_layer, each_layer, field, integer
@@ -56,8 +56,7 @@ class LlamaBlocks(Llama):
 
     def check(self) -> None:
         for name in self.shares:
-            if name not in SHARES:
-                raise ValueError(f"shares has {shown(name)}, which is not known{nearest(name, SHARES)}")
+            check_known("shares has", name, tuple(SHARES), ", which")
         if not self.shares or len(set(self.shares)) < len(self.shares):
             raise ValueError(f"shares must list one or more of {', '.join(SHARES)}, each once")
         if 1 not in self.heads_per_kv and all(map(of_queries, self.shares)):
@@ -227,9 +226,8 @@ def _is_one_of(value: Any, names: Sequence[str]) -> Any:
 
 
 def _share(name: str, value: Any) -> str:
-    if not isinstance(value, str) or value not in SHARES:
-        raise ValueError(f"{name} {shown(value)} is not known{nearest(str(value), SHARES)}")
-    return value
+    check_known(name, value, tuple(SHARES))
+    return str(value)
 
 
 def _ffn_words(width: int, stack: int) -> str:

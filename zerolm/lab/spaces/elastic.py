@@ -71,19 +71,14 @@ class Elastic(SearchSpace):
         for setting, possible in (("blocks", self.block_kinds), ("shares", tuple(SHARED))):
             names = getattr(self, setting)
             for name in names:
-                if name not in possible:
-                    others = nearest(name, possible)
-                    raise ValueError(f"{setting} has {shown(name)}, which is not known{others}")
+                check_known(f"{setting} has", name, possible, ", which")
             if not names or len(set(names)) < len(names):
                 raise ValueError(f"{setting} must list one or more of {', '.join(possible)}, each once")
-        if self.widths is not None:
-            if len(self.widths) != self.depth * len(self.kinds):
-                raise ValueError(
-                    f"widths lists {len(self.widths)} numbers; {self.depth} layers of {len(self.kinds)} "
-                    f"kinds have {self.depth * len(self.kinds)}"
-                )
-            for width in self.widths:
-                integer("every one of widths", width, 1, self.largest)
+        count = self.depth * len(self.kinds)
+        if self.widths is not None and len(self.widths) != count:
+            raise ValueError(f"widths lists {len(self.widths)} numbers, not one for each of {count} blocks")
+        for width in self.widths or ():
+            integer("every one of widths", width, 1, self.largest)
         for block in self.blocks:
             self.layer({"block": block, "share": self.shares[0], "ffn": self.step})
 
@@ -160,18 +155,14 @@ class Elastic(SearchSpace):
             raise ValueError(f"a layer must be an object, not {shown(choice)}")
         no_others(choice, ("block", "share", "ffn", "heads", "head_size"))
         block, share = field(choice, "block"), field(choice, "share")
-        for name, value, possible in (("block", block, self.block_kinds), ("share", share, tuple(SHARED))):
-            if value not in possible:
-                raise ValueError(f"{name} {shown(value)} is not known{nearest(str(value), possible)}")
+        check_known("block", block, self.block_kinds)
+        check_known("share", share, tuple(SHARED))
         ffn, heads = integer("ffn", field(choice, "ffn")), integer("heads", choice.get("heads", self.heads))
         if block == "mobile" and self.hidden % NARROW:
             raise ValueError(f"hidden {self.hidden} is not divisible by {NARROW}, as MobileBERT blocks need")
         width = self.hidden // NARROW if block == "mobile" else self.hidden
         if "head_size" not in choice and width % heads:
-            fewer = next(count for count in range(heads, 0, -1) if width % count == 0)
-            raise ValueError(
-                f"the width {width} of a {block} block is not divisible by {heads} heads; {fewer} divide it"
-            )
+            raise ValueError(f"the width {width} of a {block} block is not divisible by {heads} heads")
         size = integer("head_size", choice.get("head_size", width // heads))
         if heads * size > width:
             raise ValueError(f"{heads} heads of {size} are wider than the {width} of a {block} block")
@@ -215,6 +206,12 @@ class ElasticCausal(Elastic):
     def ends(self) -> Ends:
         """Return tokens and positions with their norm, the last norm, and the narrow way to the tied head."""
         return self._ends((0, 0), self.hidden)
+
+
+def check_known(what: str, value: Any, possible: Sequence[str], which: str = "") -> None:
+    """Raise ``ValueError`` for a name that is none of those possible."""
+    if value not in possible:
+        raise ValueError(f"{what} {shown(value)}{which} is not known{nearest(str(value), possible)}")
 
 
 def _word(layer: Mapping[str, Any]) -> str:

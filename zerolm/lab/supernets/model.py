@@ -172,9 +172,16 @@ class _Headed(ElasticPreTrainedModel):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
         **unused: Any,
     ) -> Any:
-        """Return ``logits``, the ``loss`` of labels, and ``hidden_states`` where they are asked for."""
+        """Return ``logits``, the ``loss`` of labels, and ``hidden_states`` where they are asked for.
+
+        The labels of an answer (b, 2) are where it starts and ends.
+        """
+        if start_positions is not None and end_positions is not None:
+            labels = torch.stack([start_positions, end_positions], dim=1)
         outputs = self.network(input_ids, attention_mask, token_type_ids, output_hidden_states)
         logits = self.logits(outputs.last_hidden_state, attention_mask)
         loss = None if labels is None else self.loss(logits.float(), labels)
@@ -236,7 +243,7 @@ class ElasticForSequenceClassification(_Headed):
 
 
 class ElasticForQuestionAnswering(_Headed):
-    """The first and the last token of an answer."""
+    """The first and the last token of an answer: logits (b, t) of each, and their mean cross-entropy."""
 
     def add_head(self, config: ElasticConfig, stack: Stack) -> None:
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
@@ -251,22 +258,6 @@ class ElasticForQuestionAnswering(_Headed):
         return QuestionAnsweringModelOutput(
             loss=loss, start_logits=start, end_logits=end, hidden_states=hidden_states
         )
-
-    def forward(  # type: ignore[override]
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        start_positions: Tensor | None = None,
-        end_positions: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        **unused: Any,
-    ) -> Any:
-        """Return logits (b, t) of where the answer starts and ends, and their mean cross-entropy."""
-        labels = None
-        if start_positions is not None and end_positions is not None:
-            labels = torch.stack([start_positions, end_positions], dim=1)  # (b, 2)
-        return super().forward(input_ids, attention_mask, token_type_ids, labels, output_hidden_states)
 
 
 AutoConfig.register(TYPE, ElasticConfig, exist_ok=True)

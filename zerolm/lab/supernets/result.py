@@ -49,7 +49,8 @@ class GrowthEpoch:
 class TrainedSupernet:
     """The outcome of a training: the space as it has grown, the ``history`` of its epochs, its ``log``.
 
-    ``teacher`` and ``distillation`` are None without one.
+    ``kinds`` are the blocks that each layer chooses from, with the projections that they share. ``teacher``
+    and ``distillation`` are None without one. ``log`` has the losses by ``tokens``.
     """
 
     space: str

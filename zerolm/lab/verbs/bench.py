@@ -32,7 +32,7 @@ class ProxyBenchSettings(BenchSettings):
     examples: ClassVar[tuple[tuple[str, str], ...]] = (
         ("zerolm lab bench pit_vit --proxies snip,zico", "two proxies compared with the scores"),
     )
-    completes: ClassVar[dict[str, str]] = {"proxies": "zerolm.lab.zero_cost.names:defined_names"}
+    completes: ClassVar[dict[str, str]] = {"proxies": "zerolm.lab.zero_cost:defined_names"}
     proxies: tuple[str, ...] = setting(
         "names", REQUIRED, "proxies to compare, from `zerolm lab proxies ls`", group="Proxies"
     )

@@ -113,11 +113,7 @@ def choices_in(place: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PathReport(Exported, Report):
-    """A model that was handed over: its layers in ``words`` too, its costs, its losses on text held out.
-
-    ``losses`` are ``before`` and, where it was trained, ``after``, in nats; ``similarity`` are the CKA
-    matrices of the heads of each layer, where they were compared; ``log`` has the losses by ``tokens``.
-    """
+    """A model that was handed over: its layers in ``words`` too, its costs, its losses on text held out."""
 
     command: ClassVar[str] = "lab elastic export"
 

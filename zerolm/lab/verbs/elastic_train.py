@@ -107,11 +107,7 @@ def loss_charts(log: Sequence[Row], name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class SupernetReport(TrainedSupernet, Report):
-    """A trained supernet: how its loss fell, and how its FFNs grew by epoch.
-
-    ``kinds`` are the blocks that each layer chooses from, with the projections that they share. ``log`` has
-    the losses by ``tokens``.
-    """
+    """A trained supernet: how its loss fell, and how its FFNs grew by epoch."""
 
     command: ClassVar[str] = "lab elastic train"
 

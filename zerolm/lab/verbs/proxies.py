@@ -32,7 +32,7 @@ class ProxiesSettings(Request):
     """
 
     name: ClassVar[str] = "lab proxies"
-    completes: ClassVar[dict[str, str]] = {"proxies": "zerolm.lab.zero_cost.names:defined_names"}
+    completes: ClassVar[dict[str, str]] = {"proxies": "zerolm.lab.zero_cost:defined_names"}
     examples = (
         (
             "zerolm lab proxies flexibert --count 10",

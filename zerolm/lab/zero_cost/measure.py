@@ -88,8 +88,6 @@ class ProxyRequest:
         most = min(vocabulary, MAX_VOCABULARY)
         if self.text == "random":
             return random_source(most, int(self.settings.get("seed", 0)))
-        if not Path(self.text).exists():
-            raise ValueError(f"the text {self.text!r} does not exist; give a file, or random")
         return text_source(read_text(Path(self.text)), most)
 
 

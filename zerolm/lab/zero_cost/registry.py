@@ -110,12 +110,9 @@ def proxy(
         if name in SCORES and not is_own(compute):
             raise ValueError(f"{name!r} is a closed form already; call the proxy otherwise")
         for need in needs:
-            if isinstance(need, Look) and need.name in NEEDS:
-                raise ValueError(
-                    f"proxy {name!r} looks at {need.name!r}, which a pass has: call it otherwise"
-                )
-            if not isinstance(need, Look) and need not in NEEDS:
-                raise ValueError(f"proxy {name!r} needs {need!r}; there are {', '.join(NEEDS)}")
+            if isinstance(need, Look) == (str(need) in NEEDS):
+                problem = "looks at {!r}, which a pass has" if str(need) in NEEDS else "needs {!r}"
+                raise ValueError(f"proxy {name!r} {problem.format(str(need))}; there are {', '.join(NEEDS)}")
         sign = 1 if higher_is_better else -1
         entry = Proxy(name, compute, source, tuple(needs), sign, version, finish)
         PROXIES.add(Entry(name, entry, source, tuple(map(str, needs))))

@@ -14,8 +14,7 @@ from zerolm.costs import CostModel
 from zerolm.groundtruth.reader import quality
 from zerolm.groundtruth.truth import check
 from zerolm.lab.subnets.judging import HIGHER_IS_BETTER
-from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
-from zerolm.lab.subnets.result import JudgedSlice, Slices
+from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgedSlice, JudgingRequest, Slices
 from zerolm.lab.subnets.slicing import Sliced
 from zerolm.planning.sizes import costs_of
 from zerolm.scores import make_score

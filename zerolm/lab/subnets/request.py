@@ -1,7 +1,5 @@
-"""A request for sub-networks of one parent: which, how they are cut, and what they are evaluated on.
-
-The fields declare the settings of ``zerolm lab slice``.
-"""
+"""A request for sub-networks of one parent, whose fields declare the settings of ``zerolm lab slice``, and
+the sub-networks with their results."""
 
 from __future__ import annotations
 
@@ -11,6 +9,7 @@ from typing import Any, Final
 from zerolm.settings.budgets import budgets, limits
 from zerolm.settings.request import part, setting
 from zerolm.text import defaults
+from zerolm.training.result import Unlabelled
 
 COUNT: Final = 1000
 Limits: Any = budgets(("max", "min"), "amount", costs=("macs", "params"), shares=", or 0.8x of the parent's")
@@ -81,3 +80,32 @@ class JudgingRequest:
             raise ValueError("nothing judges the sub-networks: give --text, --data or --attacked")
         if self.text == defaults.RANDOM:
             raise ValueError("random tokens cannot rank networks: give a text")
+
+
+@dataclass(frozen=True)
+class JudgedSlice:
+    """A sub-network with its sizes and its results by name."""
+
+    id: str
+    shape: str
+    body_params: int
+    macs: int
+    results: dict[str, float]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Slices:
+    """Sub-networks of one parent with their results, and the results of the whole ``parent``.
+
+    ``benchmark`` is the file that ``bench run``, ``proxies``, ``calibrate`` and ``search`` take;
+    ``agreement`` is by result the tau-b of scores that saw none; ``seconds`` are those of one
+    sub-network, None where all were in the cache. ``networks`` are the ``rows`` of the JSON; those with a
+    result that is not finite are ``left_out``.
+    """
+
+    benchmark: dict[str, Any]
+    parent: dict[str, float]
+    agreement: dict[str, dict[str, float | None]]
+    seconds: float | None
+    left_out: list[Unlabelled]
+    networks: list[JudgedSlice]

@@ -15,8 +15,7 @@ from torch import Tensor
 from zerolm.architecture import Architecture
 from zerolm.costs import LATENCY, CostModel, Latencies
 from zerolm.lab.spaces.elastic import Elastic
-from zerolm.networks.build import build
-from zerolm.networks.modules.layer import Stack
+from zerolm.lab.supernets.supernet import drawn_network
 from zerolm.progress import Progress, silent
 from zerolm.solvers.result import LatencyTable
 
@@ -59,7 +58,7 @@ def measured_latencies(
         for block in backbone.blocks
         for layer, ways in zip(block.candidates.layers, block.candidates.alternatives, strict=True)
     }
-    stack = _network(space.read({"layers": [ways[0] for ways in choices.values()]}))
+    stack = drawn_network(space.read({"layers": [ways[0] for ways in choices.values()]}), 0)
     ids = timing.ids(space)
     with torch.inference_mode():
         hidden = stack.embeddings(ids)
@@ -78,7 +77,7 @@ def measured_latencies(
 
 def measured_whole(architecture: Architecture, space: Elastic, timing: Timing) -> int:
     """Return the microseconds of a whole network, of its embedding, all its layers and its head."""
-    stack, ids = _network(architecture), timing.ids(space)
+    stack, ids = drawn_network(architecture, 0), timing.ids(space)
     (whole,), _ = microseconds([partial(stack, ids)], timing.seconds)
     return whole
 
@@ -105,9 +104,3 @@ def microseconds(
             times.append(row)
     least = np.array(times[1:]).min(axis=0) * 1e6
     return [max(1, round(value)) for value in least.tolist()], len(times) - 1
-
-
-def _network(architecture: Architecture) -> Stack:
-    module = build(architecture).module
-    assert isinstance(module, Stack)
-    return module

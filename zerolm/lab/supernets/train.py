@@ -112,17 +112,13 @@ def _text(request: SupernetRequest, progress: Progress) -> ElasticText:
 
 def _space(request: SupernetRequest, text: ElasticText) -> Elastic:
     """Return the space with the vocabulary of the tokenizer; ``ValueError`` where it is too short."""
-    vocab = len(text.tokenizer)
+    vocab, length = len(text.tokenizer), request.training.length
     if request.settings.get("vocab", vocab) != vocab:
-        raise ValueError(
-            f"vocab {request.settings['vocab']} is not that of the tokenizer, {vocab}: leave it out"
-        )
+        raise ValueError(f"vocab {request.settings['vocab']} is not that of the tokenizer, {vocab}")
     space = make_space(request.space, **{**request.settings, "vocab": vocab})
     assert isinstance(space, Elastic)
-    if request.training.length > space.positions:
-        raise ValueError(
-            f"sequences of {request.training.length} tokens are longer than the {space.positions} positions"
-        )
+    if length > space.positions:
+        raise ValueError(f"sequences of {length} tokens are longer than the {space.positions} positions")
     return space
 
 

@@ -27,12 +27,11 @@ class ProxyListSettings(Request):
     def run(self, progress: Progress = silent) -> ProxyListing:
         with needing_torch():
             from zerolm.lab.zero_cost import find_proxy, proxy_names
-        return ProxyListing(
-            [
-                {"name": one.name, "needs": list(map(str, one.needs)), "sign": one.sign, "source": one.source}
-                for one in map(find_proxy, proxy_names())
-            ]
-        )
+        entries = []
+        for one in map(find_proxy, proxy_names()):
+            needs = list(map(str, one.needs))
+            entries.append({"name": one.name, "needs": needs, "sign": one.sign, "source": one.source})
+        return ProxyListing(entries)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -43,13 +42,8 @@ class ProxyListing(Listing):
 
     def sheets(self) -> list[Sheet]:
         head: Row = ["proxy", "needs", "better", Cell("source", "shape")]
-        rows: list[Row] = [
-            [
-                one["name"],
-                ", ".join(one["needs"]) or "-",
-                "higher" if one["sign"] > 0 else "lower",
-                one["source"],
-            ]
-            for one in self.entries
-        ]
+        rows: list[Row] = []
+        for one in self.entries:
+            better = "higher" if one["sign"] > 0 else "lower"
+            rows.append([one["name"], ", ".join(one["needs"]) or "-", better, one["source"]])
         return [Sheet("Proxies", head, rows)]

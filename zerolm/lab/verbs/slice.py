@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
-from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
-from zerolm.lab.subnets.result import Slices
+from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest, Slices
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.compute import RunningRequest

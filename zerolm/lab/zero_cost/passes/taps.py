@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,18 +31,13 @@ def first(value: Any) -> Tensor:
 def looking(taps: Sequence[Tap], see: See) -> Iterator[None]:
     """Within, ``see(index, tensor)`` is called whenever a tapped tensor comes by."""
 
-    def before(index: int) -> Callable[..., None]:
-        return lambda _, arguments: see(index, first(arguments))
+    def hook(index: int, _: nn.Module, arguments: Any, *outputs: Any) -> None:
+        see(index, first(*(outputs or (arguments,))))
 
-    def after(index: int) -> Callable[..., None]:
-        return lambda _, __, out: see(index, first(out))
-
-    handles = [
-        tap.module.register_forward_pre_hook(before(index))
-        if tap.side == "input"
-        else tap.module.register_forward_hook(after(index))
-        for index, tap in enumerate(taps)
-    ]
+    handles = []
+    for index, tap in enumerate(taps):
+        register = getattr(tap.module, f"register_forward_{'pre_' * (tap.side == 'input')}hook")
+        handles.append(register(partial(hook, index)))
     try:
         yield
     finally:

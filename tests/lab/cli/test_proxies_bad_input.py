@@ -58,11 +58,7 @@ BENCH = ("lab", "bench", "mine.csv", "--out", "out")
         (BENCHMARK, "--batch 16M", "too large"),
         (BENCHMARK, "--micro-batches 3", "3 equal micro-batches of 16 are not possible; 2 are"),
         (BENCHMARK, "--micro-batches 99", "99 equal micro-batches of 16 are not possible; 16 are"),
-        (
-            BENCHMARK,
-            "--mode insane",
-            "mode 'insane' is not known; did you mean 'sane'? there are sane",
-        ),
+        (BENCHMARK, "--mode insane", "mode 'insane' is not known; did you mean 'sane'? there are sane"),
         (BENCHMARK, "--jobs 2 --backend ray", "jobs 2 are for loky"),
         (BENCHMARK, "--view trained", "view 'trained' is not one of mine.csv's; there are none"),
         (BENCHMARK, "--count 3", "count is of a space; this is a benchmark: leave it out"),

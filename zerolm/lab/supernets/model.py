@@ -147,8 +147,7 @@ class ElasticModel(ElasticPreTrainedModel):
             states.append(hidden)
         states[-1] = self.final(hidden)
         return BaseModelOutput(
-            last_hidden_state=states[-1],
-            hidden_states=tuple(states) if output_hidden_states else None,
+            last_hidden_state=states[-1], hidden_states=tuple(states) if output_hidden_states else None
         )
 
 

@@ -119,10 +119,7 @@ class AblationReport(Report):
         return [
             {"benchmark": section.benchmark, "view": section.view, "part": part, **asdict(effect)}
             for section in self.sections
-            for part, effects in (
-                ("matrices", section.matrices),
-                ("initialisation", section.initialisations),
-            )
+            for part, effects in (("matrices", section.matrices), ("initialisation", section.initialisations))
             for effect in effects
         ]
 

@@ -34,10 +34,7 @@ class ProxiesSettings(Request):
     name: ClassVar[str] = "lab proxies"
     completes: ClassVar[dict[str, str]] = {"proxies": "zerolm.lab.zero_cost:defined_names"}
     examples = (
-        (
-            "zerolm lab proxies flexibert --count 10",
-            "sampled networks: which proxies only count parameters?",
-        ),
+        ("zerolm lab proxies flexibert --count 10", "sampled networks: which proxies only count parameters?"),
         (
             "zerolm lab proxies gpt2_wt103 --proxies snip,zico --limit 50",
             "as rankings of trained architectures",
@@ -58,10 +55,7 @@ class ProxiesSettings(Request):
         choices=("sane", "faithful"),
     )
     upstream: str | None = setting(
-        "text",
-        None,
-        "upstream gradient: of the task loss (default) or ones",
-        choices=("task", "ones"),
+        "text", None, "upstream gradient: of the task loss (default) or ones", choices=("task", "ones")
     )
     networks: Selection = part(Selection, group="Which networks")
     text: str = setting(

@@ -98,24 +98,26 @@ def test_of_a_model(zerolm: Zerolm, name: str) -> None:
 
 
 def test_a_target_that_is_nothing(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused(zerolm, "lab", "proxies", "lama", words="'lama' is nothing that is known: spaces are bert")
-    refused(zerolm, "lab", "proxies", "lama", words="benchmarks are autoformer_vit, decoder_pairs,")
-    refused(zerolm, "lab", "proxies", "no/such", words="'no/such' cannot be read")
-    refused(zerolm, "lab", "proxies", "lost.csv", words="'lost.csv' cannot be read")
+    for target, words in (
+        ("lama", "'lama' is nothing that is known: spaces are bert"),
+        ("lama", "benchmarks are autoformer_vit, decoder_pairs,"),
+        ("no/such", "'no/such' cannot be read"),
+        ("lost.csv", "'lost.csv' cannot be read"),
+    ):
+        refused(zerolm, "lab", "proxies", target, words=words)
     monkeypatch.setenv("ZEROLM_DATA", ".")
     refused(zerolm, "lab", "proxies", "lama", words="llama_small, mine, pit_vit,")
 
 
 def test_folders_that_are_no_models(zerolm: Zerolm) -> None:
-    folder = Path("folder")
+    folder, command = Path("folder"), ("lab", "proxies", "folder", *FEW, "--store", "s")
     folder.mkdir()
-    refused(zerolm, "lab", "proxies", "folder", *FEW, "--store", "s", words="config.json")
-    (folder / "config.json").write_text("{")
-    refused(zerolm, "lab", "proxies", "folder", *FEW, "--store", "s", words="config.json")
-    (folder / "config.json").write_text(json.dumps({"model_type": "rwkv", "hidden_size": 8}))
-    refused(zerolm, "lab", "proxies", "folder", *FEW, "--store", "s", words="model_type 'rwkv' is not known")
+    refused(zerolm, *command, words="config.json")
+    for config, words in (("{", "config.json"), ('{"model_type": "rwkv"}', "model_type 'rwkv' is not known")):
+        (folder / "config.json").write_text(config)
+        refused(zerolm, *command, words=words)
     (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch hacked'\ntR.")
-    refused(zerolm, "lab", "proxies", "folder", *FEW, "--store", "s", words="folder")
+    refused(zerolm, *command, words="folder")
     assert not Path("hacked").exists()
 
 

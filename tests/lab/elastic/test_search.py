@@ -185,19 +185,17 @@ def test_a_killed_search_measures_no_path_twice(
 
 
 def test_what_cannot_be_searched_is_refused(supernet: Supernet) -> None:
-    inputs, labels = text()
-
-    def refused(error: type[Exception], message: str, asked: ElasticSearch) -> None:
-        with pytest.raises(error, match=message):
-            search_paths(supernet, inputs, labels, asked)
-
-    refused(Infeasible, "max_params 10 would have to be at least", ElasticSearch(budgets={"max_params": 10}))
-    refused(ValueError, "'other'", ElasticSearch("other"))
-    refused(ValueError, "method 'other' is not known", ElasticSearch(method="other"))
     broken = made()
     broken.stack.embeddings.tokens.weight.data.fill_(float("nan"))  # type: ignore[union-attr, operator]
-    with pytest.raises(ValueError, match="the loss of a path is nan: the training of the supernet"):
-        search_paths(broken, inputs, labels, ElasticSearch())
+    cases: list[tuple[Supernet, ElasticSearch, type[Exception], str]] = [
+        (supernet, ElasticSearch(budgets={"max_params": 10}), Infeasible, "would have to be at least"),
+        (supernet, ElasticSearch("other"), ValueError, "'other'"),
+        (supernet, ElasticSearch(method="other"), ValueError, "method 'other' is not known"),
+        (broken, ElasticSearch(), ValueError, "the loss of a path is nan: the training of the supernet"),
+    ]
+    for net, question, error, message in cases:
+        with pytest.raises(error, match=message):
+            search_paths(net, *text(), question)
 
 
 def test_a_folder_is_searched_on_the_text_that_was_held_out(tmp_path: Path) -> None:

@@ -59,23 +59,16 @@ def stood_in(passes: Passes) -> None:
     module.__dict__["forward"] = module.forward
 
 
-def tensor_hooked(passes: Passes) -> None:
+def hooked(passes: Passes, method: str) -> None:
     weight = first(passes)
     flag = weight.requires_grad
-    weight.requires_grad_(True).register_hook(lambda gradient: gradient)  # type: ignore[no-untyped-call]
+    getattr(weight.requires_grad_(True), method)(lambda _: None)
     weight.requires_grad_(flag)
 
 
 def replaced_parameter(passes: Passes) -> None:
     """By an equal one."""
     passes.linears[0].module.weight = torch.nn.Parameter(first(passes).detach().clone())
-
-
-def accumulating(passes: Passes) -> None:
-    weight = first(passes)
-    flag = weight.requires_grad
-    weight.requires_grad_(True).register_post_accumulate_grad_hook(lambda _: None)
-    weight.requires_grad_(flag)
 
 
 def dropped_out(passes: Passes) -> None:
@@ -117,7 +110,7 @@ ALL = "the hooks of all modules"
         (lambda _: torch.use_deterministic_algorithms(True), "whether algorithms are deterministic"),
         (lambda _: torch.autograd.set_detect_anomaly(True), "whether anomalies are detected"),
         (lambda _: torch.set_float32_matmul_precision("medium"), "the precision of products"),
-        (accumulating, "_parameters of layers.0"),
+        (lambda p: hooked(p, "register_post_accumulate_grad_hook"), "_parameters of layers.0"),
         (lambda p: p.linears[0].module.register_state_dict_post_hook(lambda *_: None), "_state_dict_hooks"),
         (
             lambda p: p.linears[0].module.register_load_state_dict_post_hook(lambda *_: None),
@@ -134,7 +127,7 @@ ALL = "the hooks of all modules"
         (lambda p: first(p).data.view(-1)[0].add_(1e-7), "_parameters of layers.0"),
         (lambda p: setattr(first(p), "grad", torch.zeros_like(first(p))), "_parameters of layers.0"),
         (lambda p: first(p).requires_grad_(not first(p).requires_grad), "_parameters of layers.0"),
-        (tensor_hooked, "_parameters of layers.0"),
+        (lambda p: hooked(p, "register_hook"), "_parameters of layers.0"),
         (lambda p: p.network.module.train(), "training of the network"),
         (lambda p: p.network.module.register_buffer("mine", torch.zeros(1)), "_buffers of the network"),
         (lambda _: torch.rand(1), "torch's random state"),

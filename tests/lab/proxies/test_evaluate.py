@@ -74,16 +74,13 @@ def test_a_key_tells_apart_whatever_changes_a_value() -> None:
     assert all(json.loads(key) for key in keys)
 
 
-@pytest.mark.parametrize("dtype", ["auto", "float32"])
-def test_names_that_mean_the_same_are_one(dtype: str) -> None:
-    assert replace(FEW, dtype=dtype).key(random_source(64)) == FEW.key(random_source(64))
-    assert replace(FEW, dtype=dtype).named == FEW
-
-
-@pytest.mark.parametrize("name", ["cuda:7", "npu"])
-def test_an_absent_device_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"there is no device '{name}' here; possible are cpu"):
-        Settings(device=name)
+def test_names_that_mean_the_same_are_one_and_an_absent_device_is_refused() -> None:
+    for dtype in ("auto", "float32"):
+        assert replace(FEW, dtype=dtype).key(random_source(64)) == FEW.key(random_source(64))
+        assert replace(FEW, dtype=dtype).named == FEW
+    for name in ("cuda:7", "npu"):
+        with pytest.raises(ValueError, match=f"there is no device '{name}' here; possible are cpu"):
+            Settings(device=name)
 
 
 def test_products_in_bfloat16_are_stored_apart_and_nearly_the_same() -> None:

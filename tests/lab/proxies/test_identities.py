@@ -132,19 +132,15 @@ def test_proxies_of_the_flow_of_a_chain(widths: list[int], seed: int, mode: str)
     assert value(network, "dss", batch, protocol) == pytest.approx(dss, rel=1e-6)
 
 
-def test_the_flow_of_norms_that_add_one() -> None:
-    """Gemma's norms multiply by 1 + weight, and weights start at 0: the flow must get through."""
+def test_the_flow_gets_through_norms_that_add_one_and_images_of_any_size() -> None:
+    """Gemma's norms multiply by 1 + weight, and weights start at 0."""
     kind, settings = tiny.MODELS["gemma2"]
     maker = getattr(transformers, kind)
     network = stock_network(maker(maker.config_class(**settings)))
     assert value(network, "synflow", batch_for(network)) > 0
-
-
-def test_the_flow_of_images_of_another_size() -> None:
     sizes: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     sizes |= {"intermediate_size": 8, "image_size": 32, "patch_size": 8, "num_labels": 3}
-    config = ViTConfig(**sizes)
-    network = stock_network(ViTForImageClassification(config))
+    network = stock_network(ViTForImageClassification(ViTConfig(**sizes)))
     batch = Batch(torch.randn(4, 3, 32, 32), torch.tensor([0, 1, 2, 0]), None, "noise")
     assert value(network, "synflow", batch) > 0
 

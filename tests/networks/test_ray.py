@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,9 @@ def started_with(home: str) -> list[str]:
     """The processes of this home folder, but for joblib's own, which stays with this one."""
     lines = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
-        try:
+        with suppress(OSError):  # it has ended, or is another's
             if f"HOME={home}\0".encode() in environment.read_bytes():
                 lines.append((environment.parent / "cmdline").read_text())
-        except OSError:  # it has ended, or is another's
-            continue
     return [line for line in lines if "joblib" not in line]
 
 

@@ -43,12 +43,16 @@ def asked(parent: str, *more: str) -> tuple[str, ...]:
     return ("lab", "slice", parent, "--device", "cpu", "--sequences", "6", "--length", "12", *more)
 
 
+def run(zerolm: Zerolm, *arguments: str) -> Any:
+    ran = zerolm(*arguments)
+    assert ran.status == 0, ran.err
+    return ran
+
+
 def test_the_file_goes_wherever_labels_go(zerolm: Zerolm, place: Path) -> None:
     """``bench run``, ``proxies``, ``calibrate`` and ``search --labels`` take it, and any of its results."""
-    ran = zerolm(
-        *asked("llama", "--count", "12", "--max-macs", "0.95x", "--text", "text.txt"), "--out", "mine.json"
-    )
-    assert ran.status == 0, ran.err
+    flags = ("--count", "12", "--max-macs", "0.95x", "--text", "text.txt", "--out", "mine.json")
+    ran = run(zerolm, *asked("llama", *flags))
     assert "12 sub-networks of llama, cut by prefix" in ran.out
     assert "wrote mine.json: results of 12 sub-networks" in ran.err
     truth = json.loads((place / "mine.json").read_text())
@@ -56,29 +60,21 @@ def test_the_file_goes_wherever_labels_go(zerolm: Zerolm, place: Path) -> None:
     assert set(truth["architectures"][0]["results"]) == {"perplexity", "bits_a_byte", "kl"}
     assert truth["source"]["criterion"] == "prefix"
     for metric in ("perplexity", "bits_a_byte", "kl"):
-        ran = zerolm("bench", "run", "mine.json", "--metric", metric)
-        assert ran.status == 0, ran.err
+        ran = run(zerolm, "bench", "run", "mine.json", "--metric", metric)
         assert f"mine: {metric} (lower is better), 12 architectures" in ran.out
     small = ("--proxies", "snip,params", "--batch", "8", "--length", "8", "--micro-batches", "2")
-    ran = zerolm("lab", "proxies", "mine.json", *small, "--metric", "kl")
-    assert ran.status == 0, ran.err
-    assert "snip" in ran.out
-    ran = zerolm("calibrate", "--labels", "mine.json", "--metric", "kl")
-    assert ran.status == 0, ran.err
-    assert "12 labels of sliced-decoder: kl (lower is better)" in ran.out
+    assert "snip" in run(zerolm, "lab", "proxies", "mine.json", *small, "--metric", "kl").out
+    kl = ("--labels", "mine.json", "--metric", "kl")
+    assert "12 labels of sliced-decoder: kl (lower is better)" in run(zerolm, "calibrate", *kl).out
     few = ("--ffn", "8/24/40")  # of the widths; all else is as the labels say
-    ran = zerolm("search", "sliced-decoder", "--labels", "mine.json", "--metric", "kl", *few, "--json")
-    assert ran.status == 0, ran.err
-    searched = json.loads(ran.out)
+    searched = json.loads(run(zerolm, "search", "sliced-decoder", *kl, *few, "--json").out)
     assert searched["question"]["space"]["settings"] == truth["settings"] | {"ffn": ["8/24/40"]}
     assert len(searched["pick"]["architecture"]) == 2
 
 
 def test_a_classifier_has_four_results(zerolm: Zerolm) -> None:
     flags = ("--count", "10", "--seed", "2", "--data", "rows.csv", "--attacked", "log.csv")
-    ran = zerolm(*asked("classes", *flags), "--json")
-    assert ran.status == 0, ran.err
-    truth = json.loads(ran.out)["benchmark"]
+    truth = json.loads(run(zerolm, *asked("classes", *flags), "--json").out)["benchmark"]
     assert truth["space"] == "sliced-encoder"
     assert truth["directions"] == {
         "accuracy": "higher", "accuracy_under_attack": "higher",
@@ -90,13 +86,11 @@ def test_a_classifier_has_four_results(zerolm: Zerolm) -> None:
 
 
 def test_an_encoder_is_judged_by_its_embeddings_and_on_a_page(zerolm: Zerolm) -> None:
-    ran = zerolm(*asked("bert", "--count", "4", "--text", "lines.txt"), "--out", "folder")
-    assert ran.status == 0, ran.err
+    run(zerolm, *asked("bert", "--count", "4", "--text", "lines.txt"), "--out", "folder")
     assert {"labels.json", "report.html", "run.yaml"} <= {path.name for path in Path("folder").iterdir()}
     truth = json.loads(Path("folder/labels.json").read_text())
     assert all(0 < entry["results"]["distance"] < 2 for entry in truth["architectures"])
-    ran = zerolm("lab", "slice", "--config", "folder/run.yaml", "--out", "again.json")
-    assert ran.status == 0, ran.err
+    run(zerolm, "lab", "slice", "--config", "folder/run.yaml", "--out", "again.json")
     assert json.loads(Path("again.json").read_text())["architectures"] == truth["architectures"]
 
 

@@ -182,28 +182,19 @@ def test_loss_is_that_of_torch_and_of_its_parts(task: str, parts: int, seed: int
     assert torch.allclose(sum(losses, torch.zeros(())) / predicted(batch), whole, rtol=1e-12)
 
 
-def test_loss_of_images_is_that_of_torch() -> None:
-    batch = random_source().batch("image", 10, 4, 1, 0)
-    logits = torch.randn(4, 10)
+def test_loss_of_images_is_that_of_torch_and_parts_divide_the_batch() -> None:
+    batch, logits = random_source().batch("image", 10, 4, 1, 0), torch.randn(4, 10)
     assert torch.allclose(loss(logits, batch), nn.CrossEntropyLoss()(logits, batch.labels))
     assert [len(part.labels) for part in batch.micro(2)] == [2, 2]
-
-
-def test_parts_must_divide_the_batch() -> None:
-    batch = numbered().batch("next", 3001, 12, 4, 0)
-    for parts in (5, 13, 0, -3):
-        with pytest.raises(ValueError, match=f"^a batch of 12 .* {parts} equal .* 1, 2, 3, 4, 6, 12 do$"):
+    for parts in (5, 3, 0, -3):
+        with pytest.raises(ValueError, match=f"^a batch of 4 .* {parts} equal .* 1, 2, 4 do$"):
             batch.micro(parts)
 
 
 def test_the_digest_tells_inputs_labels_and_classes_apart() -> None:
     batch = numbered().batch("masked", 3001, 2, 9, 0)
-    others = [
-        Batch(batch.inputs.flip(0), batch.labels, batch.classes, ""),
-        Batch(batch.inputs, batch.labels.flip(0), batch.classes, ""),
-        Batch(batch.inputs, batch.labels, None, ""),
-        Batch(batch.inputs.reshape(3, 6), batch.labels, batch.classes, ""),
-        Batch(batch.labels, batch.inputs, batch.classes, ""),
-    ]
-    assert len({each.digest() for each in [batch, *others]}) == 6
-    assert Batch(batch.inputs.clone(), batch.labels, batch.classes, "").digest() == batch.digest()
+    inputs, labels, classes = batch.inputs, batch.labels, batch.classes
+    others = [(inputs.flip(0), labels, classes), (inputs, labels.flip(0), classes), (inputs, labels, None)]
+    others += [(inputs.reshape(3, 6), labels, classes), (labels, inputs, classes)]
+    assert len({batch.digest(), *(Batch(*each, "").digest() for each in others)}) == 6
+    assert Batch(inputs.clone(), labels, classes, "").digest() == batch.digest()

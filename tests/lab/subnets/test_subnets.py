@@ -168,40 +168,40 @@ def test_classes_are_those_of_each_text_alone(
         assert ours == {"accuracy": share_right(classes, labels)}
 
 
-LABELS = [0] * 10 + [1] * 10
-BEFORE = [0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1, 0, 1]
-AFTER = [0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1]
-SKIPPED = {7, 8, 9, 18, 19}
+ROW = st.tuples(*[st.integers(0, 2)] * 3, st.booleans())
 
 
-def test_the_four_metrics_are_those_of_a_hand_count() -> None:
-    """20 sentences: 16 right before; wrong before are 7, 8, 15 and 18. Rows 7, 8, 9, 18, 19 were skipped.
-
-    Of the right ones 2, 3, 5, 11, 12 and 17 fall, so 10 stay. Two of the right ones were skipped, 9 and 19:
-    14 attacks, of which 6 succeed.
-    """
-    after = [one if place not in SKIPPED else BEFORE[place] for place, one in enumerate(AFTER)]
-    assert share_right(BEFORE, LABELS) == 16 / 20
-    attacked = [place not in SKIPPED for place in range(20)]
-    assert under_attack(BEFORE, after, LABELS, attacked) == {
-        "accuracy_under_attack": pytest.approx(10 / 20),
-        "attack_success_rate": pytest.approx(6 / 14),
-        "accuracy_drop": pytest.approx(6 / 20),
+@given(st.lists(ROW, min_size=1, max_size=30))
+def test_metrics_under_attack_are_those_of_a_count(rows: list[tuple[int, int, int, bool]]) -> None:
+    """A wrong text is not attacked and counts as wrong; a skipped one is as it was, and no attack."""
+    rows = [
+        (before, after if attacked else before, label, attacked) for before, after, label, attacked in rows
+    ]
+    right = stand = tried = fell = 0
+    for before, after, label, attacked in rows:
+        right += before == label
+        stand += before == after == label
+        tried += before == label and attacked
+        fell += before == label != after
+    before, after, labels, attacked = zip(*rows, strict=True)
+    assert share_right(before, labels) == right / len(rows)
+    assert under_attack(before, after, labels, attacked) == {
+        "accuracy_under_attack": stand / len(rows),
+        "attack_success_rate": pytest.approx(fell / tried if tried else 0.0),
+        "accuracy_drop": (right - stand) / len(rows),
     }
 
 
 @given(st.lists(st.sampled_from(["Successful", "Failed", "Skipped"]), min_size=1, max_size=30))
 def test_for_its_victim_they_are_what_textattack_prints(outcomes: list[str]) -> None:
     """Its definitions: accuracy under attack is failed of all, success successful of those not skipped."""
-    before = [1 if one == "Skipped" else 0 for one in outcomes]
-    after = [0 if one == "Failed" else 1 for one in outcomes]
+    before = [int(one == "Skipped") for one in outcomes]
+    after = [int(one != "Failed") for one in outcomes]
     attacked = [one != "Skipped" for one in outcomes]
-    failed, successful, skipped = (outcomes.count(one) for one in ("Failed", "Successful", "Skipped"))
-    assert under_attack(before, after, [0] * len(outcomes), attacked) == {
-        "accuracy_under_attack": failed / len(outcomes),
-        "attack_success_rate": successful / (successful + failed) if successful + failed else 0.0,
-        "accuracy_drop": pytest.approx(1 - skipped / len(outcomes) - failed / len(outcomes)),
-    }
+    failed, successful = (outcomes.count(one) for one in ("Failed", "Successful"))
+    rates = under_attack(before, after, [0] * len(outcomes), attacked)
+    assert rates["accuracy_under_attack"] == failed / len(outcomes)
+    assert rates["attack_success_rate"] == (successful / (successful + failed) if any(attacked) else 0.0)
 
 
 JUDGING = {"draw": DrawRequest("heads-ffn", 20, seed=3), "cutting": CutRequest()}

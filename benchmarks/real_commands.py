@@ -43,11 +43,12 @@ class Command:
 
 HALF: Final = Command("half", "carve", ("--keep-ffn", ".5"))
 QUARTER: Final = Command("quarter", "carve", ("--keep-ffn", ".75"))
+HEALED: Final = Command("healed", "heal", ("--for", "25m"))
 COMMANDS: Final = {
     "minilm": (HALF, Command("healed", "heal", ("--for", "10m"))),
     "mpnet": (HALF,),
-    "gemma270": (QUARTER, Command("healed", "heal", ("--for", "25m", "--losses", "kl", "--batch", "4"))),
-    "qwen05": (QUARTER, Command("no text", "carve", ("--keep-ffn", ".9"), has_text=False)),
+    "gemma270": (QUARTER, HEALED),
+    "qwen05": (QUARTER, HEALED, Command("no text", "carve", ("--keep-ffn", ".9"), has_text=False)),
     "qwen15": (Command("quarter", "carve", ("--keep-ffn", ".75", "--sequences", "64", "--memory", "8GB")),),
 }
 

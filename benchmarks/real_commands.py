@@ -34,11 +34,10 @@ class Command:
         text = ["--text", str(text_file(parent.calibrated, "cal"))] if self.has_text else []
         return [self.verb, *models, *self.words, *text]
 
-    def shown(self, parent: Parent, earlier: str) -> str:
-        """Return the command as pages show it."""
-        models = [earlier, "--parent", parent.name] if self.verb == "heal" else [parent.name]
-        text = ["--text", f"{parent.calibrated}.txt"] if self.has_text else []
-        return " ".join([self.verb, *models, *self.words, *text])
+    def shown(self, parent: str, text: str, child: str) -> str:
+        """Return the command as pages show it, by the names of models and of a text."""
+        models = [child, "--parent", parent] if self.verb == "heal" else [parent]
+        return " ".join([self.verb, *models, *self.words, *(["--text", text] if self.has_text else [])])
 
 
 HALF: Final = Command("half", "carve", ("--keep-ffn", ".5"))

@@ -34,6 +34,7 @@ from zerolm.carving.bits.typed_child import TypedChild
 from zerolm.carving.bits.weighed_child import Types, WeighedChild
 from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
+from zerolm.carving.loss import Loss
 from zerolm.carving.request import Destination, Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
@@ -45,7 +46,6 @@ from zerolm.io.plain import as_plain
 from zerolm.networks.blocks import Blocks
 from zerolm.passes.matrix_moments import Place
 from zerolm.planning.part_costs import StoredCosts
-from zerolm.planning.sensitivity import Loss
 from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
 from zerolm.text.calibration import tokens_of

@@ -2,8 +2,8 @@
 
 Writes ``prices.md``. The models are folders that ``benchmarks/train_models.py`` makes, llamas with a tied
 head.
-Of each: losses of single and of joint cuts, foretold and measured, and whole plans by prices, by measuring
-and by a grid. Then what both tables take as a network grows deeper. One thread.
+Of each: losses of single and of joint cuts, foretold and measured, and whole plans by prices and by a grid.
+Then what a table of prices takes as a network grows deeper. One thread.
 What is measured is a line of ``prices/parts.jsonl``, and is not measured again; remove lines to do so.
 """
 
@@ -29,7 +29,6 @@ from timing import one_thread
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from zerolm.planning.estimates import estimated_losses
-from zerolm.planning.sensitivity import measured_losses
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Additive
 from zerolm.units.importance.token_pass import importances
@@ -50,17 +49,12 @@ def parts_of(
     """Return the parts of a model by their names, in their order."""
     return {
         "sizes": parent.sizes,
-        "table by prices": partial(parent.timed_table, "prices"),
-        "table by measuring": partial(parent.timed_table, "measured"),
+        "table by prices": parent.timed_table,
         "single cuts": parent.single_cuts,
         **{f"joint cut {number}": partial(parent.joint_cut, number) for number in range(scale.joint)},
         **{
-            f"plan {share} of {cost}, {way}": partial(parent.plan, cost, share, way)
-            for way in ("prices", "measured")
-            for cost, share in budgets
-        },
-        **{
-            f"plan {share} of {cost}, grid": partial(parent.plan_by_grid, cost, share)
+            f"plan {share} of {cost}, {way}": partial(plan, cost, share)
+            for way, plan in (("prices", parent.plan), ("grid", parent.plan_by_grid))
             for cost, share in budgets
         },
     }
@@ -76,7 +70,7 @@ def check_model(stored: Parts, folder: Path) -> None:
 
 
 def depth_row(depth: int) -> dict[str, float]:
-    """Return the processor seconds that both tables take of a random llama so deep."""
+    """Return the processor seconds that a table takes of a random llama so deep."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=2048,
@@ -90,8 +84,7 @@ def depth_row(depth: int) -> dict[str, float]:
     tokens = Tokens(torch.randint(2048, (8, 128)))
     by = Additive(importances(model, tokens, "output_energy"))
     _, priced = timed(lambda: estimated_losses(model, tokens, by, KINDS))
-    _, measured = timed(lambda: measured_losses(model, tokens, by, KINDS))
-    return {"prices": priced, "measured": measured}
+    return {"prices": priced}
 
 
 def main() -> None:

@@ -1,8 +1,7 @@
-"""What ``prices.py`` measures of one model: tables of losses, joint cuts, and plans made in three ways."""
+"""What ``prices.py`` measures of one model: tables of losses, joint cuts, plans, and the best of a grid."""
 
 from __future__ import annotations
 
-import copy
 import os
 import shutil
 import time
@@ -15,19 +14,21 @@ from typing import Any, Final, Self
 
 import numpy as np
 from carved.parent import Texts
+from measured_cuts import measured_losses, stream_losses
 from parts import Parts
 
 from zerolm.architecture import Ints
 from zerolm.carving.finished_child import finished
+from zerolm.carving.loss import LOSS_BATCH, Loss
 from zerolm.carving.parent_and_request import Carving, ParentModel
 from zerolm.carving.planned_child import planned
 from zerolm.carving.request import Destination, Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
+from zerolm.planning.loss_table import LossTable
 from zerolm.planning.part_costs import StoredCosts
 from zerolm.planning.plan import REMOVED
-from zerolm.planning.sensitivity import LOSS_BATCH, Loss, LossTable
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import budgets_of, costs_of, plans_of
 from zerolm.progress import silent
@@ -155,12 +156,6 @@ class PartedSession(Session):
         self.parts, self.name = parts, name
         self.finalists: list[dict[str, float]] = []
 
-    def by(self, plan: str) -> Self:
-        """Return the same session, with what it has in memory, that plans in another way."""
-        other = copy.copy(self)
-        other.methods = replace(self.methods, plan=plan)
-        return other
-
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         names = [f"{self.name}: finalist {Shape.of(cut, self.checkpoint.layout.tied)}" for cut in cuts]
         self.finalists = [
@@ -226,10 +221,10 @@ class Parent:
         costs = costs_of(self.checkpoint, StoredCosts())
         return asdict(dimensions(self.checkpoint)) | {"params": costs["params"]}
 
-    def timed_table(self, plan: str) -> dict[str, float]:
-        """Return the processor seconds of all that a table needs, with nothing in the cache."""
+    def timed_table(self) -> dict[str, float]:
+        """Return the processor seconds of all that prices need, with nothing in the cache."""
         with cold(self.parts.file.parent):
-            session = PartedSession(self.checkpoint, self.session.methods, self.parts, self.name).by(plan)
+            session = PartedSession(self.checkpoint, self.session.methods, self.parts, self.name)
             _, felt = timed(lambda: (session.fisher, session.basis))
             by, units = timed(session.importance)
             _, table = timed(lambda: session.table(by, KINDS, with_stream=True))
@@ -241,11 +236,14 @@ class Parent:
 
         They are of the cache where they were made before.
         """
-        priced, measured = (
-            self.session.by(plan).table(self.criterion, KINDS, with_stream=True)
-            for plan in ("prices", "measured")
-        )
+        session, by, model = self.session, self.criterion, self.session.model
+        priced = session.table(by, KINDS, with_stream=True)
         assert priced.repaired is not None
+        compared, tied, cache = session.divided.compared, self.checkpoint.layout.tied, session.cache
+        measured = replace(
+            measured_losses(model, compared, by, KINDS, cache=cache("measured cuts")),
+            stream=stream_losses(model, compared, session.basis, tied=tied, cache=cache("measured widths")),
+        )
         return {"prices": priced, "measured": measured, "repaired": priced.repaired}
 
     def single_cuts(self) -> dict[str, list[tuple[float, float]]]:
@@ -306,10 +304,9 @@ class Parent:
         head = tied and (sixteenths == SIXTEENTHS or bool(generator.random() < 0.5))
         return Shape(tuple(sizes), max(1, sixteenths) * parent.hidden // SIXTEENTHS, head)
 
-    def plan(self, cost: str, share: str, way: str) -> dict[str, Any]:
-        """Return a plan by ``prices`` or ``measured``: its shape, its child's loss, and what it took."""
-        session = self.session.by(way)
-        size = self._request(cost, share)
+    def plan(self, cost: str, share: str) -> dict[str, Any]:
+        """Return a plan by prices: its shape, its child's loss, and what it took."""
+        session, size = self.session, self._request(cost, share)
         session.importance()
         carving = Carving(
             ParentModel(str(self.folder), self.checkpoint),

@@ -51,7 +51,7 @@ def _plans(clean: Sequence[Compared]) -> Iterator[str]:
         for plan, pairs in gains.items()
     }
     yield (
-        "**Does a plan's predicted loss beat all?** On clean results, measured cut by cut, it is shown to "
+        "**Does a predicted loss beat all?** On clean results, measured cut by cut, it is shown to "
         f"beat body parameters in {shown[MEASURED][1]} of {len(clean)} and the best of all other scores in "
         f"{shown[MEASURED][0]}; from one pass back (prices), in {shown[PRICES][1]} and {shown[PRICES][0]}. "
         "*Best other* is chosen by the results themselves, of all scores but these two; differences are "

@@ -33,9 +33,9 @@ HOW: Final = (
     f"of {WITHIN_DRAWS}.",
     "",
     "*kept X* is the sum of criterion X over the units that are kept, *kept share X* the mean over layers "
-    "and kinds of the share that is kept, *predicted loss* the sum of a plan's losses of single cuts: "
-    "foretold from one pass back (`prices`) or measured one by one (`measured`), on calibration text that "
-    "judges nothing. Those see the weights; all other scores see shapes alone.",
+    "and kinds of the share that is kept, *predicted loss* the sum of losses of single cuts: "
+    "foretold from one pass back (`prices`, as plans have it) or measured one by one (`measured`), on "
+    "calibration text that judges nothing. Those see the weights; all other scores see shapes alone.",
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 from cut_capacity import CutCapacity
+from measured_cuts import measured_losses
 from timing import note
 
 from zerolm.architecture import Floats
@@ -21,8 +22,7 @@ from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.groundtruth.truth import check, thinned
 from zerolm.lab.subnets.draws import Sizes
 from zerolm.lab.subnets.judged import slices_of
-from zerolm.lab.subnets.judging import Judging
-from zerolm.lab.subnets.reading import judged_by
+from zerolm.lab.subnets.judging import Judging, judged_by
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
 from zerolm.lab.subnets.slicing import cuts_of, slice_parent
 from zerolm.lab.verbs.slice import SlicesReport
@@ -85,7 +85,7 @@ def foretold(
     """Return what the weights, the tokens and the prices say of each sub-network; higher is better.
 
     *kept X* is the sum of criterion X over what is kept; *kept share X* the mean over layers and kinds of
-    the share of X that is kept. *predicted loss* adds up a plan's losses of single cuts, negated.
+    the share of X that is kept. *predicted loss* adds up losses of single cuts, negated.
     """
     file = place / f"{cutting.criterion}-foretold.json"
     if file.exists():
@@ -114,15 +114,14 @@ def foretold(
     columns["kept zerolm, its choice"] = [
         sum(literal.score(c.layer, kind, len(c[kind])) for c in cut.layers for kind in KINDS) for cut in cuts
     ]
-    for plan, fewer in (("prices", 1), ("measured", MEASURED_ON)):
-        methods = Methods(plan=plan, text=text, sequences=sequences // fewer, length=256)
-        tokens = session.tokens.spread(sequences // fewer)
-        session = Session(checkpoint, methods, note)
-        session.__dict__["tokens"] = tokens  # the same text need not be read again
+    session.methods = Methods(text=text, sequences=sequences, length=256)
+    few = session.tokens.spread(sequences // MEASURED_ON).divided().compared
+    measured = partial(measured_losses, session.model, few, pooling=session.pooling, progress=note)
+    for how, losses in (("prices", partial(session.table, with_stream=False)), ("measured", measured)):
         start = time.process_time()
-        table = session.table(chosen, list(KINDS), with_stream=False)
-        columns[f"predicted loss, {plan}"] = [-table.predicted(cut) for cut in cuts]
-        columns[f"seconds, {plan}"] = [time.process_time() - start]
+        table = losses(chosen, list(KINDS))
+        columns[f"predicted loss, {how}"] = [-table.predicted(cut) for cut in cuts]
+        columns[f"seconds, {how}"] = [time.process_time() - start]
     file.write_text(json.dumps(columns))
     return columns
 

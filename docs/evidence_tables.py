@@ -85,8 +85,9 @@ QUESTIONS = (
     ),
     (
         "What ranks 300 sub-networks of one trained model by KL?",
-        "A plan's predicted loss: tau-b **{subnets_measured}** if each cut is measured, {subnets_prices} if "
-        "estimated from one backward pass. Best other score: {subnets_other}; counting: {subnets_counting}.",
+        "The sum of losses of single cuts: tau-b **{subnets_measured}** if each is measured, "
+        "{subnets_prices} if estimated from one backward pass, as for plans. Best other score: "
+        "{subnets_other}; counting: {subnets_counting}.",
         "subnets",
     ),
     (

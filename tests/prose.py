@@ -93,7 +93,6 @@ BANNED: Final = (
 
 EXCEPTIONS: Final[Mapping[str, str]] = {
     "sizes are planned: prices (losses estimated": "prices is a value of --plan",
-    "--plan prices": "prices is a value of --plan",
     "prices of cuts": "the name of a cache",
     'class="beside"': "a class of the page's style",
 }

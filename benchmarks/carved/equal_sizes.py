@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from measured_cuts import measured_losses
 from timing import note
 from transformers import AutoModelForCausalLM
 
@@ -24,7 +25,7 @@ from carved.slicegpt import slicegpt
 from carved.writing import Line, heading, kl, row
 from zerolm.costs import CostModel
 from zerolm.io.cache import ArrayCache
-from zerolm.planning.sensitivity import LossTable, measured_losses
+from zerolm.planning.loss_table import LossTable
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import plan_of
 from zerolm.units.kept_units import Cut

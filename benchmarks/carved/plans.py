@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 from cut_capacity import CutCapacity
+from measured_cuts import SEQUENCES, measured_losses
 from timing import note
 
 from carved.parent import Parent
@@ -14,7 +15,7 @@ from carved.writing import Line, compared, heading, kl, row
 from zerolm.architecture import Floats, Ints
 from zerolm.costs import CostModel
 from zerolm.healing.held_out import HeldOut
-from zerolm.planning.sensitivity import LOSS_SEQUENCES, LossTable, measured_losses
+from zerolm.planning.loss_table import LossTable
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import plan_of
 from zerolm.progress import silent
@@ -61,7 +62,7 @@ def plans(parent: Parent) -> Iterator[Line]:
         note(f"{name}: {without:.4f} {with_it:.4f}")
     yield ""
     child = apply_in_memory(parent.model, best)
-    some = HeldOut(tokens.spread(LOSS_SEQUENCES), None)
+    some = HeldOut(tokens.spread(SEQUENCES), None)
     calibrated = some.measured(child, parent.model, silent)[1]["kl"]
     yield (
         f"The best plan keeps {shown(best)} (KV groups x neurons, layer by layer). The table foretells "

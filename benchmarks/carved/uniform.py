@@ -15,7 +15,6 @@ import zerolm
 from carved.judging import Quality
 from carved.parent import LENGTH, RIVAL, Parent, Trial
 from carved.writing import Line, compared, escaped, heading, row, shown
-from zerolm.networks.roles import bias, layers_of
 from zerolm.repairing.rules import REPAIRS
 from zerolm.units.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 
@@ -59,7 +58,7 @@ def grid(parent: Parent, what: str, shares: Sequence[Shares]) -> Iterator[Line]:
         yield ""
     yield from head(parent, shares)
     for name in CRITERIA:
-        for how in repairs(parent):
+        for how in REPAIRS:
             yield line(parent, shares, name, how)
     yield line(parent, shares, "output_energy", "least-squares", "random")
     if not parent.decoder:
@@ -77,15 +76,9 @@ def narrow(parent: Parent, shares: Sequence[Shares]) -> Iterator[Line]:
     yield from rival(parent, shares)
 
 
-def repairs(parent: Parent) -> list[str]:
-    """Those that do something: a bias is repaired where there is one."""
-    biased = any(bias(layer.ffn_out) is not None for layer in layers_of(parent.model))
-    return [how for how in REPAIRS if how != "bias" or biased]
-
-
 def rival(parent: Parent, shares: Sequence[Shares]) -> Iterator[Line]:
     """Torch-Pruning's choice as it comes, then with our repair."""
-    for how in repairs(parent):
+    for how in REPAIRS:
         try:
             yield line(parent, shares, RIVAL, how)
         except ImportError:

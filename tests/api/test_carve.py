@@ -44,7 +44,7 @@ def contents(folder: str) -> dict[str, bytes]:
 
 CASES: dict[str, dict[str, Any]] = {
     "an amount": {"max_weight_bytes": "130kB", "multiple_of": 4, "bits": 16, **BY_WEIGHTS},
-    "per layer, measured": {
+    "per layer": {
         "max_body_params": "0.6x", "shape": "per-layer", "format": "padded", **TOKENS
     },
 }  # fmt: skip

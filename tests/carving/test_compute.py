@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from tiny import model, saved, word_tokenizer
 
 from zerolm.carving import formats, session
+from zerolm.carving.loss import Loss
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
@@ -26,7 +27,6 @@ from zerolm.networks.compute import Compute, as_noted, compute, computed, device
 from zerolm.networks.states import HiddenStates
 from zerolm.passes.outputs import embeddings, logits_of
 from zerolm.passes.walk import BatchGroup, LayerGradients, batch_groups, gradient_above, writers
-from zerolm.planning.sensitivity import Loss
 from zerolm.progress import silent
 from zerolm.settings.compute import ComputeRequest, RunningRequest
 from zerolm.text.tokens import Tokens

@@ -24,7 +24,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "narrower without repair": ("mistral", {"keep_hidden": 0.5, "repair": "none", **TOKENS}),
     "post-norm": ("bert", {"keep_ffn": 0.5, **TOKENS}),
     "fused": ("gpt2", {"keep_ffn": 0.5, **TOKENS}),
-    "measured": ("llama", {"budgets": SMALL, "shape": "per-layer", "form": "padded", **TOKENS}),
+    "planned": ("llama", {"budgets": SMALL, "shape": "per-layer", "form": "padded", **TOKENS}),
     "criterion with tokens": ("qwen3", {"keep_heads": 0.5, "criterion": "amp", "repair": "none", **TOKENS}),
 }  # fmt: skip
 

@@ -180,7 +180,7 @@ def test_a_parent_of_the_hub_keeps_its_name_revision_and_licence(
         huggingface_hub, "snapshot_download", lambda name, **given: download(name, cache_dir=hub, **given)
     )
     monkeypatch.setattr("zerolm.checkpoints.folder.hub_problem", lambda ask: "nobody answers")
-    text = ("--text", "random", "--sequences", "6", "--length", "12", "--plan", "measured")
+    text = ("--text", "random", "--sequences", "6", "--length", "12", "--plan", "prices")
     card, recipe = carved(zerolm, "someone/tiny-llama", tmp_path / "child", *text)
     front = front_matter(card)
     licence = {"license": "other", "license_name": "tiny-1.0", "license_link": "LICENSE"}

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
+from zerolm.carving.loss import Loss
 from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
@@ -24,7 +25,6 @@ from zerolm.families.family import Family
 from zerolm.families.known import families
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import body_of, layer_list
-from zerolm.planning.sensitivity import Loss
 from zerolm.repairing.walk import repair
 from zerolm.testing import stored_numbers
 from zerolm.text.tokens import random_tokens

@@ -1,4 +1,4 @@
-"""Predicted and measured losses of cuts, compared with those of whole networks by running or autograd."""
+"""Predicted losses of cuts, compared with those of whole networks by running or autograd."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from tiny_families import SHARING, louder
 from torch import Tensor
 from torch.nn import functional
 
+from zerolm.carving.loss import Loss
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import bias, layers_of, matrix
 from zerolm.passes import walk
 from zerolm.passes.loss_moments import loss_moments
 from zerolm.passes.walk import NormInput, normalised
 from zerolm.planning.estimates import ESTIMATE_BATCH, StreamEstimates, calibrated, estimated_losses
-from zerolm.planning.sensitivity import LossTable, measured_losses
+from zerolm.planning.loss_table import LossTable
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Additive
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.kept_units import Cut, LayerCut
-from zerolm.units.pruning import apply_in_memory, dimensions_of
+from zerolm.units.pruning import dimensions_of
 from zerolm.units.stream.loss_basis import loss_basis
 from zerolm.units.stream.narrowing import Width
 
@@ -118,6 +119,23 @@ def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
         assert loss == pytest.approx(0.5 * total / count, rel=1e-3, abs=1e-9), (layer, kind, size)
 
 
+def sizes_cut(network: Any) -> Iterator[tuple[str, int]]:
+    """Yield kinds of units, and numbers of them that a layer may keep."""
+    yield from (("groups", size) for size in range(1, dimensions_of(network).kv_heads))
+    yield from (("ffn", size) for size in (1, 5, 10, 20, 25, 30, 35))
+
+
+def pairs_of(network: Any, predicted: LossTable, kind: str, size: int) -> np.ndarray:
+    """The predicted and the measured loss of each layer cut alone to a size, (layers, 2)."""
+    whole = Cut.whole(dimensions_of(network))
+    loss, pairs = Loss(Blocks(network, MANY.spread(64).batches(4)), whole.parent.depth), []
+    for place, kept in enumerate(whole.layers):
+        cut = LayerCut(place, {**kept.kept, kind: predicted.choose(place, kind, size)})
+        layers = (*whole.layers[:place], cut, *whole.layers[place + 1 :])
+        pairs.append((-predicted.score(place, kind, size), loss.of_cut(Cut(whole.parent, layers))))
+    return np.array(pairs)
+
+
 @pytest.mark.parametrize("name", ["llama", "bert"])
 def test_small_cuts_cost_what_is_foretold(name: str) -> None:
     """To second order: of layers that change little, whose parts change less."""
@@ -128,16 +146,8 @@ def test_small_cuts_cost_what_is_foretold(name: str) -> None:
                 module.get_parameter("weight").mul_(0.1)
                 if bias(module) is not None:
                     bias(module).zero_()  # type: ignore[union-attr]
-    by = criterion(network)
-    predicted, measured = (make(network, MANY, by, BOTH) for make in (estimated_losses, measured_losses))
-    pairs = np.array(
-        [
-            (-predicted.score(layer, kind, int(size)), loss)
-            for kind in BOTH
-            for layer, losses in enumerate(measured.losses[kind])
-            for size, loss in zip(measured.sizes[kind][:-1], losses[:-1], strict=True)
-        ]
-    )
+    predicted = estimated_losses(network, MANY, criterion(network), BOTH)
+    pairs = np.concatenate([pairs_of(network, predicted, kind, size) for kind, size in sizes_cut(network)])
     assert spearmanr(*pairs.T)[0] > 0.9
     assert 0.75 < np.median(pairs[:, 0] / pairs[:, 1]) < 1.3
 
@@ -147,15 +157,10 @@ def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
     """They make up for the size of what is left, and of the last neuron as if it were all."""
     network = louder(name).eval()
     by = Additive(importances(network, MANY, "output_energy"))
-    predicted, measured = (make(network, MANY, by, BOTH) for make in (estimated_losses, measured_losses))
-    for kind in BOTH:
-        for size in measured.sizes[kind][:-1].tolist():
-            pairs = [
-                [table.score(layer, kind, size) for table in (predicted, measured)]
-                for layer in range(len(layers_of(network)))
-            ]
-            ratio = np.divide(*np.sum(pairs, 0))
-            assert 0.3 < ratio < 1.5, (kind, size)
+    predicted = estimated_losses(network, MANY, by, BOTH)
+    for kind, size in sizes_cut(network):
+        ratio = np.divide(*pairs_of(network, predicted, kind, size).sum(0))
+        assert 0.3 < ratio < 1.5, (kind, size)
 
 
 def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
@@ -271,49 +276,6 @@ def test_layers_that_are_not_measured_lie_between_those_that_are() -> None:
     assert losses[0] == pytest.approx(0.2)  # as the least that is sound, twice as much
     assert 2.0 < losses[4] / predicted[4] < 5.0
     assert np.array_equal(calibrated(predicted, lambda layers: dict.fromkeys(layers, 0.0)), predicted)
-
-
-def table(name: str, kinds: tuple[str, ...]) -> tuple[object, LossTable]:
-    network = model(name)
-    sizes, generator = dimensions_of(network), np.random.default_rng(0)
-    importance = {
-        "groups": [generator.random(sizes.kv_heads) for _ in range(sizes.depth)],
-        "ffn": [generator.random(sizes.ffn) for _ in range(sizes.depth)],
-    }
-    return network, measured_losses(network, TOKENS, Additive(importance), kinds, batch=4)
-
-
-def loss(network: object, cut: Cut) -> float:
-    """KL in nats a token of the whole carved network, or 1 - cosine of mean hidden states."""
-    child = apply_in_memory(network, cut)  # type: ignore[arg-type]
-    with torch.no_grad():
-        theirs, ours = (m.eval()(TOKENS.ids) for m in (network, child))  # type: ignore[attr-defined]
-    if hasattr(theirs, "logits"):
-        a, b = (functional.log_softmax(x.logits, dim=-1) for x in (theirs, ours))
-        return float((a.exp() * (a - b)).sum(-1).mean())
-    a, b = (x.last_hidden_state.mean(1) for x in (theirs, ours))
-    return float(1 - functional.cosine_similarity(a, b, dim=-1).mean())
-
-
-@pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2", "bert"])
-def test_single_cuts_lose_what_the_whole_network_loses(name: str) -> None:
-    kinds = ("groups", "ffn") if name in ("llama", "qwen3") else ("ffn",)
-    network, found = table(name, kinds)
-    whole = Cut.whole(dimensions_of(network))  # type: ignore[arg-type]
-    for layer, kind in ((0, kinds[0]), (2, "ffn"), (1, kinds[0])):
-        for place, count in enumerate(found.sizes[kind][:-1]):
-            kept = whole.layers[layer]
-            units = found.choose(layer, kind, int(count))
-            groups, ffn = (units, kept["ffn"]) if kind == "groups" else (kept["groups"], units)
-            cut = list(whole.layers)
-            cut[layer] = LayerCut.of(layer, groups, ffn)
-            wanted = loss(network, Cut(whole.parent, tuple(cut)))
-            assert found.losses[kind][layer][place] == pytest.approx(wanted, rel=1e-3, abs=1e-6)
-    for layer in range(3):
-        cut = [each for each in whole.layers if each.layer != layer]
-        assert found.without_layer[layer] == pytest.approx(
-            loss(network, Cut(whole.parent, tuple(cut))), rel=1e-3
-        )
 
 
 @given(data=st.data())

@@ -9,13 +9,12 @@ import pytest
 import torch
 from tiny import saved
 
+from zerolm.carving.loss import Loss
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model, open_model
-from zerolm.planning.sensitivity import measured_losses
 from zerolm.repairing.walk import repair
 from zerolm.text.tokens import Tokens, random_tokens
-from zerolm.units.importance.criterion import Additive
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import dimensions_of
@@ -42,15 +41,12 @@ def test_mapped_or_in_memory_all_is_the_same(name: str, dtype: str, tmp_path: Pa
     ours, theirs = (importances(model, tokens, batch=4) for model in both)
     for kind in ours:
         same(ours[kind], theirs[kind])
-    kinds = ["ffn"] if name.startswith(("gpt2", "bert")) else ["groups", "ffn"]
-    mine, table = (measured_losses(model, tokens, Additive(theirs), kinds, batch=4) for model in both)
-    for kind in kinds:
-        same(mine.losses[kind], table.losses[kind])
-    same([mine.without_layer], [table.without_layer])
     sizes = dimensions_of(both[0])
     assert sizes == dimensions_of(both[1])
     groups, ffn = np.arange(0, sizes.kv_heads, 2), np.arange(0, sizes.ffn, 3)
     cut = Cut(sizes, (LayerCut.of(0, groups, ffn), LayerCut.of(2, groups, ffn)))
+    losses = (Loss(Blocks(model, tokens.batches(4)), sizes.depth) for model in both)
+    same(*([np.array([each.of_cut(cut), *each.without(range(3)).values()])] for each in losses))
     first, second = (repair(model, cut, tokens) for model in both)
     assert not first.note
     assert first.ridges == second.ridges

@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from tiny import DECODER, model, saved
 
 from zerolm.carving.formats import FORMATS
+from zerolm.carving.loss import Loss
 from zerolm.checkpoints import Checkpoint
 from zerolm.children.child_tensors import Child
 from zerolm.children.verify import compare_blocks
@@ -29,7 +30,6 @@ from zerolm.costs import CostModel
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import load_model, mapped_model, open_model
 from zerolm.passes.loss_moments import loss_moments
-from zerolm.planning.sensitivity import Loss
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import costs_of, plan_of
 from zerolm.progress import silent

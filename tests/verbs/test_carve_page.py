@@ -27,10 +27,10 @@ def energy(hidden: int) -> float:
 
 
 def widths(
-    hidden: int | None, *, tied: bool = True, measured: bool = True, basis: str = "loss"
+    hidden: int | None, *, tied: bool = True, has_losses: bool = True, basis: str = "loss"
 ) -> StreamWidths:
     """A stream and its spectrum: energies are 1 - (1 - k/d)^2, losses 1 - k/d."""
-    spectrum = [SpectrumRow(k, energy(k), 1 - k / WHOLE if measured else None) for k in SIZES]
+    spectrum = [SpectrumRow(k, energy(k), 1 - k / WHOLE if has_losses else None) for k in SIZES]
     stream = None if hidden is None else ChildStream(hidden, tied, basis, energy(hidden))
     return StreamWidths(WHOLE, stream, spectrum)
 
@@ -54,13 +54,6 @@ def test_a_few_widths_stand_in_the_table_and_the_chosen_one() -> None:
     assert StreamWidths(WHOLE, None, []).few() == []
 
 
-def test_measured_widths_are_preferred() -> None:
-    of = widths(None)
-    spectrum = [row if row.hidden in (16, 40) else replace(row, loss=None) for row in of.spectrum]
-    assert [row.hidden for row in replace(of, spectrum=spectrum).few()] == [40]
-    assert [row.hidden for row in widths(None, measured=False).few()] == [56, 48, 40, 32]
-
-
 def test_the_width_is_said_in_a_line() -> None:
     assert widths(48).line() == ("hidden size 64 -> 48 (93.8% of energy, loss-weighted basis), tied head")
     assert widths(None).line() == "hidden size 64, as the parent"
@@ -69,7 +62,7 @@ def test_the_width_is_said_in_a_line() -> None:
 
 
 def test_a_chart_for_what_is_known() -> None:
-    both, one = drawn(widths(40)), drawn(widths(40, measured=False, basis="weights"))
+    both, one = drawn(widths(40)), drawn(widths(40, has_losses=False, basis="weights"))
     for name in (LOST, LOSS):
         assert f'aria-label="{name}, by the hidden size of 64"' in both
     assert (both.count('<svg class="xy"'), one.count('<svg class="xy"')) == (2, 1)

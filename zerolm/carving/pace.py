@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -12,13 +12,13 @@ import torch
 from zerolm.carving.amount import inputs_of
 from zerolm.carving.bits.file_moments import DECODER_TOKENS
 from zerolm.carving.bits.row_losses import rows_measured
-from zerolm.carving.request import Methods
+from zerolm.carving.loss import FINAL_TOKENS, PREDICTED
+from zerolm.carving.request import PRICES, Methods
 from zerolm.networks.blocks import Blocks
 from zerolm.passes.loss_moments import MOMENT_TOKENS
 from zerolm.passes.token_sums import gram
 from zerolm.passes.walk import LARGE, predicted_step
 from zerolm.planning.estimates import ESTIMATE_TOKENS
-from zerolm.planning.sensitivity import FINAL_TOKENS, LOSS_SEQUENCES, PREDICTED, STREAM_SHARES, cuts_of
 from zerolm.progress import about
 from zerolm.text.defaults import GENERATED, LEAST_SEQUENCES
 from zerolm.text.tokens import HELD_SHARE, HELD_TOKENS
@@ -29,7 +29,7 @@ PACED_TOKENS: Final = 1 << 10
 PACED_HEAD: Final = 64
 PACED_SIZE: Final = 512
 LONG: Final = 60.0
-"""Seconds from which the duration of a carving, and faster alternatives, are announced."""
+"""Seconds from which the duration of a carving is announced."""
 PASSES: Final = 2.5
 """Forward passes of a layer that repairing one takes: the parent's, and the child's before and within it, and
 that of its FFN behind it."""
@@ -104,12 +104,8 @@ class CarvingWork:
             parts["Fisher information"] = min(fitted, MOMENT_TOKENS) * (back + (self.types > 0) * pace.head)
         if self.with_gradients:
             parts["gradients of weights"] = min(fitted, DECODER_TOKENS) * WITH_WEIGHTS * back
-        if methods.plan == "prices":
+        if methods.plan == PRICES:
             parts["predicting cuts"] = min(held, ESTIMATE_TOKENS) * back
-        elif methods.plan == "measured":
-            cuts = cuts_of(self.parent) * depth * (there / 2 + pace.head)
-            widths = 2 * len(STREAM_SHARES) * (there + pace.head) if self.narrows else 0.0
-            parts["measuring cuts"] = min(held, LOSS_SEQUENCES * methods.length) * (cuts + widths)
         if self.types:
             parts["rounding to types"] = self._rounding()
         again = 2 if self.types and self.plans else 1  # twice where types are chosen
@@ -231,26 +227,13 @@ def fitting(work: CarvingWork, pace: Pace, limit: float) -> int:
 
 
 def announcement(work: CarvingWork, pace: Pace) -> str:
-    """Return an announcement of the duration, and of faster alternatives; empty for a short carving."""
-    total = work.total(pace)
+    """Return an announcement of the duration, and of that with fewer sequences; empty for a short carving."""
+    total, fewer = work.total(pace), max(work.least, work.methods.count // 4)
     if total < LONG:
         return ""
     parts = work.seconds(pace, work.methods.count)
     named = sorted(parts.items(), key=lambda part: -part[1])[:3]
     most = ", ".join(f"{about(seconds)} {name}" for name, seconds in named)
-    return f"about {about(total)}: {most}{_cheaper(work, pace, total)}"
-
-
-def _cheaper(work: CarvingWork, pace: Pace, total: float) -> str:
-    """Return the faster alternatives in words; empty where there are none."""
-    fewer = max(work.least, work.methods.count // 4)
-    others: Mapping[str, CarvingWork] = {
-        f"--sequences {fewer}": replace(work, methods=replace(work.methods, sequences=fewer)),
-        "--plan prices": replace(work, methods=replace(work.methods, plan="prices")),
-    }
-    texts = []
-    for name, other in others.items():
-        seconds = other.total(pace)
-        if seconds < 0.8 * total:
-            texts.append(f"{name} takes {about(seconds)}")
-    return f"; {', '.join(texts)}" if texts else ""
+    seconds = work.total(pace, fewer)
+    faster = f"; --sequences {fewer} takes {about(seconds)}" if seconds < 0.8 * total else ""
+    return f"about {about(total)}: {most}{faster}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.experts.result import ChildExperts
 from zerolm.carving.formats import FORMATS, Format
 from zerolm.carving.recipe import Recipe
-from zerolm.carving.request import BY_LOSS, Destination, Methods
+from zerolm.carving.request import PRICES, Destination, Methods
 from zerolm.carving.result import UnitRow
 from zerolm.carving.vocabulary.result import ChildVocabulary
 from zerolm.checkpoints import Checkpoint
@@ -152,7 +152,7 @@ class Carving:
         """Whether losses determine the width of the stream."""
         size = self.size
         is_free = bool(size.budgets) and size.space is None and size.keep.get("hidden") != 1
-        return self.checkpoint.family.cut.hidden and is_free and self.methods.plan in BY_LOSS
+        return self.checkpoint.family.cut.hidden and is_free and self.methods.plan == PRICES
 
     def running(self) -> Carving:
         """Return the same carving with the session that runs its parent on tokens, if methods need any.

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.formats import UNEVEN
 from zerolm.carving.parent_and_request import Carving, quantised_types
-from zerolm.carving.request import BY_LOSS, Methods
-from zerolm.carving.result import SpectrumRow, TypedWeights, rows_of, spectrum
+from zerolm.carving.request import PRICES, Methods
+from zerolm.carving.result import SpectrumRow, TypedWeights, rows_of
 from zerolm.checkpoints import ledger_of
+from zerolm.planning.loss_table import LossTable, stream_widths
 from zerolm.planning.part_costs import window_note
 from zerolm.planning.plan import Planned, finalists
 from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_note
@@ -19,13 +20,13 @@ from zerolm.text.defaults import GENERATED
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.stream.narrowing import Basis
 from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
     from zerolm.carving.pace import CarvingWork
     from zerolm.carving.session import Session
-    from zerolm.planning.sensitivity import LossTable
     from zerolm.text.tokens import Tokens
 
 FINALISTS: Final = 3
@@ -76,7 +77,7 @@ def check_possible(carving: Carving) -> None:
 
 def check_sizes(carving: Carving) -> None:
     """Raise ``ValueError`` for sizes and budgets that no child has."""
-    checkpoint, size, by_loss = carving.checkpoint, carving.size, carving.methods.plan in BY_LOSS
+    checkpoint, size, by_loss = carving.checkpoint, carving.size, carving.methods.plan == PRICES
     if carving.typing is not None:
         carving.typing.check(by_loss and carving.session is not None)
     elif carving.methods.plan != "heuristic" and not carving.is_done:
@@ -135,7 +136,7 @@ def work_of(carving: Carving, session: Session) -> CarvingWork:
 
 def finalists_of(carving: Carving, session: Session) -> int:
     """Return the number of best plans that are repaired and measured before the choice."""
-    many = carving.methods.plan == "prices" and bool(carving.size.budgets) and session.predicts_repair
+    many = carving.methods.plan == PRICES and bool(carving.size.budgets) and session.predicts_repair
     return FINALISTS if carving.narrows or many else 0
 
 
@@ -189,7 +190,7 @@ def losses_by(carving: Carving) -> Sequence[Criterion]:
     """Return the rankings of plans: tables of losses, the displayed one first; else the criterion."""
     typing, session = carving.typing, carving.session
     by = FirstUnits(None) if typing is not None and typing.keeps_all else _criterion(carving)
-    if session is None or (typing is not None and not typing.may_cut) or carving.methods.plan not in BY_LOSS:
+    if session is None or (typing is not None and not typing.may_cut) or carving.methods.plan != PRICES:
         return [by]
     table = _table(carving, session, by)
     return [*(table.every if shown(carving, table)[1] is table else reversed(table.every))]
@@ -248,7 +249,7 @@ def _with_notes(
     by_width: Mapping[int, float] | None = None,
     measured: str = "",
 ) -> PlannedChild:
-    """Return the outcome of a plan; ``by_width`` are measured losses by the width of the stream."""
+    """Return the outcome of a plan; ``by_width`` are losses by the width of the stream."""
     cut = carving.narrowed(plan.cut, plan.width)
     notes = (
         _time_note(carving.methods),
@@ -257,9 +258,15 @@ def _with_notes(
         width_note(cut),
         measured,
     )
-    rows = spectrum(carving.basis, by_width) if cut.narrowing or by_width else []
+    rows = _spectrum(carving.basis, by_width or {}) if cut.narrowing or by_width else []
     note = "; ".join(filter(None, notes))
     return PlannedChild(cut, optimal=plan.optimal, losses=losses or {}, note=note, rows=rows)
+
+
+def _spectrum(basis: Basis, losses: Mapping[int, float]) -> list[SpectrumRow]:
+    """Return the energy that widths of the stream keep, and their losses where these are estimated."""
+    sizes = stream_widths(len(basis.energy)).tolist()
+    return [SpectrumRow(size, basis.kept(size), losses.get(size)) for size in sizes]
 
 
 def _read(methods: Methods, tokens: Tokens) -> Methods:

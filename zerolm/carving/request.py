@@ -16,9 +16,9 @@ from zerolm.settings.domains import domains_of
 from zerolm.settings.request import setting
 from zerolm.text import defaults
 
-PLANS: Final = ("weights", "prices", "measured", "heuristic")
-BY_LOSS: Final = ("prices", "measured")
-"""Plans by the losses of single cuts: predicted from one backward pass, or measured one by one."""
+PRICES: Final = "prices"
+"""The plan by the estimated losses of single cuts."""
+PLANS: Final = ("weights", PRICES, "heuristic")
 SUMMED: Final = "hope_moments"
 """The criterion of experts whose losses are squared norms summed over tokens, like the scores of neurons."""
 RANDOM: Final = defaults.RANDOM
@@ -44,8 +44,8 @@ class MethodRequest:
     plan: str | None = setting(
         "text",
         None,
-        "how sizes are planned: prices (losses estimated by one backward pass; default), measured (each "
-        "cut measured), weights (by the criterion alone), or heuristic (with --space)",
+        "how sizes are planned: prices (losses estimated by one backward pass; default), weights (by the "
+        "criterion alone), or heuristic (with --space)",
         choices=PLANS,
     )
     text: str | None = setting(
@@ -68,7 +68,7 @@ class MethodRequest:
     repair: str | None = setting(
         "text",
         None,
-        "refit output matrices: none, bias, or least-squares (default; for experts only with a real text)",
+        "refit output matrices: none, or least-squares (default; for experts only with a real text)",
         metavar="NAME",
     )
     seed: int = setting(
@@ -134,7 +134,7 @@ class Methods(MethodRequest):
         needing = {
             self.criterion: not of_experts and needs_tokens(self.criterion),
             f"repair {self.repair}": "tokens" in REPAIRS.entry(self.repair).needs,
-            f"plan {self.plan}": self.plan in BY_LOSS,
+            f"plan {self.plan}": self.plan == PRICES,
         }
         name = next((name for name, is_needed in needing.items() if is_needed), None)
         if self.text is None and name is not None:
@@ -191,7 +191,7 @@ def _is_by_weights(request: MethodRequest) -> bool:
     from zerolm.repairing.rules import REPAIRS
     from zerolm.units.importance.criteria import needs_tokens
 
-    if request.criterion is None or needs_tokens(request.criterion) or request.plan in BY_LOSS:
+    if request.criterion is None or needs_tokens(request.criterion) or request.plan == PRICES:
         return False
     return request.repair is None or "tokens" not in REPAIRS.entry(request.repair).needs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from zerolm.carving.experts.result import ChildExperts
 from zerolm.carving.vocabulary.result import ChildVocabulary
@@ -14,10 +14,6 @@ from zerolm.families.core_sizes import CoreSizes
 if TYPE_CHECKING:
     from zerolm.checkpoints import Checkpoint
     from zerolm.units.kept_units import Cut
-    from zerolm.units.stream.narrowing import Basis
-
-SPECTRUM_STEPS: Final = 32
-"""Number of widths at which the spectrum of the stream is reported."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class ChildStream:
 
 @dataclass(frozen=True)
 class SpectrumRow:
-    """A width of the stream: the share of its energy that it keeps, and its loss alone where measured."""
+    """A width of the stream: the share of its energy that it keeps, and its loss alone where estimated."""
 
     hidden: int
     kept_energy: float
@@ -159,13 +155,6 @@ def rows_of(types: Mapping[tuple[int | None, str], str], checkpoint: Checkpoint)
         return -1 if layer is None else layer, order.get(role, len(order))
 
     return [TypeRow(*place, types[place]) for place in sorted(types, key=rank)]
-
-
-def spectrum(basis: Basis, losses: Mapping[int, float] | None = None) -> list[SpectrumRow]:
-    """Return the energy that widths of the stream keep, at even steps and where there are ``losses``."""
-    whole, losses = len(basis.energy), losses or {}
-    even = {max(1, round(step * whole / SPECTRUM_STEPS)) for step in range(1, SPECTRUM_STEPS + 1)}
-    return [SpectrumRow(size, basis.kept(size), losses.get(size)) for size in sorted(even | set(losses))]
 
 
 def stream(cut: Cut) -> ChildStream | None:

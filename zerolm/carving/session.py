@@ -20,6 +20,7 @@ from zerolm.carving.amount import inputs_of
 from zerolm.carving.bits.file_moments import GradientMoments, file_moments, of_matrices
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild
 from zerolm.carving.bits.weighed_child import Types, WeighedChild
+from zerolm.carving.loss import FINAL_TOKENS, LOSS_BATCH, Loss
 from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.request import Methods
@@ -40,15 +41,7 @@ from zerolm.networks.threads import use_idle_processors
 from zerolm.passes.fisher import Fisher
 from zerolm.passes.loss_moments import LossMoments, loss_moments
 from zerolm.planning.estimates import ESTIMATE_TOKENS, calibrated, estimated_losses
-from zerolm.planning.sensitivity import (
-    FINAL_TOKENS,
-    LOSS_BATCH,
-    STREAM_SHARES,
-    Loss,
-    LossTable,
-    measured_losses,
-    stream_losses,
-)
+from zerolm.planning.loss_table import LossTable
 from zerolm.progress import Progress
 from zerolm.repairing.walk import columns_of, repair, repair_together
 from zerolm.settings.compute import ComputeRequest
@@ -267,49 +260,27 @@ class Session:
         return Basis("loss", **arrays)
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
-        """Return the losses of cutting one layer alone, and on request of narrowing the stream.
+        """Return the predicted losses of cutting one layer alone, and on request of narrowing the stream.
 
-        Predicted ones come with those after repair, if these can be predicted.
+        They come with those after repair, if these can be predicted.
         """
-        pooling, tied = self.pooling, self.checkpoint.layout.tied
-        if self.methods.plan == "prices":
-            tokens, basis = self._compared, self.basis if with_stream else None
-            after_repair = self.predicts_repair
-            table = estimated_losses(
-                self.model,
-                tokens,
-                by,
-                kinds,
-                basis=basis,
-                tied=tied,
-                repaired=self.fisher if after_repair else None,
-                pooling=pooling,
-                cache=self.cache("prices of cuts", pooling, after_repair),
-                progress=self.progress,
-            )
-            give_back()
-            without_layer = calibrated(table.without_layer, self._without)
-            repaired = (
-                None if table.repaired is None else replace(table.repaired, without_layer=without_layer)
-            )
-            return replace(table, without_layer=without_layer, repaired=repaired)
-        cache = self.cache("sensitivity", pooling)
-        table = measured_losses(
+        after_repair = self.predicts_repair
+        table = estimated_losses(
             self.model,
-            self.divided.compared,
+            self.divided.compared.most(ESTIMATE_TOKENS),
             by,
             kinds,
-            pooling=pooling,
-            cache=cache,
+            basis=self.basis if with_stream else None,
+            tied=self.checkpoint.layout.tied,
+            repaired=self.fisher if after_repair else None,
+            pooling=self.pooling,
+            cache=self.cache("prices of cuts", self.pooling, after_repair),
             progress=self.progress,
         )
-        if not with_stream:
-            return table
-        cache = self.cache("stream", STREAM_SHARES)
-        losses = stream_losses(
-            self.model, self.divided.compared, self.basis, tied=tied, cache=cache, progress=self.progress
-        )
-        return replace(table, stream=losses)
+        give_back()
+        without_layer = calibrated(table.without_layer, self._without)
+        repaired = None if table.repaired is None else replace(table.repaired, without_layer=without_layer)
+        return replace(table, without_layer=without_layer, repaired=repaired)
 
     @property
     def predicts_repair(self) -> bool:
@@ -331,7 +302,6 @@ class Session:
             for layer, loss in self._few_loss.without(left).items():
                 losses[layer] = loss
                 cache.put(f"layer-{layer}", {"loss": np.array(loss)})
-            self._few_loss.let_go()
         return losses
 
     def repaired(
@@ -387,7 +357,6 @@ class Session:
             rows[number] = {"loss": np.array(self._compared_loss.of_cut(cuts[number], each))}
             caches[number].put("loss", rows[number])
             give_back()
-        self._compared_loss.let_go()
         return [float(rows[number]["loss"]) for number in range(len(cuts))]
 
     def loss_by_fewer(self, cut: Cut, ridges: Mapping[Place, Ridges]) -> float:
@@ -474,7 +443,6 @@ class Session:
     def compared_loss(self, typed: TypedChild, repaired: Repaired) -> float:
         """Return the loss of a child as read back, on the tokens that compare plans."""
         loss = typed.loss(self._compared_loss, repaired)
-        self._compared_loss.let_go()
         give_back()
         return loss
 
@@ -498,11 +466,6 @@ class Session:
         loss = self._loss.of_cut(cut, repaired)
         give_back()
         return loss
-
-    @property
-    def _compared(self) -> Tokens:
-        """The held-out tokens that losses of single cuts are predicted on."""
-        return self.divided.compared.most(ESTIMATE_TOKENS)
 
     @cached_property
     def _loss(self) -> Loss:

@@ -1,4 +1,4 @@
-"""Predicted losses of single cuts from one backward pass: minutes, where measuring them takes a night.
+"""Predicted losses of single cuts from one backward pass: minutes, where measuring each would take a night.
 
 For the removed part d of an activation the loss is 1/2 E[(G . d)^2] to second order (``zerolm.passes.walk``).
 It is summed token by token for a decoder, because products between tokens are mostly noise, and over a
@@ -15,6 +15,7 @@ measured, and the others are corrected by these (``calibrated``).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -44,7 +45,7 @@ from zerolm.passes.walk import (
     writers,
     writers_and_norms,
 )
-from zerolm.planning.sensitivity import LossTable, StreamLosses, digest_of
+from zerolm.planning.loss_table import LossTable, StreamLosses, steps, stream_widths
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Criterion
@@ -56,8 +57,6 @@ from zerolm.units.within_layers import UNITS
 
 UNIT_STEPS: Final = 64
 """Largest number of sizes of the FFN, and of KV groups, whose losses are predicted."""
-STREAM_STEPS: Final = 32
-"""Largest number of widths of the stream whose losses are predicted."""
 ESTIMATE_TOKENS: Final = 1 << 12
 """Tokens of the forward and backward pass, in evenly spread sequences. With more tokens all prices move
 together."""
@@ -269,7 +268,7 @@ def estimated_losses(
         unit.name: UnitEstimates(unit, removed[unit.name], watched, by_sequence=by_sequence) for unit in UNITS
     }
     estimates["gone"] = LayerEstimates(parent.depth, by_sequence=by_sequence)
-    widths = steps(parent.hidden, STREAM_STEPS)
+    widths = stream_widths(parent.hidden)
     if basis is not None:
         read = repaired.stream["energy"] if repaired else None
         estimates["stream"] = StreamEstimates(basis, widths[:-1], tied=tied, read=read)
@@ -280,7 +279,7 @@ def estimated_losses(
         "estimating the loss of every cut",
         pooling=pooling,
         progress=progress,
-        name="-".join([*estimates, digest_of(chosen)]),
+        name="-".join([*estimates, _digest(chosen)]),
     )
     count = sum(
         int(blocks.tokens(i).any(1).sum() if by_sequence else blocks.tokens(i).sum())
@@ -335,9 +334,10 @@ def calibrated(predicted: Floats, measure: Callable[[Sequence[int]], Mapping[int
     return np.where(predicted > 0.0, np.exp(logs + np.interp(logs, tops, shifts)), predicted)
 
 
-def steps(whole: int, most: int) -> Ints:
-    """Return at most ``most`` sizes up to the whole, evenly spread, ascending."""
-    return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])
+def _digest(chosen: Mapping[str, Sequence[Sequence[Ints]]]) -> str:
+    """Return the SHA-256 of the units that are kept, by kind, layer and size."""
+    every = {kind: [[kept.tolist() for kept in each] for each in layers] for kind, layers in chosen.items()}
+    return hashlib.sha256(repr(every).encode()).hexdigest()
 
 
 def _removed(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:

@@ -56,7 +56,7 @@ from zerolm.progress import Progress, silent
 from zerolm.repairing.ridge import Fit
 from zerolm.repairing.rules import REPAIRS
 from zerolm.text.tokens import Tokens
-from zerolm.units.kept_units import Cut, LayerCut, spread
+from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import Repaired, carved_layer, enter
 from zerolm.units.ridges import Place, Ridges
 from zerolm.units.stream.in_memory import put
@@ -101,7 +101,7 @@ def repair(
     to; without any they are ``UNTRIED``. ``ridges``, if given, must contain every matrix, else ``ValueError``
     is raised. Layers in the ``cache`` are not refitted.
     """
-    if method == "none":
+    if REPAIRS.entry(method).name == "none":
         return Repaired()
     if cut.narrowing and places_of(model).varied:
         return Repaired(note=NOT_SOLVED)
@@ -115,9 +115,9 @@ def repair(
         if arrays is not None:
             walk.take(layer, arrays)
             continue
-        REPAIRS[method](walk, layer)
+        walk.solve_layer(layer)
         cache.put(f"layer-{layer}", walk.arrays(layer))
-    if walk.reads_head(method):
+    if walk.reads_head:
         arrays = cache.get("head")
         if arrays is not None:
             walk.take(cut.parent.depth, arrays)
@@ -149,9 +149,9 @@ def repair_together(
     for layer in range(cuts[0].parent.depth):
         for walk in walks:
             if layer in walk.kept:
-                REPAIRS[method](walk, layer)
+                walk.solve_layer(layer)
     for walk in walks:
-        if walk.reads_head(method):
+        if walk.reads_head:
             walk.read_by_head()
     return [walk.repaired for walk in walks]
 
@@ -166,8 +166,8 @@ class Walk:
     """The parent and the carved network together, layer after layer.
 
     Matrices are fitted to the first ``fitted`` batches; the others are held out. Memory holds five hidden
-    states of all tokens (six where the stream is narrower), one carved layer, and the moments of one matrix
-    (of two where a layer is solved on the parent's activations).
+    states of all tokens (six where the stream is narrower), one carved layer, and the moments of its output
+    matrices.
     """
 
     def __init__(
@@ -205,15 +205,16 @@ class Walk:
             return enter(self.cut, self.blocks.embed(index))
         return self._ends.embed(index)
 
-    def reads_head(self, method: str) -> bool:
+    @property
+    def reads_head(self) -> bool:
         """Return whether the input of the head is fitted too."""
         narrowing = self.cut.narrowing
-        return method == "least-squares" and narrowing is not None and not narrowing.width.tied
+        return narrowing is not None and not narrowing.width.tied
 
-    def in_order(self, layer: int) -> None:
+    def solve_layer(self, layer: int) -> None:
         """Repair a layer on the outputs of the carved layers before it."""
         if self.cut.narrowing:
-            self._narrow_in_order(layer)
+            self._solve_narrow_layer(layer)
             return
         carved, child = self.carved(layer), self.child.before(layer)
         roles = carved.writers
@@ -295,7 +296,7 @@ class Walk:
             return seen.inputs["between"] / self.factor
         return hidden / self.factor + seen.outputs["o"]
 
-    def _narrow_in_order(self, layer: int) -> None:
+    def _solve_narrow_layer(self, layer: int) -> None:
         """Repair a layer of a narrower stream, norm by norm: its reading matrices, then its output matrix."""
         child = self.child.before(layer)
         # The parent's, (b, t, k), (b, t, k), (b, t, d), (b, t, k), (b, t, k).
@@ -343,7 +344,7 @@ class Walk:
     def _pass_on(self, attention: Attention, carved: StockLayer) -> None:
         """Send the child through a layer whose matrices are solved, unless nothing follows."""
         layer = attention.layer
-        if layer == max(self.kept) and not self.reads_head("least-squares"):
+        if layer == max(self.kept) and not self.reads_head:
             return
         carved = carved if self.reading_back is None else self.carved(layer)
         for i, hidden in enumerate(self.child.before(layer)):
@@ -393,23 +394,6 @@ class Walk:
         columns, self.repaired.ridges[place] = fit.best(start, self.ridge(place))
         self.repaired.arrays[place] = columns.T.float().cpu().contiguous().numpy()
 
-    def add_means(self, layer: int) -> None:
-        """Add the mean output of a layer's removed inputs in the parent to the biases, if any."""
-        carved, kept = self.carved(layer), self.kept[layer]
-        units = {unit.writer: kept[unit.name] for unit in UNITS}
-        wholes = {unit.writer: unit.count(self.cut.parent) for unit in UNITS}
-        writers = {role: module for role, module in carved.writers.items() if bias(module) is not None}
-        fits = {role: self._output_fit(module) for role, module in writers.items()}
-        for i, _, seen in self.parent.through(layer, parts):
-            for role, fit in fits.items():
-                x = seen.inputs[role]
-                places = spread(units[role], x.shape[-1] // wholes[role])  # heads may have two sizes
-                x = x[..., torch.as_tensor(places, device=self.blocks.device)]
-                self._add(fit, i, x, self._kept(seen.outputs[role]), None)
-        for role, module in writers.items():
-            columns = matrix(module).T.to(fits[role].fitted.inputs)
-            self._put((layer, role), module, columns, fits[role].fitted.offset(columns))
-
     def solve(self, place: Place, module: nn.Module, fit: Fit) -> None:
         """Solve an output matrix of the carved network, put it into its place, and record it."""
         if self.reading_back is not None:  # a ridge pulls towards unrounded columns
@@ -417,10 +401,7 @@ class Walk:
             module = layer.writers[place[1]]
         start = matrix(module).T.to(fit.fitted.inputs)  # (k, d)
         columns, self.repaired.ridges[place] = fit.best(start, self.ridge(place))
-        self._put(place, module, columns, fit.fitted.offset(columns) if fit.fitted.bias else None)
-
-    def _put(self, place: Place, module: nn.Module, columns: Tensor, offset: Tensor | None) -> None:
-        """Put columns (k, d) and a bias (d,) into an output matrix, and record them."""
+        offset = fit.fitted.offset(columns) if fit.fitted.bias else None
         set_matrix(module, columns.T, offset)
         number, role = place
         solved = {role: as_stored(module, columns.T)}

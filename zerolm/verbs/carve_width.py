@@ -69,12 +69,11 @@ class StreamWidths:
         return self.stream is not None and row.hidden == self.stream.hidden
 
     def few(self) -> list[SpectrumRow]:
-        """Return a few widths, the widest first, and the chosen one; measured ones where there are any."""
+        """Return a few widths, the widest first, and the chosen one."""
         rows = self.narrower()
-        possible = [row for row in rows if row.loss is not None] or rows
-        if not possible:
+        if not rows:
             return []
-        near = {min(possible, key=lambda row: abs(row.hidden - share * self.whole)).hidden for share in FEW}
+        near = {min(rows, key=lambda row: abs(row.hidden - share * self.whole)).hidden for share in FEW}
         return [row for row in reversed(rows) if row.hidden in near or self.is_chosen(row)]
 
     def sheets(self, on: Collection[str] = (PAGE, TERMINAL)) -> list[Sheet]:
@@ -84,7 +83,7 @@ class StreamWidths:
             return []
         lost = [(row, 1 - row.kept_energy) for row in rows if 1 - row.kept_energy > ROUNDING]
         losses = [(row, row.loss) for row in rows if row.loss is not None]
-        measured = [(row, loss) for row, loss in losses if 0 < loss < math.inf]
+        drawn = [(row, loss) for row, loss in losses if 0 < loss < math.inf]
         head: Row = ["hidden size", "energy kept", *(["loss"] if losses else [])]
         table: list[Row] = [
             [Cell(first, note="chosen" * self.is_chosen(row)), *others[: len(head) - 1]]
@@ -93,7 +92,7 @@ class StreamWidths:
         ]
         basis = self.stream.basis if self.stream else "weights"
         sentences = [ENERGY["loss"], ALONE, AFTER[self.is_repaired]] if losses else [ENERGY[basis]]
-        charts = [self._chart(*one) for one in ((lost, LOST), (measured, LOSS)) if len(one[0]) > 1]
+        charts = [self._chart(*one) for one in ((lost, LOST), (drawn, LOSS)) if len(one[0]) > 1]
         title = "What each width of the stream loses"
         return [Sheet(title, head, table, sentences, charts=charts, kind="widths", on=on, layout="pair")]
 
@@ -121,6 +120,6 @@ class StreamWidths:
 
 
 def texts(row: SpectrumRow) -> list[str]:
-    """Return hidden size, energy kept and loss, which is empty where it was not measured."""
+    """Return hidden size, energy kept and loss, which is empty where it was not estimated."""
     loss = "" if row.loss is None else f"{row.loss:.3g}"
     return [f"{row.hidden:,}", f"{row.kept_energy:.1%}", loss]

@@ -31,8 +31,8 @@ from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.children.child_tensors import Child
 from zerolm.networks.opener import open_model
 from zerolm.passes.loss_moments import loss_moments
+from zerolm.planning.loss_table import LossTable
 from zerolm.planning.part_costs import Choices, StoredCosts
-from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
 from zerolm.solvers.problem import Budgets

@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "auto without budgets": ("--keep-experts auto", "give one such as --max-params 0.7x"),
     "no tokens": ("--keep-experts 4 --criterion reap", "criterion reap needs tokens"),
     "another criterion": ("--keep-experts 4 --criterion surgeon", "'surgeon' is not known"),
-    "a repair of other cuts": ("--keep-experts 4 --text random --repair bias", "experts take least-squares"),
+    "another repair": ("--keep-experts 4 --text random --repair bias", "repair 'bias' is not known"),
     "a repair without tokens": ("--keep-experts 4 --repair least-squares", "needs tokens"),
     "the worst of one text": ("--keep-experts 4 --text random --domains worst", "needs texts of several"),
     "the worst by pairs": (

@@ -123,7 +123,8 @@ WRONG: dict[str, tuple[Callable[[], tuple[str, ...]], str]] = {
         "criterion output_energy needs tokens: give --calibration FILE",
     ),
     "a repair without text": (
-        lambda: asked("llama", "--repair", "bias", "--text", "text.txt"), "repair bias needs tokens"
+        lambda: asked("llama", "--repair", "least-squares", "--text", "text.txt"),
+        "repair least-squares needs tokens",
     ),
     "random text": (lambda: asked("llama", "--text", "random"), "random tokens cannot rank"),
     "a parent without classes": (

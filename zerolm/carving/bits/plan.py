@@ -15,9 +15,9 @@ from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_
 from zerolm.carving.bits.row_blocks import widths_in_file
 from zerolm.costs import CostModel
 from zerolm.passes.matrix_moments import Place
+from zerolm.planning.loss_table import LossTable
 from zerolm.planning.part_costs import Choices, outer_sum, part_costs
 from zerolm.planning.plan import sizes_of, unit_scores
-from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import choices, with_ranked_layers
 from zerolm.solvers.problem import UNBOUNDED, Budgets

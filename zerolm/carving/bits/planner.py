@@ -25,9 +25,9 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import ALL, types_named
 from zerolm.children.child_tensors import Child
 from zerolm.costs import CostModel
+from zerolm.planning.loss_table import LossTable
 from zerolm.planning.part_costs import Choices
 from zerolm.planning.plan import finalists
-from zerolm.planning.sensitivity import LossTable
 from zerolm.planning.size_request import SHARES, SizeRequest
 from zerolm.planning.sizes import choices, sizes_of
 from zerolm.progress import Progress

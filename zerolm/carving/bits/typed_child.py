@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from zerolm.carving.bits.kernels import Values, quantised
 from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, Types, WeighedChild
+from zerolm.carving.loss import Loss
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised
 from zerolm.checkpoints.headers import ReplacedTensor
@@ -29,7 +30,6 @@ from zerolm.networks.opener import mapped_model
 from zerolm.networks.roles import body_prefix, final_norm, layer_list, places_of
 from zerolm.networks.stream import Stream
 from zerolm.passes.matrix_moments import Place
-from zerolm.planning.sensitivity import Loss
 from zerolm.repairing.walk import Absent
 from zerolm.units.kept_units import LayerCut
 from zerolm.units.pruning import Repaired, carved_layer

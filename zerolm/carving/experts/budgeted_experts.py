@@ -13,7 +13,7 @@ from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import expert_layers
 from zerolm.carving.parent_and_request import Carving, quantised_types, whole_costs
 from zerolm.carving.planned_child import announce_weighing, check_possible, planned
-from zerolm.carving.request import BY_LOSS, usual_criterion_of_experts
+from zerolm.carving.request import PRICES, usual_criterion_of_experts
 from zerolm.carving.vocabulary.budgeted_tokens import may_prune_tokens, with_fewer_tokens
 from zerolm.planning.size_request import ALL, AUTO, ExpertsRequest
 from zerolm.progress import announce
@@ -85,7 +85,7 @@ def why_experts_are_kept(request: Carving) -> str:
         return "all are kept"
     if methods.text in NO_FILES or domains_of(methods.text):
         return NO_TEXT
-    if size.space is not None or methods.plan not in BY_LOSS:
+    if size.space is not None or methods.plan != PRICES:
         return f"--space {size.space}" if size.space else f"--plan {methods.plan}"
     if methods.for_ is not None:
         return "--for"

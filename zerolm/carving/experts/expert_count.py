@@ -22,7 +22,6 @@ CostsOf = Callable[[int, int], Costs]
 """Costs by name of a child with these numbers of experts in a layer, and of neurons of each."""
 TRIED: Final = 16
 """Largest number of expert counts that are tried together with numbers of neurons."""
-LEAST_SQUARES: Final = "least-squares"
 
 
 def check_request(size: SizeRequest, methods: Methods, *, alone: bool) -> None:
@@ -37,10 +36,6 @@ def check_request(size: SizeRequest, methods: Methods, *, alone: bool) -> None:
         raise ValueError(f"{flag} auto chooses within budgets: give one such as --max-params 0.7x")
     if alone and methods.plan != "weights":
         raise ValueError("--plan has no effect with --keep-experts alone: use --criterion")
-    if methods.repair not in ("none", LEAST_SQUARES):
-        raise ValueError(
-            f"--repair {methods.repair} is for other cuts: experts take {LEAST_SQUARES}, or none"
-        )
     if experts.domains == WORST and (len(domains_of(methods.text)) < 2 or not needs_tokens(name)):
         raise ValueError("--domains worst needs texts of several domains: --text code=FILE,chat=FILE")
     if experts.domains == WORST and is_of_pairs(name):

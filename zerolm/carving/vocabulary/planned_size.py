@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_sizes, losses_by
-from zerolm.carving.request import BY_LOSS
+from zerolm.carving.request import PRICES
 from zerolm.carving.vocabulary.result import TriedSize
 from zerolm.planning.size_request import AUTO, USED
 from zerolm.planning.sizes import plans_of
@@ -153,7 +153,7 @@ def why_tokens_are_kept(carving: Carving) -> str:
     """Return why tokens are not compared with other units within the budgets; empty where they are."""
     if carving.size.space is not None:
         return f"the space {carving.size.space}"
-    if carving.methods.plan not in BY_LOSS:
+    if carving.methods.plan != PRICES:
         return f"--plan {carving.methods.plan}"
     return "a quantised parent" if quantised_types(carving.checkpoint) else ""
 

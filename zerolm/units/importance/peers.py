@@ -94,8 +94,7 @@ class Flap:
 
     I_m = sum_i (a_im - mean a_m)^2 / (n - 1) x ||w_m||^2, w_m the output column. A KV group has the mean of
     the squares of the same over the elements of its heads, as the released code has it for a head. The
-    standardised scores that set the sizes of layers are not part of it, nor is the bias, which
-    ``--repair bias`` adds where the matrix has one.
+    standardised scores that set the sizes of layers are not part of it, nor is the bias.
     """
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:

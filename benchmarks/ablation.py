@@ -13,31 +13,24 @@ from timing import note
 
 from zerolm.groundtruth.reader import chosen
 from zerolm.lab.ablation.ablate import ablate
-from zerolm.lab.ablation.ablation import Ablation
-from zerolm.lab.verbs.ablate_report import (
-    NOTES,
-    about,
-    section_tables,
-    shown_sheet,
-    transfer_sheets,
-)
+from zerolm.lab.verbs.ablate_report import NOTES, AblationReport, about, section_tables
 from zerolm.show.sheet import Sheet, as_cell
 
 PLACE = Path(__file__).with_suffix(".md")
 
 
-def document(ablation: Ablation) -> Iterator[str]:
+def document(report: AblationReport) -> Iterator[str]:
     """The lines of the file: what is shown first, then how to read the tables, then the tables."""
     yield "# What ZeroLM's score hangs on\n"
     yield "Written by `python benchmarks/ablation.py`; `zerolm lab ablate` prints the same.\n"
-    yield from lines(shown_sheet(ablation))
+    yield from lines(report.shown())
     yield "## How to read the tables\n"
     for name, text in NOTES.items():
         yield f"- {name}: {marked(text)}"
     yield "\n## One alpha for another\n"
-    for sheet in transfer_sheets(ablation):
+    for sheet in report.borrowed():
         yield from lines(sheet)
-    for section in ablation.sections:
+    for section in report.sections:
         yield f"## {section.title}: {about(section)}\n"
         for sheet in section_tables(section):
             yield from lines(sheet)
@@ -63,9 +56,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", help="folder of benchmark files; else ZEROLM_DATA, else the cache")
     data = parser.parse_args().data
-    found = ablate(chosen([], data, every=True), data=data, progress=note)
+    report = AblationReport(ablate(chosen([], data, every=True), data=data, progress=note))
     unfinished = PLACE.with_suffix(".md.part")
-    unfinished.write_text("\n".join(document(found)).rstrip() + "\n", encoding="utf-8")
+    unfinished.write_text("\n".join(document(report)).rstrip() + "\n", encoding="utf-8")
     unfinished.replace(PLACE)
 
 

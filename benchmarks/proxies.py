@@ -34,10 +34,10 @@ from zerolm.lab.zero_cost.compute import compute
 from zerolm.lab.zero_cost.measure import ProxyRequest, Selection, measure
 from zerolm.lab.zero_cost.passes import NEEDS, Protocol
 from zerolm.lab.zero_cost.result import RankedProxies
+from zerolm.lab.zero_cost.token_source import TokenSource
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.statistics import within_budget
-from zerolm.text.batches import TokenSource
 from zerolm.verbs.comparison_sheets import remark
 
 PLACE = Path(__file__).with_suffix(".md")
@@ -287,7 +287,7 @@ def main() -> None:
     parser.add_argument("--data", default=None)
     parser.add_argument("--networks", type=int, default=100, help="of each benchmark, evenly spread")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--store", type=Path, default=cache_folder("proxies") / "benchmark.sqlite")
+    parser.add_argument("--store", type=Path, default=cache_folder("proxies") / "benchmark.jsonl")
     parser.add_argument("--sharing", type=int, default=16, help="sequences for the comparison of times")
     given = parser.parse_args()
     folder = cache_folder("proxies")

@@ -22,8 +22,7 @@ from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.groundtruth.truth import check, thinned
 from zerolm.lab.subnets.draws import Sizes
 from zerolm.lab.subnets.judged import slices_of
-from zerolm.lab.subnets.judging import Judging
-from zerolm.lab.subnets.reading import judged_by
+from zerolm.lab.subnets.judging import Judging, judged_by
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
 from zerolm.lab.subnets.slicing import cuts_of, slice_parent
 from zerolm.lab.verbs.slice import SlicesReport

@@ -111,7 +111,7 @@ def proxies(folder: Path, parent: Path) -> dict[str, Report]:
 
     shared = {
         "proxies": ["synflow", "grad_norm"], "batch": 4, "length": 8, "micro_batches": 2,
-        "store": folder / "store.sqlite",
+        "store": folder / "store.jsonl",
     }  # fmt: skip
     ranked: Any = run("lab proxies", {**shared, "target": llamas(folder / "labels.csv", 24)})
     return {

@@ -166,7 +166,7 @@ HEAD = "sentence1,sentence2,score\n"
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.txt", HEAD, r"are no table: \.csv, \.tsv, \.jsonl can be"),
+        ("a.txt", HEAD, r"is no table: \.csv, \.tsv, \.jsonl can be"),
         ("a.csv", HEAD, "are 0; 3 are the least"),
         ("a.csv", HEAD + "a,b,1\nc,d,2\n", "are 2; 3 are the least"),
         ("a.csv", HEAD + "a,b,1\nc,d,1\ne,f,1\n", "all have the score 1: nothing orders them"),

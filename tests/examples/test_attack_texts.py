@@ -16,8 +16,7 @@ sys.path.append(str(Path(__file__).parents[2] / "examples"))
 import attack_texts
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.lab.subnets.judging import Judging
-from zerolm.lab.subnets.reading import judged_by
+from zerolm.lab.subnets.judging import Judging, judged_by
 from zerolm.lab.subnets.request import JudgingRequest
 from zerolm.networks.compute import Compute
 from zerolm.units.kept_units import Cut, dimensions

@@ -13,10 +13,17 @@ from scipy import stats
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
 from zerolm.comparison.bench import bench
 from zerolm.groundtruth.reader import chosen, locate, quality, read, views
-from zerolm.lab.ablation.ablate import DRAWN_SEEDS, ablate, drawn_norms, drawn_parts
-from zerolm.lab.ablation.ablation import Ablation, AblationSection, Effect, best_of_grid
+from zerolm.lab.ablation.ablate import (
+    DRAWN_SEEDS,
+    AblationSection,
+    Effect,
+    ablate,
+    best_of_grid,
+    drawn_norms,
+    drawn_parts,
+)
 from zerolm.lab.ablation.variants import embedding_terms, fused, split, variants
-from zerolm.lab.verbs.ablate_report import AblationReport, shown_sheet
+from zerolm.lab.verbs.ablate_report import AblationReport
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.capacity import INITIALISATIONS
 from zerolm.spaces import make_space
@@ -146,11 +153,12 @@ def test_draws_have_the_closed_form_as_their_mean(init: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def found(data_folder: Path) -> Ablation:
-    return ablate(chosen([], str(data_folder), every=True), data=str(data_folder), draws=200)
+def found(data_folder: Path) -> AblationReport:
+    names = chosen([], str(data_folder), every=True)
+    return AblationReport(ablate(names, data=str(data_folder), draws=200))
 
 
-def section(found: Ablation, title: str) -> AblationSection:
+def section(found: AblationReport, title: str) -> AblationSection:
     return next(each for each in found.sections if each.title == title)
 
 
@@ -164,7 +172,7 @@ def values(folder: Path, name: str, view: int, **options: object) -> tuple[Float
     return make_score("zerolm", **options).of_many(batch), quality(truth, truth.metric)
 
 
-def test_the_first_rows_are_those_of_bench(found: Ablation, data_folder: Path) -> None:
+def test_the_first_rows_are_those_of_bench(found: AblationReport, data_folder: Path) -> None:
     names = list(dict.fromkeys(each.benchmark for each in found.sections))
     assert len(names) == 7
     assert len(found.sections) == 9
@@ -178,7 +186,7 @@ def test_the_first_rows_are_those_of_bench(found: Ablation, data_folder: Path) -
         assert each.best_alpha == rows[each.benchmark, each.view, "zerolm best"].best_alpha
 
 
-def test_known_figures(found: Ablation) -> None:
+def test_known_figures(found: AblationReport) -> None:
     """GPT-2 on WikiText-103 at alpha 1.1: the published .871 with scaled residuals, .855 without."""
     gpt = section(found, "gpt2_wt103")
     best = effect(gpt.initialisations, "scaled residual", "zerolm best")
@@ -193,7 +201,7 @@ def test_known_figures(found: Ablation) -> None:
     ("name", "view", "title"), [("gpt2_lm1b", 0, "gpt2_lm1b"), ("pit_vit", 0, "pit_vit")]
 )
 def test_single_kinds_and_initialisations(
-    name: str, view: int, title: str, found: Ablation, data_folder: Path
+    name: str, view: int, title: str, found: AblationReport, data_folder: Path
 ) -> None:
     each = section(found, title)
     for variant, alpha in (("attention only", 1.0), ("ffn only", 0.0)):
@@ -207,7 +215,7 @@ def test_single_kinds_and_initialisations(
         assert effect(each.initialisations, init, "zerolm 1").tau == kendall(score[None], result)[0]
 
 
-def test_what_cannot_change_does_not(found: Ablation) -> None:
+def test_what_cannot_change_does_not(found: AblationReport) -> None:
     for each in found.sections:
         for variant in ("qkv split", "qkv fused"):
             for column in ("geo", "stable_rank"):
@@ -217,7 +225,7 @@ def test_what_cannot_change_does_not(found: Ablation) -> None:
     assert inits == ["normal 0.02", "xavier", "kaiming", "orthogonal"]
 
 
-def test_ten_seeds(found: Ablation, data_folder: Path) -> None:
+def test_ten_seeds(found: AblationReport, data_folder: Path) -> None:
     truth = read(locate("gpt2_wt103", str(data_folder)))
     batch, result = ScoreBatch.of(views(truth)[0].architectures), quality(truth, truth.metric)
     draws = section(found, "gpt2_wt103").draws[0]
@@ -236,7 +244,7 @@ def test_ten_seeds(found: Ablation, data_folder: Path) -> None:
                 assert own.summary["mean"] == pytest.approx(own.closed_random_ties, abs=0.02)
 
 
-def test_borrowed_alphas(found: Ablation, data_folder: Path) -> None:
+def test_borrowed_alphas(found: AblationReport, data_folder: Path) -> None:
     matrix, titles = found.transfers, [each.title for each in found.sections]
     assert [len(row) for row in matrix] == [9] * 9
     for i, row in enumerate(matrix):
@@ -249,7 +257,7 @@ def test_borrowed_alphas(found: Ablation, data_folder: Path) -> None:
     assert (one.alpha, one.tau) == (1.1, pytest.approx(kendall(score[None], result)[0], abs=1e-12))
 
 
-def test_the_table_of_what_is_shown_carries_the_numbers(found: Ablation) -> None:
+def test_the_table_of_what_is_shown_carries_the_numbers(found: AblationReport) -> None:
     dropped = [
         effect
         for each in found.sections
@@ -257,7 +265,7 @@ def test_the_table_of_what_is_shown_carries_the_numbers(found: Ablation) -> None
         if effect.variant.startswith("without ") and effect.column == "zerolm 0.5"
     ]
     counts = [str(sum(effect.direction == way for effect in dropped)) for way in (-1, 1)]
-    row = shown_sheet(found).rows[0]
+    row = found.shown().rows[0]
     assert list(row[:5]) == ["one matrix dropped", "zerolm 0.5", *counts, str(len(dropped))]
 
 
@@ -282,10 +290,10 @@ def test_constant_results_and_no_names_are_refused(tmp_path: Path) -> None:
 def test_few_results_have_no_intervals(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(ROWS)
-    small = ablate([str(path)], draws=20)
-    effects = [each for section in small.sections for each in (*section.matrices, *section.initialisations)]
+    small = AblationReport(ablate([str(path)], draws=20))
+    effects = [each for section in small.sections for each in section.effects]
     assert any(each.change for each in effects)
     assert {(each.low, each.high, each.direction) for each in effects} == {(None, None, 0)}
     assert [len(row) for row in small.transfers] == [1]
-    json.dumps(AblationReport(small).to_json(), allow_nan=False)
-    assert "<table" in AblationReport(small).page()
+    json.dumps(small.to_json(), allow_nan=False)
+    assert "<table" in small.page()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +37,35 @@ def test_the_first_error_names_its_item_and_ends_the_work(jobs: int) -> None:
     with pytest.raises(ValueError, match="net 2: too wide"):
         outcomes.extend(finished(range(1000), work, name=lambda item: f"net {item}", jobs=jobs))
     assert 2 <= len(outcomes) < 999
+
+
+class Unsendable(Exception):
+    def __init__(self, one: object, two: object) -> None:
+        super().__init__("only one of two arguments")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_that_is_no_wrong_input_keeps_its_traceback(jobs: int) -> None:
+    def work(item: int) -> int:
+        raise Unsendable(1, 2)
+
+    with pytest.raises(RuntimeError, match=r"^0: Unsendable: only one of two") as caught:
+        list(finished([0], work, jobs=jobs))
+    assert re.search(r"line \d+, in work\n", caught.value.__notes__[0])
+
+
+def test_a_worker_that_is_killed_is_named_as_the_cause() -> None:
+    outcomes = []
+    with pytest.raises(ValueError, match="one of 2 worker processes was killed"):
+        outcomes.extend(finished(range(4), lambda item: item if item < 3 else os._exit(1), jobs=2))
+    assert sorted(outcomes) == [(i, i) for i in range(len(outcomes))]
+
+
+def test_ray_that_is_missing_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert not list(finished([], float, backend="ray"))
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'zerolm\[ray\]'"):
+        list(finished([1, 2], float, backend="ray"))
 
 
 def test_settings_that_cannot_be() -> None:

@@ -18,14 +18,14 @@ from portion import portion
 from tiny import saved, word_tokenizer
 from transformers import AutoTokenizer
 
+from zerolm.lab.zero_cost.token_source import text_source
 from zerolm.networks.batch import NOTHING
 from zerolm.text import documents as documents_module
-from zerolm.text.batches import masked, text_source
 from zerolm.text.corpus import Corpus, Sequences, TokenFile, batch_of, token_file
 from zerolm.text.defaults import HELD
 from zerolm.text.documents import documents, read_text
 from zerolm.text.encoding import edges, tokenizer_of
-from zerolm.text.predictions import PredictedText, predicted
+from zerolm.text.predictions import PredictedText, masked, predicted
 
 
 def text(count: int, name: str = "text") -> TokenFile:

@@ -18,8 +18,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.lab.supernets.text import ElasticText
+from zerolm.lab.zero_cost.token_source import random_source, text_source
 from zerolm.progress import silent
-from zerolm.text.batches import random_source, stock_source, text_source
 from zerolm.text.calibration import tokens_of
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
 from zerolm.text.documents import read_text
@@ -88,7 +88,7 @@ def test_with_the_tokenizer_of_a_model(source: Path, tmp_path: Path, around: str
     check(f"running {around}", running_tokens(text, tokenizer, 40, 24).ids)
     lines = line_tokens(text, tokenizer, 40, 9)
     check(f"lines {around}", lines.ids, lines.mask)
-    stock = stock_source(tokenizer, text)
+    stock = text_source(text, tokenizer=tokenizer)
     batches = stock.batch("next", 64, 12, 20, 0), stock.batch("masked", 64, 12, 20, 3)
     check(f"stock {around}", stock.ids, *(x for batch in batches for x in (batch.inputs, batch.labels)))
     check(f"file {around}", token_file(str(source), tokenizer, 1 << 20).ids)

@@ -27,17 +27,16 @@ class KeptRows:
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 row = parse_json(line)
                 self.results[str(row["name"])] = row["result"]
-        if not text.endswith("\n"):
+        if self.results and not text.endswith("\n"):
             with file.open("a", encoding="utf-8") as more:
                 more.write("\n")
 
     def add(self, results: Mapping[str, Any]) -> None:
-        """Append results, flushed to disk on return."""
+        """Append results in one write, so that processes share a file; they are on disk on return."""
         self.results.update(results)
         if self.file is None:
             return
-        with self.file.open("a", encoding="utf-8") as file:
-            for name, result in results.items():
-                file.write(json.dumps({"name": name, "result": result}) + "\n")
-            file.flush()
+        lines = (json.dumps({"name": name, "result": result}) for name, result in results.items())
+        with self.file.open("ab", buffering=0) as file:
+            file.write("".join(f"{line}\n" for line in lines).encode())
             os.fsync(file.fileno())

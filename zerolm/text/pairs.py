@@ -44,9 +44,7 @@ class SentencePairs:
 
 def read_pairs(file: Path) -> SentencePairs:
     """Return the pairs of a file; ``ValueError`` names the line and what is wrong with it."""
-    if file.suffix.lower() not in (*TABLES, LINES):
-        raise ValueError(f"the pairs {str(file)!r} are no table: {', '.join((*TABLES, LINES))} can be")
-    rows = [_pair(place, row) for place, row in _rows(str(file), read_file(file).content)]
+    rows = [_pair(place, row) for place, row in table_rows(str(file), read_file(file).content)]
     if len(rows) < LEAST_PAIRS:
         raise ValueError(f"the pairs {str(file)!r} are {len(rows)}; {LEAST_PAIRS} are the least")
     first, second, scores = zip(*rows, strict=True)
@@ -58,16 +56,18 @@ def read_pairs(file: Path) -> SentencePairs:
 def sentences_of(name: str, content: str) -> list[str]:
     """Return the sentences of a text: those of the pairs of a table, by its name; else one a line."""
     if form_of(name) in TABLES:
-        rows = [row for _, row in _rows(name, content)]
+        rows = [row for _, row in table_rows(name, content)]
         if rows and set(COLUMNS[:2]) <= rows[0].keys():
             values = (row.get(column) for row in rows for column in COLUMNS[:2])
             return [value.strip() for value in values if isinstance(value, str) and value.strip()]
     return [line.strip() for line in content.splitlines() if line.strip()]
 
 
-def _rows(name: str, content: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield where each row of a table stands, and its values by column."""
+def table_rows(name: str, content: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield where each row of a table stands, and its values by column; ``name`` is that of its file."""
     kind = Path(name).suffix.lower()
+    if kind not in (*TABLES, LINES):
+        raise ValueError(f"{name!r} is no table: {', '.join((*TABLES, LINES))} can be")
     try:
         if kind == LINES:
             for number, line in enumerate(content.splitlines(), 1):
@@ -80,7 +80,7 @@ def _rows(name: str, content: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for row in reader:
             yield f"{name!r}, line {reader.line_num}", row
     except (csv.Error, ValueError, RecursionError) as error:
-        raise ValueError(f"the pairs {name!r} cannot be read: {error}") from None
+        raise ValueError(f"the table {name!r} cannot be read: {error}") from None
 
 
 def _pair(place: str, row: Mapping[str, Any]) -> tuple[str, str, float]:

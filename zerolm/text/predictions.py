@@ -6,14 +6,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.data import Dataset
 
 from zerolm.networks.batch import NOTHING
 from zerolm.networks.network import Task
-from zerolm.text.batches import masked
 from zerolm.text.corpus import Corpus, Sequences
 
+MASKED: Final = 0.15
+"""The part of a sequence that is masked, as in BERT."""
+REPLACED: Final = 0x5EED
+"""Distinguishes the seed of replacements from that of the positions."""
 ORDERS: Final = 32
 """Bits of a place in an order; the seed of a mask is that of the order, from 1, and the place."""
 
@@ -84,3 +89,33 @@ def predicted(
     labels = ids.roll(-1, dims=1)
     labels[:, -1] = NOTHING
     return ids, labels
+
+
+def masked(
+    tokens: Tensor, mask: int, seed: int, vocabulary: int = 0, edges: tuple[int, int] = (0, 0)
+) -> tuple[Tensor, Tensor]:
+    """Return inputs and labels (n, t): round(.15 t) positions of each sequence, at least one, are masked.
+
+    They are sampled under the seed; the labels of all others are ``NOTHING``. With a ``vocabulary`` only four
+    of five, as sampled, are masked; of the others half get a random token below it, half stay as they are
+    (BERT, arXiv 1810.04805, section 3.1). None is sampled from the ``edges``: the numbers of tokens at the
+    beginning and at the end of each sequence.
+    """
+    first, last = edges
+    body = tokens[:, first : tokens.shape[1] - last]
+    hidden = pad(_chosen(body, max(1, round(MASKED * tokens.shape[1])), seed), edges)
+    labels = tokens.masked_fill(~hidden, NOTHING)
+    if not vocabulary:
+        return tokens.masked_fill(hidden, mask), labels
+    generator = torch.Generator().manual_seed(seed ^ REPLACED)
+    share = torch.rand(tokens.shape, generator=generator)
+    others = torch.randint(vocabulary, tokens.shape, generator=generator)
+    inputs = tokens.masked_fill(hidden & (share < 0.8), mask)
+    return torch.where(hidden & (share >= 0.9), others, inputs), labels
+
+
+def _chosen(tokens: Tensor, count: int, seed: int) -> Tensor:
+    """Return which positions (n, t) of each sequence are drawn, ``count`` of each."""
+    drawn = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(seed))
+    order = drawn.argsort(stable=True, dim=1)
+    return torch.zeros_like(tokens, dtype=torch.bool).scatter_(1, order[:, :count], True)

@@ -37,7 +37,7 @@ def test_all_of_the_folder(folder: Path, zerolm: Callable[..., Any]) -> None:
     shown = zerolm("lab", "ablate", "mine", "yours").out
     for words in (
         "mine: ppl (lower is better), 3 architectures",
-        "without q / k / v",
+        "without q",
         "orthogonal",
         "ten seeds",
     ):

@@ -14,7 +14,6 @@ from tiny import saved, word_tokenizer
 
 from zerolm.lab.zero_cost import job as evaluate
 from zerolm.lab.zero_cost import proxy_names, registry
-from zerolm.lab.zero_cost.candidates import Candidate
 
 Zerolm = Callable[..., Any]
 
@@ -34,9 +33,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     call = evaluate.ProxyWork.__call__
 
-    def counting(self: evaluate.ProxyWork, candidate: Candidate, keys: Any) -> Any:
-        names.append(candidate.name)
-        return call(self, candidate, keys)
+    def counting(self: evaluate.ProxyWork, task: Any) -> Any:
+        names.append(task[0].name)
+        return call(self, task)
 
     monkeypatch.setattr(evaluate.ProxyWork, "__call__", counting)
     return names

@@ -16,8 +16,8 @@ from safetensors.torch import load_file, save_file
 from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
 
-from zerolm.lab.zero_cost import memory as needed
-from zerolm.lab.zero_cost.store import Store
+from zerolm.io.kept_rows import KeptRows
+from zerolm.lab.zero_cost import candidates as needed
 from zerolm.verbs.shared import needing_torch
 
 Zerolm = Callable[..., Any]
@@ -33,12 +33,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("other.db").write_text("no database at all")
 
 
-def rows() -> list[Any]:
+def rows() -> dict[str, Any]:
     """What is in the store, of which every network is whole."""
-    if not Path("s").exists():
-        return []
-    with Store(Path("s")) as store:
-        return store._database.execute("SELECT * FROM evaluations").fetchall()
+    return KeptRows(Path("s")).results
 
 
 def refused(zerolm: Zerolm, *arguments: str, words: str) -> None:
@@ -142,7 +139,7 @@ def test_a_loss_that_is_not_finite(zerolm: Zerolm, value: float) -> None:
 def test_too_little_text_and_memory_of_a_model(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
     word_tokenizer(saved(Path("model"), "llama"))
     arguments = ("lab", "proxies", "model", *FEW, "--text", "short.txt", "--store", "s")
-    refused(zerolm, *arguments, words="model: the text has 3 tokens, a batch of 16 x 8 needs 144")
+    refused(zerolm, *arguments, words="model: the text has 3 tokens, 16 sequences of 9 need 144")
     monkeypatch.setattr("zerolm.networks.opener.free_memory", lambda: 1000)
     refused(zerolm, "lab", "proxies", "model", *FEW, "--store", "s", words="of memory")
 

@@ -34,15 +34,15 @@ def test_widths_grow_by_the_scores_that_are_kept(tmp_path: Path) -> None:
     train(learner, Drawn(), run_of(STEPS), TrainingRun(tmp_path))
     learner.end_epoch(2, Drawn()[0]["input_ids"][None], [0, 1])
     rows = learner.history()
-    assert [row["epoch"] for row in rows] == [1, 2, 3]
+    assert [row.epoch for row in rows] == [1, 2, 3]
     for row, after in pairwise(rows):
-        widths, scores = np.array(row["widths"]), np.array(row["scores"])
-        assert after["widths"] == grown(widths, scores, 4, 12, 2 * 1 * 6 // 3).tolist()
-        assert np.array(after["widths"]).sum() - widths.sum() == 4 * 4
+        widths, scores = np.array(row.widths), np.array(row.scores)
+        assert after.widths == grown(widths, scores, 4, 12, 2 * 1 * 6 // 3).tolist()
+        assert np.array(after.widths).sum() - widths.sum() == 4 * 4
         assert ((scores >= 0) & (scores <= widths)).all()
-    assert learner.supernet.widths.tolist() == rows[-1]["widths"]
-    assert all(-1 <= value <= 1 for row in rows for value in row["diversity"])
-    drawn = [[kind for kind, score in enumerate(layer) if score] for layer in rows[0]["scores"]]
+    assert learner.supernet.widths.tolist() == rows[-1].widths
+    assert all(-1 <= value <= 1 for row in rows for value in row.diversity)
+    drawn = [[kind for kind, score in enumerate(layer) if score] for layer in rows[0].scores]
     assert all(drawn)
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,17 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.architecture import Architecture
+from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.zero_cost import find_proxy, proxy_names
-from zerolm.lab.zero_cost.candidates import Candidate
-from zerolm.lab.zero_cost.compute import compute
-from zerolm.lab.zero_cost.job import LIBRARIES, evaluate
-from zerolm.lab.zero_cost.memory import bytes_needed
+from zerolm.lab.zero_cost.candidates import Candidate, bytes_needed
+from zerolm.lab.zero_cost.compute import Outcome, compute
+from zerolm.lab.zero_cost.job import LIBRARIES, ProxyWork, _outcome, _row, evaluate, kept_values
 from zerolm.lab.zero_cost.passes import NEEDS
 from zerolm.lab.zero_cost.settings import Settings
-from zerolm.lab.zero_cost.store import Store
+from zerolm.lab.zero_cost.token_source import random_source
 from zerolm.networks.build import build
 from zerolm.spaces import make_space
-from zerolm.text.batches import random_source
 
 LLAMA = make_space("llama", vocab=64)
 FEW = Settings(batch=4, length=8, parts=2)
@@ -102,14 +105,14 @@ def test_products_in_bfloat16_are_stored_apart_and_nearly_the_same() -> None:
     candidates, source = [Candidate.of(llama(ffn=ffn), str(ffn)) for ffn in (24, 40)], random_source(64)
     settings = replace(FEW, batch=16, length=16)
     names = [name for name in proxy_names() if name != "eznas"]
-    with Store() as store:
-        evaluate(candidates, names, source, settings, store=store)
-        half = evaluate(candidates, names, source, replace(settings, dtype="bfloat16"), store=store)
-        again = evaluate(candidates, names, source, settings, store=store)
+    rows = KeptRows(None)
+    evaluate(candidates, names, source, settings, rows=rows)
+    half = evaluate(candidates, names, source, replace(settings, dtype="bfloat16"), rows=rows)
+    again = evaluate(candidates, names, source, settings, rows=rows)
     assert half.values != again.values
-    for name, rows in again.values.items():
+    for name, values in again.values.items():
         near = 0.1 if name == "zico" else 0.02
-        for row, ours in zip(rows, half.values[name], strict=True):
+        for row, ours in zip(values, half.values[name], strict=True):
             assert np.linalg.norm(np.subtract(row, ours)) <= near * np.linalg.norm(row), name
 
 
@@ -143,9 +146,9 @@ def test_columns_are_what_the_proxies_compute() -> None:
     candidates = [Candidate.of(each, f"n{i}") for i, each in enumerate(networks)]
     names = ["snip", "lpzero_gpt2", "az_nas", "snip"]
     source = random_source(64)
-    with Store() as store:
-        found = evaluate(candidates, names, source, FEW, store=store)
-        backwards = evaluate(candidates[::-1], names, source, FEW, store=store)
+    rows = KeptRows(None)
+    found = evaluate(candidates, names, source, FEW, rows=rows)
+    backwards = evaluate(candidates[::-1], names, source, FEW, rows=rows)
     assert list(found.values) == ["snip", "lpzero_gpt2", "az_nas"]
     for name in found.columns:
         np.testing.assert_array_equal(found.columns[name], backwards.columns[name][::-1])
@@ -160,8 +163,8 @@ def test_columns_are_what_the_proxies_compute() -> None:
 
 def test_ranks_of_one_network_say_nothing() -> None:
     """AZ-NAS adds up ranks: of one network it is left out, its four terms are not."""
-    with Store() as store:
-        found = evaluate([Candidate.of(llama(), "one")], ["az_nas"], random_source(64), FEW, store=store)
+    rows = KeptRows(None)
+    found = evaluate([Candidate.of(llama(), "one")], ["az_nas"], random_source(64), FEW, rows=rows)
     terms = {"az_expressivity", "az_progressivity", "az_trainability", "az_complexity"}
     assert set(found.columns) == set(found.seconds) == terms
     assert found.left_out == {"az_nas": "it adds up ranks, and one network has none: take several"}
@@ -170,12 +173,11 @@ def test_ranks_of_one_network_say_nothing() -> None:
 @pytest.mark.parametrize("library", ["torch", "transformers"])
 def test_another_version_of_a_library_computes_again(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     other = f"{library} 99"
-    with Store() as store:
-        for libraries in (LIBRARIES, other):
-            monkeypatch.setattr("zerolm.lab.zero_cost.job.LIBRARIES", libraries)
-            evaluate([Candidate.of(llama(), "one")], ["params"], random_source(64), FEW, store=store)
-        versions = [row[0] for row in store._database.execute("SELECT version FROM evaluations")]
-    assert len(versions) == 2
+    rows = KeptRows(None)
+    for libraries in (LIBRARIES, other):
+        monkeypatch.setattr("zerolm.lab.zero_cost.job.LIBRARIES", libraries)
+        evaluate([Candidate.of(llama(), "one")], ["params"], random_source(64), FEW, rows=rows)
+    assert len(rows.results) == 2
     assert f"{library} {import_module(library).__version__}" in LIBRARIES
 
 
@@ -184,8 +186,63 @@ def test_no_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate\n 20 GiB")
 
     monkeypatch.setattr("zerolm.lab.zero_cost.job.compute", out_of_memory)
-    with (
-        Store() as store,
-        pytest.raises(ValueError, match=r"^one: the passes do not fit into the memory"),
-    ):
-        evaluate([Candidate.of(llama(), "one")], ["snip"], random_source(64), FEW, store=store)
+    with pytest.raises(ValueError, match=r"^one: the passes do not fit into the memory"):
+        evaluate([Candidate.of(llama(), "one")], ["snip"], random_source(64), FEW, rows=KeptRows(None))
+
+
+@given(st.lists(st.lists(st.floats(), max_size=3), min_size=1, max_size=3))
+def test_values_are_kept_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, values: list[Any]) -> None:
+    """In a file that another run may append to; a line that was not written to its end is computed again."""
+    file = tmp_path_factory.mktemp("kept") / "new" / "values.jsonl"
+    rows, other = kept_values(file), kept_values(file)
+    for number, value in enumerate(values):
+        (rows if number % 2 else other).add({str(number): _row(Outcome(tuple(value), 0.5))})
+    with file.open("a") as cut_short:
+        cut_short.write('{"name": "late", "res')
+    again = [_outcome(row) for _, row in sorted(kept_values(file).results.items())]
+    assert repr(again) == repr([Outcome(tuple(value), 0.5) for value in values])
+
+
+@pytest.mark.parametrize("make", [lambda f: f.write_text("a,b\n1,2\n"), Path.mkdir, os.mkfifo])
+def test_another_file_is_no_store_and_is_left_alone(make: Callable[[Path], object], tmp_path: Path) -> None:
+    make(tmp_path / "s")
+    with pytest.raises(ValueError, match="/s' is no file of proxy values: name another with --store"):
+        kept_values(tmp_path / "s")
+    assert not (tmp_path / "s").is_file() or (tmp_path / "s").read_text() == "a,b\n1,2\n"
+
+
+def test_each_network_is_computed_once_and_an_error_costs_nothing_that_is_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of equal networks the first is; only the proxies that the store lacks."""
+    tasks: list[tuple[str, list[str]]] = []
+    call = ProxyWork.__call__
+
+    def counting(self: ProxyWork, task: Any) -> Any:
+        tasks.append((task[0].name, [proxy.name for proxy in task[1]]))
+        if task[0].name == "bad":
+            raise ValueError("too wide")
+        return call(self, task)
+
+    monkeypatch.setattr(ProxyWork, "__call__", counting)
+    one, two, same, bad = (
+        Candidate.of(llama(ffn=f), n) for f, n in ((24, "one"), (32, "two"), (24, "same"), (40, "bad"))
+    )
+    rows, steps = KeptRows(None), list[tuple[int, int]]()
+
+    def progress(text: str, done: int = 0, of: int = 0) -> None:
+        steps.append((done, of))
+
+    def run(candidates: list[Candidate], *names: str) -> Any:
+        return evaluate(candidates, names, random_source(64), FEW, rows=rows, progress=progress)
+
+    with pytest.raises(ValueError, match=r"^bad: too wide$"):
+        run([one, bad, two], "params")
+    measured = run([one, two, same], "params", "snip")
+    assert tasks == [
+        ("one", ["params"]), ("bad", ["params"]), ("one", ["snip"]), ("two", ["params", "snip"])
+    ]  # fmt: skip
+    assert steps == [(0, 3), (1, 3), (1, 3), (2, 3), (3, 3)]
+    assert measured.values["snip"][0] == measured.values["snip"][2] != measured.values["snip"][1]
+    assert run([two, same], "snip", "params").values["params"] == measured.values["params"][1:]
+    assert len(tasks) == 4

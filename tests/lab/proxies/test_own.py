@@ -26,11 +26,11 @@ SCRIPT = """
 import json, os, sys
 from pathlib import Path
 from zerolm.lab.zero_cost import proxy
-from zerolm.text.batches import random_source
+from zerolm.lab.zero_cost.token_source import random_source
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.job import evaluate
 from zerolm.lab.zero_cost.settings import Settings
-from zerolm.lab.zero_cost.store import Store
+from zerolm.io.kept_rows import KeptRows
 from zerolm.spaces import make_space
 
 @proxy("mine", source="a test", needs=["gradients"])
@@ -41,9 +41,8 @@ if __name__ == "__main__":
     space = make_space("llama", vocab=64)
     sizes = {{"depth": 1, "hidden": 16, "head_size": 8, "heads": 2, "kv_heads": 1}}
     candidates = [Candidate.of(space.read({{**sizes, "ffn": ffn}}), str(ffn)) for ffn in (8, 16, 24)]
-    with Store(Path("store")) as store:
-        found = evaluate(candidates, ["mine"], random_source(64), Settings(batch=4, length=8, parts=2),
-                         store=store, jobs={jobs})
+    found = evaluate(candidates, ["mine"], random_source(64), Settings(batch=4, length=8, parts=2),
+                     rows=KeptRows(Path("store")), jobs={jobs})
     print(json.dumps(found.columns["mine"].tolist()))
 """
 

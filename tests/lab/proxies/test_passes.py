@@ -16,7 +16,7 @@ from networks_small import WORDS, batch_for, by_weights, chain, made, record
 from portion import portion
 from torch import Tensor, nn
 
-from zerolm.lab.testing.network_state import same, state
+from zerolm.lab.testing import state
 from zerolm.lab.zero_cost.passes import NEEDS, Passes, Protocol
 from zerolm.lab.zero_cost.passes.record import Moments
 from zerolm.lab.zero_cost.passes.taps import entering, looking
@@ -288,7 +288,7 @@ def left_alone(network: Network) -> Iterator[None]:
     before = state(network)
     yield
     after = state(network)
-    assert not [part for part in before | after if not same(before.get(part), after.get(part))]
+    assert not [part for part in before | after if before.get(part) != after.get(part)]
 
 
 @pytest.mark.parametrize(

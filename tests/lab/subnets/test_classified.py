@@ -61,23 +61,22 @@ def test_texts_come_back_as_they_were_written(rows: list[tuple[str, int]]) -> No
 HEAD = "original_text,perturbed_text,ground_truth_output,result_type\n"
 WRONG = {
     "text,label\n": "has no rows",
-    "text\nx\n": "lacks the column label; it has 'text'",
-    "words,class\nx,1\n": "lacks the columns text, label",
+    "words,class\nx,1\n": "line 2 has text None; columns are text, label",
+    "text\nx\n": "label None; the head has 2 classes",
     "text,label\nx,2\n": "line 2 has label '2'; the head has 2 classes, 0 to 1: neg, pos",
     "text,label\nx,-1\n": "the head has 2 classes",
     "text,label\nx,0.5\n": "the head has 2 classes",
     "text,label\nx,nan\n": "the head has 2 classes",
-    "text,label\nx,good\n": "label 'good'",
     'text,label\n"x,1\n': "cannot be read",
-    "text,label\n ,1\n": "line 2 has text ' '; a text can be",
-    "text,label\nx\n": "label",
+    "text,label\n ,1\n": "line 2 has text ' '",
 }
 WRONG_LOG = {
-    "original_text,perturbed_text,result_type\na,b,Failed\n": "lacks the column ground_truth_output",
+    "original_text,perturbed_text,result_type\na,b,Failed\n": "ground_truth_output None",
+    HEAD: "skipped all 0 rows",
     HEAD + "a,b,7,Failed\n": "ground_truth_output '7'; the head has 2 classes",
     HEAD + "a,b,1,Won\n": "result_type 'Won'; Successful, Failed, Skipped, Maximized can be",
-    HEAD + "a,a,1,Skipped\nb,b,0,Skipped\n": "all 2 attacked rows of .* were skipped",
-    HEAD + "a,b,1,Skipped\n": "line 2 was skipped, yet its perturbed_text is not its original_text",
+    HEAD + "a,a,1,Skipped\nb,b,0,Skipped\n": "skipped all 2 rows of .*: no text was attacked",
+    HEAD + "a,b,1,Skipped\n": "line 2 has perturbed_text 'b'; a skipped one is the original",
     HEAD + "a,,1,Failed\n": "perturbed_text ''",
 }
 

@@ -27,9 +27,7 @@ from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.subnets import slicing
-from zerolm.lab.subnets.judging import Judging
-from zerolm.lab.subnets.metrics import share_right, under_attack
-from zerolm.lab.subnets.reading import judged_by, judged_text
+from zerolm.lab.subnets.judging import Judging, judged_by, judged_text, share_right, under_attack
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
 from zerolm.lab.subnets.slicing import cuts_of, digest_of, slice_parent
 from zerolm.networks.compute import Compute

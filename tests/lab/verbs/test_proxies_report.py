@@ -38,8 +38,8 @@ def test_it_saves_loads_and_repeats(target: str, zerolm: Callable[..., Any], tmp
     if target == "llama":
         more["proxies"] = ["params", "zerolm_weights"]
     given = Path(target) if target == "model" else target
-    report = package.lab.proxies(given, **(FEW | more), store="store.sqlite")
-    assert Path("store.sqlite").is_file()
+    report = package.lab.proxies(given, **(FEW | more), store="store.jsonl")
+    assert Path("store.jsonl").is_file()
     check_report(report, zerolm, tmp_path / "out", ("title", "networks"))
     count = {"llama": 3, "mine.csv": 24, "model": 1}[target]
     rows = report.rows()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
-from zerolm.calibration.alpha import Parts, mixed, parts, taus_of_grid
+from zerolm.calibration.alpha import GRID, Parts, mixed, parts, taus_of_grid
 from zerolm.comparison.subjects import Subject, Unusable, subjects
 from zerolm.groundtruth.reader import View
-from zerolm.lab.ablation.ablation import Ablation, AblationSection, Draws, Effect, best_of_grid
+from zerolm.io.brief import brief
 from zerolm.lab.ablation.variants import EMBEDDED, embedding_terms, variants
 from zerolm.progress import Progress, silent
 from zerolm.scores import ScoreBatch, make_score
@@ -21,12 +23,119 @@ from zerolm.statistics.bootstrap import RESAMPLES
 
 DRAWN_SEEDS: Final = 10
 EVEN: Final = 0.5
-OWN: Final = "scaled"
-"""The space's own initialisation: deviation 0.02, residual projections scaled where the space says so."""
 INIT_LABELS: Final = {"scaled": "scaled residual", "normal": "normal 0.02"}
+"""The first is the space's own: deviation 0.02, residual projections scaled where the space says so."""
 
 Values = tuple[str, float | None, bool, Floats]
 """A score, its alpha, whether the labels chose it, and what it gives, (n,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Agreement of one score under one variant. None stands for what is not defined.
+
+    ``alpha`` is None for scores without one; ``saw_labels`` where it is the best of the grid for this
+    variant. ``change`` is the tau-b beyond that of the same score under the first variant, ``low`` and
+    ``high`` its paired 95 % bootstrap interval (the alpha is not chosen anew in each resample).
+    """
+
+    variant: str
+    score: str
+    alpha: float | None
+    saw_labels: bool
+    tau: float | None
+    tau_random_ties: float | None
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def column(self) -> str:
+        """The score with its alpha, the same for all variants."""
+        if self.alpha is None:
+            return self.score
+        return f"{self.score} {'best' if self.saw_labels else format(self.alpha, 'g')}"
+
+    @property
+    def direction(self) -> int:
+        """-1 or 1 where the interval of the change lies on one side of 0, else 0."""
+        if self.low is None or self.high is None:
+            return 0
+        return int(self.low > 0) - int(self.high < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """``zerolm`` of drawn networks: tau-b with the result and with the closed form, one a seed.
+
+    ``closed`` and ``closed_random_ties`` are the agreement of the closed form itself.
+    """
+
+    init: str
+    alpha: float
+    saw_labels: bool
+    closed: float | None
+    closed_random_ties: float | None
+    taus: tuple[float | None, ...]
+    with_closed: tuple[float | None, ...]
+
+    @property
+    def summary(self) -> dict[str, float | None]:
+        """Return mean, deviation and ends of ``taus``, and the mean of ``with_closed`` as ``agreement``."""
+        taus, with_closed = (np.array(each, np.float64) for each in (self.taus, self.with_closed))
+        numbers = (taus.mean(), taus.std(ddof=1), taus.min(), taus.max(), with_closed.mean())
+        return dict(
+            zip(("mean", "deviation", "low", "high", "agreement"), map(defined, numbers), strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BorrowedAlpha:
+    """The best alpha of one benchmark used on another: the tau-b, and the loss to the other's own best."""
+
+    alpha_of: str
+    used_on: str
+    alpha: float
+    tau: float | None
+    loss: float | None
+    same_data: bool
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AblationSection:
+    """One benchmark in one view. ``curve`` is the tau-b of ``zerolm`` over the grid of alphas."""
+
+    benchmark: str
+    view: str | None
+    metric: str
+    higher_is_better: bool
+    n: int
+    matrices: tuple[Effect, ...]
+    initialisations: tuple[Effect, ...]
+    draws: tuple[Draws, ...]
+    curve: tuple[float | None, ...]
+
+    def __repr__(self) -> str:
+        return brief(self, self.title, f"{len(self.effects)} effects on {self.n} networks by {self.metric}")
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        return self.matrices + self.initialisations
+
+    @property
+    def title(self) -> str:
+        return self.benchmark + (f", view {self.view}" if self.view else "")
+
+    @property
+    def best_alpha(self) -> float:
+        return best_of_grid(self.curve)
+
+    def borrowed(self, other: AblationSection) -> BorrowedAlpha:
+        """Return the best alpha of another section used on this one."""
+        tau, best = (self.curve[GRID.index(alpha)] for alpha in (other.best_alpha, self.best_alpha))
+        loss = None if tau is None or best is None else best - tau
+        is_same = other.benchmark == self.benchmark
+        return BorrowedAlpha(other.title, self.title, other.best_alpha, tau, loss, is_same)
 
 
 def ablate(
@@ -37,8 +146,8 @@ def ablate(
     draws: int = RESAMPLES,
     unusable: Unusable | None = None,
     progress: Progress = silent,
-) -> Ablation:
-    """The ablation of every benchmark named, or given as a file.
+) -> tuple[AblationSection, ...]:
+    """Return the ablation of every benchmark named, or given as a file: one section for each of its views.
 
     ``metric`` is the file's own unless named; ``draws`` bootstrap resamples. Everything is read and checked
     before anything is scored, as ``bench`` does. Fewer than eight architectures have no intervals.
@@ -52,14 +161,18 @@ def ablate(
             where = f", view {view.name}" if view.name else ""
             progress(f"ablating {subject.truth.name}{where}", len(sections), of)
             sections.append(_section(subject, view, bootstrap))
-    return Ablation(tuple(sections))
+    return tuple(sections)
 
 
 def _section(subject: Subject, view: View, bootstrap: Bootstrap) -> AblationSection:
     batch, result = ScoreBatch.of(view.architectures), bootstrap.result
     # Without scaled matrices the space's own initialisation is the normal one: it stands for both.
     scaled = bool(batch.shapes.scaled.any())
-    inits = [init for init in INITIALISATIONS if scaled or init != "normal"]
+    inits = {
+        init: INIT_LABELS.get(init if scaled else init.replace("scaled", "normal"), init)
+        for init in INITIALISATIONS
+        if scaled or init != "normal"
+    }
     return AblationSection(
         subject.truth.name,
         view.name,
@@ -67,55 +180,64 @@ def _section(subject: Subject, view: View, bootstrap: Bootstrap) -> AblationSect
         subject.truth.is_higher_better(subject.metric),
         len(result),
         matrices=tuple(_effects(_matrix_variants(view, result), bootstrap)),
-        initialisations=tuple(_effects(_initialised(batch, inits, scaled, result), bootstrap)),
+        initialisations=tuple(
+            _effects(
+                (
+                    (label, _mixed(parts(batch, init), result, (EVEN, 1.0, None)))
+                    for init, label in inits.items()
+                ),
+                bootstrap,
+            )
+        ),
         draws=tuple(
-            _drawn(batch, init, label(init, scaled), alpha, result)
-            for init in inits
+            _drawn(batch, init, label, alpha, result)
+            for init, label in inits.items()
             for alpha in (EVEN, 1.0, None)
         ),
         curve=curve(parts(batch), result),
     )
 
 
-def label(init: str, scaled: bool) -> str:
-    return INIT_LABELS["normal"] if init == OWN and not scaled else INIT_LABELS.get(init, init)
-
-
 def curve(parts: Parts, result: Floats, rest: Floats | float = 0.0) -> tuple[float | None, ...]:
-    """tau-b over the grid of alphas."""
-    return tuple(defined(tau) for tau in taus_of_grid(parts, result, rest))
+    """Return tau-b over the grid of alphas."""
+    return tuple(map(defined, taus_of_grid(parts, result, rest)))
+
+
+def best_of_grid(taus: Sequence[float | None]) -> float:
+    """Return the alpha with the best tau-b; of equals, as of one kind of matrix alone, that nearest 0.5."""
+    rounded = [-math.inf if tau is None else round(tau, 12) for tau in taus]
+    return max(zip(rounded, GRID, strict=True), key=lambda pair: (pair[0], -abs(pair[1] - 0.5)))[1]
+
+
+def _mixed(
+    capacities: Parts, result: Floats, alphas: Iterable[float | None], rest: Floats | float = 0.0
+) -> list[Values]:
+    """Return ``zerolm`` at each alpha; None is the one that agrees best with the result."""
+    best = best_of_grid(curve(capacities, result, rest))
+    used = [(best if alpha is None else alpha, alpha is None) for alpha in alphas]
+    return [("zerolm", alpha, saw, mixed(capacities, alpha, rest)) for alpha, saw in used]
 
 
 def _matrix_variants(view: View, result: Floats) -> Iterator[tuple[str, list[Values]]]:
-    """Each variant with the scores that it gives."""
-    for name, architectures in variants(view.architectures):
-        yield name, _scores(ScoreBatch.of(architectures), result, {})
-    terms = embedding_terms(view.architectures)
-    yield EMBEDDED, _scores(ScoreBatch.of(view.architectures), result, terms)
-
-
-def _scores(batch: ScoreBatch, result: Floats, terms: dict[str, Floats]) -> list[Values]:
-    capacities, rest = parts(batch), terms.get("zerolm", 0.0)
-    best = best_of_grid(curve(capacities, result, rest))
-    values: list[Values] = [("zerolm", EVEN, False, mixed(capacities, EVEN, rest))]
-    values.append(("zerolm", best, True, mixed(capacities, best, rest)))
-    for name in ("geo", "stable_rank"):
-        values.append((name, None, False, make_score(name).of_many(batch) + terms.get(name, 0.0)))
-    return values
-
-
-def _initialised(
-    batch: ScoreBatch, inits: Iterable[str], scaled: bool, result: Floats
-) -> Iterator[tuple[str, list[Values]]]:
-    for init in inits:
-        capacities = parts(batch, init)
-        best = best_of_grid(curve(capacities, result))
-        alphas = ((EVEN, False), (1.0, False), (best, True))
-        yield label(init, scaled), [("zerolm", a, saw, mixed(capacities, a)) for a, saw in alphas]
+    """Yield each variant with the scores that it gives."""
+    without: dict[str, Floats] = {}
+    named = [(name, each, without) for name, each in variants(view.architectures)]
+    for name, each, terms in [*named, (EMBEDDED, view.architectures, embedding_terms(view.architectures))]:
+        batch = ScoreBatch.of(each)
+        yield (
+            name,
+            [
+                *_mixed(parts(batch), result, (EVEN, None), terms.get("zerolm", 0.0)),
+                *(
+                    (name, None, False, make_score(name).of_many(batch) + terms.get(name, 0.0))
+                    for name in ("geo", "stable_rank")
+                ),
+            ],
+        )
 
 
 def _effects(variants_values: Iterable[tuple[str, list[Values]]], bootstrap: Bootstrap) -> Iterator[Effect]:
-    """Each score of each variant against the same score of the first variant."""
+    """Yield each score of each variant against the same score of the first variant."""
     first: list[Resampled] = []
     for variant, values in variants_values:
         resampled = [bootstrap.resample(each[3]) for each in values]
@@ -128,22 +250,15 @@ def _effects(variants_values: Iterable[tuple[str, list[Values]]], bootstrap: Boo
             yield Effect(variant, score, alpha, saw, *map(defined, numbers))
 
 
-def _drawn(batch: ScoreBatch, init: str, shown: str, alpha: float | None, result: Floats) -> Draws:
-    """Ten networks of each architecture; no ``alpha`` asks for the best one of the closed form."""
-    capacities = parts(batch, init)
-    used = best_of_grid(curve(capacities, result)) if alpha is None else alpha
-    closed = mixed(capacities, used)
+def _drawn(batch: ScoreBatch, init: str, label: str, alpha: float | None, result: Floats) -> Draws:
+    """Return ten networks of each architecture; without an ``alpha`` by the best one of the closed form."""
+    ((_, used, saw_labels, closed),) = _mixed(parts(batch, init), result, [alpha])
+    assert used is not None
     scores = np.array([mixed(drawn_parts(batch, init, seed), used) for seed in range(DRAWN_SEEDS)])
     itself = agreement(closed, result)
-    return Draws(
-        shown,
-        used,
-        alpha is None,
-        defined(itself.tau),
-        defined(itself.tau_random_ties),
-        tuple(map(defined, kendall(scores, result))),
-        tuple(map(defined, kendall(scores, closed))),
-    )
+    closed_taus = defined(itself.tau), defined(itself.tau_random_ties)
+    taus, with_closed = (tuple(map(defined, kendall(scores, other))) for other in (result, closed))
+    return Draws(label, used, saw_labels, *closed_taus, taus, with_closed)
 
 
 def drawn_norms(shapes: Shapes, depth: Ints, init: str, rng: np.random.Generator) -> Floats:

@@ -13,7 +13,7 @@ from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.groundtruth.reader import quality
 from zerolm.groundtruth.truth import check
-from zerolm.lab.subnets.metrics import HIGHER_IS_BETTER
+from zerolm.lab.subnets.judging import HIGHER_IS_BETTER
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
 from zerolm.lab.subnets.result import JudgedSlice, Slices
 from zerolm.lab.subnets.slicing import Sliced
@@ -88,24 +88,15 @@ def slices_of(
         "architectures": entries,
     }
     truth = check(benchmark)
-    costs = {cost: make_score(cost).of_many(networks) for cost in ("body_params", "macs")}
+    costs = {cost: make_score(cost).of_many(networks).tolist() for cost in ("body_params", "macs")}
     scores = {rival: make_score(rival).of_many(networks) for rival in RIVALS}
-    return Slices(
-        benchmark,
-        sliced.parent,
-        {
-            metric: {rival: defined(agreement(values, result).tau) for rival, values in scores.items()}
-            for metric, result in ((metric, quality(truth, metric)) for metric in metrics)
-        },
-        sliced.seconds,
-        left_out,
-        [
-            JudgedSlice(
-                entry["id"],
-                shape_text(network),
-                **{cost: int(values[place]) for cost, values in costs.items()},
-                results=entry["results"],
-            )
-            for place, (entry, network) in enumerate(zip(entries, networks, strict=True))
-        ],
-    )
+    labels = {metric: quality(truth, metric) for metric in metrics}
+    taus = {
+        metric: {rival: defined(agreement(values, result).tau) for rival, values in scores.items()}
+        for metric, result in labels.items()
+    }
+    slices = [
+        JudgedSlice(entry["id"], shape_text(network), int(body), int(macs), entry["results"])
+        for entry, network, body, macs in zip(entries, networks, *costs.values(), strict=True)
+    ]
+    return Slices(benchmark, sliced.parent, taus, sliced.seconds, left_out, slices)

@@ -8,7 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
@@ -18,20 +19,33 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from zerolm.architecture import Floats
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.brief import one_line
-from zerolm.lab.subnets import metrics
-from zerolm.lab.subnets.classified import AttackedTexts, ClassifiedTexts
+from zerolm.lab.subnets.classified import ClassifiedTexts, read_attacked, read_classified
+from zerolm.lab.subnets.request import JudgingRequest
 from zerolm.lab.subnets.walk import SubNetwork, last_states
 from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.compute import Compute, computed, put_on
-from zerolm.networks.opener import mapped_model, stored_model, without
+from zerolm.networks.opener import (
+    is_decoder,
+    mapped_model,
+    stock_config,
+    stock_tokenizer,
+    stored_model,
+    without,
+)
 from zerolm.networks.pooling import TokenPooling
 from zerolm.networks.states import HiddenStates
 from zerolm.passes.divergence import kl, perplexity, surprises
+from zerolm.text.calibration import sentence_tokens, tokens_of
 from zerolm.text.tokens import Tokens
 from zerolm.units.kept_units import Cut
 from zerolm.units.pruning import dimensions_of
 
 Results = dict[str, float]
+HIGHER_IS_BETTER: Final = {
+    **{"accuracy": True, "accuracy_under_attack": True, "attack_success_rate": False, "accuracy_drop": False},
+    **{"perplexity": False, "bits_a_byte": False, "kl": False, "distance": False},
+}
+"""All results by name, and whether higher is better."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +57,8 @@ class Judged(ABC):
 
     def digest(self) -> str:
         """Return an identifier of all that is evaluated."""
-        return f"{self.tokens.digest()} 0"
+        more = repr([value for name, value in vars(self).items() if name not in ("tokens", "pooling")])
+        return f"{self.tokens.digest()} {hashlib.sha256(more.encode()).hexdigest()}"
 
     def opened(self, checkpoint: Checkpoint, compute: Compute) -> Blocks:
         """Return the parent, open, with these tokens."""
@@ -64,9 +79,6 @@ class JudgedText(Judged):
     bytes: int
     batch = 4
 
-    def digest(self) -> str:
-        return f"{self.tokens.digest()} {self.bytes}"
-
     def results(self, blocks: Blocks, networks: Sequence[SubNetwork]) -> list[Results]:
         states = last_states(blocks, [whole_of(blocks), *networks])
         count = sum(batch["input_ids"][:, 1:].numel() for batch in blocks.batches)
@@ -74,9 +86,9 @@ class JudgedText(Judged):
         sums = np.sum([_sums(blocks, index, each) for index, each in by_batch], axis=0)
         return [
             {
-                metrics.PERPLEXITY: perplexity(surprise / count),
-                metrics.BITS: surprise / math.log(2.0) / self.bytes,
-                metrics.KL: max(0.0, divergence / count),
+                "perplexity": perplexity(surprise / count),
+                "bits_a_byte": surprise / math.log(2.0) / self.bytes,
+                "kl": max(0.0, divergence / count),
             }
             for surprise, divergence in sums[1:].tolist()
         ]
@@ -119,7 +131,7 @@ class JudgedLines(Judged):
 
         theirs, *ours = map(embeddings, last_states(blocks, [whole_of(blocks), *networks]))
         apart = (self.pooling.distances(each, theirs).double().mean() for each in ours)
-        return [{metrics.DISTANCE: max(0.0, float(distance))} for distance in apart]
+        return [{"distance": max(0.0, float(distance))} for distance in apart]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,11 +145,7 @@ class JudgedClasses(Judged):
 
     places: Mapping[str, int]
     clean: ClassifiedTexts | None
-    attacked: AttackedTexts | None
-
-    def digest(self) -> str:
-        rows = [vars(each) for each in (self.clean, self.attacked) if each is not None]
-        return f"{self.tokens.digest()} {hashlib.sha256(repr(rows).encode()).hexdigest()}"
+    attacked: ClassifiedTexts | None
 
     def opened(self, checkpoint: Checkpoint, compute: Compute) -> Blocks:
         """Return the parent with its head, open; ``ValueError`` where it is not a classifier."""
@@ -157,11 +165,38 @@ class JudgedClasses(Judged):
         clean, attacked = self.clean, self.attacked
         results = {}
         if clean is not None:
-            results[metrics.ACCURACY] = metrics.share_right(of(clean.texts), clean.labels)
+            results["accuracy"] = share_right(of(clean.texts), clean.labels)
         if attacked is not None:
             rows = (of(attacked.texts), of(attacked.perturbed), attacked.labels, attacked.attacked)
-            results |= metrics.under_attack(*rows)
+            results |= under_attack(*rows)
         return results
+
+
+def share_right(predicted: Sequence[int], labels: Sequence[int]) -> float:
+    """Return the share of correctly classified texts."""
+    return sum(one == label for one, label in zip(predicted, labels, strict=True)) / len(labels)
+
+
+def under_attack(
+    before: Sequence[int], after: Sequence[int], labels: Sequence[int], attacked: Sequence[bool]
+) -> Results:
+    """Return the accuracy under attack, the attack success rate, and the drop of accuracy.
+
+    As defined by TextAttack (arXiv 2005.05909): ``before`` and ``after`` (n,) are the predicted classes of
+    each original text and of its attacked version. A network that misclassifies the original is not attacked,
+    and counts as wrong under attack. For a text that is not ``attacked`` both are equal, and it counts as
+    neither a failed nor a successful attack. For the network that was attacked these are TextAttack's
+    figures; without any attack the rate is 0, as there.
+    """
+    rows = list(zip(before, after, labels, attacked, strict=True))
+    right_before = [row for row in rows if row[0] == row[2]]
+    right_after = [row for row in right_before if row[1] == row[2]]
+    tried, failed = (sum(row[3] for row in some) for some in (right_before, right_after))
+    return {
+        "accuracy_under_attack": len(right_after) / len(rows),
+        "attack_success_rate": (tried - failed) / tried if tried else 0.0,
+        "accuracy_drop": (len(right_before) - len(right_after)) / len(rows),
+    }
 
 
 def classifier(checkpoint: Checkpoint) -> PreTrainedModel:
@@ -176,6 +211,42 @@ def classifier(checkpoint: Checkpoint) -> PreTrainedModel:
         )
     model.train(False)
     return model
+
+
+def judged_by(checkpoint: Checkpoint, request: JudgingRequest) -> tuple[list[Judged], dict[str, str]]:
+    """Return the evaluation data for sub-networks of a parent, and the SHA-256 of each file by name."""
+    judged: list[Judged] = []
+    files: dict[str, str] = {}
+    if request.data is not None or request.attacked is not None:
+        labels = stock_config(checkpoint.folder).id2label or {}
+        names = {str(number): str(name) for number, name in labels.items()}
+        classes = [names.get(str(number), str(number)) for number in range(len(names))]
+        clean = None if request.data is None else read_classified(Path(request.data), classes)
+        attacked = None if request.attacked is None else read_attacked(Path(request.attacked), classes)
+        tables = {"data": clean, "attacked": attacked}
+        files |= {f"{name}_sha256": each.sha256 for name, each in tables.items() if each}
+        texts = {text for each in (clean, attacked) if each for text in (*each.texts, *each.perturbed)}
+        ordered = sorted(texts, key=lambda text: (len(text), hashlib.sha256(text.encode()).digest()))
+        tokens = sentence_tokens(checkpoint, ordered, length=request.length)
+        places = {text: place for place, text in enumerate(ordered)}
+        judged.append(JudgedClasses(tokens, places, clean, attacked))
+    if request.text is not None:
+        judged.append(judged_text(checkpoint, request.text, request.sequences, request.length))
+        files["text_sha256"] = str(judged[-1].tokens.text)
+    return judged, files
+
+
+def judged_text(checkpoint: Checkpoint, text: str, sequences: int, length: int) -> Judged:
+    """Return a text tokenized for a parent; of a decoder with its bytes after the first tokens."""
+    tokens = tokens_of(checkpoint, text, sequences=sequences, length=length)
+    if not is_decoder(checkpoint):
+        return JudgedLines(tokens, TokenPooling.of(checkpoint))
+    tokenizer = stock_tokenizer(checkpoint.folder)
+
+    def size(ids: Tensor) -> int:
+        return sum(len(text.encode()) for text in tokenizer.batch_decode(ids, skip_special_tokens=True))
+
+    return JudgedText(tokens, max(1, size(tokens.ids) - size(tokens.ids[:, :1])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,25 +278,18 @@ class Judging:
         return computed(mapped_model(Checkpoint.open(self.parent)), self.compute)
 
     def __call__(self, cuts: Sequence[Cut]) -> list[Results]:
-        """Return the results of each cut."""
-        size, results = self._at_a_time, list[Results]()
-        for start in range(0, len(cuts), size):
-            results += self._together(cuts[start : start + size])
-        return results
-
-    @property
-    def _at_a_time(self) -> int:
-        """The number of networks that pass each layer together: memory has their states twice."""
+        """Return the results of each cut; memory has twice the states of those that pass together."""
         state = max(sum(blocks.state_bytes) for blocks in self.blocks)
-        return max(1, self.compute.limit // (2 * state) - 1)
-
-    def _together(self, cuts: Sequence[Cut]) -> list[Results]:
-        networks = [SubNetwork(cut, self._repaired(cut)) for cut in cuts]
-        pairs = zip(self.judged, self.blocks, strict=True)
-        parts = [judged.results(blocks, networks) for judged, blocks in pairs]
-        return [
-            {name: value for part in row for name, value in part.items()} for row in zip(*parts, strict=True)
-        ]
+        size, results = max(1, self.compute.limit // (2 * state) - 1), list[Results]()
+        for start in range(0, len(cuts), size):
+            networks = [SubNetwork(cut, self._repaired(cut)) for cut in cuts[start : start + size]]
+            pairs = zip(self.judged, self.blocks, strict=True)
+            parts = [judged.results(blocks, networks) for judged, blocks in pairs]
+            results += [
+                {name: value for part in row for name, value in part.items()}
+                for row in zip(*parts, strict=True)
+            ]
+        return results
 
     def _repaired(self, cut: Cut) -> Any:
         if self.tokens is None or self.rule == "none" or cut.is_whole:

@@ -24,8 +24,7 @@ from zerolm.io.files import cache_folder
 from zerolm.io.folders import locked
 from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.subnets.draws import Sizes, drawn_sizes
-from zerolm.lab.subnets.judging import Judging, Results
-from zerolm.lab.subnets.reading import judged_by
+from zerolm.lab.subnets.judging import Judging, Results, judged_by
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
 from zerolm.lab.subnets.walk import check_cut
 from zerolm.networks.compute import compute
@@ -86,7 +85,10 @@ def slice_parent(
     judging.check()
     check_workers(jobs, backend)
     computing = compute(running)
-    _check_cutting(cutting)
+    rule, needs = cutting.repair, needs_tokens(cutting.criterion)
+    if cutting.calibration is None and (needs or "tokens" in REPAIRS.entry(rule).needs):
+        what = f"criterion {cutting.criterion}" if needs else f"repair {rule}"
+        raise ValueError(f"{what} needs tokens: give --calibration FILE, or --calibration random")
     checkpoint = Checkpoint.open(parent)
     name, choices = space_of(checkpoint, draw.space)
     sizes = draws_of(checkpoint, name, choices, draw)
@@ -94,16 +96,16 @@ def slice_parent(
     progress("reading the weights")
     ledger = ledger_of(checkpoint, progress=progress)  # rejects weights that are not finite
     weights = fingerprint(checkpoint, progress=progress)
-    session = _session(checkpoint, cutting, judging, running, progress)
-    if session is not None:
+    tokens = None
+    if cutting.calibration is not None:
+        methods = Methods(
+            cutting.criterion, text=cutting.calibration, sequences=judging.sequences, length=judging.length
+        )
+        session = Session(checkpoint, methods, progress, ComputeRequest(running.device, running.dtype))
         texts["calibration_sha256"] = session.tokens.text or RANDOM
-    if session is not None and needs_tokens(cutting.criterion):
-        criterion = session.importance()
-    else:
-        criterion = criterion_of(cutting.criterion, checkpoint, ledger)
+        tokens = None if rule == "none" else session.tokens
+    criterion = session.importance() if needs else criterion_of(cutting.criterion, checkpoint, ledger)
     cuts = cuts_of(checkpoint, criterion, sizes)
-    rule = cutting.repair
-    tokens = None if session is None or rule == "none" else session.tokens
     work = Judging(str(parent), judged, computing, rule, tokens)
     check_cut(work.blocks[0], cuts)
     circumstances = [
@@ -121,39 +123,19 @@ def slice_parent(
     return Sliced(checkpoint, name, choices, sizes, results[1:], results[0], weights, texts, seconds)
 
 
-def _session(
-    checkpoint: Checkpoint,
-    cutting: CutRequest,
-    judging: JudgingRequest,
-    running: RunningRequest,
-    progress: Progress,
-) -> Session | None:
-    """Return the session that runs the parent on the calibration text; None where there is none."""
-    if cutting.calibration is None:
-        return None
-    methods = Methods(
-        cutting.criterion, text=cutting.calibration, sequences=judging.sequences, length=judging.length
-    )
-    request = ComputeRequest(running.device, running.dtype)
-    return Session(checkpoint, methods, progress, request)
-
-
 def space_of(checkpoint: Checkpoint, name: str) -> tuple[str, Choices]:
     """Return the name of a space and its sizes; ``lonas-llama`` selects the one that fits the parent.
 
     Raises ``ValueError`` where no space has the name, or none of them fits the parent.
     """
     sized = re.compile(rf"{re.escape(name)}(-[0-9]+b)?")
-    names = [each for each in SIZE_SPACES.names() if sized.fullmatch(each)]
     refused = []
-    for each in names:
+    for each in filter(sized.fullmatch, SIZE_SPACES.names()):
         try:
             return each, SIZE_SPACES[each].choices(checkpoint)
         except ValueError as error:
             refused.append(str(error))
-    if not names:
-        SIZE_SPACES.entry(name)
-    raise ValueError("; ".join(refused))
+    raise ValueError("; ".join(refused) or f"{SIZE_SPACES.entry(name)}")
 
 
 def draws_of(checkpoint: Checkpoint, space: str, choices: Choices, draw: DrawRequest) -> list[Sizes]:
@@ -193,9 +175,8 @@ def _judged(
 ) -> float | None:
     """Evaluate the cuts without a row; return the seconds per cut."""
     waiting = {digest: cut for cut in cuts if (digest := digest_of(cut)) not in rows.results}
-    names = sorted(
-        waiting, key=lambda digest: tuple(waiting[digest].sizes.values())
-    )  # neighbours share first layers
+    # neighbours share first layers
+    names = sorted(waiting, key=lambda digest: tuple(waiting[digest].sizes.values()))
     groups = [names[start : start + AT_A_TIME] for start in range(0, len(names), AT_A_TIME)]
     items = [[waiting[name] for name in group] for group in groups]
     done, began = len(cuts) - len(waiting), time.perf_counter()
@@ -207,14 +188,3 @@ def _judged(
             done += len(results)
             progress("judging sub-networks", done, len(cuts))
     return (time.perf_counter() - began) / len(waiting) if waiting else None
-
-
-def _check_cutting(cutting: CutRequest) -> None:
-    """Raise ``ValueError`` for a criterion or a repair that is unknown, or lacks its text."""
-    needing = {
-        f"criterion {cutting.criterion}": needs_tokens(cutting.criterion),
-        f"repair {cutting.repair}": "tokens" in REPAIRS.entry(cutting.repair).needs,
-    }
-    name = next((name for name, is_needed in needing.items() if is_needed), None)
-    if cutting.calibration is None and name is not None:
-        raise ValueError(f"{name} needs tokens: give --calibration FILE, or --calibration random")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 import zerolm
+from zerolm.architecture import Architecture
 from zerolm.children.card import plain
 from zerolm.costs import CostModel
 from zerolm.io.files import write_json
 from zerolm.io.folders import check_new, new_folder, work_folder
-from zerolm.lab.spaces.elastic import Elastic
 from zerolm.lab.supernets.distillation import taught
 from zerolm.lab.supernets.folder import read_supernet
 from zerolm.lab.supernets.heads import head_similarity, with_fewer_heads, without_heads
@@ -26,7 +26,7 @@ from zerolm.lab.supernets.request import Teaching
 from zerolm.lab.supernets.result import Exported as Exported
 from zerolm.lab.supernets.result import PathLayer, Row
 from zerolm.lab.supernets.supernet import Supernet, drawn_network
-from zerolm.lab.supernets.text import supernet_text
+from zerolm.lab.supernets.text import ElasticText, supernet_text
 from zerolm.networks.modules.layer import Stack
 from zerolm.networks.opener import quiet
 from zerolm.progress import Progress, silent
@@ -106,120 +106,103 @@ def export(
     quiet()
     check_new(out, force)
     net, tokenizer, facts = read_supernet(supernet)
-    handed = _Export(supernet, net, tokenizer, facts, request, progress)
-    if request.training is None:
-        return handed.written(out, force, finish)
-    identity = {**asdict(request), "supernet": facts, "text_sha256": handed.text.sha256}
-    with work_folder(out, identity, force) as work:
-        handed.learn(request.training, work)
-        return handed.written(out, force, finish)
-
-
-class _Export:
-    """One hand-over: the network as it stands, its architecture, and what is measured."""
-
-    def __init__(
-        self,
-        folder: Path,
-        supernet: Supernet,
-        tokenizer: PreTrainedTokenizerBase,
-        facts: Mapping[str, Any],
-        request: ExportRequest,
-        progress: Progress,
-    ) -> None:
-        self.folder, self.tokenizer, self.request, self.progress = folder, tokenizer, request, progress
-        self.space: Elastic = supernet.grown_space()
-        self.text = supernet_text(folder, self.space, facts, request.text, request.training, progress)
-        self.architecture = self.space.read(dict(request.choices))
-        self.network = self._start(supernet)
-        self.losses = {"before": self.text.loss(self.network)}
-        self.log: list[Row] = []
-
-    def _start(self, supernet: Supernet) -> Stack:
-        """Return the network before any training; heads are compared as the supernet has them."""
-        request, whole = self.request, self.architecture
-        state: dict[str, Tensor] = {}
-        self.similarity: list[Tensor] = []
-        if request.starts == "supernet" or request.heads != "keep":
-            state = supernet.path_state(supernet.path_of(whole))
-        if request.heads != "keep":
-            network, by_tokens = drawn_network(whole, request.seed), request.unbiased
-            network.load_state_dict(state)
-            alike = head_similarity(network, self.text.held_out[0], tokens=by_tokens, unbiased=by_tokens)
-            self.similarity = alike
-            self.architecture = with_fewer_heads(self.space, whole, alike, request.heads)
-            state = without_heads(state, whole, alike) if request.heads == "remove" else state
-        network = drawn_network(self.architecture, request.seed)
-        if request.starts == "supernet":
-            network.load_state_dict(state)
-        return network
-
-    def learn(self, run: TrainingRequest, work: Path) -> None:
-        """Train the network further by the losses that are asked for; a killed run goes on in ``work``."""
-        request, depth = self.request, self.architecture.depth
-        teacher, compare = taught(request.teaching, self.text, self.space, depth, run)
-        without_dropout(self.network)
-        learner = PathLearner(self.architecture, self.network, request.teaching, compare)
-
-        def judge() -> dict[str, float]:
-            return {"held_out": self.text.loss(self.network, next(self.network.parameters()).device)}
-
-        watched = TrainingRun(work, judge, self.progress)
-        self.log = train(learner, self.text.data(run.sequences, run.seed), run, watched, teacher=teacher).rows
-        learner.to("cpu").train(False)
-        self.losses["after"] = self.text.loss(self.network)
-
-    def written(self, out: Path, force: bool, finish: Finish | None) -> Exported:
-        """Return the written model, once it is opened again and gives the same logits."""
-        causal = self.space.task == "next"
-        maker = ElasticForCausalLM if causal else ElasticForMaskedLM
-        ids = self.tokenizer
-        special = {name: getattr(ids, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
-        model = maker(ElasticConfig.of(self.space, self.architecture, **special)).train(False)
-        model.load_state_dict(named(self.network.state_dict()))
-        auto = f"AutoModel{maker.__name__.removeprefix('Elastic')}"
-        costs = CostModel().of(self.architecture)
-        choices = self.architecture.choices
-        exported = Exported(
-            self.space.name,
-            [PathLayer(**layer) for layer in choices["layers"]],
-            self.space.words(choices),
-            costs=costs,
-            losses=self.losses,
-            heads=self.request.heads,
-            similarity=[matrix.tolist() for matrix in self.similarity],
-            log=self.log,
-        )
+    space = net.grown_space()
+    text = supernet_text(supernet, space, facts, request.text, request.training, progress)
+    architecture, network, similarity = _start(net, request, text)
+    losses, log = {"before": text.loss(network)}, list[Row]()
+    identity = {**asdict(request), "supernet": facts, "text_sha256": text.sha256}
+    with work_folder(out, identity, force) if request.training else nullcontext() as work:
+        if request.training and work:
+            teacher, compare = taught(request.teaching, text, space, architecture.depth, request.training)
+            learner = PathLearner(architecture, network, request.teaching, compare)
+            log = _trained(learner, text, request.training, teacher, work, progress)
+            losses["after"] = text.loss(network)
+        choices, costs = architecture.choices, CostModel().of(architecture)
+        layers = [PathLayer(**layer) for layer in choices["layers"]]
+        alike = [matrix.tolist() for matrix in similarity]
+        words = space.words(choices)
+        exported = Exported(space.name, layers, words, costs, losses, request.heads, alike, log)
         document = {
             "format": PATH_FORMAT,
             "zerolm": zerolm.__version__,
-            "supernet": self.folder.name,
-            "space": self.space.name,
-            "settings": self.space.settings,
+            "supernet": supernet.name,
+            "space": space.name,
+            "settings": space.settings,
             "architecture": choices,
-            "request": asdict(self.request),
-            "text_sha256": self.text.sha256,
+            "request": asdict(request),
+            "text_sha256": text.sha256,
             "costs": costs,
-            "losses": self.losses,
+            "losses": losses,
         }
+        maker = ElasticForCausalLM if space.task == "next" else ElasticForMaskedLM
+        special = {
+            name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")
+        }
+        model = maker(ElasticConfig.of(space, architecture, **special)).train(False)
+        model.load_state_dict(named(network.state_dict()))
         with new_folder(out, force) as place:
             model.save_pretrained(place)
-            self.tokenizer.save_pretrained(place)
+            tokenizer.save_pretrained(place)
+            auto = f"AutoModel{maker.__name__.removeprefix('Elastic')}"
             (place / "README.md").write_text(card(document, auto), encoding="utf-8")
             if finish:
                 finish(place, exported)
             files = sorted([PATH_FILE, *(file.name for file in place.iterdir())])
             write_json(place / PATH_FILE, {**document, "files": files})
-            self._check(maker.from_pretrained(place).train(False))
-        return exported
+            _check(network, maker.from_pretrained(place).train(False), text.held_out[0][:HELD_BATCH])
+    return exported
 
-    @torch.no_grad()
-    def _check(self, opened: Any) -> None:
-        """Raise ``ValueError`` where what was written gives other logits than the network."""
-        ids = self.text.held_out[0][:HELD_BATCH]
-        ours, theirs = self.network(ids), opened(ids).logits
-        if float((ours - theirs).abs().max()) > LOGITS_TOLERANCE * max(1.0, float(ours.abs().max())):
-            raise ValueError("what was written gives other logits than the network; nothing is left")
+
+def _start(
+    supernet: Supernet, request: ExportRequest, text: ElasticText
+) -> tuple[Architecture, Stack, list[Tensor]]:
+    """Return an architecture and its network before any training, and how alike its heads were.
+
+    Heads are compared as the supernet has them.
+    """
+    whole = architecture = supernet.grown_space().read(dict(request.choices))
+    state, alike = dict[str, Tensor](), list[Tensor]()
+    if request.starts == "supernet" or request.heads != "keep":
+        state = supernet.path_state(supernet.path_of(whole))
+    if request.heads != "keep":
+        network, by_tokens = drawn_network(whole, request.seed), request.unbiased
+        network.load_state_dict(state)
+        alike = head_similarity(network, text.held_out[0], tokens=by_tokens, unbiased=by_tokens)
+        architecture = with_fewer_heads(supernet.space, whole, alike, request.heads)
+        state = without_heads(state, whole, alike) if request.heads == "remove" else state
+    network = drawn_network(architecture, request.seed)
+    if request.starts == "supernet":
+        network.load_state_dict(state)
+    return architecture, network, alike
+
+
+def _trained(
+    learner: PathLearner,
+    text: ElasticText,
+    run: TrainingRequest,
+    teacher: Any,
+    work: Path,
+    progress: Progress,
+) -> list[Row]:
+    """Train a network further by the losses that are asked for, and return the log; a killed run goes on."""
+    network = learner.network
+    without_dropout(network)
+
+    def judge() -> dict[str, float]:
+        return {"held_out": text.loss(network, next(network.parameters()).device)}
+
+    data, watched = text.data(run.sequences, run.seed), TrainingRun(work, judge, progress)
+    log = train(learner, data, run, watched, teacher=teacher).rows
+    learner.to("cpu").train(False)
+    return log
+
+
+@torch.no_grad()
+def _check(network: Stack, opened: Any, ids: Tensor) -> None:
+    """Raise ``ValueError`` where what was written gives other logits than the network."""
+    ours, theirs = network(ids), opened(ids).logits
+    if float((ours - theirs).abs().max()) > LOGITS_TOLERANCE * max(1.0, float(ours.abs().max())):
+        raise ValueError("what was written gives other logits than the network; nothing is left")
 
 
 def named(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

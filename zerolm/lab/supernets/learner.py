@@ -17,6 +17,7 @@ from zerolm.architecture import Architecture
 from zerolm.lab.supernets.distillation import OF_PREDICTIONS, FeatureDistillation, Features, watched
 from zerolm.lab.supernets.growth import diversity, grown, growths, mean_params, pca_count
 from zerolm.lab.supernets.request import Growth, Teaching
+from zerolm.lab.supernets.result import GrowthEpoch
 from zerolm.lab.supernets.supernet import Path, Supernet, drawn_path, features_of
 from zerolm.networks.modules.layer import Stack, part
 from zerolm.training.losses import labelled
@@ -95,13 +96,17 @@ class SupernetLearner(nn.Module):
         self.supernet, self.teaching, self.growth, self.compare = supernet, teaching, growth, compare
         self.seed, self.accumulate = seed, accumulate
         self.epoch = max(1, steps // growth.epochs) * accumulate
-        shape, zero = supernet.shape, torch.zeros
-        self.register_buffer("number", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("sums", zero(shape, dtype=torch.int64))
-        self.register_buffer("counts", zero(shape, dtype=torch.int64))
-        self.register_buffer("widths_over", supernet.widths.expand(growth.epochs, *shape).clone())
-        self.register_buffer("scores_over", zero((growth.epochs, *shape), dtype=torch.float64))
-        self.register_buffer("diversity_over", zero((growth.epochs, shape[0]), dtype=torch.float64))
+        shape, epochs = supernet.shape, growth.epochs
+        buffers = {
+            "number": torch.zeros((), dtype=torch.int64),
+            "sums": torch.zeros(shape, dtype=torch.int64),
+            "counts": torch.zeros(shape, dtype=torch.int64),
+            "widths_over": supernet.widths.expand(epochs, *shape).clone(),
+            "scores_over": torch.zeros((epochs, *shape), dtype=torch.float64),
+            "diversity_over": torch.zeros((epochs, shape[0]), dtype=torch.float64),
+        }
+        for name, buffer in buffers.items():
+            self.register_buffer(name, buffer)
 
     def forward(
         self, input_ids: Tensor, labels: Tensor, theirs: Features | None = None, logits: Tensor | None = None
@@ -151,20 +156,12 @@ class SupernetLearner(nn.Module):
             self.supernet.widths.copy_(torch.from_numpy(wider))
         self.widths_over[epoch + 1 :] = self.supernet.widths
 
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[GrowthEpoch]:
         """Return of every epoch widths, mean scores (0: never drawn), diversity, mean parameters of paths."""
-        return [
-            {
-                "epoch": epoch + 1,
-                "widths": widths.tolist(),
-                "scores": scores.tolist(),
-                "diversity": d.tolist(),
-                "mean_params": mean_params(self.supernet.params(widths), self.supernet.ends_params),
-            }
-            for epoch, (widths, scores, d) in enumerate(
-                zip(self.widths_over, self.scores_over, self.diversity_over, strict=True)
-            )
-        ]
+        net, over = self.supernet, (self.widths_over, self.scores_over, self.diversity_over)
+        means = [mean_params(net.params(widths), net.ends_params) for widths in self.widths_over]
+        columns = (*(each.tolist() for each in over), means)
+        return [GrowthEpoch(epoch, *row) for epoch, row in enumerate(zip(*columns, strict=True), 1)]
 
 
 def activated(layer: nn.Module) -> nn.Module:

@@ -14,8 +14,8 @@ from zerolm.lab.supernets.distillation import taught
 from zerolm.lab.supernets.folder import write_supernet
 from zerolm.lab.supernets.learner import SupernetLearner
 from zerolm.lab.supernets.request import Growth, Teaching
-from zerolm.lab.supernets.result import GrowthEpoch, TrainingFacts
 from zerolm.lab.supernets.result import TrainedSupernet as TrainedSupernet
+from zerolm.lab.supernets.result import TrainingFacts
 from zerolm.lab.supernets.supernet import Supernet, drawn_path
 from zerolm.lab.supernets.text import SUPERNET_VOCABULARY, ElasticText
 from zerolm.progress import Progress, silent
@@ -76,15 +76,8 @@ def train_supernet(
     supernet = Supernet(space, run.seed)
     without_dropout(supernet)
     teacher, compare = taught(request.teaching, text, space, space.depth, run)
-    learner = SupernetLearner(
-        supernet,
-        request.teaching,
-        request.growth,
-        run.steps,
-        seed=run.seed,
-        accumulate=run.execution.accumulate,
-        compare=compare,
-    )
+    how: Any = {"seed": run.seed, "accumulate": run.execution.accumulate, "compare": compare}
+    learner = SupernetLearner(supernet, request.teaching, request.growth, run.steps, **how)
     identity = {**asdict(request), "text_sha256": text.sha256, "settings": space.settings}
     with work_folder(out, identity, force) as work:
         watched = TrainingRun(work, _judge(supernet, text, run.seed), progress)
@@ -97,7 +90,7 @@ def train_supernet(
         with new_folder(out, force) as place:
             if finish:
                 finish(place, done)
-            write_supernet(place, supernet, text.tokenizer, facts, learner.history())
+            write_supernet(place, supernet, text.tokenizer, facts, done.history)
     return done
 
 
@@ -137,29 +130,16 @@ def _outcome(
     learner: SupernetLearner, request: SupernetRequest, text: ElasticText, trained: Trained
 ) -> TrainedSupernet:
     run, growth, teaching = request.training, request.growth, request.teaching
-    space = learner.supernet.grown_space()
+    space, sizes = learner.supernet.grown_space(), (run.steps, run.batch, run.length)
+    facts = TrainingFacts(
+        run.steps * run.step_tokens, *sizes, run.schedule.rate, run.seed, growth.epochs, growth.growth,
+        round(trained.seconds, 1),
+    )  # fmt: skip
+    distillation = teaching.distillation if teaching.teacher else None
     return TrainedSupernet(
-        space=space.name,
-        settings=space.settings,
-        depth=space.depth,
-        kinds=list(space.kinds),
-        text=text.source,
-        teacher=teaching.teacher,
-        distillation=teaching.distillation if teaching.teacher else None,
-        training=TrainingFacts(
-            tokens=run.steps * run.step_tokens,
-            steps=run.steps,
-            batch=run.batch,
-            length=run.length,
-            rate=run.schedule.rate,
-            seed=run.seed,
-            epochs=growth.epochs,
-            growth=growth.growth,
-            seconds=round(trained.seconds, 1),
-        ),
-        history=[GrowthEpoch(**row) for row in learner.history()],
-        log=trained.rows,
-    )
+        space.name, space.settings, space.depth, list(space.kinds), text.source, teaching.teacher,
+        distillation, facts, learner.history(), trained.rows,
+    )  # fmt: skip
 
 
 def _judge(supernet: Supernet, text: ElasticText, seed: int) -> Judge:

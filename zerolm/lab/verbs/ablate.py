@@ -36,11 +36,11 @@ class AblateSettings(Request):
 
         names, repeatable = self.benchmarks.chosen()
         problems: list[str] = []
-        ablation = ablate(
+        sections = ablate(
             names,
             data=self.benchmarks.data,
             metric=self.benchmarks.metric,
             unusable=self.benchmarks.noting(problems),
             progress=progress,
         )
-        return AblationReport(ablation, tuple(problems), run=run_of(self, **repeatable))
+        return AblationReport(sections, tuple(problems), run=run_of(self, **repeatable))

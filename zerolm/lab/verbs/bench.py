@@ -38,7 +38,7 @@ class ProxyBenchSettings(BenchSettings):
     )
     text: str = setting("path", "random", "text for the proxies' tokens", metavar="FILE|random")
     jobs: int = setting("integer", 1, "networks computed in parallel", low=1, high=1024)
-    store: str | None = setting("path", None, "SQLite file for proxy values; default: one in the cache")
+    store: str | None = setting("path", None, "file for proxy values; default: one in the cache")
 
     def run(self, progress: Progress = silent) -> ProxyBenchReport:
         with needing_torch():

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from zerolm.cost_columns import cost_label, shown_costs
 from zerolm.lab.supernets.request import StepRequest, Teaching
 from zerolm.lab.supernets.result import Exported
+from zerolm.lab.verbs.elastic_train import heat, loss_charts
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import Request, argument, part, setting
-from zerolm.show.charts import Heat, curve
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import show_amount, show_cost
 from zerolm.text.defaults import text_field
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import field_read, needing_torch
-
-if TYPE_CHECKING:
-    from zerolm.lab.supernets.export import ExportRequest
 
 PATH_BYTES: Final = 16 << 20
 """The most that is read of a file with a path."""
@@ -70,48 +67,33 @@ class ExportPathSettings(Request):
     force: bool = setting("flag", False, "replace the output folder and an unfinished run in it")
 
     def run(self, progress: Progress = silent) -> PathReport:
-        choices = choices_in(Path(self.path))
-        with (
-            needing_torch("supernets are networks", "train"),
-            field_read(self.text_field, self.text or "its own"),
-        ):
-            from zerolm.lab.supernets.export import export
+        choices, text = choices_in(Path(self.path)), self.text or "its own"
+        with needing_torch("supernets are networks", "train"), field_read(self.text_field, text):
+            from zerolm.lab.supernets.export import ExportRequest, export
             from zerolm.training.processes import device_for
             from zerolm.training.request import Execution
 
             device_for(Execution(self.steps.compute))
+            paths = self.configuration()  # absolute, so a run resumes from anywhere
+            request = ExportRequest(
+                choices,
+                "scratch" if self.scratch else "supernet",
+                self.heads,
+                self.unbiased,
+                None if self.tokens is None else self.steps.training(self.tokens),
+                paths.get("text"),
+                replace(self.teaching, teacher=paths.get("teacher")),
+                seed=self.steps.seed,
+            )
+
+            def report(exported: Exported) -> PathReport:
+                return PathReport(**vars(exported), run=run_of(self))
 
             def finish(folder: Path, exported: Exported) -> None:
-                self._report(exported).write_into(folder)
+                report(exported).write_into(folder)
 
-            exported = export(
-                Path(self.supernet),
-                self._request(choices),
-                Path(self.out),
-                force=self.force,
-                finish=finish,
-                progress=progress,
-            )
-        return self._report(exported)
-
-    def _request(self, choices: dict[str, Any]) -> ExportRequest:
-        """Return the request of the export; its paths are absolute, so a run resumes from anywhere."""
-        from zerolm.lab.supernets.export import ExportRequest
-
-        paths = self.configuration()
-        return ExportRequest(
-            choices,
-            "scratch" if self.scratch else "supernet",
-            self.heads,
-            self.unbiased,
-            None if self.tokens is None else self.steps.training(self.tokens),
-            paths.get("text"),
-            replace(self.teaching, teacher=paths.get("teacher")),
-            seed=self.steps.seed,
-        )
-
-    def _report(self, exported: Exported) -> PathReport:
-        return PathReport(**vars(exported), run=run_of(self))
+            how: Any = {"force": self.force, "finish": finish, "progress": progress}
+            return report(export(Path(self.supernet), request, Path(self.out), **how))
 
 
 def choices_in(place: Path) -> dict[str, Any]:
@@ -175,33 +157,20 @@ class PathReport(Exported, Report):
         head = ["layer", "block", "shared", "heads", "FFN width"]
         shown = shown_costs(self.costs, [self.costs])
         costs = [(cost_label(name), show_cost(name, self.costs[name])) for name in shown]
-        where = (PAGE, TERMINAL, NOTEBOOK)
+        name = "loss on text held out, nats"
+        losses = [[network, f"{loss:.4f}"] for network, loss in self.losses.items()]
+        fall = loss_charts(self.log, name) if self.log else {}
+        alike = []
+        for place, matrix in enumerate(self.similarity, 1):
+            names = [str(number) for number in range(1, len(matrix) + 1)]
+            alike.append(heat(f"layer {place}", names, names, matrix, ".2f", (0.0, 1.0)))
+        maps: Any = {"charts": alike, "layout": "maps"} if alike else {"notes": ["Heads were not compared."]}
         return [
-            Sheet("Its layers", head, layers, kind="layers", on=where),
-            self._curve(),
-            self._similarity(),
+            Sheet("Its layers", head, layers, kind="layers", on=(PAGE, TERMINAL, NOTEBOOK)),
+            Sheet("Its losses", ["network", name], losses, kind="losses", on=(PAGE,), **fall),
+            Sheet("How alike its heads were (CKA)", on=(PAGE,), **maps),
             pairs("Costs", costs, on=(PAGE,)),
         ]
-
-    def _curve(self) -> Sheet:
-        """Return the losses, and how they fell where it was trained."""
-        name = "loss on text held out, nats"
-        points = [(row["tokens"], row["held_out"]) for row in self.log if "held_out" in row]
-        rows = [[network, f"{loss:.4f}"] for network, loss in self.losses.items()]
-        charts = [curve(points, name)] if len(points) > 1 else []
-        notes = ["The run was too short for a curve."] if len(points) == 1 else []
-        return Sheet("Its losses", ["network", name], rows, (), notes, charts, kind="losses", on=(PAGE,))
-
-    def _similarity(self) -> Sheet:
-        """Return a map of heads by heads for each layer."""
-        charts = []
-        for place, matrix in enumerate(self.similarity, 1):
-            names = [str(head) for head in range(1, len(matrix) + 1)]
-            texts = [[f"{value:.2f}" for value in line] for line in matrix]
-            charts.append(Heat(f"layer {place}", names, names, matrix, texts, (0.0, 1.0)))
-        notes = [] if charts else ["Heads were not compared."]
-        title = "How alike its heads were (CKA)"
-        return Sheet(title, notes=notes, charts=charts, layout="maps" if charts else "", on=(PAGE,))
 
     def rows(self) -> list[dict[str, Any]]:
         return [layer.to_json() for layer in self.layers]

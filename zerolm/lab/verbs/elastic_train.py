@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from zerolm.lab.supernets.request import Growth, StepRequest, Teaching
-from zerolm.lab.supernets.result import TrainedSupernet
+from zerolm.lab.supernets.result import Row, TrainedSupernet
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED, parsed
 from zerolm.settings.request import Request, argument, part, setting
@@ -19,15 +19,13 @@ from zerolm.text.defaults import text_field
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import field_read, needing_torch
 
-if TYPE_CHECKING:
-    from zerolm.lab.supernets.train import SupernetRequest
-
 LABELS: Final = ("What was found", "How it grew", "How far to trust it")
 MAPS: Final = 6
 """The most epochs that have a map each."""
 RICHNESS: Final = (
+    "Principal components that the widths grew by",
     "Each number is the mean count of principal components that hold the share of the variance; "
-    "0 is a block that was never drawn."
+    "0 is a block that was never drawn.",
 )
 
 
@@ -79,34 +77,32 @@ class TrainSupernetSettings(Request):
 
         settings = parsed(f"space {self.space!r}", SPACES[self.space].declared, self.further)
         with needing_torch("supernets are trained", "train"), field_read(self.text_field, self.text):
-            from zerolm.lab.supernets.train import train_supernet
+            from zerolm.lab.supernets.train import SupernetRequest, train_supernet
+
+            paths = self.configuration()  # absolute, so a run resumes from anywhere
+            teaching = replace(self.teaching, teacher=paths.get("teacher"))
+            training, read = self.steps.training(self.tokens), (paths.get("tokenizer"), self.words)
+            request = SupernetRequest(
+                paths["text"], training, self.space, settings, self.growing, teaching, *read
+            )
+
+            def report(trained: TrainedSupernet) -> SupernetReport:
+                return SupernetReport(**vars(trained), run=run_of(self, **settings))
 
             def finish(folder: Path, trained: TrainedSupernet) -> None:
-                self._report(trained, settings).write_into(folder)
+                report(trained).write_into(folder)
 
-            trained = train_supernet(
-                self._request(settings), Path(self.out), force=self.force, finish=finish, progress=progress
-            )
-        return self._report(trained, settings)
+            how: Any = {"force": self.force, "finish": finish, "progress": progress}
+            return report(train_supernet(request, Path(self.out), **how))
 
-    def _request(self, settings: dict[str, Any]) -> SupernetRequest:
-        """Return the request of the training; its paths are absolute, so a run resumes from anywhere."""
-        from zerolm.lab.supernets.train import SupernetRequest
 
-        paths = self.configuration()
-        return SupernetRequest(
-            paths["text"],
-            self.steps.training(self.tokens),
-            self.space,
-            settings,
-            self.growing,
-            replace(self.teaching, teacher=paths.get("teacher")),
-            paths.get("tokenizer"),
-            self.words,
-        )
-
-    def _report(self, trained: TrainedSupernet, settings: dict[str, Any]) -> SupernetReport:
-        return SupernetReport(**vars(trained), run=run_of(self, **settings))
+def loss_charts(log: Sequence[Row], name: str) -> dict[str, Any]:
+    """Return how the loss on text held out fell by the tokens trained on, or a note that it cannot be
+    drawn."""
+    points = [(row["tokens"], row["held_out"]) for row in log if "held_out" in row]
+    if len(points) > 1:
+        return {"charts": [curve(points, name)]}
+    return {"notes": ["The run was too short for a curve."]}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -123,11 +119,6 @@ class SupernetReport(TrainedSupernet, Report):
     def written(self) -> list[str]:
         return ["the supernet", *super().written]
 
-    @property
-    def points(self) -> list[tuple[float, float]]:
-        """Return the losses on text held out, by the tokens trained on."""
-        return [(row["tokens"], row["held_out"]) for row in self.log if "held_out" in row]
-
     def lines(self) -> list[str]:
         training = self.training
         return [
@@ -138,11 +129,10 @@ class SupernetReport(TrainedSupernet, Report):
         ]
 
     def _fall(self) -> str:
-        if not self.points:
+        losses = [row["held_out"] for row in self.log if "held_out" in row]
+        if not losses:
             return "The run was too short to be measured on the way."
-        return (
-            f"The loss on text held out went from {self.points[0][1]:.4f} to {self.points[-1][1]:.4f} nats."
-        )
+        return f"The loss on text held out went from {losses[0]:.4f} to {losses[-1]:.4f} nats."
 
     def _growth(self) -> str:
         first, last = (show_amount(round(self.history[place].mean_params)) for place in (0, -1))
@@ -161,44 +151,39 @@ class SupernetReport(TrainedSupernet, Report):
         )
 
     def sheets(self) -> list[Sheet]:
-        return [
-            self._loss(),
-            self._last_widths(),
-            self._maps("FFN widths in each epoch", [epoch.widths for epoch in self.history]),
-            self._maps(
-                "Principal components that the widths grew by",
-                [epoch.scores for epoch in self.history],
-                [RICHNESS],
-            ),
-            self._diversity(),
-            pairs("How it was trained", self._making(), on=(PAGE,)),
-        ]
-
-    def _loss(self) -> Sheet:
+        kinds = [block if share == "none" else f"{block} {share}" for block, share in self.kinds]
+        layers = [f"layer {place}" for place in range(1, self.depth + 1)]
+        last = self.history[-1].widths
+        widths = [[name, *map(str, line)] for name, line in zip(layers, last, strict=True)]
+        alike = [[epoch.diversity[place] for epoch in self.history] for place in range(self.depth)]
+        epochs = [f"epoch {epoch.epoch}" for epoch in self.history]
+        sources = {"text": base_name(self.text.source), "teacher": base_name(self.teacher or "none")}
         name = "loss on text held out, mean of a few paths, nats"
-        charts = [curve(self.points, name)] if len(self.points) > 1 else []
-        notes = [] if charts else ["The run was too short for a curve."]
-        return Sheet("The loss on the way", charts=charts, notes=notes, on=(PAGE, NOTEBOOK))
-
-    @property
-    def _kinds(self) -> list[str]:
-        """Return the names of the kinds: the block, and what it shares."""
-        return [block if share == "none" else f"{block} {share}" for block, share in self.kinds]
-
-    @property
-    def _layers(self) -> list[str]:
-        return [f"layer {place}" for place in range(1, self.depth + 1)]
-
-    def _last_widths(self) -> Sheet:
-        """Return the widths after the last epoch, for where there are no maps."""
-        rows = [
-            [name, *map(str, line)] for name, line in zip(self._layers, self.history[-1].widths, strict=True)
+        return [
+            Sheet("The loss on the way", on=(PAGE, NOTEBOOK), **loss_charts(self.log, name)),
+            Sheet("", ["FFN widths", *kinds], widths, kind="widths", on=(TERMINAL, NOTEBOOK)),
+            self._maps("FFN widths in each epoch", [epoch.widths for epoch in self.history], kinds, layers),
+            self._maps(RICHNESS[0], [epoch.scores for epoch in self.history], kinds, layers, RICHNESS[1:]),
+            Sheet(
+                "How alike the blocks of a layer are",
+                charts=[heat("", epochs, layers, alike, ".2f", (0.0, 1.0))],
+                notes=["Mean cosine of two blocks' outputs for the same input; less is more diverse."],
+                on=(PAGE,),
+            ),
+            pairs(
+                "How it was trained",
+                [(name, str(value)) for name, value in (sources | vars(self.training)).items()],
+                on=(PAGE,),
+            ),
         ]
-        head = ["FFN widths", *self._kinds]
-        return Sheet("", head, rows, kind="widths", on=(TERMINAL, NOTEBOOK))
 
     def _maps(
-        self, title: str, values: Sequence[Sequence[Sequence[float]]], notes: Sequence[str] = ()
+        self,
+        title: str,
+        values: Sequence[Sequence[Sequence[float]]],
+        kinds: list[str],
+        layers: list[str],
+        notes: Sequence[str] = (),
     ) -> Sheet:
         """Return a map of layers by kinds for some of the epochs, the first and the last among them."""
         every = [value for epoch in values for line in epoch for value in line]
@@ -207,30 +192,23 @@ class SupernetReport(TrainedSupernet, Report):
             return Sheet(title, notes=[f"All are {ends[0]:.0f}."], on=(PAGE,))
         places = sorted({round(i * (len(values) - 1) / (MAPS - 1)) for i in range(MAPS)})
         charts = [
-            Heat(
-                f"epoch {self.history[place].epoch}",
-                self._kinds,
-                self._layers,
-                values[place],
-                [[f"{value:.0f}" for value in line] for line in values[place]],
-                ends,
-            )
+            heat(f"epoch {self.history[place].epoch}", kinds, layers, values[place], ".0f", ends)
             for place in places
         ]
         return Sheet(title, charts=charts, notes=notes, layout="maps", on=(PAGE,))
 
-    def _diversity(self) -> Sheet:
-        """Return a map of layers by epochs."""
-        values = [[epoch.diversity[place] for epoch in self.history] for place in range(self.depth)]
-        texts = [[f"{value:.2f}" for value in line] for line in values]
-        columns = [f"epoch {epoch.epoch}" for epoch in self.history]
-        note = "Mean cosine of two blocks' outputs for the same input; less is more diverse."
-        chart = Heat("", columns, self._layers, values, texts, (0.0, 1.0))
-        return Sheet("How alike the blocks of a layer are", charts=[chart], notes=[note], on=(PAGE,))
-
-    def _making(self) -> list[tuple[str, str]]:
-        names = {"text": base_name(self.text.source), "teacher": base_name(self.teacher or "none")}
-        return [(name, str(value)) for name, value in (names | vars(self.training)).items()]
-
     def rows(self) -> list[dict[str, Any]]:
         return [dict(row) for row in self.log]
+
+
+def heat(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    values: Sequence[Sequence[float]],
+    form: str,
+    ends: tuple[float, float],
+) -> Heat:
+    """Return a map of values, each of which is written in its cell."""
+    texts = [[f"{value:{form}}" for value in line] for line in values]
+    return Heat(title, columns, rows, values, texts, ends)

@@ -80,7 +80,7 @@ class ProxiesSettings(Request):
     running: RunningRequest = part(RunningRequest, group="How they run", device="cpu")
     jobs: int = setting("integer", 1, "networks computed in parallel", low=1, high=1024)
     backend: Any = backend()
-    store: str | None = setting("path", None, "SQLite file for results; default: one in the cache")
+    store: str | None = setting("path", None, "file for results; default: one in the cache")
 
     def run(self, progress: Progress = silent) -> ProxiesReport:
         with needing_torch():

@@ -17,7 +17,7 @@ from zerolm.comparison.standings import label_free, row_of
 from zerolm.io.plain import as_plain, checked
 from zerolm.lab.zero_cost.result import LibraChoice, ProxyPasses, ProxyTable, RankedProxies
 from zerolm.show.charts import Axis, Bar, Bars, Dots, Linked, Plot, axis
-from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_number
 from zerolm.statistics import agreement, defined
 from zerolm.verbs.comparison_sheets import FILES, meanings, section_sheet, tokens_of, write_tables
@@ -48,13 +48,9 @@ class ProxiesReport(RankedProxies, Report):
         document: dict[str, Any] = as_plain(self.table)
         if self.section is not None:
             comparison = Comparison([self.section]).to_json()
-            document |= {
-                "metric": self.section.metric,
-                "section": comparison["sections"][0],
-                "rows": comparison["rows"],
-                "libra": as_plain(self.libra),
-                "benchmarks": comparison["benchmarks"],
-            }
+            parts = (self.section.metric, comparison["sections"][0], comparison["rows"])
+            values = (*parts, as_plain(self.libra), comparison["benchmarks"])
+            document |= dict(zip(OF_BENCHMARKS, values, strict=True))
         return document
 
     @classmethod
@@ -121,49 +117,43 @@ class ProxiesReport(RankedProxies, Report):
 
     def sheets(self) -> list[Sheet]:
         table = self.table
-        settings = {name: value for name, value in as_plain(table.settings).items() if value is not None}
-        left_out = [pairs("Left out", table.left_out.items())] if table.left_out else []
-        libra = [self._libra_sheet(self.libra)] if self.libra else []
-        rows = [(name, str(value)) for name, value in settings.items()]
-        return [*self._values(), *libra, *left_out, pairs("Settings of the passes", rows, on=(PAGE,))]
+        settings = [
+            (name, str(value)) for name, value in as_plain(table.settings).items() if value is not None
+        ]
+        return [
+            *self._values(),
+            *([self._libra_sheet(self.libra)] if self.libra else []),
+            *([pairs("Left out", table.left_out.items())] if table.left_out else []),
+            pairs("Settings of the passes", settings, on=(PAGE,)),
+        ]
 
     def _values(self) -> list[Sheet]:
         """Return how the proxies rank a benchmark, else how they count parameters, else their values."""
+        seconds, columns, where = self.table.seconds, self.table.proxies, (PAGE, TERMINAL, NOTEBOOK)
         if self.section is not None:
-            return [section_sheet(self.section, 1, self.table.seconds, on=(NOTEBOOK,)), meanings()]
+            return [section_sheet(self.section, 1, seconds, on=(NOTEBOOK,)), meanings()]
+        rows: list[Row] = []
         if self._is_alone:
-            rows = [
-                [name, f"{column[0]:.6g}", self._spent(name)] for name, column in self.table.proxies.items()
-            ]
-            where = (PAGE, TERMINAL, NOTEBOOK)
+            for name, column in columns.items():
+                rows.append([name, f"{column[0]:.6g}", f"{seconds[name]:.2f}"])
             return [Sheet("Values", ["proxy", "value", "seconds"], rows, kind="values", on=where)]
-        more = len(self.table.proxies) - DRAWN
-        return [
-            Sheet("How far each proxy counts parameters", charts=[self._counting()], on=(PAGE, NOTEBOOK)),
-            Sheet(
-                "Proxy against parameters",
-                charts=[self._scatters()],
-                notes=[f"The first {DRAWN}; {more} more are in the table." if more > 0 else ""],
-                on=(PAGE,),
-            ),
-            self._spread(),
-        ]
-
-    def _spent(self, name: str) -> str:
-        return f"{self.table.seconds[name]:.2f}"
-
-    def _counting(self) -> Bars:
+        for name, column in columns.items():
+            spread = (f"{value:.5g}" for value in np.quantile(column, (0.0, 0.5, 1.0)))
+            rows.append([name, *spread, show_number(self._rhos[name]), f"{seconds[name]:.2f}"])
         ranks = sorted(self._rhos.items(), key=lambda pair: -abs(np.nan_to_num(pair[1])))
         bars = [
-            Bar(
-                name,
-                defined(rho),
-                show_number(rho),
-                "orange" if abs(rho) >= COUNTS else "blue",
-            )
+            Bar(name, defined(rho), show_number(rho), "orange" if abs(rho) >= COUNTS else "blue")
             for name, rho in ranks
         ]
-        return Bars(RHO, Axis(-1.0, 1.0, RHO), bars, [(0.0, "ink")])
+        counting = Bars(RHO, Axis(-1.0, 1.0, RHO), bars, [(0.0, "ink")])
+        more = f"The first {DRAWN}; {len(columns) - DRAWN} more are in the table."
+        notes = [more if len(columns) > DRAWN else ""]
+        head = ["proxy", "lowest", "median", "highest", "rho with params", "seconds"]
+        return [
+            Sheet("How far each proxy counts parameters", charts=[counting], on=(PAGE, NOTEBOOK)),
+            Sheet("Proxy against parameters", charts=[self._scatters()], notes=notes, on=(PAGE,)),
+            Sheet("Spread", head, rows, kind="spread", on=where),
+        ]
 
     def _scatters(self) -> Linked:
         params, plots = self.table.params or [], []
@@ -171,19 +161,10 @@ class ProxiesReport(RankedProxies, Report):
         for name, values in list(self.table.proxies.items())[:DRAWN]:
             points = list(zip(params, values, strict=True))
             columns = [(name, [f"{value:.5g}" for value in values])]
-            label = f"{name} against parameters"
-            marks = [Dots(points, "blue")]
+            label, marks = f"{name} against parameters", [Dots(points, "blue")]
             plots.append(Plot(label, x, axis(values, name), marks, (), 220, "", points, columns))
         shared = [("parameters", [f"{value:,.0f}" for value in params])]
         return Linked(plots, self.table.networks, "Networks", shared)
-
-    def _spread(self) -> Sheet:
-        rows = []
-        for name, column in self.table.proxies.items():
-            spread = (f"{value:.5g}" for value in np.quantile(column, (0.0, 0.5, 1.0)))
-            rows.append([name, *spread, show_number(self._rhos[name]), self._spent(name)])
-        head = ["proxy", "lowest", "median", "highest", "rho with params", "seconds"]
-        return Sheet("Spread", head, rows, kind="spread", on=(PAGE, TERMINAL, NOTEBOOK))
 
     def _libra_sheet(self, libra: LibraChoice) -> Sheet:
         rows = [

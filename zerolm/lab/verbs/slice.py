@@ -71,21 +71,13 @@ class SliceSettings(Request):
             from zerolm.lab.subnets.judged import slices_of
             from zerolm.lab.subnets.slicing import slice_parent
         of_text = field_read(self.judging.text_field, self.judging.text or self.cutting.calibration)
+        how: Any = {"running": self.running, "jobs": self.jobs, "backend": self.backend}
+        requests = (self.draw, self.cutting, self.judging)
         with new_result(self.out, self.force) as place, read_like(self.like), of_text:
-            sliced = slice_parent(
-                self.parent,
-                self.draw,
-                self.cutting,
-                self.judging,
-                running=self.running,
-                jobs=self.jobs,
-                backend=self.backend,
-                progress=progress,
-            )
+            sliced = slice_parent(self.parent, *requests, progress=progress, **how)
             is_file = place is not None and place.suffix == ".json"
-            title = Path(self.out or LABEL_FILE).stem if is_file else Path(LABEL_FILE).stem
-            slices = slices_of(title, sliced, self.draw, self.cutting, self.judging)
-            report = SlicesReport(**vars(slices), run=run_of(self))
+            title = Path(self.out if self.out and is_file else LABEL_FILE).stem
+            report = SlicesReport(**vars(slices_of(title, sliced, *requests)), run=run_of(self))
             if place is not None and is_file:
                 write_json(place, report.benchmark)
             elif place is not None:
@@ -153,54 +145,35 @@ class SlicesReport(Slices, Report):
 
     def sheets(self) -> list[Sheet]:
         making = [(name.replace("_", " "), str(value)) for name, value in self.benchmark["source"].items()]
+        shapes = [one.shape for one in self.networks]
+        sizes = [("body parameters", [f"{one.body_params:,}" for one in self.networks])]
+        plots = Linked([self._plot(metric) for metric in self.metrics], shapes, "Sub-networks", sizes)
         return [
-            Sheet("Results against size", charts=[self._scatter()], on=(PAGE, NOTEBOOK)),
+            Sheet("Results against size", charts=[plots], on=(PAGE, NOTEBOOK)),
             self._table(len(self.networks), (PAGE,)),
             self._table(SHOWN, (TERMINAL, NOTEBOOK)),
             pairs("How they came about", making, on=(PAGE,)),
         ]
 
-    def _scatter(self) -> Linked:
-        shapes = [one.shape for one in self.networks]
-        plots = [self._plot(metric) for metric in self.metrics]
-        sizes = [f"{one.body_params:,}" for one in self.networks]
-        return Linked(plots, shapes, "Sub-networks", [("body parameters", sizes)])
-
     def _plot(self, metric: str) -> Plot:
         points = [(float(one.body_params), one.results[metric]) for one in self.networks]
-        return Plot(
-            f"{metric} against size",
-            axis([x for x, _ in points], "parameters without embeddings and head"),
-            axis([y for _, y in points], metric),
-            [Dots(points, "blue")],
-            [("dot", "blue", "sub-network")],
-            points=points,
-            columns=[(metric, [f"{y:.4g}" for _, y in points])],
-        )
+        sizes, results = zip(*points, strict=True)
+        x, y = axis(sizes, "parameters without embeddings and head"), axis(results, metric)
+        marks, legend = [Dots(points, "blue")], [("dot", "blue", "sub-network")]
+        columns = [(metric, [f"{result:.4g}" for result in results])]
+        return Plot(f"{metric} against size", x, y, marks, legend, points=points, columns=columns)
 
     def _table(self, most: int, where: tuple[str, ...]) -> Sheet:
         """Return the sub-networks in the order of the first result, the best first."""
-        metric = self.metrics[0]
         sign = -1.0 if self.benchmark["higher_is_better"] else 1.0
-        ordered = sorted(self.networks, key=lambda one: (sign * one.results[metric], one.id))
-        rows: list[Row] = [
-            [
-                one.shape,
-                show_amount(one.body_params),
-                show_amount(one.macs),
-                *(f"{one.results[name]:.4g}" for name in self.metrics),
-            ]
-            for one in ordered[:most]
-        ]
+        ordered = sorted(self.networks, key=lambda one: (sign * one.results[self.metrics[0]], one.id))
+        rows: list[Row] = []
+        for one in ordered[:most]:
+            results = (f"{one.results[name]:.4g}" for name in self.metrics)
+            rows.append([one.shape, show_amount(one.body_params), show_amount(one.macs), *results])
         more = [f"and {len(ordered) - most} more"] if len(ordered) > most else []
-        return Sheet(
-            "All sub-networks",
-            ["sub-network", "body", "MACs", *self.metrics],
-            rows,
-            more,
-            kind="slices",
-            on=where,
-        )
+        head = ["sub-network", "body", "MACs", *self.metrics]
+        return Sheet("All sub-networks", head, rows, more, kind="slices", on=where)
 
     def rows(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.to_json()["rows"]

@@ -22,23 +22,22 @@ from zerolm.groundtruth.reader import (
     read,
     views,
 )
-from zerolm.io.brief import one_line
 from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
-from zerolm.lab.zero_cost.job import Measured, evaluate
+from zerolm.lab.zero_cost.job import Measured, evaluate, kept_values
 from zerolm.lab.zero_cost.libra import judge
 from zerolm.lab.zero_cost.result import ProxyTable, RankedProxies
 from zerolm.lab.zero_cost.selection import USUAL_COUNT
 from zerolm.lab.zero_cost.selection import Selection as Selection
 from zerolm.lab.zero_cost.settings import Settings
-from zerolm.lab.zero_cost.store import Store
+from zerolm.lab.zero_cost.token_source import TokenSource, random_source, text_source
+from zerolm.networks.opener import stock_tokenizer
 from zerolm.networks.workers import Backend, check_workers
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
 from zerolm.settings.messages import called
 from zerolm.solvers.sampling import drawn
 from zerolm.spaces import make_space, space_names
-from zerolm.text.batches import TokenSource, random_source, stock_source, text_source
 from zerolm.text.defaults import TOKENIZER_FILES
 from zerolm.text.documents import read_text
 from zerolm.text.encoding import chat_renderer
@@ -63,35 +62,26 @@ class ProxyRequest:
     store: Path | None = None
 
     @cached_property
-    def checked(self) -> tuple[list[str], Settings]:
-        """Return the proxies and settings; ``ValueError`` says what is wrong with them."""
+    def chosen(self) -> list[str]:
+        """Return the names of the proxies; ``ValueError`` where one is not known."""
         chosen = proxy_names() if self.names is None else list(dict.fromkeys(self.names))
         if not chosen:
             raise ValueError(f"no proxy is named; there are {', '.join(proxy_names())}")
         for name in chosen:
             find_proxy(name)
         check_workers(self.jobs, self.backend)
-        return chosen, Settings(**self.settings).named
+        return chosen
 
-    @property
+    @cached_property
     def passes(self) -> Settings:
-        """Return how proxies are computed."""
-        return self.checked[1]
+        """Return how proxies are computed; ``ValueError`` says what is wrong with it."""
+        return Settings(**self.settings).named
 
     def measured(self, candidates: Sequence[Candidate], source: TokenSource, progress: Progress) -> Measured:
         """Return the proxies of candidates on tokens of a source; values go to the store as they come."""
-        names, settings = self.checked
-        with Store(self.store or Store.default_path()) as store:
-            return evaluate(
-                candidates,
-                names,
-                source,
-                settings,
-                store=store,
-                jobs=self.jobs,
-                backend=self.backend,
-                progress=progress,
-            )
+        how: Any = {"jobs": self.jobs, "backend": self.backend, "progress": progress}
+        rows = kept_values(self.store)
+        return evaluate(candidates, self.chosen, source, self.passes, rows=rows, **how)
 
     def source(self, vocabulary: int = MAX_VOCABULARY) -> TokenSource:
         """Return the source of batches, with at most ``vocabulary`` and at most 8192 ids."""
@@ -105,18 +95,20 @@ class ProxyRequest:
 
 def _table(title: str, settings: Settings, measured: Measured, params: Floats | None) -> ProxyTable:
     """Return the measurements, with the ``params`` (n,) of architectures."""
+    values = {
+        name: [[value if math.isfinite(value) else None for value in row] for row in rows]
+        for name, rows in measured.values.items()
+    }
+    candidates, columns = measured.candidates, measured.columns
     return ProxyTable(
         title,
         measured.source,
         settings,
-        [candidate.name for candidate in measured.candidates],
-        [None if one.architecture is None else one.architecture.choices for one in measured.candidates],
+        [one.name for one in candidates],
+        [None if one.architecture is None else one.architecture.choices for one in candidates],
         None if params is None else params.tolist(),
-        {name: column.tolist() for name, column in measured.columns.items()},
-        {
-            name: [[value if math.isfinite(value) else None for value in row] for row in rows]
-            for name, rows in measured.values.items()
-        },
+        {name: column.tolist() for name, column in columns.items()},
+        values,
         measured.seconds,
         measured.left_out,
     )
@@ -130,7 +122,7 @@ def measure(target: str, request: ProxyRequest, *, progress: Progress = silent) 
     """
     if not target.strip():
         raise ValueError("no space, benchmark or folder is named")
-    _ = request.checked
+    _ = request.chosen, request.passes
     if target in space_names():
         return _space(target, request, progress)
     if Path(target).is_dir():
@@ -152,15 +144,11 @@ def _space(name: str, request: ProxyRequest, progress: Progress) -> RankedProxie
 
 def _model(folder: Path, request: ProxyRequest, progress: Progress) -> RankedProxies:
     """A model reads its own tokens where it has a tokenizer."""
-    from transformers import AutoTokenizer  # at the top it would say much on stderr where torch is missing
-
     request.networks.check_for("model")
     vocabulary = read_object(folder, "config.json").get("vocab_size")
     if request.text != "random" and any((folder / name).is_file() for name in TOKENIZER_FILES):
-        with one_line(f"the tokenizer of {str(folder)!r}"):
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        text = read_text(Path(request.text), chat_renderer(tokenizer))
-        source = stock_source(tokenizer, text)
+        tokenizer = stock_tokenizer(folder)
+        source = text_source(read_text(Path(request.text), chat_renderer(tokenizer)), tokenizer=tokenizer)
     else:
         source = request.source(vocabulary if type(vocabulary) is int else MAX_VOCABULARY)
     measured = request.measured([Candidate.opened(folder)], source, progress)
@@ -172,15 +160,9 @@ def _benchmark(target: str, request: ProxyRequest, progress: Progress) -> Ranked
     view = _view(target, request)
     request.networks.check_for("benchmark")
     results: list[Measured] = []
-    comparison = bench(
-        [target],
-        data=request.networks.data,
-        metric=request.networks.metric,
-        more=measuring(request, results, progress),
-        limit=request.networks.limit,
-        view=view,
-        progress=progress,
-    )
+    which, more = request.networks, measuring(request, results, progress)
+    how: Any = {"data": which.data, "metric": which.metric, "limit": which.limit, "progress": progress}
+    comparison = bench([target], more=more, view=view, **how)
     (section,), (measured,) = comparison.sections, results
     title = f"{section.title}: {section.metric}, {len(section.result)} architectures, {settings.mode} mode"
     libra = judge(measured.columns, section.result, section.scores["body_params"], settings.seed)
@@ -189,7 +171,7 @@ def _benchmark(target: str, request: ProxyRequest, progress: Progress) -> Ranked
 
 def measuring(request: ProxyRequest, results: list[Measured], progress: Progress = silent) -> More:
     """For ``bench``: the proxies of a benchmark's architectures; what is measured is added to ``results``."""
-    _ = request.checked  # before anything is read
+    _ = request.chosen, request.passes  # before anything is read
     sources: dict[int, TokenSource] = {}
 
     def more(truth: GroundTruth, view: View) -> Mapping[str, Floats]:
@@ -207,24 +189,21 @@ def measuring(request: ProxyRequest, results: list[Measured], progress: Progress
 
 
 def _view(target: str, request: ProxyRequest) -> str | None:
-    """The view that is asked for, or the usual one where there are several."""
-    possible = [view.name for view in views(read(_located(target, request.networks.data)))]
-    if request.networks.view is None:
-        return USUAL_VIEW if USUAL_VIEW in possible else possible[0]
-    if request.networks.view not in possible:
-        names = ", ".join(str(name) for name in possible if name is not None) or "none"
-        raise ValueError(
-            f"{called('view')} {request.networks.view!r} is not one of {target}'s; there are {names}"
-        )
-    return request.networks.view
+    """Return the view that is asked for, or the usual one where there are several.
 
-
-def _located(target: str, data: str | None) -> Path:
-    """The file of a benchmark; ``ValueError`` says what else a target may be."""
+    ``ValueError`` says what else a target or a view may be.
+    """
+    data, view = request.networks.data, request.networks.view
     names = known_names(*data_folders(data), SHIPPED)
     if Path(target).name == target and not Path(target).suffix and target not in names:
         raise ValueError(
             f"{target!r} is nothing that is known: spaces are {', '.join(space_names())}; benchmarks are "
             f"{', '.join(names) or 'none'}; else name a file of labels, or a folder with a config.json"
         )
-    return locate(target, data)
+    possible = [each.name for each in views(read(locate(target, data)))]
+    if view is None:
+        return USUAL_VIEW if USUAL_VIEW in possible else possible[0]
+    if view not in possible:
+        others = ", ".join(str(name) for name in possible if name is not None) or "none"
+        raise ValueError(f"{called('view')} {view!r} is not one of {target}'s; there are {others}")
+    return view

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from zerolm.settings.messages import called
 from zerolm.settings.request import setting
 from zerolm.verbs.shared import data, metric
 
-Target = Literal["space", "benchmark", "model"]
-BELONGS: Final[Mapping[str, tuple[Target, ...]]] = {
-    "count": ("space",),
-    "max_params": ("space",),
-    "view": ("space", "benchmark"),
-    "limit": ("benchmark",),
-    "metric": ("benchmark",),
-    "data": ("benchmark",),
+BELONGS: Final = {
+    "space": ("count", "max_params", "view"),
+    "benchmark": ("view", "limit", "metric", "data"),
+    "model": (),
 }
-"""The targets that each choice of networks belongs to."""
+"""The choices of networks that belong to each kind of target."""
 USUAL_COUNT: Final = 20
 
 
@@ -40,10 +35,9 @@ class Selection:
     metric: str | None = metric()
     data: str | None = data()
 
-    def check_for(self, kind: Target) -> None:
+    def check_for(self, kind: str) -> None:
         """``ValueError`` for what would say nothing about such a target."""
-        for name, kinds in BELONGS.items():
-            if getattr(self, name) is not None and kind not in kinds:
-                raise ValueError(
-                    f"{called(name)} is of a {' or a '.join(kinds)}; this is a {kind}: leave it out"
-                )
+        for name, value in vars(self).items():
+            if value is not None and name not in BELONGS[kind]:
+                others = " or a ".join(other for other, names in BELONGS.items() if name in names)
+                raise ValueError(f"{called(name)} is of a {others}; this is a {kind}: leave it out")

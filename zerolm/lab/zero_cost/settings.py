@@ -9,9 +9,9 @@ from typing import Final
 
 from zerolm.lab.zero_cost.passes import Protocol
 from zerolm.lab.zero_cost.result import ProxyPasses, Upstream
+from zerolm.lab.zero_cost.token_source import TokenSource
 from zerolm.networks.compute import Compute, compute
 from zerolm.settings.compute import RunningRequest
-from zerolm.text.batches import TokenSource
 
 MOST_TOKENS: Final = 1 << 24
 """Tokens of a batch."""

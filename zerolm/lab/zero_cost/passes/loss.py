@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import torch
 from torch import Tensor
 
 from zerolm.lab.zero_cost.passes.clock import Clock
-from zerolm.lab.zero_cost.passes.record import LossPass, Moments, Need, Protocol
-from zerolm.lab.zero_cost.passes.reductions import Reductions
+from zerolm.lab.zero_cost.passes.record import Moments, Need, Protocol
+from zerolm.lab.zero_cost.passes.reductions import Activations
 from zerolm.lab.zero_cost.passes.taps import (
     SmoothSilu,
     as_it_was,
@@ -25,12 +25,33 @@ from zerolm.lab.zero_cost.passes.taps import (
     widened,
 )
 from zerolm.networks.batch import Batch, loss
-from zerolm.networks.network import Network
+from zerolm.networks.network import Linear, Network
 
 FORWARD: Final = ("outputs", "codes", "distances", "covariances")
 BACKWARD: Final = ("gradients", "moments", "fisher", "loss_jacobian", "curvature")
 SMALL: Final = 1e-4
 """A gradient of ones below this share of a random one's is nothing but rounding."""
+
+
+@dataclass
+class LossPass:
+    """Losses, gradients and activations of one pass; only what was asked for.
+
+    By matrix: ``gradients`` (outputs, inputs) of the batch's loss; ``moments`` over micro-batches;
+    ``curvature`` H W (outputs, inputs), the Hessian of the loss by all these matrices times the matrices.
+    Gradients by what the first layer gets, (b, t d) a micro-batch, a row a sample: ``jacobian`` of the sum of
+    the outputs (in faithful mode of the loss, as released code has it), ``loss_jacobian`` of the loss.
+    """
+
+    samples: int
+    activations: Activations
+    value: float = math.nan
+    tokens: int = 0
+    gradients: dict[Linear, Tensor] = field(default_factory=dict)
+    moments: dict[Linear, Moments] = field(default_factory=dict)
+    curvature: dict[Linear, Tensor] = field(default_factory=dict)
+    jacobian: list[Tensor] = field(default_factory=list)
+    loss_jacobian: list[Tensor] = field(default_factory=list)
 
 
 def run_loss(
@@ -40,11 +61,9 @@ def run_loss(
 
     ``ValueError`` where the loss is not finite, or where the gradient of ones is nothing but rounding.
     """
-    backward = any(need in needs for need in BACKWARD)
-    parts, results, entry = batch.micro(protocol.parts), LossPass(samples=len(batch)), list[Tensor]()
-    reductions = Reductions(network, protocol.parts, clock, results.activations)
-    derivatives = _Derivatives(network, protocol, needs, clock, results)
-    losses: list[Tensor] = []
+    backward, parts = any(need in needs for need in BACKWARD), batch.micro(protocol.parts)
+    activations = Activations(protocol.parts, clock)
+    results, entry, losses = LossPass(len(batch), activations), list[Tensor](), list[Tensor]()
 
     def enter(hidden: Tensor) -> Tensor:
         entry[:] = [hidden.detach().requires_grad_(torch.is_grad_enabled())]
@@ -59,7 +78,7 @@ def run_loss(
             _refuse_rounding(network, parts[0])
         stack.enter_context(entering(network, enter))
         final = last_seen(stack, network.final)
-        reductions.watch(stack, needs)
+        activations.watch(network, stack, needs)
         for part in parts:
             with clock.on("forward"):
                 logits = logits_of(network, part)
@@ -69,66 +88,53 @@ def run_loss(
                 raise ValueError(f"the loss is {value.item()}, not finite: no gradient says anything then")
             losses.append(value.detach())
             if "jacobian" in needs:
-                derivatives.of_outputs(value if protocol.faithful else logits.sum(), entry[0], keep=backward)
+                with clock.on("jacobian"):
+                    total = value if protocol.faithful else logits.sum()
+                    (rows,) = torch.autograd.grad(total, entry[0], retain_graph=backward)
+                    results.jacobian.append(rows.flatten(1))
             if backward:
-                with reductions.backward():
-                    gradients = derivatives.of_loss(value, entry[0])
-                derivatives.take(gradients, len(losses))
-            reductions.part += 1
+                _differentiate(value, entry[0], network, protocol, needs, results)
+            activations.part += 1
     if not all(bool(torch.isfinite(gradient).all()) for gradient in results.gradients.values()):
         raise ValueError("the gradient of the loss is not finite, though the loss is")
     results.value = float(torch.stack(losses).mean(dtype=torch.float64))
-    reductions.finish()
+    activations.finish()
     return results
 
 
-@dataclass(frozen=True, eq=False)
-class _Derivatives:
-    """The derivatives of a pass under way, added to ``results``."""
-
-    network: Network
-    protocol: Protocol
-    needs: Collection[Need]
-    clock: Clock
-    results: LossPass
-
-    def of_outputs(self, total: Tensor, entry: Tensor, *, keep: bool) -> None:
-        """Add the rows of the Jacobian; ``keep`` the graph for another derivative."""
-        with self.clock.on("jacobian"):
-            (rows,) = torch.autograd.grad(total, entry, retain_graph=keep)
-            self.results.jacobian.append(rows.flatten(1))
-
-    def of_loss(self, value: Tensor, entry: Tensor) -> list[Tensor]:
-        """Return the gradients of a micro-batch's loss as the parameters lie."""
-        with self.clock.on("backward"):
-            curved = "curvature" in self.needs
-            *gradients, at_entry = gradients_of(value, [*self.network.weights, entry], create_graph=curved)
-        if "loss_jacobian" in self.needs:
-            self.results.loss_jacobian.append(at_entry.detach().flatten(1))
-        return gradients
-
-    def take(self, gradients: list[Tensor], count: int) -> None:
-        """Take in the gradients of micro-batch ``count``, from 1; faithful moments accumulate them."""
-        if "curvature" in self.needs:
-            with self.clock.on("curvature"):
-                self._curve(gradients)
-        for linear, gradient in by_matrix(self.network, [whole.detach() for whole in gradients]):
-            with self.clock.on("gradients"):
-                mean = self.results.gradients.setdefault(linear, torch.zeros_like(gradient))
-                mean += (gradient - mean) / count
-            if "moments" in self.needs:
-                with self.clock.on("moments"):
-                    moments = self.results.moments.setdefault(linear, Moments())
-                    moments.add(mean * count if self.protocol.faithful else gradient)
-
-    def _curve(self, gradients: list[Tensor]) -> None:
-        """Add H W of a micro-batch: the gradient of how the loss changes along the weights."""
-        weights = self.network.weights
-        pairs = zip(gradients, weights, strict=True)
-        along = torch.stack([(gradient * weight.detach()).sum() for gradient, weight in pairs]).sum()
-        for linear, product in by_matrix(self.network, gradients_of(along, weights)):
-            total = self.results.curvature.setdefault(linear, torch.zeros_like(product))
-            total += product / self.protocol.parts
+def _differentiate(
+    value: Tensor,
+    entry: Tensor,
+    network: Network,
+    protocol: Protocol,
+    needs: Collection[Need],
+    results: LossPass,
+) -> None:
+    """Add the derivatives of a micro-batch's loss; faithful moments accumulate gradients."""
+    activations, weights = results.activations, network.weights
+    clock, count = activations.clock, activations.part + 1
+    activations.is_backward = True
+    with clock.on("backward"):
+        curved = "curvature" in needs
+        *gradients, at_entry = gradients_of(value, [*weights, entry], create_graph=curved)
+    activations.is_backward = False
+    if "loss_jacobian" in needs:
+        results.loss_jacobian.append(at_entry.detach().flatten(1))
+    if curved:  # H W: the gradient of how the loss changes along the weights
+        with clock.on("curvature"):
+            pairs = zip(gradients, weights, strict=True)
+            along = torch.stack([(gradient * weight.detach()).sum() for gradient, weight in pairs]).sum()
+            for linear, product in by_matrix(network, gradients_of(along, weights)):
+                total = results.curvature.setdefault(linear, torch.zeros_like(product))
+                total += product / protocol.parts
+    for linear, gradient in by_matrix(network, [whole.detach() for whole in gradients]):
+        with clock.on("gradients"):
+            mean = results.gradients.setdefault(linear, torch.zeros_like(gradient))
+            mean += (gradient - mean) / count
+        if "moments" in needs:
+            with clock.on("moments"):
+                moments = results.moments.setdefault(linear, Moments())
+                moments.add(mean * count if protocol.faithful else gradient)
 
 
 def _refuse_rounding(network: Network, part: Batch) -> None:

@@ -1,8 +1,7 @@
-"""How passes are run, what they are asked for, and the results of a pass of the loss."""
+"""How passes are run, what they are asked for, and moments of tensors that come one by one."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,7 +9,7 @@ from typing import Any, Final
 from torch import Tensor
 
 from zerolm.lab.zero_cost.result import Mode, Upstream
-from zerolm.networks.network import Linear, Network, Tap
+from zerolm.networks.network import Network, Tap
 
 WORD: Final = 64
 """Samples whose bits fill one int64."""
@@ -101,45 +100,3 @@ class RowSums:
         self.count += len(rows)
         self.total = self.total + rows.sum(0)
         self.second = self.second + rows.T @ rows
-
-
-@dataclass
-class Activations:
-    """Reductions of what comes by in a forward pass, and of its gradients; only those that were asked for.
-
-    By matrix: ``outputs``, (mean over samples and outputs of the largest output over tokens, mean square);
-    ``fisher``, (by token, by sample): half the mean of (output x its gradient)^2, added over outputs, where a
-    sample's tokens are added before squaring in the second. By activated matrix: ``codes``, words
-    (ceil(n / 64), t f) whose bit s is whether sample s activates the unit; ``distances`` (n,), for each
-    sample the agreements of all pairs of tokens. By first FFN matrix: ``covariances`` (d, d) of inputs,
-    float64, summed over ``rows``. ``looks``: the numbers of each that a proxy declares, by tap.
-    """
-
-    outputs: dict[Linear, tuple[float, ...]] = field(default_factory=dict)
-    fisher: dict[Linear, tuple[float, ...]] = field(default_factory=dict)
-    codes: dict[Linear, Tensor] = field(default_factory=dict)
-    distances: dict[Linear, Tensor] = field(default_factory=dict)
-    covariances: dict[Linear, Tensor] = field(default_factory=dict)
-    rows: dict[Linear, int] = field(default_factory=dict)
-    looks: dict[Look, list[tuple[float, ...]]] = field(default_factory=dict)
-
-
-@dataclass
-class LossPass:
-    """Losses, gradients and activations of one pass; only what was asked for.
-
-    By matrix: ``gradients`` (outputs, inputs) of the batch's loss; ``moments`` over micro-batches;
-    ``curvature`` H W (outputs, inputs), the Hessian of the loss by all these matrices times the matrices.
-    Gradients by what the first layer gets, (b, t d) a micro-batch, a row a sample: ``jacobian`` of the sum of
-    the outputs (in faithful mode of the loss, as released code has it), ``loss_jacobian`` of the loss.
-    """
-
-    value: float = math.nan
-    samples: int = 0
-    tokens: int = 0
-    gradients: dict[Linear, Tensor] = field(default_factory=dict)
-    moments: dict[Linear, Moments] = field(default_factory=dict)
-    curvature: dict[Linear, Tensor] = field(default_factory=dict)
-    jacobian: list[Tensor] = field(default_factory=list)
-    loss_jacobian: list[Tensor] = field(default_factory=list)
-    activations: Activations = field(default_factory=Activations)

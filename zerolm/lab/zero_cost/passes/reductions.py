@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from zerolm.lab.zero_cost.passes.clock import Clock
-from zerolm.lab.zero_cost.passes.record import WORD, Activations, Look, Need, RowSums
+from zerolm.lab.zero_cost.passes.record import WORD, Look, Need, RowSums
 from zerolm.lab.zero_cost.passes.taps import looking, widened
 from zerolm.networks.network import Linear, Network, Tap
 
@@ -31,56 +32,81 @@ def first_ffn(network: Network) -> list[Linear]:
     return firsts
 
 
-class Reductions:
-    """The ``activations`` of a pass under way; ``part`` counts its micro-batches, all of one size.
+@dataclass(eq=False)
+class Activations:
+    """Reductions of what comes by in a pass of ``parts`` micro-batches, all of one size; only what is needed.
 
-    Seconds go to ``clock`` by need. ``numbers`` of every micro-batch, by need and matrix or tap, are averaged
-    in the end.
+    By matrix: ``outputs``, (mean over samples and outputs of the largest output over tokens, mean square);
+    ``fisher``, (by token, by sample): half the mean of (output x its gradient)^2, added over outputs, where a
+    sample's tokens are added before squaring in the second. By activated matrix: ``codes``, words
+    (ceil(n / 64), t f) whose bit s is whether sample s activates the unit; ``distances`` (n,), for each
+    sample the agreements of all pairs of tokens. By first FFN matrix: ``covariances`` (d, d) of inputs,
+    float64, summed over ``rows``. ``looks``: the numbers of each that a proxy declares, by tap.
+
+    Seconds go to ``clock`` by need. ``part`` is the number of the micro-batch under way, ``is_backward``
+    whether gradients that come by are those of its loss. What micro-batches ``gave``, by need and matrix or
+    tap, is put together in the end.
     """
 
-    def __init__(self, network: Network, parts: int, clock: Clock, activations: Activations) -> None:
-        self.network, self.parts, self.part, self.clock = network, parts, 0, clock
-        self.activations, self.is_backward = activations, False
-        self.numbers: dict[Need, dict[Any, list[Sequence[float]]]] = defaultdict(lambda: defaultdict(list))
-        self.distances: dict[Linear, list[Tensor]] = defaultdict(list)
-        self.inputs: dict[Linear, RowSums] = defaultdict(RowSums)
+    parts: int
+    clock: Clock
+    part: int = 0
+    is_backward: bool = False
+    gave: dict[Need, dict[Any, list[Any]]] = field(default_factory=dict)
+    codes: dict[Linear, Tensor] = field(default_factory=dict)
+    inputs: dict[Linear, RowSums] = field(default_factory=lambda: defaultdict(RowSums))
 
-    @contextmanager
-    def backward(self) -> Iterator[None]:
-        """Within, the gradients of outputs that come by are those of the loss."""
-        self.is_backward = True
-        try:
-            yield
-        finally:
-            self.is_backward = False
+    def watch(self, network: Network, stack: ExitStack, needs: Collection[Need]) -> None:
+        """Look, until the stack is left, where the needs ask for it."""
+        units = [linear for linear in network.linears if linear.activated]  # the nonlinearity acts on them
+        places: tuple[tuple[str, Sequence[Linear], Side, See], ...] = (
+            ("outputs", network.linears, "output", self._see_output),
+            ("fisher", network.linears, "output", self._see_gradient),
+            ("codes", units, "output", self._see_code),
+            ("distances", units, "output", self._see_distance),
+            ("covariances", first_ffn(network), "input", self._see_input),
+        )
+        for need, linears, side, see in places:
+            self.gave[need] = defaultdict(list)
+            if need in needs:
+                taps = [Tap(linear.module, side) for linear in linears]
+                stack.enter_context(looking(taps, partial(self._timed, need, linears, see)))
+        for look in needs:
+            if isinstance(look, Look):
+                self.gave[look] = defaultdict(list)
+                stack.enter_context(looking(look.taps(network), partial(self._look, look)))
 
-    def see_output(self, linear: Linear, y: Tensor) -> None:
+    def _timed(self, need: str, linears: Sequence[Linear], see: See, index: int, values: Tensor) -> None:
+        with self.clock.on(need):
+            see(linears[index], values)
+
+    def _look(self, look: Look, index: int, values: Tensor) -> None:
+        with self.clock.on(look.name), torch.no_grad():
+            self.gave[look][index].append(look.reduce(widened(values.detach())))
+
+    def _see_output(self, linear: Linear, y: Tensor) -> None:
         y = linear.outputs(widened(y.detach()))
         means = (values.mean(dtype=torch.float64).item() for values in (y.amax(1), y.square()))
-        self.numbers["outputs"][linear].append(tuple(means))
+        self.gave["outputs"][linear].append(tuple(means))
 
-    def see_code(self, linear: Linear, y: Tensor) -> None:
+    def _see_code(self, linear: Linear, y: Tensor) -> None:
         """Bit s of a unit's word is whether sample s activates it."""
         bits = (linear.outputs(y) > 0).flatten(1).long()  # (b, t f)
         words = -(-len(bits) * self.parts // WORD)
-        codes = self.activations.codes.setdefault(linear, bits.new_zeros((words, bits.shape[1])))
+        codes = self.codes.setdefault(linear, bits.new_zeros((words, bits.shape[1])))
         for sample, row in enumerate(bits, self.part * len(bits)):
             codes[sample // WORD] |= row << (sample % WORD)
 
-    def see_distance(self, linear: Linear, y: Tensor) -> None:
+    def _see_distance(self, linear: Linear, y: Tensor) -> None:
         """Pairs of tokens on the same side, unit by unit: c^2 + (t - c)^2 with c tokens active."""
         active = (linear.outputs(y) > 0).sum(1).double()  # (b, f)
         pairs = active.square() + (y.shape[1] - active).square()
-        self.distances[linear].append(pairs.sum(1))
+        self.gave["distances"][linear].append(pairs.sum(1))
 
-    def see_input(self, linear: Linear, x: Tensor) -> None:
+    def _see_input(self, linear: Linear, x: Tensor) -> None:
         self.inputs[linear].add(x)
 
-    def see(self, look: Look, index: int, values: Tensor) -> None:
-        with self.clock.on(look.name), torch.no_grad():
-            self.numbers[look][index].append(look.reduce(widened(values.detach())))
-
-    def see_gradient(self, linear: Linear, y: Tensor) -> None:
+    def _see_gradient(self, linear: Linear, y: Tensor) -> None:
         """The gradient of a micro-batch's loss counts for 1 / parts in the batch's."""
         values = linear.outputs(widened(y.detach()))
 
@@ -91,56 +117,26 @@ class Reductions:
                 product = values * linear.outputs(widened(gradient.detach())) / self.parts  # (b, t, c)
                 by_token = product.square().sum(-1).mean(dtype=torch.float64)
                 by_sample = product.sum(1).square().sum(-1).mean(dtype=torch.float64)
-                self.numbers["fisher"][linear].append((by_token.item() / 2, by_sample.item() / 2))
+                self.gave["fisher"][linear].append((by_token.item() / 2, by_sample.item() / 2))
 
         if y.requires_grad:
             y.register_hook(reduce)  # type: ignore[no-untyped-call]
 
-    def watch(self, stack: ExitStack, needs: Collection[Need]) -> None:
-        """Look, until the stack is left, where the needs ask for it."""
-        everything = self.network.linears
-        units = [
-            linear for linear in everything if linear.activated
-        ]  # on whose outputs the nonlinearity acts
-        places: tuple[tuple[str, Sequence[Linear], Side, See], ...] = (
-            ("outputs", everything, "output", self.see_output),
-            ("fisher", everything, "output", self.see_gradient),
-            ("codes", units, "output", self.see_code),
-            ("distances", units, "output", self.see_distance),
-            ("covariances", first_ffn(self.network), "input", self.see_input),
-        )
-        for need, linears, side, see in places:
-            if need in needs:
-                taps = [Tap(linear.module, side) for linear in linears]
-                stack.enter_context(looking(taps, self._by(linears, see, need)))
-        for look in needs:
-            if isinstance(look, Look):
-                _ = self.numbers[look]  # of one without taps, too
-                stack.enter_context(looking(look.taps(self.network), partial(self.see, look)))
-
-    def _by(self, linears: Sequence[Linear], see: See, need: str) -> Callable[[int, Tensor], None]:
-        """Return the same by number rather than by matrix, with its seconds counted."""
-
-        def timed(index: int, values: Tensor) -> None:
-            with self.clock.on(need):
-                see(linears[index], values)
-
-        return timed
-
     def finish(self) -> None:
         """Complete the activations once all micro-batches have passed."""
-        for need, numbers in self.numbers.items():
-            means = {key: _means(rows) for key, rows in numbers.items()}
-            if isinstance(need, Look):
-                self.activations.looks[need] = [means[index] for index in sorted(means)]
-            else:
-                setattr(self.activations, need, means)
-        self.activations.distances = {x: torch.cat(values) for x, values in self.distances.items()}
-        for linear, rows in self.inputs.items():
-            self.activations.rows[linear] = rows.count
-            scatter = rows.second - torch.outer(rows.total, rows.total) / rows.count
-            self.activations.covariances[linear] = scatter / (rows.count - 1)
+        self.outputs, self.fisher = (_means(self.gave[need]) for need in ("outputs", "fisher"))
+        taps = {look: _means(rows) for look, rows in self.gave.items() if isinstance(look, Look)}
+        self.looks = {look: [means[index] for index in sorted(means)] for look, means in taps.items()}
+        self.distances = {x: torch.cat(values) for x, values in self.gave["distances"].items()}
+        self.rows = {linear: rows.count for linear, rows in self.inputs.items()}
+        self.covariances = {
+            linear: (rows.second - torch.outer(rows.total, rows.total) / rows.count) / (rows.count - 1)
+            for linear, rows in self.inputs.items()
+        }
 
 
-def _means(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    return tuple(math.fsum(column) / len(column) for column in zip(*rows, strict=True))
+def _means(rows_of: dict[Any, list[Sequence[float]]]) -> dict[Any, tuple[float, ...]]:
+    return {
+        key: tuple(math.fsum(column) / len(column) for column in zip(*rows, strict=True))
+        for key, rows in rows_of.items()
+    }

@@ -11,33 +11,29 @@ from torch import Tensor
 
 from zerolm.lab.zero_cost.passes.clock import Clock
 from zerolm.lab.zero_cost.passes.flow import Flow, run_flow
-from zerolm.lab.zero_cost.passes.loss import BACKWARD, FORWARD, run_loss
-from zerolm.lab.zero_cost.passes.record import Activations, Look, LossPass, Need, Protocol
+from zerolm.lab.zero_cost.passes.loss import BACKWARD, FORWARD, LossPass, run_loss
+from zerolm.lab.zero_cost.passes.record import Look, Need, Protocol
+from zerolm.lab.zero_cost.passes.reductions import Activations
 from zerolm.lab.zero_cost.passes.transfer import Transfer, run_transfer
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Linear, Network
 
-NEEDS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(FORWARD, "forward"),
-    "jacobian": "jacobian",
-    **dict.fromkeys(BACKWARD, "backward"),
-    "curvature": "curvature",
-    "flow": "flow",
-    "transfer": "transfer",
-}
-"""What a proxy may need in addition to shapes and weights, and the pass that gives it."""
 COSTS: Final[Mapping[str, tuple[str, ...]]] = {
     **{need: ("forward", need) for need in FORWARD},
     "jacobian": ("forward", "jacobian"),
+    **{need: ("forward", "backward", need) for need in BACKWARD},
     "loss_jacobian": ("forward", "backward"),
-    "fisher": ("forward", "backward", "fisher"),
-    "gradients": ("forward", "backward", "gradients"),
     "moments": ("forward", "backward", "gradients", "moments"),
     "curvature": ("forward", "backward", "gradients", "curvature"),
     "flow": ("flow",),
     "transfer": ("transfer",),
 }
-"""What seconds are counted for, need by need, when nothing else is needed."""
+"""What a proxy may need in addition to shapes and weights, and what seconds it is counted for alone."""
+KINDS: Final = ("forward", "jacobian", "backward", "curvature", "flow", "transfer")
+NEEDS: Final = {
+    need: next(kind for kind in reversed(KINDS) if kind in steps) for need, steps in COSTS.items()
+}
+"""The pass that gives each need."""
 
 
 def pass_of(need: Need) -> str:

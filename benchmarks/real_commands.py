@@ -34,20 +34,20 @@ class Command:
         text = ["--text", str(text_file(parent.calibrated, "cal"))] if self.has_text else []
         return [self.verb, *models, *self.words, *text]
 
-    def shown(self, parent: Parent, earlier: str) -> str:
-        """Return the command as pages show it."""
-        models = [earlier, "--parent", parent.name] if self.verb == "heal" else [parent.name]
-        text = ["--text", f"{parent.calibrated}.txt"] if self.has_text else []
-        return " ".join([self.verb, *models, *self.words, *text])
+    def shown(self, parent: str, text: str, child: str) -> str:
+        """Return the command as pages show it, by the names of models and of a text."""
+        models = [child, "--parent", parent] if self.verb == "heal" else [parent]
+        return " ".join([self.verb, *models, *self.words, *(["--text", text] if self.has_text else [])])
 
 
 HALF: Final = Command("half", "carve", ("--keep-ffn", ".5"))
 QUARTER: Final = Command("quarter", "carve", ("--keep-ffn", ".75"))
+HEALED: Final = Command("healed", "heal", ("--for", "25m"))
 COMMANDS: Final = {
     "minilm": (HALF, Command("healed", "heal", ("--for", "10m"))),
     "mpnet": (HALF,),
-    "gemma270": (QUARTER, Command("healed", "heal", ("--for", "25m", "--losses", "kl", "--batch", "4"))),
-    "qwen05": (QUARTER, Command("no text", "carve", ("--keep-ffn", ".9"), has_text=False)),
+    "gemma270": (QUARTER, HEALED),
+    "qwen05": (QUARTER, HEALED, Command("no text", "carve", ("--keep-ffn", ".9"), has_text=False)),
     "qwen15": (Command("quarter", "carve", ("--keep-ffn", ".75", "--sequences", "64", "--memory", "8GB")),),
 }
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from parts import Parts
 from real_commands import COMMANDS, name_of, printed_losses
-from real_models import CALIBRATED, JUDGED, LENGTH, REAL, SENTENCES, TOYS, Parent
+from real_models import CALIBRATED, JUDGED, LENGTH, REAL, SENTENCES, TOYS
 from real_ours import OURS
 from real_peers import METHODS
 from real_vocabulary import VOCABULARY
@@ -95,11 +95,11 @@ def commands(every: Mapping[str, Rows]) -> Iterator[str]:
     """Children by commands of ``zerolm``: what they print, what unseen files say, and what they take."""
     cells = []
     for name, several in COMMANDS.items():
-        parent, earlier = Parent(name), ""
+        earlier = ""
         for command in several:
             row = every[name].get(name_of(command))
             if row is not None:
-                kind = "1 - cosine" if "distance" in row else "KL"
+                kind, text = ("1 - cosine", "sentences.txt") if "distance" in row else ("KL", "python.txt")
                 unseen = f"{kind} {small(loss_of(row))}"
                 unseen += (
                     f", nearest {row['nearest']:.2f}"
@@ -109,8 +109,8 @@ def commands(every: Mapping[str, Rows]) -> Iterator[str]:
                 cells.append(
                     [
                         NAMES[name],
-                        f"`{command.shown(parent, earlier)}`",
-                        f"{every[name]['sizes']['params'] / 1e6:.3g}M to {row['params'] / 1e6:.3g}M",
+                        f"`{command.shown(name, text, earlier)}`",
+                        f"{every[name]['sizes']['params'] / 1e6:.3g} to {row['params'] / 1e6:.3g}",
                         f"{', '.join(small(loss) for loss in printed_losses(row))} ({kind})",
                         unseen,
                         f"{row['minutes']:.1f}, {row['processor_minutes']:.1f}",
@@ -123,14 +123,14 @@ def commands(every: Mapping[str, Rows]) -> Iterator[str]:
         "`heal` before and after. Minutes are those of the clock and of the processor:"
     )
     yield ""
-    head = ["parent", "command", "parameters", "printed", "unseen files", "minutes", "GB"]
+    head = ["parent", "command", "M parameters", "printed", "unseen files", "minutes", "GB"]
     yield from table(head, cells)
 
 
 def small(loss: float | None) -> str:
-    """Return a loss below 1 with three digits, as ``.0486``."""
+    """Return a loss with three digits, as ``.0486``."""
     assert loss is not None
-    return f"{loss:.3g}".removeprefix("0") if loss < 1 else f"{loss:.3g}"
+    return f"{loss:#.3g}".removeprefix("0")
 
 
 def side_by_side(every: Mapping[str, Rows]) -> Iterator[str]:

@@ -224,6 +224,7 @@ def facts() -> dict[str, str]:
         | _bits()
         | _depth_rules()
         | _healing()
+        | _real()
         | _vocabulary()
         | _experts()
     )
@@ -327,6 +328,32 @@ def _healing() -> dict[str, str]:
     minutes = round(int(seconds.replace(",", "")) / 60)
     share = f"{100 * float(left):.0f}%"
     return {"healed_tokens": tokens, "healed_left": share, "healed_minutes": str(minutes)}
+
+
+def _real() -> dict[str, str]:
+    """Return what the first screen says of real models."""
+    rows = {
+        (row[0], row[1].strip("`").partition(" --text")[0]): row for row in _table(_part("real", "Commands"))
+    }
+    qwen = rows["Qwen2.5-Coder-0.5B-Instruct", "carve qwen05 --keep-ffn .75"]
+    minilm = rows["all-MiniLM-L6-v2", "carve minilm --keep-ffn .5"]
+    side = {row[0]: row[2] for row in _table(_part("real", "Side by side").split("\n50% of")[0])}
+    published = min(float(cell.split()[0]) for name, cell in side.items() if "zerolm" not in name and cell)
+    effort = {tuple(row[:2]): row[2] for row in _table(_part("real", "What it takes"))}
+    return {
+        "real_qwen": qwen[4].replace("KL ", "", 1).replace(", perplexity", " nats a token, perplexity"),
+        "real_qwen_minutes": _rounded(qwen[5]),
+        "real_minilm": minilm[4].split()[3].rstrip(","),
+        "real_minilm_minutes": _rounded(minilm[5]),
+        "real_mpnet": plain(float(side["zerolm, refitted"].split()[0])),
+        "real_mpnet_published": plain(published),
+        "real_mpnet_minutes": _rounded(effort["all-mpnet-base-v2", "80% of the layers: zerolm, refitted"]),
+    }
+
+
+def _rounded(minutes: str) -> str:
+    """Return the last of some minutes, of the processor, as ``8 min``."""
+    return f"{max(1, round(float(minutes.split()[-1])))} min"
 
 
 def _experts() -> dict[str, str]:

@@ -144,6 +144,7 @@ def tables() -> dict[str, str]:
         "best_proxies": best_proxies(),
         "leaderboard_summary": summary(),
         "experts_criteria": by_criteria(),
+        "real_commands": real_table("Children as a user makes them"),
         "real_80": real_table("80% of the layers' parameters"),
         "real_all_80": real_table("80% of all parameters"),
         "worked": real_table("Qwen2.5-Coder-0.5B-Instruct by `zerolm carve"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import torch
 import transformers
 from carvings import rebuild
+from hypothesis import given
+from hypothesis import strategies as st
 from made_tokenizers import CORPUS, byte_level, word_piece
 from made_vocabularies import ROWS, TEMPLATE, decoder
 from safetensors.torch import load_file, save_file
@@ -121,6 +124,7 @@ def test_an_untied_head_and_padding(text: Path, tmp_path: Path) -> None:
 def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each size is worth what fewer tokens and all other cuts beside them lose; the least is chosen."""
     monkeypatch.setattr(planned_size, "SMALL", 0.0)
+    monkeypatch.setattr(planned_size, "NOISE", 0.0)
     size = SizeRequest.of({"hidden": 1.0}, {"max_params": "0.7x"}, vocabulary=VocabularyRequest("auto"))
     methods = methods_of(size, MethodRequest(text=str(text), sequences=4, length=16))
     carved = carve(parent, size, methods)
@@ -135,6 +139,21 @@ def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.Monk
     assert sum(row.params for row in carved.units) == costs["parent"]["params"] - costs["child"]["params"]
     assert units["tokens"].after == chosen.size
     assert all((row.params > 0) == (row.after < row.before) for row in carved.units)
+
+
+@given(
+    losses=st.lists(st.floats(0.0, 0.1), min_size=1, max_size=9),
+    before=st.floats(0.0, 20.0),
+    order=st.randoms(use_true_random=False),
+)
+def test_the_most_tokens_stay_of_sizes_that_the_text_cannot_tell_apart(
+    losses: list[float], before: float, order: random.Random
+) -> None:
+    tried = [planned_size.TriedSize(size, 0, loss, 0.0) for size, loss in enumerate(losses, 300)]
+    order.shuffle(tried)
+    chosen, within = planned_size.best_size(tried, before), min(losses) + before / 1000
+    assert losses[chosen - 300] <= within
+    assert all(loss > within for loss in losses[chosen - 299 :])
 
 
 def usual(parent: Path, text: Path, out: Path | None = None, budget: Any = "0.8x", **more: Any) -> Any:
@@ -168,6 +187,7 @@ def test_tokens_and_types_are_chosen_together(
     """Each number of tokens is weighed with the best types and cuts beside it within the bytes."""
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     monkeypatch.setattr(planned_size, "SMALL", 0.0)
+    monkeypatch.setattr(planned_size, "NOISE", 0.0)
     budget = {"max_weight_bytes": "0.5x"}
     carved = usual(parent, text, tmp_path / "child", budget=budget, form="gguf")
     rows = carved.vocabulary.sizes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -28,6 +28,9 @@ SMALL: Final = 0.01
 other units."""
 SMALL_DISTANCE: Final = 1e-3
 """The same for an encoder, as 1 - cosine."""
+NOISE: Final = 1e-3
+"""A difference of losses, as a share of the parent's bits per byte, that held-out text does not show. Tokens
+that are not in it seem to cost nothing."""
 
 
 class BestByTokens:
@@ -127,6 +130,12 @@ def tried_sizes(
     if not tried:
         raise refused[-1]
     return sorted(tried, key=lambda one: -one.size)
+
+
+def best_size(tried: Sequence[TriedSize], before: float) -> int:
+    """Return the largest size whose loss exceeds the least by at most ``NOISE`` of the one ``before``."""
+    most = min(one.loss for one in tried) + NOISE * before
+    return max(one.size for one in tried if one.loss <= most)
 
 
 def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int | None:

@@ -127,7 +127,7 @@ class Parent:
 
     def loss(self, count: int) -> Loss:
         blocks = Blocks(self.session.model, self.tokens(count).batches(4))
-        return Loss(blocks, self.checkpoint.layout.depth, self.session.pooling)
+        return Loss(blocks, self.session.pooling)
 
     @cached_property
     def judged(self) -> Loss:

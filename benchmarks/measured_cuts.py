@@ -95,8 +95,7 @@ def stream_losses(
 
 def loss_on(model: PreTrainedModel, tokens: Tokens, pooling: TokenPooling = MEAN) -> Loss:
     """Return the loss on some of these tokens."""
-    blocks = Blocks(model, tokens.spread(SEQUENCES).filled(LOSS_BATCH))
-    return Loss(blocks, dimensions_of(model).depth, pooling)
+    return Loss(Blocks(model, tokens.spread(SEQUENCES).filled(LOSS_BATCH)), pooling)
 
 
 def sizes_of(whole: int) -> Ints:

@@ -214,7 +214,7 @@ class Parent:
 
     def loss(self, tokens: Tokens) -> Loss:
         """Return the loss on these tokens."""
-        return Loss(Blocks(self.session.model, tokens.batches(LOSS_BATCH)), dimensions(self.checkpoint).depth)
+        return Loss(Blocks(self.session.model, tokens.batches(LOSS_BATCH)))
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes and the parameters of the model."""

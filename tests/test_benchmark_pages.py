@@ -8,8 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from tiny import saved
+from tiny import model, saved
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 pytest.importorskip("transformers")
@@ -18,12 +19,19 @@ import joint_page
 import prices_runs
 from carved.parent import Texts
 from joint_plans import KINDS, OF_EXPERTS, PLANS
+from measured_cuts import measured_losses
 from parts import Parts
 from prices_page import compared
 from prices_page import page as prices_page
 from prices_runs import REMOVED, Parent, Scale, Shape
 
+from zerolm.carving.loss import Loss
+from zerolm.networks.blocks import Blocks
 from zerolm.settings.request import settings_of
+from zerolm.text.tokens import random_tokens
+from zerolm.units.importance.criterion import FirstUnits
+from zerolm.units.kept_units import Cut, LayerCut
+from zerolm.units.pruning import dimensions_of
 from zerolm.verbs.carve import CarveSettings
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -107,6 +115,7 @@ def test_joint_plans_are_flags_of_the_command() -> None:
     assert {f"--keep-{flag}" for flag in KINDS.values()} <= known
 
 
+FEW = np.arange(20)
 SHAPE = Shape(((4, 64), REMOVED, (2, 48)), 96, False)
 
 
@@ -141,6 +150,17 @@ def test_a_plan_is_measured_as_carve_makes_it(tmp_path: Path, monkeypatch: pytes
     assert plan["kl"] == parts.every()[f"small: child {Shape.read(plan['shape'])}"]["kl"] > 0.0
     joint = parent.joint_cut(0)
     assert all(joint[name] > 0.0 for name in ("prices", "measured", "repaired", "calibrated", "after"))
+
+
+def test_a_measured_table_has_the_losses_of_single_cuts() -> None:
+    network, tokens = model("llama"), random_tokens(64, 8, 12)
+    whole = Cut.whole(dimensions_of(network))
+    table = measured_losses(network, tokens, FirstUnits(None), ("groups", "ffn"))
+    loss, (first, *others) = Loss(Blocks(network, tokens.batches(4))), whole.layers
+    fewer_groups, half = (LayerCut(0, {**first.kept, **kept}) for kept in ({"groups": FEW[:1]}, {"ffn": FEW}))
+    for layers in ([fewer_groups, *others], [half, *others], others):
+        cut = Cut(whole.parent, tuple(layers))
+        assert 0.0 < table.predicted(cut) == pytest.approx(loss.of_cut(cut), rel=1e-4)
 
 
 def test_a_part_is_measured_once_also_where_its_line_was_cut_off(tmp_path: Path) -> None:

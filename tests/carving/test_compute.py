@@ -87,9 +87,7 @@ def test_bfloat16_tells_what_float32_tells_within_its_rounding(name: str, tmp_pa
         np.testing.assert_allclose(rounded[kind], wide[kind], rtol=0.05, atol=1e-3 * np.max(wide[kind]))
     whole = Cut.whole(dimensions_of(network))
     half = half_of(whole)
-    losses = [
-        Loss(Blocks(each, MANY.batches(4)), len(whole.layers)).of_cut(half) for each in (network, narrow)
-    ]
+    losses = [Loss(Blocks(each, MANY.batches(4))).of_cut(half) for each in (network, narrow)]
     assert losses[1] == pytest.approx(losses[0], rel=0.05)
 
 
@@ -139,9 +137,9 @@ def test_few_logits_at_a_time_tell_the_same(name: str, monkeypatch: pytest.Monke
     whole = Cut.whole(dimensions_of(network))
     half = half_of(whole)
     blocks = Blocks(network, TOKENS.batches(3))
-    wanted = Loss(blocks, len(whole.layers)).of_cut(half)
+    wanted = Loss(blocks).of_cut(half)
     monkeypatch.setattr(blocks_module, "LOGITS", 64 * 3 * 4)  # four of ten tokens
-    assert Loss(blocks, len(whole.layers)).of_cut(half) == pytest.approx(wanted, rel=1e-5)
+    assert Loss(blocks).of_cut(half) == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.usefixtures("no_least")

@@ -57,7 +57,7 @@ def test_the_loss_of_a_cut_is_that_of_the_carved_network(name: str, tmp_path: Pa
                 a, b = (torch.log_softmax(each.eval()(judged.ids).logits, -1) for each in (parent, child))
             wanted = float((a.exp() * (a - b)).sum(-1).mean())
         assert run.loss(fewer) == pytest.approx(wanted, rel=1e-3, abs=1e-6)
-    loss = Loss(Blocks(run.model, judged.batches(LOSS_BATCH)), 3)
+    loss = Loss(Blocks(run.model, judged.batches(LOSS_BATCH)))
     assert loss.without([1]) == {1: pytest.approx(run.loss(fewer))}
 
 
@@ -109,7 +109,7 @@ def test_a_cut_that_moves_nothing_loses_nothing(tmp_path: Path) -> None:
     """Rounding is not told as a negative loss."""
     network = mapped_model(Checkpoint.open(saved(tmp_path / "parent", "llama")))
     blocks = Blocks(network, [{"input_ids": torch.randint(64, (2, 16))}])
-    assert 0.0 <= Loss(blocks, 3).of_cut(Cut.whole(dimensions_of(network))) < 1e-6
+    assert 0.0 <= Loss(blocks).of_cut(Cut.whole(dimensions_of(network))) < 1e-6
 
 
 PARENT = Dimensions(depth=28, hidden=1024, heads=16, kv_heads=8, head_size=128, ffn=3072)

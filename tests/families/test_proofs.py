@@ -273,5 +273,5 @@ def test_a_repaired_network_loses_less(name: str) -> None:
     ffn = np.arange(0, parent.ffn, 2)
     layers = [LayerCut.of(layer, np.arange(parent.kv_heads), ffn) for layer in range(parent.depth)]
     cut = Cut(parent, tuple(layers))
-    loss = Loss(Blocks(network, REPAIRED_ON.batches(8)), parent.depth)
+    loss = Loss(Blocks(network, REPAIRED_ON.batches(8)))
     assert loss.of_cut(cut, repair(network, cut, REPAIRED_ON)) < loss.of_cut(cut)

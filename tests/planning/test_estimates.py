@@ -128,7 +128,7 @@ def sizes_cut(network: Any) -> Iterator[tuple[str, int]]:
 def pairs_of(network: Any, predicted: LossTable, kind: str, size: int) -> np.ndarray:
     """The predicted and the measured loss of each layer cut alone to a size, (layers, 2)."""
     whole = Cut.whole(dimensions_of(network))
-    loss, pairs = Loss(Blocks(network, MANY.spread(64).batches(4)), whole.parent.depth), []
+    loss, pairs = Loss(Blocks(network, MANY.spread(64).batches(4))), []
     for place, kept in enumerate(whole.layers):
         cut = LayerCut(place, {**kept.kept, kind: predicted.choose(place, kind, size)})
         layers = (*whole.layers[:place], cut, *whole.layers[place + 1 :])

@@ -45,7 +45,7 @@ def test_mapped_or_in_memory_all_is_the_same(name: str, dtype: str, tmp_path: Pa
     assert sizes == dimensions_of(both[1])
     groups, ffn = np.arange(0, sizes.kv_heads, 2), np.arange(0, sizes.ffn, 3)
     cut = Cut(sizes, (LayerCut.of(0, groups, ffn), LayerCut.of(2, groups, ffn)))
-    losses = (Loss(Blocks(model, tokens.batches(4)), sizes.depth) for model in both)
+    losses = (Loss(Blocks(model, tokens.batches(4))) for model in both)
     same(*([np.array([each.of_cut(cut), *each.without(range(3)).values()])] for each in losses))
     first, second = (repair(model, cut, tokens) for model in both)
     assert not first.note

@@ -110,7 +110,7 @@ def test_a_head_may_leave_its_embedding(name: str, tied: bool, tmp_path: Path) -
     assert (outputs(child) - wanted).abs().max() <= 1e-5 * wanted.abs().max()
     params = costs_of(checkpoint, CostModel(), cut)["params"]
     assert sum(p.numel() for p in child.parameters()) == params
-    loss = Loss(Blocks(mapped_model(checkpoint), [{"input_ids": IDS}]), checkpoint.layout.depth)
+    loss = Loss(Blocks(mapped_model(checkpoint), [{"input_ids": IDS}]))
     a, b = (torch.log_softmax(x, -1) for x in (outputs(open_model(checkpoint)), outputs(child)))
     assert loss.of_cut(cut) == pytest.approx(float((a.exp() * (a - b)).sum(-1).mean()), rel=1e-4)
 
@@ -188,7 +188,7 @@ def test_a_stream_that_is_narrower_than_it_looks_is_cut_exactly(
     carved = carve(parent.folder, tmp_path / "child", keep_hidden=0.75, **{**more, "repair": "none"})
     assert carved.cut.hidden == 36
     assert carved.stream.kept_energy == pytest.approx(1, abs=1e-5)
-    loss = Loss(Blocks(mapped_model(parent), [{"input_ids": IDS}]), 3)
+    loss = Loss(Blocks(mapped_model(parent), [{"input_ids": IDS}]))
     assert abs(loss.of_cut(carved.cut)) < most
     child = outputs(load_model(tmp_path / "child", True))
     wanted = outputs(open_model(parent))

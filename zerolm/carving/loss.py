@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.networks.roles import layer_list
 from zerolm.networks.states import HiddenStates
 from zerolm.networks.stream import Stream
 from zerolm.passes.divergence import kl
@@ -40,13 +41,12 @@ class Loss:
     def __init__(
         self,
         blocks: Blocks,
-        depth: int,
         pooling: TokenPooling = MEAN,
         *,
         parent: Blocks | None = None,
         rows: Tensor | None = None,
     ) -> None:
-        self.blocks, self.depth, self.pooling = blocks, depth, pooling
+        self.blocks, self.depth, self.pooling = blocks, len(layer_list(blocks.model)), pooling
         self.parent, self.rows = parent or blocks, rows
         self.stream = Stream(blocks)  # of the parent, while single layers are removed
         tokens = sum(batch["input_ids"].numel() for batch in blocks.batches)

@@ -498,17 +498,16 @@ class Session:
         if self._has_all_experts:
             return self._loss_on(tokens)
         whole, kept, batches = self.checkpoint.whole, self.checkpoint.kept_tokens, tokens.filled(LOSS_BATCH)
-        blocks, depth = Blocks(self.model, batches), self.checkpoint.layout.depth
+        blocks = Blocks(self.model, batches)
         rows = None if kept is None else torch.from_numpy(kept)
         if rows is not None:
             batches = [{**batch, "input_ids": rows[batch["input_ids"]]} for batch in batches]
         parent = Blocks(computed(mapped_model(whole), self.compute), batches)
-        return Loss(blocks, depth, self.pooling, parent=parent, rows=rows)
+        return Loss(blocks, self.pooling, parent=parent, rows=rows)
 
     def _loss_on(self, tokens: Tokens) -> Loss:
         """Return the loss of cuts on these tokens, compared with the parent to be carved."""
-        blocks = Blocks(self.model, tokens.filled(LOSS_BATCH))
-        return Loss(blocks, self.checkpoint.layout.depth, self.pooling)
+        return Loss(Blocks(self.model, tokens.filled(LOSS_BATCH)), self.pooling)
 
     def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:
         """Return the carved parent as a function from ids (b, t) to its output, one layer at a time.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -91,22 +90,22 @@ def test_a_limit_of_latency_is_told_everywhere(
 
 
 def test_wrong_values_are_told_in_a_line(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="name one by --teacher"):
-        train(folder, out="other", teacher_only=True)
-    with pytest.raises(ValueError, match="llama"):
-        train(folder, "llama", out="other")
-    with pytest.raises(ValueError, match=r"space 'elastic.*' has no setting 'ffn'"):
-        train(folder, out="other", ffn=3)
+    for more, words in (
+        ({"teacher_only": True}, "name one by --teacher"),
+        ({"name": "llama"}, "llama"),
+        ({"ffn": 3}, r"space 'elastic.*' has no setting 'ffn'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            train(folder, out="other", **more)  # type: ignore[arg-type]
     with pytest.raises(Infeasible, match="max_params"):
         search(folder, max_params=10)
     with pytest.raises(ValueError, match="score 'loss' is not known"):
         search(folder, score="loss")
-    (tmp_path / "path.json").write_text("[]")
-    with pytest.raises(ValueError, match="holds no architecture"):
-        zerolm.lab.elastic.export(folder / "net", tmp_path / "model", path=tmp_path / "path.json")
-    (tmp_path / "path.json").write_text(json.dumps({"layers": []}))
-    with pytest.raises(ValueError, match="layers must list"):
-        zerolm.lab.elastic.export(folder / "net", tmp_path / "model", path=tmp_path / "path.json")
+    path = tmp_path / "path.json"
+    for content, words in (("[]", "holds no architecture"), ('{"layers": []}', "layers must list")):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=words):
+            zerolm.lab.elastic.export(folder / "net", tmp_path / "model", path=path)
     assert not (folder / "other").exists()
     assert not (tmp_path / "model").exists()
 

@@ -188,28 +188,30 @@ def test_what_does_not_fit_is_refused_before_a_folder_is_made(
         (request_in(tmp_path, teaching=Teaching(str(tmp_path / "none"))), "cannot be read|no folder"),
     ]
     for request, message in cases:
-        with pytest.raises(ValueError, match=message) as refused:
-            train_supernet(request, tmp_path / "out")
-        assert "\n" not in str(refused.value)
+        refused(lambda asked=request: train_supernet(asked, tmp_path / "out"), message)  # type: ignore[misc]
         assert not (tmp_path / "out").exists()
-    with pytest.raises(ValueError, match=r"'.*net' exists"):
-        train_supernet(request_in(tmp_path), tmp_path / "net")
+    refused(lambda: train_supernet(request_in(tmp_path), tmp_path / "net"), r"'.*net' exists")
     monkeypatch.setattr(training, "processes", lambda: type("Two", (), {"num_processes": 2}))
-    with pytest.raises(ValueError, match="a supernet is trained in one process"):
-        train_supernet(request_in(tmp_path), tmp_path / "out")
+    refused(
+        lambda: train_supernet(request_in(tmp_path), tmp_path / "out"), "a supernet is trained in one process"
+    )
+
+
+def refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
 
 
 def test_folders_and_paths_that_make_no_sense_are_refused(tmp_path: Path, net_in: NetIn) -> None:
     net = net_in(tmp_path)
     choices = net.architecture([0, 1]).choices
-    with pytest.raises(ValueError, match="from scratch, or a teacher, are of no use without training"):
-        ExportRequest(choices, "scratch")
+    refused(lambda: ExportRequest(choices, "scratch"), "from scratch, or a teacher, are of no use without")
     wide = {"layers": [{**layer, "ffn": 9} for layer in choices["layers"]]}
-    with pytest.raises(ValueError, match="with ffn 9, is not of the supernet"):
-        export(tmp_path / "net", ExportRequest(wide), tmp_path / "path")
-    with pytest.raises(ValueError, match="is no folder of a supernet"):
-        export(tmp_path, ExportRequest(choices), tmp_path / "path")
-    file = tmp_path / "net" / "supernet.json"
+    out, net_folder = tmp_path / "path", tmp_path / "net"
+    refused(lambda: export(net_folder, ExportRequest(wide), out), "with ffn 9, is not of the supernet")
+    refused(lambda: export(tmp_path, ExportRequest(choices), out), "is no folder of a supernet")
+    file = net_folder / "supernet.json"
     told = json.loads(file.read_text())
     for change, message in (
         ({"settings": {**told["settings"], "hidden": 24}}, "the weights in .* cannot be read"),
@@ -218,7 +220,5 @@ def test_folders_and_paths_that_make_no_sense_are_refused(tmp_path: Path, net_in
         ({"space": "bert", "settings": {}}, "is of space 'bert', which has no supernets"),
     ):
         file.write_text(json.dumps({**told, **change}))
-        with pytest.raises(ValueError, match=message) as refused:
-            export(tmp_path / "net", ExportRequest(choices), tmp_path / "path")
-        assert "\n" not in str(refused.value)
-    assert not (tmp_path / "path").exists()
+        refused(lambda: export(net_folder, ExportRequest(choices), out), message)
+    assert not out.exists()

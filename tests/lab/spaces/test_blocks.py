@@ -112,27 +112,21 @@ def test_choices_that_make_no_layer_are_refused(change: dict[str, Any], message:
         LlamaBlocks().read(PLAIN | change)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({}, "2 x 64, heads 8, ffn 48"),
-        ({"share": "qk", "ffn_stack": 2}, "2 x 64, heads 8, qk shared, 2 x ffn 48"),
-        (
-            {"share": "kv", "kv_heads": 2, "ffn": 0, "ffn_stack": 0},
-            "2 x 64, heads 8, kv 2, kv shared, no ffn",
-        ),
-        (
-            {"share": ["none", "qkv"], "ffn": [16, 0], "ffn_stack": [3, 0]},
-            "2 x 64, heads 8, none + qkv shared, (3 x ffn 16) + (no ffn)",
-        ),
-    ],
-)
-def test_they_are_written_in_a_line(change: dict[str, Any], words: str) -> None:
-    assert (
-        LlamaBlocks.words(PLAIN | change)
-        == LlamaBlocks.words(LlamaBlocks().read(PLAIN | change).choices)
-        == words
-    )
+WORDS: list[tuple[dict[str, Any], str]] = [
+    ({}, "2 x 64, heads 8, ffn 48"),
+    ({"share": "qk", "ffn_stack": 2}, "2 x 64, heads 8, qk shared, 2 x ffn 48"),
+    ({"share": "kv", "kv_heads": 2, "ffn": 0, "ffn_stack": 0}, "2 x 64, heads 8, kv 2, kv shared, no ffn"),
+    (
+        {"share": ["none", "qkv"], "ffn": [16, 0], "ffn_stack": [3, 0]},
+        "2 x 64, heads 8, none + qkv shared, (3 x ffn 16) + (no ffn)",
+    ),
+]
+
+
+def test_they_are_written_in_a_line() -> None:
+    for change, words in WORDS:
+        read = LlamaBlocks().read(PLAIN | change).choices
+        assert LlamaBlocks.words(PLAIN | change) == LlamaBlocks.words(read) == words
 
 
 def test_which_two_projections_are_one_is_told_apart_only_by_name() -> None:

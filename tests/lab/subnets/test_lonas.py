@@ -100,12 +100,9 @@ def test_bert_costs_what_lonas_says(bert: Checkpoint) -> None:
 
 def test_the_spaces_are_as_large_as_published(llama: Checkpoint, bert: Checkpoint) -> None:
     """LLaMA 5^32 widths (x 2^64 ranks); BERT 3^13 2^11 widths (x 3^12 ranks)."""
-    assert _size("lonas-llama-7b", llama) == 5**32
-    assert _size("lonas-bert", bert) == 3**13 * 2**11
-
-
-def _size(name: str, checkpoint: Checkpoint) -> int:
-    return math.prod(len(kind) for layer in SIZE_SPACES[name].choices(checkpoint).by_layer for kind in layer)
+    for name, checkpoint, size in (("lonas-llama-7b", llama, 5**32), ("lonas-bert", bert, 3**13 * 2**11)):
+        layers = SIZE_SPACES[name].choices(checkpoint).by_layer
+        assert math.prod(len(kind) for layer in layers for kind in layer) == size
 
 
 def test_plans_within_the_space_are_exact(llama: Checkpoint) -> None:
@@ -133,12 +130,8 @@ def test_sub_networks_are_drawn_of_the_space_within_macs(
     whole = costs_of(parent, COST, space=name)["macs"]
     assert len(set(sizes)) == 40
     for each in sizes:
-        allowed = (choices.of(layer) for layer in range(len(each)))
-        assert all(
-            size in options
-            for layer in zip(each, allowed, strict=True)
-            for size, options in zip(*layer, strict=True)
-        )
+        for number, layer in enumerate(each):
+            assert all(size in options for size, options in zip(layer, choices.of(number), strict=True))
     for cut in cuts_of(parent, FirstUnits(None), sizes[:8]):
         assert 0.75 * whole <= costs_of(parent, COST, cut, name)["macs"] <= 0.8 * whole
 

@@ -84,7 +84,8 @@ def text_source(
     mask, name = reader.mask_token_id, f"text sha256:{text.sha256}"
     if tokenizer is None:
         return TokenSource(name, ids, len(reader), mask, classes=len(reader))
-    return TokenSource(name, ids, max([*ids.tolist(), mask or 0]) + 1, mask, classes=None)
+    largest = max(int(ids.max()) if len(ids) else 0, mask or 0)
+    return TokenSource(name, ids, largest + 1, mask, classes=None)
 
 
 def random_source(vocabulary: int = 8192, seed: int = 0) -> TokenSource:

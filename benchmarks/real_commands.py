@@ -80,10 +80,11 @@ def of_child(parent: Parent, child: Path, took: dict[str, Any]) -> dict[str, Any
 def printed_losses(row: dict[str, Any]) -> list[float]:
     """Return the losses that a command printed: as cut and repaired, or before and after healing."""
     number = r"(\d*\.?\d+(?:e-\d+)?)"
-    patterns = rf"measured {number}, repaired {number}", rf"(?:kl|cosine) {number} to {number}"
+    patterns = rf"()measured {number}, repaired {number}", rf"(kl|cosine) {number} to {number}"
     for line in row["printed"]:
         for pattern in patterns:
             match = re.search(pattern, line)
             if match:
-                return [float(each) for each in match.groups()]
+                losses = map(float, match.groups()[1:])
+                return [1.0 - loss for loss in losses] if match[1] == "cosine" else [*losses]
     return []

@@ -100,7 +100,7 @@ def ran(arguments: Sequence[str]) -> dict[str, Any]:
         said = notes.read()
     if process.returncode:
         raise SystemExit(f"zerolm {' '.join(arguments)} failed: {said[-500:]}")
-    losses = [line for line in printed.splitlines() if re.search(r"\bloss|KL|cosine", line)]
+    losses = [line for line in printed.splitlines() if re.search(r"\bloss|KL|\bkl|cosine", line)]
     return {
         "minutes": round((time.monotonic() - start) / 60, 2),
         "processor_minutes": round((usage.ru_utime + usage.ru_stime) / 60, 2),

@@ -44,7 +44,7 @@ class CutRequest:
             "pruning criterion: prefix (the first units, as LoNAS), output_energy, surgeon, or another of "
             "`carve`", metavar="NAME",
     )  # fmt: skip
-    repair: str = setting("text", "none", "refit output matrices: none, bias, least-squares", metavar="NAME")
+    repair: str = setting("text", "none", "refit output matrices: none, least-squares", metavar="NAME")
     calibration: str | None = setting(
         "path",
         None,

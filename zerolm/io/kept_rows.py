@@ -22,21 +22,21 @@ class KeptRows:
         self.file, self.results = file, dict[str, Any]()
         if file is None or not file.is_file():
             return
-        text = file.read_text("utf-8", errors="replace")
-        for line in text.splitlines():
+        for line in file.read_text("utf-8", errors="replace").splitlines():
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 row = parse_json(line)
                 self.results[str(row["name"])] = row["result"]
-        if self.results and not text.endswith("\n"):
-            with file.open("a", encoding="utf-8") as more:
-                more.write("\n")
 
     def add(self, results: Mapping[str, Any]) -> None:
         """Append results in one write, so that processes share a file; they are on disk on return."""
         self.results.update(results)
         if self.file is None:
             return
-        lines = (json.dumps({"name": name, "result": result}) for name, result in results.items())
-        with self.file.open("ab", buffering=0) as file:
-            file.write("".join(f"{line}\n" for line in lines).encode())
+        lines = [json.dumps({"name": name, "result": result}) + "\n" for name, result in results.items()]
+        with self.file.open("ab+", buffering=0) as file:
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # a kill cut the last line off
+                    lines.insert(0, "\n")
+            file.write("".join(lines).encode())
             os.fsync(file.fileno())

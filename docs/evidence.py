@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -337,18 +338,25 @@ def _real() -> dict[str, str]:
     }
     qwen = rows["Qwen2.5-Coder-0.5B-Instruct", "carve qwen05 --keep-ffn .75"]
     minilm = rows["all-MiniLM-L6-v2", "carve minilm --keep-ffn .5"]
+    healed = rows["all-MiniLM-L6-v2", "heal half --parent minilm --for 10m"]
     side = {row[0]: row[2] for row in _table(_part("real", "Side by side").split("\n50% of")[0])}
     published = min(float(cell.split()[0]) for name, cell in side.items() if "zerolm" not in name and cell)
     effort = {tuple(row[:2]): row[2] for row in _table(_part("real", "What it takes"))}
     return {
         "real_qwen": qwen[4].replace("KL ", "", 1).replace(", perplexity", " nats a token, perplexity"),
         "real_qwen_minutes": _rounded(qwen[5]),
-        "real_minilm": minilm[4].split()[3].rstrip(","),
+        "real_minilm": _distance(minilm),
         "real_minilm_minutes": _rounded(minilm[5]),
+        "real_healed": _distance(healed),
         "real_mpnet": plain(float(side["zerolm, refitted"].split()[0])),
         "real_mpnet_published": plain(published),
         "real_mpnet_minutes": _rounded(effort["all-mpnet-base-v2", "80% of the layers: zerolm, refitted"]),
     }
+
+
+def _distance(row: Sequence[str]) -> str:
+    """Return 1 - cosine on unseen sentences of a row of commands."""
+    return row[4].split()[3].rstrip(",")
 
 
 def _rounded(minutes: str) -> str:

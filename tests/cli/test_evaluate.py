@@ -81,7 +81,7 @@ def test_pairs_of_sentences_judge_an_encoder(zerolm: Zerolm) -> None:
     assert "order 1.0000, nearest 1.0000, pairs 0." in first or "pairs -0." in first
     assert head.split()[6:9] == ["order", "nearest", "pairs"]
     refused(zerolm, "pairs judge encoders, and a llama is none", "--data", "pairs.csv")
-    refused(zerolm, "'none.txt' is no table", "--data", "none.txt", child="encoder", parent="encoder")
+    refused(zerolm, "'text.txt' is no table", "--data", "text.txt", child="encoder", parent="encoder")
 
 
 def gguf(name: str) -> None:

@@ -76,7 +76,8 @@ class Elastic(SearchSpace):
                 raise ValueError(f"{setting} must list one or more of {', '.join(possible)}, each once")
         count = self.depth * len(self.kinds)
         if self.widths is not None and len(self.widths) != count:
-            raise ValueError(f"widths lists {len(self.widths)} numbers, not one for each of {count} blocks")
+            blocks = f"{self.depth} layers of {len(self.kinds)} kinds have {count}"
+            raise ValueError(f"widths lists {len(self.widths)} numbers; {blocks}")
         for width in self.widths or ():
             integer("every one of widths", width, 1, self.largest)
         for block in self.blocks:
@@ -162,7 +163,10 @@ class Elastic(SearchSpace):
             raise ValueError(f"hidden {self.hidden} is not divisible by {NARROW}, as MobileBERT blocks need")
         width = self.hidden // NARROW if block == "mobile" else self.hidden
         if "head_size" not in choice and width % heads:
-            raise ValueError(f"the width {width} of a {block} block is not divisible by {heads} heads")
+            fewer = next(count for count in range(heads, 0, -1) if width % count == 0)
+            raise ValueError(
+                f"the width {width} of a {block} block is not divisible by {heads} heads; {fewer} divide it"
+            )
         size = integer("head_size", choice.get("head_size", width // heads))
         if heads * size > width:
             raise ValueError(f"{heads} heads of {size} are wider than the {width} of a {block} block")

@@ -50,7 +50,8 @@ def drawn_sizes(
             break
     if len(chosen) < count:
         within = " within the budgets" if budgets else ""
-        raise ValueError(f"only {len(chosen):,} of {count:,} different sub-networks{within} were sampled")
+        drawn = f"{len(chosen):,} of {count:,} different sub-networks{within} were sampled"
+        raise ValueError(f"only {drawn}; ask for {len(chosen):,} at most")
     counts = ([sizes[place] for sizes, place in zip(lists, row, strict=True)] for row in chosen.values())
     every = len(UNITS)
     return [tuple(tuple(each[i : i + every]) for i in range(0, len(each), every)) for each in counts]

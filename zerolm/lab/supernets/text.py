@@ -59,7 +59,9 @@ class ElasticText(PredictedText):
         ((train, _),) = corpus.counts
         if train < batch:
             has = f"has {train} sequences of {length} tokens to train on"
-            raise ValueError(f"the text {source!r} {has}, a batch {batch}: give more text")
+            raise ValueError(
+                f"the text {source!r} {has}, a batch {batch}: give more text, or --batch {train} at most"
+            )
         mask = reader.mask_token_id if isinstance(reader.mask_token_id, int) else 0
         return cls(corpus, task, mask, len(reader), reader, most)
 

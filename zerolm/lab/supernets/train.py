@@ -114,7 +114,9 @@ def _space(request: SupernetRequest, text: ElasticText) -> Elastic:
     """Return the space with the vocabulary of the tokenizer; ``ValueError`` where it is too short."""
     vocab, length = len(text.tokenizer), request.training.length
     if request.settings.get("vocab", vocab) != vocab:
-        raise ValueError(f"vocab {request.settings['vocab']} is not that of the tokenizer, {vocab}")
+        raise ValueError(
+            f"vocab {request.settings['vocab']} is not that of the tokenizer, {vocab}: leave it out"
+        )
     space = make_space(request.space, **{**request.settings, "vocab": vocab})
     assert isinstance(space, Elastic)
     if length > space.positions:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from parts import Parts
 from real_judging import judged, written
 from real_models import Parent, Sizes, text_file
-from real_ours import WORK, ran
+from real_ours import WORK, ran, sizes_of
 
 from zerolm.checkpoints import Checkpoint
 
@@ -71,10 +71,9 @@ def name_of(command: Command) -> str:
 
 def of_child(parent: Parent, child: Path, took: dict[str, Any]) -> dict[str, Any]:
     """Return what a child loses on an unseen text, its parameters, and what it ``took`` to make."""
-    checkpoint, small = Checkpoint.open(child), Parent(parent.name, parent.dtype)
-    small.__dict__["checkpoint"] = checkpoint
+    checkpoint = Checkpoint.open(child)
     (figures,) = judged(parent, parent.calibrated, [written(parent, checkpoint)])
-    return {**figures, "params": Sizes.of(small).params, **took}
+    return {**figures, "params": sizes_of(parent, checkpoint).params, **took}
 
 
 def printed_losses(row: dict[str, Any]) -> list[float]:

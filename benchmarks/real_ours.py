@@ -46,9 +46,7 @@ def ours_row(parent: Parent, share: float, method: str, texts: Sequence[str], st
         store.measured(f"{share} {method} made {time.strftime('%Y-%m-%d %H:%M')}", lambda: figures)
     made = [value for name, value in store.every().items() if name.startswith(f"{share} {method} made ")][-1]
     checkpoint = Checkpoint.open(child)
-    small = Parent(parent.name, parent.dtype)
-    small.__dict__["checkpoint"] = checkpoint
-    sizes = Sizes.of(small)
+    sizes = sizes_of(parent, checkpoint)
     same = checkpoint.layout.vocab == parent.checkpoint.layout.vocab
     for text in missing:
         if same:
@@ -57,6 +55,13 @@ def ours_row(parent: Parent, share: float, method: str, texts: Sequence[str], st
             figures = by_bytes(parent, child, text)
         result = {**figures, "params": sizes.params, "body": sizes.body, "dtype": parent.dtype, **made}
         store.measured(f"{share} {method} by {by} on {text}", partial(dict, result))
+
+
+def sizes_of(parent: Parent, child: Checkpoint) -> Sizes:
+    """Return the parameters of a child of a parent."""
+    small = Parent(parent.name, parent.dtype)
+    small.__dict__["checkpoint"] = child
+    return Sizes.of(small)
 
 
 def command(parent: Parent, share: float, method: str, child: Path) -> list[str]:

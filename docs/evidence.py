@@ -332,7 +332,7 @@ def _healing() -> dict[str, str]:
 
 
 def _real() -> dict[str, str]:
-    """Return what the first screen says of real models."""
+    """Return the figures of real models in README's first table."""
     rows = {
         (row[0], row[1].strip("`").partition(" --text")[0]): row for row in _table(_part("real", "Commands"))
     }

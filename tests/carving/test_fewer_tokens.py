@@ -146,7 +146,7 @@ def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.Monk
     before=st.floats(0.0, 20.0),
     order=st.randoms(use_true_random=False),
 )
-def test_the_most_tokens_stay_of_sizes_that_the_text_cannot_tell_apart(
+def test_of_sizes_with_nearly_equal_losses_the_largest_is_kept(
     losses: list[float], before: float, order: random.Random
 ) -> None:
     tried = [planned_size.TriedSize(size, 0, loss, 0.0) for size, loss in enumerate(losses, 300)]

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats, Ints
 from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.passes.outputs import NextTokens, embeddings, logits_of
+from zerolm.passes.walk import predicted_places
 
 Made = Callable[[], PreTrainedModel]
 """Makes a model when its turn comes, so that of several one is in memory at a time."""
@@ -54,7 +55,7 @@ class InMemory(Reader):
 
     def predictions(self, passage: dict[str, Tensor]) -> NextTokens:
         last = passage["input_ids"].shape[1] - 1  # nothing follows it
-        some = None if self.every == 1 else range(min(self.every // 2, last - 1), last, self.every)
+        some = None if self.every == 1 else predicted_places(last, self.every)
         return NextTokens.of(logits_of(self.make(), passage, some), passage, some)
 
     def embeddings(self, passage: dict[str, Tensor]) -> Tensor:

@@ -279,6 +279,11 @@ def predicted_step(vocab: int) -> int:
     return SAMPLED if vocab >= LARGE else 1
 
 
+def predicted_places(length: int, step: int) -> range:
+    """Return the positions that are predicted in a sequence, ``step`` apart."""
+    return range(min(step // 2, length - 1), length, step)
+
+
 def _predicted(blocks: Blocks, length: int) -> tuple[slice, float]:
     """Return the positions of sequences whose predictions are sampled, and a scale for their gradients.
 
@@ -286,9 +291,8 @@ def _predicted(blocks: Blocks, length: int) -> tuple[slice, float]:
     predictions uncorrelated. So the second moments of a sum over some predictions are a share of those over
     all, and the scale corrects for the share.
     """
-    step = predicted_step(blocks.vocab)
-    places = slice(min(step // 2, length - 1), None, step)
-    return places, float((length / len(range(length)[places])) ** 0.5)
+    places = predicted_places(length, predicted_step(blocks.vocab))
+    return slice(places.start, None, places.step), float((length / len(places)) ** 0.5)
 
 
 def _gradient_by_predictions(blocks: Blocks, index: int, last: Tensor, end: Callable[..., Any]) -> Tensor:

@@ -67,8 +67,7 @@ def chosen(carving: Carving, best_by_tokens: BestByTokens) -> tuple[ParentModel,
             del fitted  # with its states
     if request.size == AUTO and losses is not None:
         tried = tried_sizes(use, losses, best_by_tokens, size.multiple_of or 1, progress)
-        before = losses.loss(None) if is_decoder(checkpoint) else 0.0
-        rows, more = best_size(tried, before), {"sizes": tried}
+        rows, more = best_size(tried, losses.loss(None)), {"sizes": tried}
     else:
         rows = size_of(request, use.whole, size.multiple_of)
     is_used = request.size == USED

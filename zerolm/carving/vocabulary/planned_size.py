@@ -29,8 +29,8 @@ other units."""
 SMALL_DISTANCE: Final = 1e-3
 """The same for an encoder, as 1 - cosine."""
 NOISE: Final = 1e-3
-"""A difference of losses, as a share of the parent's bits per byte, that held-out text does not show. Tokens
-that are not in it seem to cost nothing."""
+"""Losses that differ by at most this share of the parent's bits per byte count as equal: tokens that
+held-out text lacks seem to cost nothing."""
 
 
 class BestByTokens:

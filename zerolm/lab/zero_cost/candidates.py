@@ -90,7 +90,7 @@ def bytes_needed(architecture: Architecture, passes: Collection[str], settings: 
 
 
 def _attention(architecture: Architecture, settings: Settings) -> list[tuple[int, int]]:
-    """Return tokens and heads of each layer; where heads are not said, of 64 and at least 8."""
+    """Return tokens and heads of each layer; where heads are not known, of 64 and at least 8."""
     if architecture.space == "pit":
         choices = architecture.choices
         stages = zip(PIT, choices["num_heads"], choices["depth"], strict=True)

@@ -31,7 +31,8 @@ from zerolm.training.train import TrainingFailed
 FAST: dict[str, Any] = {"tokens": 12 * 4 * 12, "batch": 4, "length": 12, "rate": 2e-4}
 CUT: dict[str, Any] = {"keep_ffn": 0.5}
 PER_LAYER: dict[str, Any] = {
-    "max_body_params": "0.6x", "shape": "per-layer", "text": "random", "sequences": 12, "length": 16, "repair": "none",
+    "max_body_params": "0.6x", "shape": "per-layer", "text": "random", "sequences": 12, "length": 16,
+    "repair": "none",
 }  # fmt: skip
 
 

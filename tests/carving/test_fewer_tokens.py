@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,15 +130,15 @@ def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.Monk
     methods = methods_of(size, MethodRequest(text=str(text), sequences=4, length=16))
     carved = carve(parent, size, methods)
     rows = carved.vocabulary.sizes
-    chosen = min(rows, key=lambda row: (row.tokens + row.rest, -row.size))
-    assert carved.vocabulary.child == chosen.size
+    known = [row for row in rows if row.measured is not None or row.rest == 0]
+    assert carved.vocabulary.child == min(known, key=lambda row: (row.loss, -row.size)).size
     assert [row.size for row in rows] == sorted((row.size for row in rows), reverse=True)
     assert carved.costs["child"]["params"] <= 0.7 * carved.costs["parent"]["params"]
     assert [row.rest for row in rows] == sorted((row.rest for row in rows), reverse=True)
     assert rows[-1].rest == 0  # the most tokens with which nothing else is cut
     costs, units = carved.costs, {row.unit: row for row in carved.units}
     assert sum(row.params for row in carved.units) == costs["parent"]["params"] - costs["child"]["params"]
-    assert units["tokens"].after == chosen.size
+    assert units["tokens"].after == carved.vocabulary.child
     assert all((row.params > 0) == (row.after < row.before) for row in carved.units)
 
 
@@ -154,6 +155,41 @@ def test_of_sizes_with_nearly_equal_losses_the_largest_is_kept(
     chosen, within = planned_size.best_size(tried, before), min(losses) + before / 1000
     assert losses[chosen - 300] <= within
     assert all(loss > within for loss in losses[chosen - 299 :])
+
+
+SIZES = st.lists(st.tuples(st.floats(0.0, 0.1), st.floats(1e-3, 1.0)), min_size=1, max_size=9)
+
+
+@given(losses=SIZES, share=st.floats(0.1, 3.0), scale=st.floats(0.1, 2.0))
+def test_measured_losses_correct_those_of_all_sizes(
+    losses: list[tuple[float, float]], share: float, scale: float
+) -> None:
+    """One measurement suffices where repair leaves the same share of all predicted losses."""
+    tried = [planned_size.TriedSize(300 + n, 0, *pair) for n, pair in enumerate(losses)]
+    measured: list[int] = []
+
+    def measure(size: int) -> float:
+        measured.append(size)
+        return tried[size - 300].rest * share / scale
+
+    rows, best = planned_size.with_measured(tried, measure, 1.0, scale)
+    after = [replace(one, measured=one.rest * share) for one in tried]
+    least = min(one.loss for one in after)
+    assert after[best - 300].loss <= least + planned_size.NOISE + 1e-9
+    assert len(set(measured)) == len(measured) <= planned_size.MEASURED
+    assert [row.size for row in rows if row.measured is not None] == sorted(measured)
+    assert best in measured
+
+
+def test_exact_predictions_are_not_measured() -> None:
+    def measure(size: int) -> float | None:
+        assert size != 2, "nothing else is cut"
+        return None  # types alone
+
+    tried = [planned_size.TriedSize(3, 0, 0.0, 0.5), planned_size.TriedSize(2, 0, 0.2, 0.0)]
+    assert planned_size.with_measured(tried, measure, 1.0, 1.0) == (tried, 2)
+    tried[0] = replace(tried[0], rest=0.1)
+    assert planned_size.with_measured(tried, measure, 1.0, 1.0) == (tried, 3)
 
 
 def usual(parent: Path, text: Path, out: Path | None = None, budget: Any = "0.8x", **more: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -65,7 +65,8 @@ class Pace:
     operation: float
 
 
-OF_PLANS: Final = ("measuring the best plans", "repair", "losses")
+MEASURED: Final = "measuring the best plans"
+OF_PLANS: Final = (MEASURED, "repair", "losses")
 """The parts of a carving that follow the plans."""
 
 
@@ -112,9 +113,7 @@ class CarvingWork:
         judged = 2 * held * there + 2 * self._predicted(held) * pace.head
         if self.plans > 1:
             few = min(fitted, max(FINAL_TOKENS, 2 * inputs_of(self.parent)))
-            parts["measuring the best plans"] = self.plans * (
-                again * self._repair(pace, few, CHEAPER * SOLVED) + judged
-            )
+            parts[MEASURED] = self.plans * (again * self._repair(pace, few, CHEAPER * SOLVED) + judged)
         repairs = self.is_written and methods.repair != "none"
         if repairs:
             parts["repair"] = again * self._repair(pace, fitted + held, SOLVED)
@@ -125,6 +124,11 @@ class CarvingWork:
         """Return the seconds of planning: all but measuring, repairing and judging plans."""
         parts = self.seconds(pace, self.methods.count)
         return sum(seconds for part, seconds in parts.items() if part not in OF_PLANS)
+
+    def measuring(self, pace: Pace, plans: int) -> float:
+        """Return the seconds to repair and measure this number of plans."""
+        of_two = replace(self, plans=2).seconds(pace, self.methods.count)[MEASURED]
+        return plans * of_two / 2
 
     def total(self, pace: Pace, sequences: int | None = None) -> float:
         """Return the total seconds, with this number of sequences, by default that of its methods."""

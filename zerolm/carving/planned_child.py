@@ -102,14 +102,18 @@ def in_time(carving: Carving) -> Carving:
     return replace(carving, methods=methods).running()
 
 
-def announce_weighing(carving: Carving, units: str, times: int = 1) -> None:
-    """Announce the time to compare units with all others, ``times`` plans, if it is long."""
+def announce_weighing(carving: Carving, units: str, times: int = 1, measured: int = 0) -> None:
+    """Announce the time to compare units with all others, if it is long.
+
+    Plans are made ``times`` over, and ``measured`` ones repaired and measured.
+    """
     session = carving.session
     if session is None or carving.progress is silent:
         return
     from zerolm.carving.pace import LONG
 
-    seconds = times * work_of(carving, session).planning(session.pace)
+    work = work_of(carving, session)
+    seconds = times * work.planning(session.pace) + work.measuring(session.pace, measured)
     if seconds >= LONG:
         note = f"about {about(seconds)} to compare {units} with all other units, and then for the child"
         announce(carving.progress, note)

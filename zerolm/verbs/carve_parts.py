@@ -78,12 +78,14 @@ def _kept(tokens: ChildVocabulary) -> Iterator[str]:
     grown = f", the text grows by {grows:.2%}" if grows else ""
     needed = "" if tokens.used is None else f" (the text needs {tokens.used:,}{grown})"
     yield f"{tokens.child:,} of {tokens.parent:,} tokens{needed}"
-    unit = "bits a byte" if tokens.losses.get("parent") else "1 - cosine"
     if tokens.losses:
         before, after = tokens.losses["parent"], tokens.losses["child"]
         where = "on held-out text" if tokens.held_out else "on the text itself, too short to hold any out"
-        share = f" ({after / before - 1:+.1%})" if before else ""
-        yield f"{before:.4g} becomes {after:.4g} {unit}{share} {where}"
+        yield (
+            f"{before:.4g} becomes {after:.4g} bits a byte ({after / before - 1:+.1%}) {where}"
+            if before
+            else f"1 - cosine {after:.3g} {where}"
+        )
     if tokens.proof is not None:
         yield f"{tokens.proof.strings} strings read back alike, outputs apart {tokens.proof.relative:.1g}"
 
@@ -93,14 +95,17 @@ def tokens_sheets(tokens: ChildVocabulary) -> Iterator[Sheet]:
     if tokens.sizes:
         rows = [
             [f"{row.size:,}", show_amount(row.params), f"{row.tokens:.4f}", f"{row.rest:.4f}",
-             f"{row.loss:.4f}"]
+             "" if row.measured is None else f"{row.measured:.4f}", f"{row.loss:.4f}"]
             for row in tokens.sizes
         ]  # fmt: skip
         has_types = any(row.bytes is not None for row in tokens.sizes)
         other = "other cuts and types" if has_types else "all other cuts"
-        head = ["tokens", "parameters", "fewer tokens", other, "both, bits a byte"]
+        head = ["tokens", "parameters", "fewer tokens", other, "measured, repaired", "together"]
+        unit = "bits a byte" if tokens.losses.get("parent") else "1 - cosine"
         on = (PAGE, TERMINAL, NOTEBOOK) if tokens.child < tokens.parent else (PAGE,)
-        yield Sheet("Sizes of the vocabulary within the budgets", head, rows, on=on)
+        yield Sheet(
+            f"Sizes of the vocabulary within the budgets, and what they lose ({unit})", head, rows, on=on
+        )
     if tokens.curve:
         curve = [[f"{row.size:,}", show_amount(row.params), f"{row.grows:.2%}"] for row in tokens.curve]
         names = ["tokens", "parameters", "held-out text grows by"]

@@ -11,7 +11,12 @@ from zerolm.architecture import Ints
 from zerolm.carving.parent_and_request import Carving, ParentModel
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
-from zerolm.carving.vocabulary.planned_size import BestByTokens, best_size, tried_sizes, usual_sizes
+from zerolm.carving.vocabulary.planned_size import (
+    BestByTokens,
+    tried_sizes,
+    usual_sizes,
+    with_measured,
+)
 from zerolm.carving.vocabulary.result import ChildVocabulary, CurveRow
 from zerolm.carving.vocabulary.same_strings import proven
 from zerolm.carving.vocabulary.text_use import TokenUse, use_of
@@ -67,7 +72,9 @@ def chosen(carving: Carving, best_by_tokens: BestByTokens) -> tuple[ParentModel,
             del fitted  # with its states
     if request.size == AUTO and losses is not None:
         tried = tried_sizes(use, losses, best_by_tokens, size.multiple_of or 1, progress)
-        rows, more = best_size(tried, losses.loss(None)), {"sizes": tried}
+        before, scale = losses.loss(None), losses.bits_a_nat
+        tried, rows = with_measured(tried, best_by_tokens.measured, before, scale)
+        more = {"sizes": tried}
     else:
         rows = size_of(request, use.whole, size.multiple_of)
     is_used = request.size == USED

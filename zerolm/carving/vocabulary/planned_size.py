@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_sizes, losses_by
 from zerolm.carving.request import PRICES
@@ -31,6 +33,9 @@ SMALL_DISTANCE: Final = 1e-3
 NOISE: Final = 1e-3
 """Losses that differ by at most this share of the parent's bits per byte count as equal: tokens that
 held-out text lacks seem to cost nothing."""
+TINY: Final = 1e-12
+MEASURED: Final = 3
+"""Largest number of sizes whose other cuts are repaired and measured."""
 
 
 class BestByTokens:
@@ -53,7 +58,7 @@ class BestByTokens:
     @cached_property
     def by(self) -> Criterion:
         """The losses of all other units of the parent, for any number of tokens."""
-        announce_weighing(self.whole, "tokens")
+        announce_weighing(self.whole, "tokens", measured=MEASURED)
         by = losses_by(self.whole)[0]
         if self.whole.typing is not None:
             _ = self.whole.typing.estimates(by).measured  # the parent's rows
@@ -84,6 +89,22 @@ class BestByTokens:
             return child.costs_of(plan.cut)["params"], plan.loss, plan.bytes
         planned = plans_of(child.checkpoint, by, child.size, child.costs)[0]
         return planned.costs["params"], -planned.score, None
+
+    def measured(self, tokens: int) -> float | None:
+        """Return the measured loss of the best child with this number of tokens after repair, as ``best``.
+
+        Its cuts are measured with all tokens of the parent. None for types alone, whose predictions are
+        accurate.
+        """
+        by, child, session = self.by, self._sized(self.whole, tokens), self.whole.session
+        assert session is not None
+        if child.typing is None:
+            planned = plans_of(child.checkpoint, by, child.size, child.costs)[0]
+            return session.finals([self.whole.narrowed(planned.cut, planned.width)])[0]
+        plan = child.typing.predicted(by)[0]
+        if plan.is_whole:
+            return None
+        return session.typed_final(self.whole.narrowed(plan.cut, plan.width), lambda _: plan.types)
 
     def _sized(self, of: Carving, tokens: int) -> Carving:
         from zerolm.carving.vocabulary.fewer_tokens import shaped
@@ -130,6 +151,39 @@ def tried_sizes(
     if not tried:
         raise refused[-1]
     return sorted(tried, key=lambda one: -one.size)
+
+
+def with_measured(
+    tried: Sequence[TriedSize], measure: Callable[[int], float | None], before: float, scale: float
+) -> tuple[list[TriedSize], int]:
+    """Return sizes with what other cuts lose after repair for the best of them, and the best size.
+
+    ``measure`` returns that loss in nats per token, ``scale`` bits per byte each, or None where the predicted
+    loss is accurate. Measured losses are a multiple of predicted ones that is similar for sizes nearby, so
+    that each measurement corrects the other sizes.
+    """
+    rows = {one.size: one for one in sorted(tried, key=lambda one: one.size)}
+    known = {one.size for one in tried if one.rest == 0}
+    shares: dict[int, float] = {}  # logarithms
+
+    def expected(one: TriedSize) -> TriedSize:
+        if one.size in known or not shares:
+            return one
+        sizes = sorted(shares)
+        share = np.interp(one.size, sizes, [shares[size] for size in sizes])
+        return replace(one, rest=one.rest * math.exp(share))
+
+    for _ in range(MEASURED):
+        size = best_size([expected(one) for one in rows.values()], before)
+        if size in known:
+            break
+        known.add(size)
+        loss = measure(size)
+        if loss is not None:
+            rows[size] = replace(rows[size], measured=loss * scale)
+            shares[size] = math.log(max(loss * scale, TINY) / rows[size].rest)
+    best = best_size([one for one in rows.values() if one.size in known], before)
+    return [rows[one.size] for one in tried], best
 
 
 def best_size(tried: Sequence[TriedSize], before: float) -> int:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class TriedSize:
-    """A vocabulary of ``size`` tokens: the ``params`` of the whole child with it, and its predicted losses.
+    """A vocabulary of ``size`` tokens: the ``params`` of the whole child with it, and its losses.
 
-    ``tokens`` is the loss of fewer tokens, ``rest`` that of all else that is cut or rounded, both in bits per
-    byte; for an encoder 1 - cosine. ``bytes`` are those of its weights where they have types.
+    ``tokens`` is the loss of fewer tokens, ``rest`` the predicted one of all else that is cut or rounded,
+    ``measured`` the same after repair, for the best sizes. They are in bits per byte; for an encoder
+    1 - cosine. ``bytes`` are those of its weights where they have types.
     """
 
     size: int
@@ -18,11 +19,12 @@ class TriedSize:
     tokens: float
     rest: float
     bytes: int | None = None
+    measured: float | None = None
 
     @property
     def loss(self) -> float:
-        """Return the sum of both losses."""
-        return self.tokens + self.rest
+        """Return the sum of both losses, measured if that is known."""
+        return self.tokens + (self.rest if self.measured is None else self.measured)
 
 
 @dataclass(frozen=True)

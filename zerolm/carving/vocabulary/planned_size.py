@@ -163,11 +163,11 @@ def with_measured(
     that each measurement corrects the other sizes.
     """
     rows = {one.size: one for one in sorted(tried, key=lambda one: one.size)}
-    known = {one.size for one in tried if one.rest == 0}
+    settled = {one.size for one in tried if one.rest == 0}
     shares: dict[int, float] = {}  # logarithms
 
     def expected(one: TriedSize) -> TriedSize:
-        if one.size in known or not shares:
+        if one.size in settled or not shares:
             return one
         sizes = sorted(shares)
         share = np.interp(one.size, sizes, [shares[size] for size in sizes])
@@ -175,14 +175,14 @@ def with_measured(
 
     for _ in range(MEASURED):
         size = best_size([expected(one) for one in rows.values()], before)
-        if size in known:
+        if size in settled:
             break
-        known.add(size)
+        settled.add(size)
         loss = measure(size)
         if loss is not None:
             rows[size] = replace(rows[size], measured=loss * scale)
             shares[size] = math.log(max(loss * scale, TINY) / rows[size].rest)
-    best = best_size([one for one in rows.values() if one.size in known], before)
+    best = best_size([one for one in rows.values() if one.size in settled], before)
     return [rows[one.size] for one in tried], best
 
 

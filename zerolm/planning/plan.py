@@ -11,8 +11,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.costs import COSTS
-from zerolm.planning.equal_layers import Side, best_sizes, fits
-from zerolm.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts, outer_sum
+from zerolm.planning.part_costs import PARAMS, Choices, PartCosts, outer_sum
 from zerolm.solvers.problem import Budgets, Problem, at_least, bounded_columns, single_limits
 from zerolm.solvers.proven import Proven
 from zerolm.spaces import CandidateTable
@@ -131,13 +130,6 @@ def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[
     return scores - without.reshape(-1, *(1,) * len(NAMES)), without
 
 
-def _sides(parent: Dimensions, criterion: Criterion, choices: Choices, layer_costs: LayerCosts) -> list[Side]:
-    each = zip(choices.units, layer_costs.units, unit_scores(parent, criterion, choices), strict=True)
-    return [
-        Side(np.array(sizes), np.array([table[n] for n in sizes]), scores) for sizes, table, scores in each
-    ]
-
-
 def plan_per_layer(
     parent: Dimensions, criterion: Criterion, choices: Choices, part_costs: PartCosts, budgets: Budgets
 ) -> Planned:
@@ -145,35 +137,6 @@ def plan_per_layer(
 
     Layers may be removed where the criterion scores a network without them.
     """
-    keeps_all_layers = criterion.without(0) is None or len(choices.depth) == 1
-    if keeps_all_layers and not choices.by_layer and part_costs.alike:
-        sides = _sides(parent, criterion, choices, part_costs.alike)
-        if fits(sides):
-            return _on_lattice(parent, criterion, part_costs, budgets, sides)
-    return _by_search(parent, criterion, choices, part_costs, budgets)
-
-
-def _on_lattice(
-    parent: Dimensions, criterion: Criterion, part_costs: PartCosts, budgets: Budgets, sides: Sequence[Side]
-) -> Planned:
-    """Return the best cut where costs depend on totals alone."""
-    fixed = part_costs.fixed + parent.depth * sum(side.costs[0] for side in sides)
-    best = best_sizes(sides, fixed, budgets)
-    if best is None:
-        raise ValueError(_infeasible(budgets, fixed))
-    places, score = best
-    sizes = list(
-        zip(*(side.sizes[each].tolist() for side, each in zip(sides, places, strict=True)), strict=True)
-    )
-    cut = Cut.of(parent, range(parent.depth), sizes.__getitem__, criterion.choose)
-    costs = part_costs.of(dict(enumerate(sizes)))
-    return Planned(cut, dict(zip(COSTS, costs.tolist(), strict=True)), score, True)
-
-
-def _by_search(
-    parent: Dimensions, criterion: Criterion, choices: Choices, part_costs: PartCosts, budgets: Budgets
-) -> Planned:
-    """Return the best cut where layers may be removed, or where their sizes or costs differ."""
     column = next(iter(bounded_columns(budgets)), PARAMS)
     layers = [_candidates(parent, criterion, choices, part_costs, layer) for layer in range(parent.depth)]
     problem = Problem(tuple((table, 1) for _, table in layers), part_costs.fixed)

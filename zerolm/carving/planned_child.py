@@ -171,7 +171,6 @@ def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
     notes = (
         _time_note(carving.methods),
         window_note(carving.checkpoint, carving.costs),
-        chosen.sentence(),
         *typing.fit(plan),
         REQUANTISED if quantised_types(carving.checkpoint) else "",
     )

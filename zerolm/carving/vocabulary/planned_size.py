@@ -41,8 +41,8 @@ class BestByTokens:
         self.carving, reason = carving, why_tokens_are_kept(carving)
         if carving.size.vocabulary.size == AUTO and reason:
             raise ValueError(
-                f"--keep-vocab {AUTO} does not compare tokens with other units under {reason}: "
-                f"{two_steps(carving)}"
+                f"--keep-vocab {AUTO} does not compare tokens with other units under {reason}: prune them "
+                f"first, by --keep-vocab {USED} alone, and carve that child"
             )
 
     @cached_property
@@ -165,23 +165,6 @@ def why_tokens_are_kept(carving: Carving) -> str:
     if carving.methods.plan != PRICES:
         return f"--plan {carving.methods.plan}"
     return "a quantised parent" if quantised_types(carving.checkpoint) else ""
-
-
-def two_steps(carving: Carving) -> str:
-    """Return the commands that prune tokens first, and then do the rest of this request."""
-    size, form, text = carving.size, carving.destination.form, carving.methods.text
-    named = {
-        "format": None if form == "hf" else form,
-        "keep": None if size.shares.all is None else 1,
-        "space": size.space,
-        "keep-experts": size.experts.keep,
-        **{name.replace("_", "-"): value for name, value in size.budgets.items()},
-    }
-    flags = "".join(f" --{name} {value}" for name, value in named.items() if value is not None)
-    return (
-        f"first zerolm carve {carving.parent.name} --keep-vocab {USED} --text {text} --out few, then "
-        f"zerolm carve few{flags} --text {text}"
-    )
 
 
 def keeps_budgets(carving: Carving) -> bool:

@@ -97,7 +97,7 @@ def _shrunk_root(moments: Floats) -> tuple[Floats, float]:
     """Return a root of F (d, d) of trace 1, shrunk towards the identity, and its trace."""
     shrunk = (1 - SHRINKAGE) * moments / max(float(np.trace(moments)), np.finfo(float).tiny)
     shrunk.flat[:: len(shrunk) + 1] += SHRINKAGE / len(shrunk)
-    return np.linalg.cholesky(shrunk), float(np.trace(shrunk))
+    return np.asarray(np.linalg.cholesky(shrunk), np.float64), float(np.trace(shrunk))
 
 
 class FisherSums(Accumulator):

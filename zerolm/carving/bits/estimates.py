@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, WeighedChild
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType, from_largest
 from zerolm.children.gguf.file_tensors import FileMatrix, stored_pieces
-from zerolm.io.cache import ArrayCache
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.passes.matrix_moments import MatrixMoments, Place
 from zerolm.planning.part_costs import Choices
 from zerolm.progress import Counted, Progress, silent
@@ -222,12 +222,13 @@ class TypeEstimates:
         step = Counted(self.progress, "rounding every matrix to every type", len(places))
         results = {}
         for place in places:
-            row = self.cache.once("-".join(map(str, place)), lambda at=place: self._measure(at)._asdict())
+            row = self.cache.once("-".join(map(str, place)), partial(self._measure, place))
             results[place] = PlaceLosses(**row)
             step()
         return results
 
-    def _measure(self, place: Place) -> PlaceLosses:
+    def _measure(self, place: Place) -> Arrays:
+        """Return the fields of the losses of a place."""
         kinds, every, weighed = self.candidates(place), self._of(place), self.weighed
         of_file = every[0].stack.place
         use = weighed.uses(of_file).index(place[1])
@@ -248,7 +249,7 @@ class TypeEstimates:
             error[0, row] = sampled[0] / np.maximum(sampled[1], 1e-300)
             if along.stream is None:
                 energy[:, :-1, row], error[0, row] = energy[:, -1:, row], error[1, row]
-        return PlaceLosses(error, energy)
+        return {"error": error, "energy": energy}
 
     def _turned(self, place: Place, values: Values, moments: MatrixMoments) -> tuple[Values, MatrixMoments]:
         """Return a matrix along the directions of the stream, with its moments there."""

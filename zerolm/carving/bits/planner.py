@@ -177,9 +177,8 @@ class TypePlanner:
         if self.names_types:
             widths = widths_in_file(self.checkpoint, FirstUnits(-1.0), self.size)
             possible = (choices(self.checkpoint, self.size, width) for width in widths)
-            of_parent = Choices.of_cut(self._without_losses.weighed.cut)
-            rows = (self._without_losses.rows(each) for each in (possible, [of_parent]))
-            check_rows(*rows, str(self.size.weights.types))
+            rows, uncut = self._without_losses.rows, Choices.of_cut(self._without_losses.weighed.cut)
+            check_rows(rows(possible), rows([uncut]), str(self.size.weights.types))
         least, sizes = fewest_bytes(self._without_losses, self.size)
         if least > self.budget:
             whole, _ = fewest_bytes(self._without_losses, self._whole)

@@ -85,7 +85,7 @@ class _Walk:
         self.firsts = np.cumsum([0, *sizes])[:-1].tolist()
 
     def arrays(self, layer: int) -> Arrays:
-        """Return the new down projections of a layer by expert, and the share of the error that is ``left``."""
+        """Return the new down projections of a layer by expert, and the share of error ``left``."""
         self.parent.before(layer), self.child.before(layer)
         module = self.blocks.layer(layer).module
         experts: Any = experts_of(self.fewer.parent, module, layer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -40,36 +40,26 @@ class Planned:
     width: Width | None = None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether nothing is cut, including the stream."""
+        return self.cut.is_whole and self.width is None
+
+    @property
     def sizes(self) -> tuple[object, ...]:
-        """The sizes of the cut."""
-        return sizes_of(self.cut, self.width)
-
-
-class Ranked(Protocol):
-    """A plan that can be ranked with others: its score, and the sizes that it keeps."""
+        """The width of the stream, and of each kept layer its number and its sizes."""
+        return self.width, *((kept.layer, *kept.sizes) for kept in self.cut.layers)
 
     @property
-    def score(self) -> float: ...
-
-    @property
-    def sizes(self) -> tuple[object, ...]: ...
-
-
-R = TypeVar("R", bound=Ranked)
-
-
-def sizes_of(cut: Cut, width: Width | None) -> tuple[object, ...]:
-    """Return the width of the stream, and of each kept layer its number and its sizes."""
-    return width, *((kept.layer, *kept.sizes) for kept in cut.layers)
+    def in_words(self) -> str:
+        """A description of the sizes, with the width of the stream."""
+        counts, width = zip(*self.cut.sizes.values(), strict=True), self.width
+        spans = ("-".join(f"{size:,}" for size in sorted({min(each), max(each)})) for each in counts)
+        hidden = width.hidden if width else self.cut.parent.hidden
+        untied = " with its own head" if width and not width.tied else ""
+        return f"{len(self.cut.layers)} layers, hidden {hidden:,}{untied}, {of_units(spans)}"
 
 
-def in_words(cut: Cut, width: Width | None) -> str:
-    """Return a description of the sizes that a cut keeps, with the width of its stream."""
-    counts = zip(*cut.sizes.values(), strict=True)
-    spans = ("-".join(f"{size:,}" for size in sorted({min(each), max(each)})) for each in counts)
-    hidden = width.hidden if width else cut.parent.hidden
-    untied = " with its own head" if width and not width.tied else ""
-    return f"{len(cut.layers)} layers, hidden {hidden:,}{untied}, {of_units(spans)}"
+P = TypeVar("P", bound=Planned)
 
 
 def of_units(counts: Iterable[str]) -> str:
@@ -77,7 +67,7 @@ def of_units(counts: Iterable[str]) -> str:
     return ", ".join(f"{unit.shown} {count}" for unit, count in zip(UNITS, counts, strict=True))
 
 
-def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:
+def finalists(ranked: Sequence[Sequence[P]], most: int) -> list[P]:
     """Return at most ``most`` plans of different sizes: the best of each ranking, then the second of each.
 
     Losses as cut and losses after repair rank plans differently: least squares recovers units better than the
@@ -86,7 +76,7 @@ def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:
     """
     near = [[plan for plan in plans if plan.score >= NEAR * min(0.0, plans[0].score)] for plans in ranked]
     in_turn = (plan for row in zip_longest(*near) for plan in row if plan is not None)
-    different: dict[tuple[object, ...], R] = {}
+    different: dict[tuple[object, ...], P] = {}
     for plan in in_turn:
         different.setdefault(plan.sizes, plan)
     return list(different.values())[:most]

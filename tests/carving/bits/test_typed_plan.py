@@ -192,7 +192,7 @@ def test_the_plan_is_the_best_of_all(
         return
     plan = typed_plans(estimates, by, request, of(budget))[0]
     assert np.isclose(plan.loss, wanted, rtol=1e-9)
-    assert plan.is_proven
+    assert plan.optimal
     assert plan.bytes <= budget
     assert TypedChild(WeighedChild(Child(checkpoint, plan.cut)), plan.types).bytes == plan.bytes
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -17,13 +17,12 @@ from zerolm.costs import CostModel
 from zerolm.passes.matrix_moments import Place
 from zerolm.planning.loss_table import LossTable
 from zerolm.planning.part_costs import Choices, outer_sum, part_costs
-from zerolm.planning.plan import of_units, sizes_of, unit_scores
+from zerolm.planning.plan import Planned, of_units, unit_scores
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import choices, with_ranked_layers
 from zerolm.solvers.problem import UNBOUNDED, Budgets
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, Dimensions, dimensions
-from zerolm.units.stream.narrowing import Width
 from zerolm.units.within_layers import NAMES, UNITS, LayerSizes
 
 MULTIPLIERS: Final = np.geomspace(1e-16, 1e-2, 85)
@@ -35,33 +34,20 @@ NEAR: Final = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class TypedPlan:
-    """A cut, the ``types`` of its matrices by the parent's layer and role, its bytes and its predicted loss.
+class TypedPlan(Planned):
+    """A cut with the ``types`` of its matrices by the parent's layer and role; its costs are its bytes."""
 
-    ``is_proven``: no other plan of its shape has a smaller loss.
-    """
-
-    cut: Cut
-    width: Width | None
-    types: dict[Place, str]
-    bytes: int
-    loss: float
-    is_proven: bool
+    types: Mapping[Place, str] = field(default_factory=dict)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether nothing is cut, including the stream."""
-        return self.cut.is_whole and self.width is None
+    def bytes(self) -> int:
+        """The bytes of the weights."""
+        return self.costs["weight_bytes"]
 
     @property
-    def score(self) -> float:
-        """Minus the predicted loss, for the ranking of plans."""
-        return -self.loss
-
-    @property
-    def sizes(self) -> tuple[object, ...]:
-        """The sizes that it keeps, regardless of the types."""
-        return sizes_of(self.cut, self.width)
+    def loss(self) -> float:
+        """The predicted loss."""
+        return -self.score
 
 
 class Backbones:
@@ -210,7 +196,8 @@ class Backbones:
             }
         types |= {(None, role): one.types[picks[None, role]].name for role, one in self.ends.items()}
         cut = Cut.of(self.parent, kept, sizes.__getitem__, self.by.choose)
-        return TypedPlan(cut, choices.width, types, best.bytes, best.loss, is_proven)
+        costs = {"weight_bytes": best.bytes}
+        return TypedPlan(cut, costs, -best.loss, is_proven, choices.width, types)
 
     def best(
         self, at: Places | None, kept: frozenset[int] | None = None, below: float = np.inf

@@ -27,7 +27,7 @@ from zerolm.children.child_tensors import Child
 from zerolm.costs import CostModel
 from zerolm.planning.loss_table import LossTable
 from zerolm.planning.part_costs import Choices
-from zerolm.planning.plan import finalists, in_words
+from zerolm.planning.plan import finalists
 from zerolm.planning.size_request import SHARES, SizeRequest
 from zerolm.planning.sizes import choices, sizes_of
 from zerolm.progress import Progress
@@ -125,9 +125,7 @@ class TypePlanner:
         losses = [self._final(number, plan, len(plans)) for number, plan in enumerate(plans)]
         best = min(range(allowed), key=losses.__getitem__)
         rows = [
-            EqualBytes(
-                ALONE if plan.is_whole else in_words(plan.cut, plan.width), plan.bytes, plan.loss, loss
-            )
+            EqualBytes(ALONE if plan.is_whole else plan.in_words, plan.bytes, plan.loss, loss)
             for plan, loss in zip(plans, losses, strict=True)
         ]
         return Chosen(plans[best], [*rows, *self._single()], losses[best])
@@ -137,7 +135,7 @@ class TypePlanner:
         if not isinstance(by, LossTable) or not isinstance(other, LossTable):
             return plan
         cut = self.narrowed(plan)
-        return replace(plan, loss=plan.loss - by.predicted(cut) + other.predicted(cut))
+        return replace(plan, score=plan.score + by.predicted(cut) - other.predicted(cut))
 
     def estimates(self, by: Criterion) -> TypeEstimates:
         """Return the losses of types for all widths that ``by`` can compare."""
@@ -256,7 +254,3 @@ class TypePlanner:
         self.progress(f"measuring {name}")
         measured = session.typed_final(weighed.cut, lambda _: typed.types, is_repaired=False)
         return [EqualBytes(name, typed.bytes, float(losses[best]), measured)]
-
-
-def _name(plan: TypedPlan) -> str:
-    return ALONE if plan.is_whole else in_words(plan.cut, plan.width)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_sizes, losses_by
 from zerolm.carving.request import PRICES, Methods
-from zerolm.carving.vocabulary.result import TriedSize
+from zerolm.carving.result import TriedSize
 from zerolm.checkpoints import ledger_of
 from zerolm.planning.size_request import AUTO, USED, SizeRequest, VocabularyRequest
 from zerolm.planning.sizes import plans_of

@@ -25,7 +25,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from zerolm.carving.carve import carve
 from zerolm.carving.request import Destination, MethodRequest, Methods, methods_of
-from zerolm.carving.vocabulary import budgeted_tokens, byte_losses
+from zerolm.carving.vocabulary import byte_losses, planned_size
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.text_use import use_of
@@ -42,7 +42,7 @@ from zerolm.text.encoding import separator
 def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses are measured on little of a text, and of few sizes."""
     monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
-    monkeypatch.setattr(budgeted_tokens, "SHARES", (1.2, 1.0, 0.7, 0.4))
+    monkeypatch.setattr(planned_size, "SHARES", (1.2, 1.0, 0.7, 0.4))
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +123,8 @@ def test_an_untied_head_and_padding(text: Path, tmp_path: Path) -> None:
 
 def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each size is worth what fewer tokens and all other cuts beside them lose; the least is chosen."""
-    monkeypatch.setattr(budgeted_tokens, "SMALL", 0.0)
-    monkeypatch.setattr(budgeted_tokens, "NOISE", 0.0)
+    monkeypatch.setattr(planned_size, "SMALL", 0.0)
+    monkeypatch.setattr(planned_size, "NOISE", 0.0)
     size = SizeRequest.of({"hidden": 1.0}, {"max_params": "0.7x"}, vocabulary=VocabularyRequest("auto"))
     methods = methods_of(size, MethodRequest(text=str(text), sequences=4, length=16))
     carved = carve(parent, size, methods)
@@ -149,9 +149,9 @@ def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.Monk
 def test_of_sizes_with_nearly_equal_losses_the_largest_is_kept(
     losses: list[float], before: float, order: random.Random
 ) -> None:
-    tried = [budgeted_tokens.TriedSize(size, 0, loss, 0.0) for size, loss in enumerate(losses, 300)]
+    tried = [planned_size.TriedSize(size, 0, loss, 0.0) for size, loss in enumerate(losses, 300)]
     order.shuffle(tried)
-    chosen, within = budgeted_tokens.best_size(tried, before), min(losses) + before / 1000
+    chosen, within = planned_size.best_size(tried, before), min(losses) + before / 1000
     assert losses[chosen - 300] <= within
     assert all(loss > within for loss in losses[chosen - 299 :])
 
@@ -169,7 +169,7 @@ def test_tokens_are_among_the_units_of_a_budget(
     parent: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where fewer tokens lose little nothing else leaves; what each unit gave up adds up."""
-    monkeypatch.setattr(budgeted_tokens, "SMALL", 1.0)
+    monkeypatch.setattr(planned_size, "SMALL", 1.0)
     carved = usual(parent, text, tmp_path / "child", budget="0.9x")
     child = Checkpoint.open(tmp_path / "child")
     assert carved.cut.is_whole
@@ -186,8 +186,8 @@ def test_tokens_and_types_are_chosen_together(
 ) -> None:
     """Each number of tokens is weighed with the best types and cuts beside it within the bytes."""
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
-    monkeypatch.setattr(budgeted_tokens, "SMALL", 0.0)
-    monkeypatch.setattr(budgeted_tokens, "NOISE", 0.0)
+    monkeypatch.setattr(planned_size, "SMALL", 0.0)
+    monkeypatch.setattr(planned_size, "NOISE", 0.0)
     budget = {"max_weight_bytes": "0.5x"}
     carved = usual(parent, text, tmp_path / "child", budget=budget, form="gguf")
     rows = carved.vocabulary.sizes

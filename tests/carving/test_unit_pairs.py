@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerFast
 import zerolm
 from zerolm.carving.experts import budgeted_experts
 from zerolm.carving.result import Carved
-from zerolm.carving.vocabulary import budgeted_tokens, byte_losses
+from zerolm.carving.vocabulary import byte_losses, planned_size
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 pytest.importorskip("gguf", reason="gguf is not installed")
@@ -148,7 +148,7 @@ def checked(parents: Path, folder: Path, form: str, units: Sequence[str], **more
 @pytest.fixture(autouse=True)
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 256)
-    monkeypatch.setattr(budgeted_tokens, "SHARES", (1.2, 0.7))
+    monkeypatch.setattr(planned_size, "SHARES", (1.2, 0.7))
     monkeypatch.setattr(budgeted_experts, "SHARES", (0.5,))
 
 

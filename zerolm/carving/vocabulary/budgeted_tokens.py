@@ -1,43 +1,18 @@
-"""Tokens as units of a budget: how many are kept together with all other cuts, or why all are kept.
-
-The loss of fewer tokens is compared with that of all other cuts.
-"""
+"""Tokens as units of a budget: how many are kept together with all other cuts, or why all are kept."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
-from zerolm.carving.parent_and_request import Carving, quantised_types
-from zerolm.carving.planned_child import announce_weighing, check_sizes, losses_by
-from zerolm.carving.request import PRICES, Methods
-from zerolm.carving.result import TriedSize
+from zerolm.carving.parent_and_request import Carving
+from zerolm.carving.request import Methods
+from zerolm.carving.vocabulary.planned_size import BestByTokens, keeps_budgets, why_tokens_are_kept
 from zerolm.checkpoints import ledger_of
-from zerolm.planning.size_request import AUTO, USED, SizeRequest, VocabularyRequest
-from zerolm.planning.sizes import plans_of
-from zerolm.progress import Progress, announce, silent
+from zerolm.planning.size_request import AUTO, SizeRequest, VocabularyRequest
+from zerolm.progress import announce
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES
-from zerolm.units.importance.criterion import Criterion
-
-if TYPE_CHECKING:
-    from zerolm.carving.vocabulary.byte_losses import TokenLosses
-    from zerolm.carving.vocabulary.text_use import TextUse, TokenUse
-
-SHARES: Final = (3.0, 2.0, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""The tried sizes as shares of the used tokens, in addition to all tokens of the parent."""
-SMALL: Final = 0.01
-"""A loss by fewer tokens, as a share of the parent's bits per byte, below which they are not compared with
-other units."""
-SMALL_DISTANCE: Final = 1e-3
-"""The same for an encoder, as 1 - cosine."""
-NOISE: Final = 1e-3
-"""Losses that differ by at most this share of the parent's bits per byte count as equal: tokens that
-held-out text lacks seem to cost nothing."""
 
 
 def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
@@ -93,146 +68,3 @@ def may_prune_tokens(carving: Carving) -> bool:
     is_free = bool(size.budgets) and size.shares.all is None and methods.for_ is None
     has_text = methods.text not in NO_FILES and not domains_of(methods.text)
     return is_free and has_text and not why_tokens_are_kept(carving)
-
-
-class BestByTokens:
-    """The best child within the budgets of a carving as a function of its number of tokens."""
-
-    def __init__(self, carving: Carving) -> None:
-        """Open it; ``ValueError`` where a request to compare tokens cannot be followed."""
-        self.carving, reason = carving, why_tokens_are_kept(carving)
-        if carving.size.vocabulary.size == AUTO and reason:
-            raise ValueError(
-                f"--keep-vocab {AUTO} does not compare tokens with other units under {reason}: prune them "
-                f"first, by --keep-vocab {USED} alone, and carve that child"
-            )
-
-    @cached_property
-    def whole(self) -> Carving:
-        """The carving with all tokens, and with its session."""
-        return self.carving.running()
-
-    @cached_property
-    def by(self) -> Criterion:
-        """The losses of all other units of the parent, for any number of tokens."""
-        announce_weighing(self.whole, "tokens")
-        by = losses_by(self.whole)[0]
-        if self.whole.typing is not None:
-            _ = self.whole.typing.estimates(by).measured  # the parent's rows
-        return by
-
-    def check(self, tokens: int) -> None:
-        """Raise ``ValueError`` where no child is possible, before any long computation."""
-        if not self.fits(tokens):
-            check_sizes(self._sized(self.whole, tokens))
-
-    def params(self, tokens: int) -> int:
-        """Return the parameters of the parent with this number of tokens."""
-        return self._sized(self.carving, tokens).costs_of()["params"]
-
-    def fits(self, tokens: int) -> bool:
-        """Return whether the parent with this number of tokens keeps the budgets with nothing else cut."""
-        return keeps_budgets(self._sized(self.carving, tokens))
-
-    def best(self, tokens: int) -> tuple[int, float, int | None]:
-        """Return parameters, loss and bytes of the best child with this number of tokens.
-
-        The loss is that of all other cuts, and of types, in nats per token; for an encoder 1 - cosine. Bytes
-        are those of weights with types, else None. Raises ``ValueError`` where the loss is not known.
-        """
-        by, child = self.by, self._sized(self.whole, tokens)
-        if child.typing is not None:
-            plan = child.typing.predicted(by)[0]
-            return child.costs_of(plan.cut)["params"], plan.loss, plan.bytes
-        planned = plans_of(child.checkpoint, by, child.size, child.costs)[0]
-        return planned.costs["params"], -planned.score, None
-
-    def _sized(self, of: Carving, tokens: int) -> Carving:
-        from zerolm.carving.vocabulary.fewer_tokens import shaped
-
-        parent = replace(of.parent, checkpoint=shaped(of.checkpoint, tokens))
-        return replace(of, parent=parent, progress=silent)
-
-
-def tried_sizes(
-    use: TextUse, losses: TokenLosses, best_by_tokens: BestByTokens, step: int, progress: Progress
-) -> list[TriedSize]:
-    """Return the tried sizes of the vocabulary, the largest first; ``ValueError`` if none is possible.
-
-    The first is the largest number of tokens with which nothing else has to be cut. If its loss is small, no
-    other is tried, unless weights get types: eight bits lose almost nothing. Otherwise larger ones are, until
-    the loss of other cuts or of fewer tokens alone exceeds the best total.
-    """
-    before, scale = losses.loss(None), losses.bits_a_nat
-    small = SMALL * before if losses.checkpoint.family.task == "next" else SMALL_DISTANCE
-    rows, least = use.whole.table.rows, use.whole.least
-
-    def loss_of(size: int) -> float:
-        return 0.0 if size == rows else max(0.0, losses.loss(use.chosen(size, whole=False)) - before)
-
-    alone = _most(best_by_tokens.fits, least, rows, step)
-    tried = [] if alone is None else [TriedSize(alone, best_by_tokens.params(alone), loss_of(alone), 0.0)]
-    if tried and tried[0].tokens <= small and not best_by_tokens.carving.has_types:
-        return tried
-    sizes = [size for size in usual_sizes(use.whole, step) if size > (alone or 0)]
-    refused: list[ValueError] = []
-    for number, size in enumerate(sizes):
-        progress("trying sizes of the vocabulary", number, len(sizes))
-        try:
-            params, rest, weight_bytes = best_by_tokens.best(size)
-        except ValueError as error:
-            refused.append(error)
-            continue
-        top = min((one.loss for one in tried), default=math.inf)
-        if rest * scale >= top:
-            continue
-        tried.append(TriedSize(size, params, loss_of(size), rest * scale, weight_bytes))
-        if tried[-1].tokens > top:
-            break
-    if not tried:
-        raise refused[-1]
-    return sorted(tried, key=lambda one: -one.size)
-
-
-def best_size(tried: Sequence[TriedSize], before: float) -> int:
-    """Return the largest size whose loss exceeds the least by at most ``NOISE`` of the one ``before``."""
-    most = min(one.loss for one in tried) + NOISE * before
-    return max(one.size for one in tried if one.loss <= most)
-
-
-def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int | None:
-    """Return the largest number of tokens that fits, a multiple of a step; None where none does."""
-    if fits(rows):
-        return rows
-    low, high = -(-least // step), rows // step  # in steps
-    if low > high or not fits(low * step):
-        return None
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle * step) else (low, middle - 1)
-    return low * step
-
-
-def usual_sizes(use: TokenUse, step: int) -> list[int]:
-    """Return sizes from all tokens of the parent to a tenth of the used ones, the largest first."""
-    rows = use.table.rows
-    sizes = (max(use.least, round(share * use.used)) for share in SHARES)
-    return list(dict.fromkeys([rows, *(min(rows, -(-size // step) * step) for size in sizes)]))
-
-
-def why_tokens_are_kept(carving: Carving) -> str:
-    """Return why tokens are not compared with other units within the budgets; empty where they are."""
-    if carving.size.space is not None:
-        return f"the space {carving.size.space}"
-    if carving.methods.plan != PRICES:
-        return f"--plan {carving.methods.plan}"
-    return "a quantised parent" if quantised_types(carving.checkpoint) else ""
-
-
-def keeps_budgets(carving: Carving) -> bool:
-    """Return whether a parent keeps the budgets uncut, and no share requests a cut of other units."""
-    size = carving.size
-    if size.space is not None or any(share < 1 for share in size.keep.values()):
-        return False
-    costs = carving.costs_of()
-    return all(costs[name.removeprefix("max_")] <= limit for name, limit in size.budgets.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -13,7 +13,7 @@ from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
 from zerolm.carving.bits.row_blocks import widths_in_file
-from zerolm.costs import CostModel
+from zerolm.costs import COSTS, CostModel
 from zerolm.passes.matrix_moments import Place
 from zerolm.planning.loss_table import LossTable
 from zerolm.planning.part_costs import Choices, outer_sum, part_costs
@@ -35,7 +35,7 @@ NEAR: Final = 2.0
 
 @dataclass(frozen=True, eq=False)
 class TypedPlan(Planned):
-    """A cut with the ``types`` of its matrices by the parent's layer and role; its costs are its bytes."""
+    """A cut with the ``types`` of its matrices by the parent's layer and role, and its bytes with these."""
 
     types: Mapping[Place, str] = field(default_factory=dict)
 
@@ -53,14 +53,14 @@ class TypedPlan(Planned):
 class Backbones:
     """The possible sizes of a child for one width of the stream, with their bytes and losses."""
 
-    def __init__(self, estimates: TypeEstimates, choices: Choices, by: Criterion, budget: int) -> None:
+    def __init__(self, estimates: TypeEstimates, choices: Choices, by: Criterion, within: Within) -> None:
         self.estimates, self.choices, self.by = estimates, choices, by
         self.parent = dimensions(estimates.checkpoint)
         self.losses, self.without_layer, self.stream_loss = _losses(self.parent, by, choices)
         self.roles = estimates.in_layers(choices, by)
         self.ends = estimates.outside(choices.width)
         self.plain = estimates.plain(choices)
-        self.budget, self.depth = budget, self.parent.depth
+        self.budget, self.costs, self.depth = within.bytes, within.costs, self.parent.depth
 
     @property
     def may_remove_layers(self) -> bool:
@@ -196,8 +196,10 @@ class Backbones:
             }
         types |= {(None, role): one.types[picks[None, role]].name for role, one in self.ends.items()}
         cut = Cut.of(self.parent, kept, sizes.__getitem__, self.by.choose)
-        costs = {"weight_bytes": best.bytes}
-        return TypedPlan(cut, costs, -best.loss, is_proven, choices.width, types)
+        kept_sizes = replace(Choices.of_cut(cut), width=choices.width)
+        costs = part_costs(self.estimates.checkpoint, kept_sizes, self.costs).of(cut.sizes)
+        named = dict(zip(COSTS, costs.tolist(), strict=True)) | {"weight_bytes": best.bytes}
+        return TypedPlan(cut, named, -best.loss, is_proven, choices.width, types)
 
     def best(
         self, at: Places | None, kept: frozenset[int] | None = None, below: float = np.inf
@@ -249,7 +251,7 @@ def typed_plans(
     checkpoint, sides = estimates.checkpoint, list[Backbones]()
     for width in widths_in_file(checkpoint, by, request):
         possible = with_ranked_layers(checkpoint, choices(checkpoint, request, width), by)
-        sides.append(Backbones(estimates, possible, by, within.bytes))
+        sides.append(Backbones(estimates, possible, by, within))
     limited = bool(within.limited)
     if not request.is_uniform:
         if limited:

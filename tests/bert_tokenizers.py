@@ -1,7 +1,5 @@
 """The tokenizer of a BERT, small letters or not, as ``transformers`` loads it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from made_tokenizers import CORPUS

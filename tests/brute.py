@@ -1,7 +1,5 @@
 """Slow twins of the solvers: they visit everything."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence

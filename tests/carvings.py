@@ -1,7 +1,5 @@
 """Carving by the keywords of the command, for tests of what stands below it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path

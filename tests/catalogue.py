@@ -1,7 +1,5 @@
 """Small customised spaces with all their architectures, listed without the solvers' tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

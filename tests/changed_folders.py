@@ -1,7 +1,5 @@
 """Folders of models with other configurations or tensors than they were saved with, and unsound ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Sound calls of every command on small inputs, and wrong values for each of its settings."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from contextlib import chdir

@@ -1,7 +1,5 @@
 """What all tests share: how many examples properties get, published results, the command in this process."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

@@ -4,8 +4,6 @@
 for it acts by what documents say; a change of a document on its family and all that are like it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Perplexity, divergence and fidelity of networks, for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

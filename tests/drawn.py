@@ -1,7 +1,5 @@
 """Hypothesis strategies: layers, architectures, and small tables whose arithmetic is exact in floats."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """A text of drawn words, long enough to train tokenizers of a few hundred ids and to tell them apart."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Weights of tokens where the first of a sequence counts as a number of the others."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from zerolm.architecture import Floats

@@ -1,7 +1,5 @@
 """GGUF files of tiny mixtures: written, quantised, carved, read back and run by llama.cpp."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiny parents of the families that are written as GGUF, with what architectures of llama.cpp have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """A text and a small space whose architectures train within a second each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Labels of small spaces, made up from shapes and noise."""
 
-from __future__ import annotations
-
 import numpy as np
 from catalogue import catalogue
 

@@ -3,8 +3,6 @@
 What has to be trained first is kept as JSON in ``goldens``; ``python tests/made_pages.py`` makes it anew.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Tokenizers of each kind, trained on a few pages."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from functools import cache

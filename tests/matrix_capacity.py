@@ -1,7 +1,5 @@
 """The ZeroLM score of real weight matrices, as its paper defines it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

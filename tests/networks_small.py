@@ -1,7 +1,5 @@
 """Networks small enough to be looked at from all sides, batches for them, and a record of all that passes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ their flags as they are published; no vocabulary. ``plain_tokens`` are none of t
 the class of the tokenizer.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from functools import cache

@@ -1,7 +1,5 @@
 """What every result of a command holds to: small to look at, the same when read again or run again."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable, Collection

@@ -1,7 +1,5 @@
 """Small trainings: a tiny network on random tokens."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Benchmark files of two spaces, one read in three views, with results drawn at random."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

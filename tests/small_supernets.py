@@ -1,7 +1,5 @@
 """Tiny supernets, and a text and a run for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

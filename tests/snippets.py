@@ -9,8 +9,6 @@ sentence-transformers. ``sh`` blocks do not run.
 ``python tests/snippets.py PAGE ...`` writes the output that the commands have now into pages.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import importlib.util

@@ -1,7 +1,5 @@
 """GGUF files in parts, as ``llama-gguf-split`` makes them, and with a byte of their header changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``benchmarks/aspect.py``: forms are found again, pairs are judged, and what is told of parabolas."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pages of ``benchmarks/``: they are what is stored of their measurements, and what is measured is stored."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """``benchmarks/real.py``: published methods as cuts, and judging, against whole models in memory."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

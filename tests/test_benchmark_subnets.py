@@ -1,7 +1,5 @@
 """``benchmarks/subnets.py``: what it counts of attacks, and its page of what was measured so far."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Architectures are lists of shapes; every cost against a slow twin that counts matrix by matrix."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """README and documentation: every command and snippet runs, numbers are those of the measurements."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """``benchmarks/llama_small.py``: the cross as it is planned; a small one trained, stopped and published."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

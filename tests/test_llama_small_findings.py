@@ -1,7 +1,5 @@
 """``benchmarks/llama_small_findings.py`` on losses that are made by a known law."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

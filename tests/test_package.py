@@ -1,7 +1,5 @@
 """The package as users get it: an sdist with its tests, a wheel that runs on its own dependencies alone."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What training takes: operations, memory by what autograd saves, and laws against their own minimum."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The parameter counts that the four benchmarks of microsoft/archai publish, reproduced to the last one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tiny random models of every family, as transformers saves them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A tiny configuration of every family with tensors, with whatever it can have: biases, windows, factors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

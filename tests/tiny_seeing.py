@@ -1,7 +1,5 @@
 """Tiny random models that see, by their type: the stock class, and the parts of its configuration."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

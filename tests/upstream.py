@@ -1,7 +1,5 @@
 """The authors' files of published benchmarks, as they publish them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scores of models by name, and searches that are to better one."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``zerolm.carve``: the child's folder holds its report, and repeats the carving to the byte."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

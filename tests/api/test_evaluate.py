@@ -1,7 +1,5 @@
 """``zerolm.eval``: results on a text and on tasks that save, load and repeat themselves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

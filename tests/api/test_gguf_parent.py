@@ -1,7 +1,5 @@
 """A GGUF file as a parent: its children are those of the folder; quantised ones keep all units."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``zerolm.bench.train``: a result like all others, and a file that the other commands take."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Results: small where they are shown, the same when they are saved, loaded and repeated."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The vocabulary as a choice: against all architectures with all vocabularies, one by one."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Wrong values of any keyword of any verb: a ``ValueError`` in one line, and nothing written."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Calibrations: thresholds, determinism, one ranking everywhere, and judges that hide what they judge on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The dictionary and Algorithm 1 against integrals, loops over matrices, and slow choices of entries."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gaussian processes against dense linear algebra, and what must not change them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Calibrations with fifty labels of published benchmarks, judged on the rest."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Children of every family: the bytes that were first proven, and what llama.cpp opens."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Where networks run, in which type and memory: the same child, one within rounding, or one line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

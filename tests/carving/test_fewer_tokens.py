@@ -1,7 +1,5 @@
 """Carvings in which tokens leave: the folder, its proof, its recipe, tables of all families, refusals."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Killed at any moment and started again: the same child; each part is measured once."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil

@@ -3,8 +3,6 @@
 Each misreading is put in where zerolm reads a parent; stock software reads the folder as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path

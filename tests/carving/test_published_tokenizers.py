@@ -1,7 +1,5 @@
 """Tokenizers with published rules in llama.cpp, also with fewer tokens; chat templates go there and back."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

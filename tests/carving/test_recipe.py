@@ -1,7 +1,5 @@
 """A recipe builds the same bytes again; a carving takes no model or text for another."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

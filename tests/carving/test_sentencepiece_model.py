@@ -1,7 +1,5 @@
 """A ``tokenizer.model`` is cut with its ``tokenizer.json``: SentencePiece itself reads strings as before."""
 
-from __future__ import annotations
-
 import io
 import json
 from functools import cache

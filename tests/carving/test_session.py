@@ -1,7 +1,5 @@
 """What a carving is asked for and runs through the network: losses of whole cuts, and its time."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

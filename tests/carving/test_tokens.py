@@ -1,7 +1,5 @@
 """Calibration tokens: spread over the text, padded or random, and errors that say what is wrong."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

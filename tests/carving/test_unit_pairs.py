@@ -1,7 +1,5 @@
 """Every two kinds of units in one child: carved, written, proven, built again by its recipe, and judged."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Tokenizers with fewer tokens: no string is lost, and texts of kept tokens are read as before."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Weights that are no numbers, or infinite: every command that computes with them names the tensor."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """GGUF files as parents, also in parts: each tensor is that of the folder they are of; lies are refused."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import struct

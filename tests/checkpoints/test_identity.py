@@ -1,7 +1,5 @@
 """One state of weights is told from another: by its files, and by all its bytes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

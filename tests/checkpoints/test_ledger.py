@@ -1,7 +1,5 @@
 """The ledger against plain sums, and when it is read from the cache."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Numbers that are stored quantised, beside torch's and transformers' own; what does not fit is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reading checkpoints: sound ones in every layout, and such as were made to harm."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

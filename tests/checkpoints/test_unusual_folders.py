@@ -1,7 +1,5 @@
 """Folders as people have them: read rightly, or refused in one line that names the cause and the remedy."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is written is what safetensors reads, and slices equal numpy's."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """What a child must be beyond its logits: proven layer by layer, with a card, and nothing in it that runs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

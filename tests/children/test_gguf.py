@@ -1,7 +1,5 @@
 """A GGUF file of any cut: llama.cpp computes what the carved parent computes, or the cut is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """GGUF headers: sound ones are read as the library wrote them, lies are refused in one line."""
 
-from __future__ import annotations
-
 import importlib.util
 import struct
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A GGUF file reads a page of text as the parent's tokenizer does, or the tokenizer is refused."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct

@@ -1,7 +1,5 @@
 """A head that the file holds beside the embedding that its configuration ties it to: the file decides."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """``zerolm doctor``, ``ledger`` and ``families``: what they show, and devices that are not here."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

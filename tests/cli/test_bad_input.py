@@ -1,7 +1,5 @@
 """Wrong input: one clear line on stderr, exit status 2, nothing on stdout, nothing half written."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``zerolm bench run`` and ``ls``: what they find, and files that say too little, or nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

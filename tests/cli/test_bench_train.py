@@ -1,7 +1,5 @@
 """``zerolm bench train`` as a user types it: killed, started again, and by two at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """``zerolm calibrate``, and calibrations in ``search`` and ``score``, as a user types them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``zerolm carve``: the child opens in stock software and does what the carved parent does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Wrong values of single settings are generated in test_wrong_commands.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """``zerolm doctor``: a line for each runtime, whatever is in the folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

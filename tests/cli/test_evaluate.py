@@ -1,7 +1,5 @@
 """``zerolm eval``: its table, its JSON, tasks of lm-evaluation-harness, and wrong input in one line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Help, version, completion, suggestions and the log: what a newcomer meets first."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """``--like``: checkpoints of types that no document describes, read by that of another family."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

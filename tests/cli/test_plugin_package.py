@@ -1,7 +1,5 @@
 """An installed package with scores, a space, its network and a proxy, through the commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Progress: silent for quick commands, lines in a pipe, a bar with the remaining time on a terminal."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,7 +1,5 @@
 """Commands on texts of records: the same child as of the plain text, and refusals in one line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -3,8 +3,6 @@
 Tokenizers that cannot be are refused in ``tests/carving/test_vocabulary.py``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

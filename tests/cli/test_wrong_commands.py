@@ -4,8 +4,6 @@ No traceback, the right status, nothing half written. By default a sample; ``ZER
 wrong call, ``ZEROLM_INTERRUPTS=N`` interrupts each command N times.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

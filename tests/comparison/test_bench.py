@@ -4,8 +4,6 @@ Golden values are tau-b / rho of the published benchmarks: the published proxies
 are such (ZeroLM on GPT-2, #params on FlexiBERT), else independent measurements.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

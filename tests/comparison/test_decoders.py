@@ -5,8 +5,6 @@ authors' files), and pairs within 5 % of total parameters. ``params`` counts wha
 vocabulary of 50,304.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every score, space and family of zerolm satisfies what it asks of others; broken ones are told."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which runtimes open a checkpoint: rules agree with what opening shows, and nothing harmful is opened."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable

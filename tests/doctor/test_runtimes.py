@@ -1,7 +1,5 @@
 """What each runtime lists: of a version and a day; what is not listed is unknown, and refusals are known."""
 
-from __future__ import annotations
-
 import json
 import sys
 from datetime import date

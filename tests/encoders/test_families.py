@@ -1,7 +1,5 @@
 """Every family of encoders, and heads: cut, repaired, opened by the package or its stock class."""
 
-from __future__ import annotations
-
 import os
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Encoders as GGUF: llama.cpp sends the embeddings that the folder says, or the folder is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

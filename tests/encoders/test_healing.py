@@ -1,7 +1,5 @@
 """A child of a sentence-transformers folder learns by the embeddings of sentences, read one by one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

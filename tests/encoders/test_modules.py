@@ -1,7 +1,5 @@
 """A folder of sentence-transformers in, one out; what its modules may say, and which are refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

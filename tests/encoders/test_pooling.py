@@ -1,7 +1,5 @@
 """From the states of tokens to embeddings, with all settings of a folder, as the package makes them."""
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """A child beside its parent, and beside random and uniform carvings of its size."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

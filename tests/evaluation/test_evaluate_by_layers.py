@@ -1,7 +1,5 @@
 """Networks that memory does not hold: what they lose is what they lose in memory."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

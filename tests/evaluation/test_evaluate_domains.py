@@ -1,7 +1,5 @@
 """Texts of several domains: each is what it is alone, and all together weigh their tokens alike."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

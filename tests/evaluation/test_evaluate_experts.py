@@ -1,7 +1,5 @@
 """Beside a child with fewer experts: the parent with as many, which are children carved so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Embeddings beside the parent's, against loops and scipy; passages of a text as logits leave memory for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers that loop: against loops over all stretches, and against passes without a cache."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

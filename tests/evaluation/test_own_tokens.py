@@ -1,7 +1,5 @@
 """Children of other tokens than their parent's: against evaluations alone, and loops over windows."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The parent in its child's bytes: counted, rounded and chosen as plain loops do."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The example attack: its table is TextAttack's, and judging gives TextAttack's rates of its victim."""
 
-from __future__ import annotations
-
 import csv
 import random
 import sys

@@ -1,7 +1,5 @@
 """The examples, on rows that are learnt in seconds: they learn, and what they write opens again."""
 
-from __future__ import annotations
-
 import random
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Configurations in all their spellings: what transformers builds of them has the promised parameters."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

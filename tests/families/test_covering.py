@@ -1,7 +1,5 @@
 """The families that tests run on by default use all that documents say."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every size that a configuration leaves out is what transformers makes of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Families that a document says are written as GGUF: llama.cpp computes what the carved parent does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

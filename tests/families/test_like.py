@@ -1,7 +1,5 @@
 """A document that is like another: merged before it is read, in any order of files and of plug-ins."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Folders of mixtures as they are published, and with faults."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

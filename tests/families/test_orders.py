@@ -5,8 +5,6 @@ if all queries were nothing; without values nothing is sent; and an FFN is linea
 its gate. Documents with an order exchanged must fail this, or the proof of a cut.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Families of a user's own: fused matrices, mixtures of experts, plug-ins, and broken files."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Every family with tensors: counted, placed, cut, repaired, and equal to its parent without what was cut."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

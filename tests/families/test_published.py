@@ -1,7 +1,5 @@
 """Published folders and configurations: counted, read in any order, refused where they are wrong."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

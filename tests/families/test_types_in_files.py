@@ -1,7 +1,5 @@
 """Types, alone and with cuts, as llama.cpp reads them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Final

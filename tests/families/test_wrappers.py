@@ -1,7 +1,5 @@
 """Models that see: their text part is counted and cut, and all that sees goes into the child as it is."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The authors' files become exactly the shared benchmarks: the same architectures and results."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Directions of metrics: those that a name says, and names that say nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from zerolm.groundtruth.directions import HIGHER, LOWER, TURNING, known_direction

@@ -1,7 +1,5 @@
 """Label files, and calibrations as JSON: what is read back, and what is refused in one line."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import io

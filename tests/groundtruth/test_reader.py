@@ -1,7 +1,5 @@
 """Benchmarks of one's own, JSON and CSV: what is read, in which direction, under which settings."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

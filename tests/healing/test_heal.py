@@ -1,7 +1,5 @@
 """Healing: every family, shape and format, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

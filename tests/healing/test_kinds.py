@@ -1,7 +1,5 @@
 """Healing of children with fewer tokens, of routers alone, and of weights that are stored otherwise."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Carving and healing in one, and in stages."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

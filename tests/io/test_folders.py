@@ -1,7 +1,5 @@
 """Files and folders that appear when they are complete; a full disk is told in one line."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from collections import namedtuple

@@ -1,7 +1,5 @@
 """Plain JSON as typed values, and objects on one short line."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal

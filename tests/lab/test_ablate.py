@@ -1,7 +1,5 @@
 """What an ablation changes, draws and borrows, against plain recomputations and published figures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Networks of the search spaces have the parameters, the matrices and the places that were promised."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

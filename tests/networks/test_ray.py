@@ -1,7 +1,5 @@
 """A real Ray cluster of two nodes gives what one process gives, and is left as it was found."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import tempfile

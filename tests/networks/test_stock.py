@@ -1,7 +1,5 @@
 """Stock models are the same network as before; what is tapped is what the stock model computes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

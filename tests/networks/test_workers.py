@@ -1,7 +1,5 @@
 """Work on items in any number of processes, and threads by what is idle."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

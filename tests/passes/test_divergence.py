@@ -1,7 +1,5 @@
 """KL, surprise and distance against their formulas, by position and in however many rows at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

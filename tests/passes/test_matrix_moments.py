@@ -1,7 +1,5 @@
 """Moments of matrices against hooks on the whole stock model, and sums over tokens against numpy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

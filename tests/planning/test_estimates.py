@@ -1,7 +1,5 @@
 """Predicted losses of cuts, compared with those of whole networks by running or autograd."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Criteria from weights, and plans that nothing of their shape beats."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Weight bytes are those of the file, caches know windows; shares that come to nothing are told of."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

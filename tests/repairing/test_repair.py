@@ -1,7 +1,5 @@
 """Repair against literal least squares, and what must hold whatever the network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Pages of every kind, made once, and a browser that opens them."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

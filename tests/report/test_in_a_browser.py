@@ -1,7 +1,5 @@
 """Every kind of page in a real browser (nothing is loaded), and fragments for notebooks."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

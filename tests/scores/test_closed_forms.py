@@ -1,7 +1,5 @@
 """Closed-form scores against their formulas, matrix by matrix, and against weights that are really drawn."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator

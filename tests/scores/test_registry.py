@@ -1,7 +1,5 @@
 """Scores by name: plug-ins, options, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

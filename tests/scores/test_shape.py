@@ -1,7 +1,5 @@
 """``shape_law``: the formula written out, what it turns with, its intervals, and the exact search by it."""
 
-from __future__ import annotations
-
 import math
 import sys
 from itertools import combinations_with_replacement, product

@@ -1,7 +1,5 @@
 """Axes and drawings of pages, and tables on the terminal."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

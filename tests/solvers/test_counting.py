@@ -1,7 +1,5 @@
 """Enumeration, and counting in closed form, against brute force."""
 
-from __future__ import annotations
-
 import math
 from unittest.mock import patch
 

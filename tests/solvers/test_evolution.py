@@ -1,7 +1,5 @@
 """Evolution beside brute force, and what its generations hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Dynamic programming and fronts of points against brute force: fronts, and solutions in order."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Programmes with several budgets against brute force."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the solvers are given: problems, budgets, and tables of the backbones of a space."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from brute import states

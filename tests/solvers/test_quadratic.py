@@ -1,7 +1,5 @@
 """Least pairs, and choices that are worth most at worst, against all that there are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """Results of a search: small where they are shown, the same when they are pickled or read from JSON."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Iterator

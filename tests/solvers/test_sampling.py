@@ -1,7 +1,5 @@
 """What is not proven: drawing, sampling and NSGA-II, against all architectures and the exact answer."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

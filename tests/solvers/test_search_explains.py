@@ -1,7 +1,5 @@
 """What a search says beside its answer: infeasible budgets, baselines, and bounds that cost score."""
 
-from __future__ import annotations
-
 import json
 import re
 from unittest.mock import patch

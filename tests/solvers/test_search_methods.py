@@ -1,7 +1,5 @@
 """Every method of the search against all architectures of small spaces, one by one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Searches within a latency beside all architectures, by tables of choices and by every other method."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bounds by shared prices, and spaces of like layers, against brute force and whole lists."""
 
-from __future__ import annotations
-
 import math
 from itertools import islice
 from typing import Any

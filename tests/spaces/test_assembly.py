@@ -1,7 +1,5 @@
 """From a backbone and picks to an architecture, its choices, its document, and back."""
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 from typing import Any

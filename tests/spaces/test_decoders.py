@@ -1,7 +1,5 @@
 """Published decoders: counts as their authors give them and as transformers builds them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM

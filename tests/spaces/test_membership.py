@@ -1,7 +1,5 @@
 """Whether a uniform space holds an architecture: against enumeration; and the ranges around one."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The weight matrices of a layer in each space, written out once more (rows x columns)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

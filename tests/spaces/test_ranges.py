@@ -1,7 +1,5 @@
 """Ranges and settings of the spaces: what is refused, what is the same, and where they bind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

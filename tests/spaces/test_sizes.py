@@ -1,7 +1,5 @@
 """How large the spaces are: against the published numbers, and against listing them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

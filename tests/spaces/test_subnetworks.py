@@ -1,7 +1,5 @@
 """Sub-networks of a parent as a search space: counted as the parent's family counts, read as written."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

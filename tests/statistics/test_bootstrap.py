@@ -1,7 +1,5 @@
 """The bootstrap against tables that are really resampled, one by one."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Regret and overlap against every way to break ties, one by one."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

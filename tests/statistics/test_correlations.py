@@ -1,7 +1,5 @@
 """Rank agreement against scipy, and against tie-breaking one by one."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations, groupby, permutations, product
 

@@ -1,7 +1,5 @@
 """The noise ceiling on simulated benchmarks, whose noise-free quality is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

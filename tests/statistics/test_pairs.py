@@ -1,7 +1,5 @@
 """Ordered pairs against every pair, one by one."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Regret and the noise ceiling on published results, against independent measurements."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

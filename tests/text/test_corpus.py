@@ -1,7 +1,5 @@
 """Texts as token files, the order in which training takes their sequences, and what is predicted of them."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calibration texts that a parent samples from its own predictions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Texts as people have them: records of JSON, Parquet, data sets, gzip files, chats, several domains."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The tokens that every reader of a text gets, by their SHA-256: results that were published rest on them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Folders of ``zerolm init``: they train as they are, in two processes, and by the depth as they say."""
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

@@ -1,7 +1,5 @@
 """Architectures that are trained the same way: kept, gone on with, and told apart by all that matters."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace

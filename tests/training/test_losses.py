@@ -1,7 +1,5 @@
 """Losses by their identities, and beside plain numpy."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """muP: every parameter in one group, nothing changed at the base width, and steps that do not grow."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A run that goes well writes nothing to stderr: no library's warning reaches a user."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

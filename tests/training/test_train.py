@@ -1,7 +1,5 @@
 """Training: what it must end with whatever happens on the way."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Criteria with tokens against literal twins: loops over heads, neurons and tokens; those of plug-ins."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import math

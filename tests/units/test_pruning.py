@@ -1,7 +1,5 @@
 """Cuts: kept places of every axis, cuts of cuts, and a sliced network that is its masked parent."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from typing import Any

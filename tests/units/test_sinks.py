@@ -1,7 +1,5 @@
 """Massive activations: planted ones are seen, with the neurons that write them, and nothing else is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Units that go one by one, against a twin that solves for the others each time; and Fisher information."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

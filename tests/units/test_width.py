@@ -1,7 +1,5 @@
 """The width of the stream against its algebra: exact when all is kept, the best subspaces, literal twins."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, replace

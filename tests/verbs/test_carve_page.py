@@ -1,7 +1,5 @@
 """The page of a carving: the width of the stream in words, tables and charts; how to build it again."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

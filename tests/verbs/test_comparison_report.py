@@ -1,7 +1,5 @@
 """A comparison as a page and as files: complete, equal to the rows, safe against hostile names."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """The public API: names, signatures as requests declare them; architectures layer by layer."""
 
-from __future__ import annotations
-
 import inspect
 import pydoc
 import subprocess

@@ -1,7 +1,5 @@
 """Requests: what a field declares is a flag, a key of YAML, a keyword, a check and a value; said once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """The page of a search: what it says of the pick, and what it holds of every point."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

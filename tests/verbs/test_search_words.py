@@ -1,7 +1,5 @@
 """What a search says of training, and of depth against width."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

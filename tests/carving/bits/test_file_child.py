@@ -1,7 +1,5 @@
 """Types in the form of a file: moments by gradients of the whole stock model, plans, and children."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

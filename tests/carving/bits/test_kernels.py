@@ -1,7 +1,5 @@
 """Weights and activations are rounded as llama.cpp rounds them; rows that blocks do not divide."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import math

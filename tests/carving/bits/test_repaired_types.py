@@ -1,7 +1,5 @@
 """Repair that knows types: with full width it is plain repair; else what rounding loses is paid back."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

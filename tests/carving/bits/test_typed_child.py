@@ -1,7 +1,5 @@
 """Children with types: written, read back by llama.cpp, built again, and judged at equal bytes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

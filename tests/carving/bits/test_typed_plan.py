@@ -1,7 +1,5 @@
 """Plans of types and cuts: as good as the best of all that there are, and priced as rounding them tells."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from pathlib import Path

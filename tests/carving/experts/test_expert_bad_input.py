@@ -1,7 +1,5 @@
 """What cannot be asked of experts: one line, status 2, and nothing is written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

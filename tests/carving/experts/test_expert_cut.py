@@ -1,7 +1,5 @@
 """Experts are taken out byte for byte, and the child is the parent that cannot choose them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from functools import partial

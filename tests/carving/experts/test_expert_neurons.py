@@ -1,7 +1,5 @@
 """Neurons leave experts byte for byte, and the child is the parent in which they are silent."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Down projections of the experts that stay, solved again: what changes, and what is gained."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The worth of experts and of their neurons, the choice of both, and how many stay, by plain twins."""
 
-from __future__ import annotations
-
 import json
 from itertools import combinations, product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sums of one pass, whole and by domain, and criteria: against the stock model with hooks."""
 
-from __future__ import annotations
-
 import json
 import weakref
 from collections.abc import Callable

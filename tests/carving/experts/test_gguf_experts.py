@@ -1,7 +1,5 @@
 """Experts of GGUF files by weights and by a text: bytes that stay, llama.cpp beside it, refusals."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

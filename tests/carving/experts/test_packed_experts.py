@@ -1,7 +1,5 @@
 """Experts of parents that are stored quantised: bytes that stay, the masked parent, the stock class."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The verbs on supernets: what they return, write, load and refuse."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

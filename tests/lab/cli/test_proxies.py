@@ -1,7 +1,5 @@
 """``zerolm lab proxies`` and ``zerolm lab bench``: what they compute, keep and print."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

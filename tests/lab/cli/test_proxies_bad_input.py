@@ -1,7 +1,5 @@
 """Wrong input of the commands that run networks: one line, exit status 2, and the store as it was."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess

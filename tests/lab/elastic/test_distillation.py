@@ -1,7 +1,5 @@
 """Losses of features by what they do not see, and the teacher's features beside those of transformers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tiny import model

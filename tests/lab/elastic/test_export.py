@@ -1,7 +1,5 @@
 """From a text to a supernet, from a supernet to a model in a folder; and what is refused on the way."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

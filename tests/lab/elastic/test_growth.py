@@ -1,7 +1,5 @@
 """Growth: principal components of known ranks, K, order and limits, the mean of paths; diversity."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CKA by its identities; fusion keeps width and weights of heads, removal cuts only those that are gone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Latencies of a tiny supernet: positive integers that add up, and searches by them. No time is judged."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A supernet that is trained: killed and resumed it ends the same, its widths grow as ELM has it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

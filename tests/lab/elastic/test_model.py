@@ -1,7 +1,5 @@
 """Paths as models of transformers: saved, opened by the automatic classes, padded, refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Searches of a tiny supernet beside brute force over all its paths."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Paths through a supernet are the networks of their architectures, prefixes of FFNs and all."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

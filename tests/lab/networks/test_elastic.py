@@ -1,7 +1,5 @@
 """The blocks of ELM: parameters as its formulas say, shared projections, neighbours, padding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

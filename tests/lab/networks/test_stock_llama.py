@@ -1,7 +1,5 @@
 """Networks of blocks written as stock llamas give the same logits, and have the parameters that are told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Merged ranks against scipy; L-SWAG's layers and codes against loops over bins and real sets."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations_with_replacement, pairwise
 

@@ -1,7 +1,5 @@
 """Each rule of the conformance suite catches the proxy that breaks it; proxies of zerolm keep them all."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Settings and keys, what is drawn from a space, memory, and LIBRA's verdict."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A fused matrix and the separate ones in it are one network to every proxy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

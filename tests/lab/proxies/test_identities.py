@@ -1,7 +1,5 @@
 """What proxies are by other words: masks, scales, traces and counts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

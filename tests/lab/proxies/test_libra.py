@@ -1,7 +1,5 @@
 """LIBRA against explicit loops over cells, and what its choice must not depend on."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

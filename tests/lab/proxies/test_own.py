@@ -1,7 +1,5 @@
 """Proxies that a user registers: where they run, which cached values are reused, their errors and times."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """What a pass leaves behind is what autograd says of everything at once, and the network is as it was."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator

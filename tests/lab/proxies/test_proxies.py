@@ -1,7 +1,5 @@
 """A twin for every proxy that keeps everything and takes the long way; and what proxies do not depend on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import cache

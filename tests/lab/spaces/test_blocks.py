@@ -1,7 +1,5 @@
 """The space ``blocks``: what is shared, stacked or missing is counted, and a llama is one of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables of texts with classes, and of attacked ones as TextAttack writes them."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable

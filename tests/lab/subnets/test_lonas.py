@@ -1,7 +1,5 @@
 """LoNAS spaces on checkpoints of their real sizes, whose files are holes: what is in them, what they cost."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Sub-networks side by side give what each gives alone, and what the child of their sizes gives."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Sub-networks are drawn of the whole space alike, within budgets, and never twice."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

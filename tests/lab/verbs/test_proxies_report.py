@@ -1,7 +1,5 @@
 """``zerolm.lab.proxies``: proxies of a space, a benchmark and a model, saved, loaded and repeated."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

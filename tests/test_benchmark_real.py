@@ -127,9 +127,7 @@ def test_methods_of_one_share_have_equal_parameters(parent: Parent, method: str)
 
 
 @pytest.mark.slow
-def test_rows_of_ours_are_made_by_the_command_and_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_rows_are_made_by_the_command_and_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     word_tokenizer(saved(tmp_path / "gemma270", "llama"))
     generator = np.random.default_rng(0)
     (tmp_path / "texts").mkdir()

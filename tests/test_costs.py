@@ -138,9 +138,7 @@ def test_kv_bytes_grow_with_context_batch_and_bits(layer: Layer, kv_bits: int) -
 
 
 @given(architectures(), COST_MODELS, st.data())
-def test_latencies_are_one_more_cost_that_adds_up(
-    architecture: Architecture, model: CostModel, data: st.DataObject
-) -> None:
+def test_latencies_are_a_cost(architecture: Architecture, model: CostModel, data: st.DataObject) -> None:
     table = {layer: data.draw(st.integers(1, 10**6)) for layer in architecture.layers}
     ends = data.draw(st.integers(1, 10**6))
     timed = TimedCosts(**model.conditions, latencies=Latencies(table, ends))

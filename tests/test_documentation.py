@@ -40,9 +40,7 @@ def registered() -> Iterator[None]:
 @pytest.mark.built
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_the_snippets_run_and_print_what_is_shown(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snippets_print_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = os.environ.get("ZEROLM_DATA")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("ZEROLM_FAMILIES", "")  # a snippet sets it

@@ -130,9 +130,7 @@ def test_another_text_is_refused(work: Path) -> None:
         llama_small.train_plan(work, ["5k"], 1)
 
 
-def test_what_is_published_is_what_two_networks_reach_again(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_published_two_networks_reach_again(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     llama_small.train_plan(work, ["5k", "9k"], 1)
     llama_small.publish()
     truth = read(work / "llama_small.json")
@@ -153,9 +151,7 @@ def test_what_is_published_is_what_two_networks_reach_again(
     assert all(float(line.split("|")[4]) < 1e-5 for line in table)
 
 
-def test_blocks_are_trained_published_and_held_against_llamas(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_blocks_are_trained_and_held_against_llamas(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Training is muP's in both; the llama has one seed, each block two."""
     for plan in (LLAMA, BLOCKS):
         llama_small.train_plan(work, ["5k", "9k"], 1, plan)

@@ -105,9 +105,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("given", "words"), WRONG.values(), ids=WRONG)
-def test_wrong_input_is_one_line(
-    given: dict[str, Any], words: str, report: LabelsReport, place: Path
-) -> None:
+def test_wrong_input(given: dict[str, Any], words: str, report: LabelsReport, place: Path) -> None:
     (place / "rows.json").write_text(json.dumps(report.benchmark))
     (place / "short.txt").write_text("a few words")
     before = sorted(path.name for path in place.iterdir())

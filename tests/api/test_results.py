@@ -96,9 +96,7 @@ def spoilt_once(document: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", ["score", "calibrate", "ablate", "bench"])
-def test_a_spoilt_result_is_refused_or_harmless(
-    name: str, labels: Path, architecture: Path, tmp_path: Path
-) -> None:
+def test_spoilt_results_do_no_harm(name: str, labels: Path, architecture: Path, tmp_path: Path) -> None:
     """What a stranger may have written is shown escaped and short, or refused in one line."""
     out = tmp_path / "out"
     MAKERS[name](labels, architecture).save(out)
@@ -165,9 +163,7 @@ def test_a_long_result_stays_short_and_says_what_it_leaves_out() -> None:
     assert "<script" not in html
 
 
-def test_a_configuration_that_moved_finds_what_lies_beside_it(
-    labels: Path, tmp_path: Path, zerolm: Zerolm
-) -> None:
+def test_moved_configurations_find_what_lies_beside(labels: Path, tmp_path: Path, zerolm: Zerolm) -> None:
     report = MAKERS["calibrate"](labels, labels)
     report.save(tmp_path / "out")
     shutil.move(tmp_path / "out", tmp_path / "moved")

@@ -152,9 +152,7 @@ def test_stack_goes_on_beyond_the_labels() -> None:
 
 @settings(max_examples=portion(20))
 @given(SPACES, st.sampled_from(METHODS), st.integers(0, 10**6), st.booleans())
-def test_what_is_expected_never_falls_where_the_score_rises(
-    name: str, method: str, seed: int, higher: bool
-) -> None:
+def test_expectations_never_fall_where_scores_rise(name: str, method: str, seed: int, higher: bool) -> None:
     labels, others = labelled(name, 14, seed, higher=higher, noise=0.2), pool_of(name, 40, seed + 1)
     try:
         calibration = calibrate(labels, method, seed=seed)

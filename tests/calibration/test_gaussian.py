@@ -135,9 +135,7 @@ def test_results_may_be_shifted_and_scaled(seed: int, shift: float, scale: float
     SEEDS,
     st.lists(st.tuples(st.floats(-100, 100), st.floats(0.1, 10), st.booleans()), min_size=3, max_size=3),
 )
-def test_features_may_be_moved_mirrored_and_joined_by_constants(
-    seed: int, moves: list[tuple[float, float, bool]]
-) -> None:
+def test_features_may_be_moved_mirrored_constant(seed: int, moves: list[tuple[float, float, bool]]) -> None:
     features, new, result = drawn(seed)
     shift, scale, mirrored = (np.array(column) for column in zip(*moves, strict=True))
     scale = np.where(mirrored, -scale, scale)

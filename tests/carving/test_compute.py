@@ -141,9 +141,7 @@ def test_few_logits_at_a_time_tell_the_same(name: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("no_least")
-def test_a_proof_layer_by_layer_sees_a_network_that_is_wired_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proof_by_layers_sees_another_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of equal weights are equal; the last norm's epsilon is in none of them."""
     parent = saved(tmp_path / "parent", "llama")
     monkeypatch.setattr("zerolm.children.verify.compare_blocks", lambda *_: formats)
@@ -241,9 +239,7 @@ def test_a_repaired_matrix_that_its_type_does_not_hold(parent: Path, zerolm: Zer
     ("where", "words"),
     [(".layers.1.", "the gradients of layer 0 are not finite"), (".layers.", "the activations of layer 0")],
 )
-def test_activations_that_overflow_name_their_layer(
-    where: str, words: str, parent: Path, zerolm: Zerolm
-) -> None:
+def test_overflowing_sums_name_their_layer(where: str, words: str, parent: Path, zerolm: Zerolm) -> None:
     scaled(parent, lambda name: 60_000.0 if where in name else None)
     for cut in ("--max-params", "--keep-ffn"):
         share = ".9x" if cut == "--max-params" else ".5"

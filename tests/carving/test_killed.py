@@ -84,9 +84,7 @@ def test_no_half_child_when_killed_while_writing(tmp_path: Path, monkeypatch: py
     assert sorted(path.name for path in tmp_path.iterdir()) == ["child", "parent", "whole"]
 
 
-def test_an_earlier_child_survives_a_kill_between_the_renames(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_earlier_child_survives_kills_at_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old one has stepped aside and the new one is not there yet: the next run puts the old one back."""
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
     zerolm.carve(parent, out, keep_ffn=0.5, criterion="capacity")

@@ -101,9 +101,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_recipe_is_refused_in_one_line(
-    case: str, sound: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_wrong_recipe_is_refused(case: str, sound: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     (parent, recipe), (change, words) = sound, WRONG[case]
     (tmp_path / "wrong.json").write_text(json.dumps(recipe | change))
     with pytest.raises(ValueError, match=words) as told:

@@ -76,9 +76,7 @@ def test_random_tokens_are_none_that_no_text_holds(tmp_path: Path) -> None:
         ("bert", {"shape": "per-layer"}, "predicted"),
     ],
 )
-def test_a_foretold_loss_says_whether_repair_is_in_it(
-    name: str, others: dict[str, Any], foretold: str, tmp_path: Path
-) -> None:
+def test_losses_say_if_repaired(name: str, others: dict[str, Any], foretold: str, tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", name)
     wishes = {"budgets": {"max_params": "0.9x"}, "text": "random", "sequences": 12, "length": 12}
     losses = carve(parent, **wishes, **others).losses
@@ -248,9 +246,7 @@ def test_a_space_says_the_shape_unless_one_is_given() -> None:
         (SizeRequest.of({}, {"max_params": 9}), "random", ("surgeon", "prices", "least-squares")),
     ],
 )
-def test_what_is_not_named_suits_the_text(
-    size: SizeRequest, text: str | None, usual: tuple[str, str, str]
-) -> None:
+def test_what_is_not_named_fits(size: SizeRequest, text: str | None, usual: tuple[str, str, str]) -> None:
     methods = methods_of(size, MethodRequest(text=text, seed=3))
     assert (methods.criterion, methods.plan, methods.repair) == usual
     assert methods.text == (text or ("generated" if usual[0] == "surgeon" else None))

@@ -79,9 +79,7 @@ def test_a_llama_whose_heads_do_not_divide_its_stream_is_a_mistral(tmp_path: Pat
     same(ours, Checkpoint.open(folder))
 
 
-def test_a_trained_model_has_its_weights_its_tokens_and_its_fingerprint(
-    models_folder: Path, tmp_path: Path
-) -> None:
+def test_a_trained_model_has_weights_tokens_and_fingerprint(models_folder: Path, tmp_path: Path) -> None:
     theirs = Checkpoint.open(models_folder / "pydec")
     ours = Checkpoint.open(written(theirs.folder, tmp_path / "x.gguf"))
     assert fingerprint(ours) == fingerprint(theirs)
@@ -278,9 +276,7 @@ def test_parts_that_do_not_fit_are_refused(
     assert words in line_of(place(whole, tmp_path), capsys)
 
 
-def test_tensors_that_are_missing_or_there_twice_are_refused(
-    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_or_double_tensors(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, other = split(whole, 2, tmp_path / "a"), split(whole, 4, tmp_path / "b")
     last = first.with_name("x-00002-of-00002.gguf")
     shutil.copyfile(other.with_name("x-00004-of-00004.gguf"), last)

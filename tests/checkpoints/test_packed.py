@@ -128,9 +128,7 @@ def test_words_of_small_integers(
 @pytest.mark.parametrize(
     ("strategy", "shape"), [({"strategy": "channel"}, (6, 1)), ({"block_structure": [3, 4]}, (2, 2))]
 )
-def test_eight_bits_of_compressed_tensors(
-    strategy: dict[str, Any], shape: tuple[int, int], tmp_path: Path
-) -> None:
+def test_eight_compressed_bits(strategy: dict[str, Any], shape: tuple[int, int], tmp_path: Path) -> None:
     quantisation = weights_of(num_bits=8, type="float", **{"strategy": "block"} | strategy)
     codes, scales = torch.randn(6, 8).to(torch.float8_e4m3fn), torch.rand(shape).bfloat16()
     parts = {"x.weight": codes, "x.weight_scale": scales}

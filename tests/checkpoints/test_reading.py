@@ -269,9 +269,7 @@ def test_the_hub_is_asked_for_what_is_no_folder(
         Checkpoint.open("some/gone")
 
 
-def test_a_name_that_the_hub_cannot_have_is_not_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_the_hub_cannot_have_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(ask: Any) -> str:
         raise AssertionError
 

@@ -80,9 +80,7 @@ def changed(folder: Path, **settings: Any) -> Checkpoint:
         ("mistral_odd", "float32"),
     ],
 )
-def test_llama_cpp_computes_what_torch_does(
-    name: str, dtype: str, layers: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_llama_cpp_computes_as_torch(name: str, dtype: str, layers: tuple[int, ...], tmp_path: Path) -> None:
     folder = saved(tmp_path / "parent", name, dtype=dtype)
     changed(folder, **UNSEEN_WINDOWS.get(name, {}))
     cut = some_cut(Checkpoint.open(folder), layers)
@@ -96,9 +94,7 @@ def test_llama_cpp_computes_what_torch_does(
     ("name", "dtype"),
     [("qwen2", "float32"), ("qwen2_tied", "bfloat16"), ("qwen3", "float32"), ("qwen3", "bfloat16")],
 )
-def test_architectures_of_one_size_for_all_layers(
-    name: str, dtype: str, layers: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_architectures_of_like_layers(name: str, dtype: str, layers: tuple[int, ...], tmp_path: Path) -> None:
     folder = saved(tmp_path / "parent", name, dtype=dtype)
     checkpoint = Checkpoint.open(folder)
     groups = 2 if name.startswith("qwen2") else 1

@@ -139,9 +139,7 @@ def test_they_are_those_that_run_networks() -> None:
 
 
 @pytest.mark.parametrize("name", RUNNING)
-def test_an_absent_device_is_refused(
-    name: str, place: Path, zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_absent_devices(name: str, place: Path, zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     monkeypatch.setenv("ZEROLM_CACHE", str(place / "cache"))
     before = {path.name for path in place.iterdir()}

@@ -86,9 +86,7 @@ def test_force_replaces_only_when_the_new_one_is_complete(
 
 
 @pytest.mark.parametrize("names", [["result.json", "mine"], ["mine"], ["pick"]])
-def test_force_replaces_nothing_but_an_earlier_result(
-    names: list[str], zerolm: Zerolm, tmp_path: Path
-) -> None:
+def test_force_replaces_earlier_results_alone(names: list[str], zerolm: Zerolm, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     for name in names:
@@ -278,9 +276,7 @@ def test_labels_of_another_corpus(zerolm: Zerolm, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("bench", "run"), ("lab", "ablate")])
-def test_one_architecture_trained_three_times(
-    command: tuple[str, str], zerolm: Zerolm, tmp_path: Path
-) -> None:
+def test_one_architecture_three_times(command: tuple[str, str], zerolm: Zerolm, tmp_path: Path) -> None:
     document = json.loads(json.dumps(GOOD))
     for entry in document["architectures"]:
         entry["architecture"] = GOOD["architectures"][0]["architecture"]

@@ -79,9 +79,7 @@ def test_a_json_file_names_other_directions(tmp_path: Path, zerolm: Zerolm) -> N
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_all_goes_on_without_what_cannot_be_read(
-    command: tuple[str, str], tmp_path: Path, zerolm: Zerolm
-) -> None:
+def test_all_goes_on_without_the_unreadable(command: tuple[str, str], tmp_path: Path, zerolm: Zerolm) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "good.json").write_text(document("good"))
@@ -104,9 +102,7 @@ def test_all_goes_on_without_what_cannot_be_read(
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("value", [1e308, -1e308, 1e101])
-def test_results_beyond_arithmetic(
-    value: float, command: tuple[str, str], tmp_path: Path, zerolm: Zerolm
-) -> None:
+def test_results_too_large(value: float, command: tuple[str, str], tmp_path: Path, zerolm: Zerolm) -> None:
     file = tmp_path / "mine.json"
     file.write_text(document(results=(1.0, 2.0, value)))
     zerolm(*command, str(file)).refused("ppl of 3", "choose a unit")

@@ -73,9 +73,7 @@ def test_a_calibration_is_printed_and_saved_alike(labels: Path, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("method", ["dictionary", "algorithm1"])
-def test_an_additive_calibration_is_searched_with_proof(
-    method: str, saved: Callable[[str], Path], zerolm: Zerolm
-) -> None:
+def test_additive_calibrations_are_proven(method: str, saved: Callable[[str], Path], zerolm: Zerolm) -> None:
     ran = zerolm(*SEARCH, "--calibration", str(saved(method)), "--json")
     assert ran.status == 0
     found = json.loads(ran.out)
@@ -88,9 +86,7 @@ def test_an_additive_calibration_is_searched_with_proof(
 
 
 @pytest.mark.parametrize("method", ["stack", "gp", "blend"])
-def test_the_others_are_evaluated_or_re_ranked(
-    method: str, saved: Callable[[str], Path], zerolm: Zerolm
-) -> None:
+def test_others_are_evaluated_or_re_ranked(method: str, saved: Callable[[str], Path], zerolm: Zerolm) -> None:
     kept = str(saved(method))
     whole = json.loads(zerolm(*SEARCH, "--calibration", kept, "--json").out)
     asked = json.loads(zerolm(*SEARCH, "--calibration", kept, "--method", "rerank", "--json").out)
@@ -101,9 +97,7 @@ def test_the_others_are_evaluated_or_re_ranked(
     zerolm(*SEARCH, "--calibration", kept, "--method", "exact").refused()
 
 
-def test_the_best_label_within_the_budgets_stands_beside_the_pick(
-    labels: Path, tmp_path: Path, zerolm: Zerolm
-) -> None:
+def test_the_best_label_within_budgets_is_told(labels: Path, tmp_path: Path, zerolm: Zerolm) -> None:
     read = read_labels(labels)
     order = np.argsort(-read.result)
     costs = [CostModel().of(a)["params"] for a in read.pool.architectures]
@@ -157,9 +151,7 @@ def test_one_of_several_results_of_the_labels(labels: Path, zerolm: Zerolm, tmp_
 
 
 @pytest.mark.parametrize("method", ["dictionary", "gp"])
-def test_score_says_what_is_expected(
-    method: str, saved: Callable[[str], Path], tmp_path: Path, zerolm: Zerolm
-) -> None:
+def test_what_is_expected(method: str, saved: Callable[[str], Path], tmp_path: Path, zerolm: Zerolm) -> None:
     kept, pool = saved(method), pool_of("gpt2", 1, 8)
     file = tmp_path / "architecture.json"
     file.write_text(json.dumps(to_document(make_space("gpt2"), pool.architectures[0])))
@@ -244,9 +236,7 @@ def test_labels_of_another_view_are_refused(tmp_path: Path, zerolm: Zerolm) -> N
     assert zerolm("search", "flexibert", "--view", "trained", "--labels", str(file), "--json").status == 0
 
 
-def test_score_of_another_space_is_refused(
-    saved: Callable[[str], Path], tmp_path: Path, zerolm: Zerolm
-) -> None:
+def test_score_of_another_space(saved: Callable[[str], Path], tmp_path: Path, zerolm: Zerolm) -> None:
     file = tmp_path / "architecture.json"
     file.write_text(
         json.dumps(to_document(make_space("autoformer"), pool_of("autoformer", 1).architectures[0]))

@@ -69,9 +69,7 @@ TOKENS = ("--text", "random", "--sequences", "8", "--length", "16")
 
 @pytest.mark.usefixtures("opened_here")
 @pytest.mark.parametrize("tokens", [("--criterion", "capacity"), TOKENS], ids=["weights", "tokens"])
-def test_a_per_layer_child_opens_in_llama_cpp(
-    tokens: tuple[str, ...], zerolm: Zerolm, tmp_path: Path
-) -> None:
+def test_a_per_layer_child_in_llama_cpp(tokens: tuple[str, ...], zerolm: Zerolm, tmp_path: Path) -> None:
     llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
     (parent / "LICENSE").write_text("mine")

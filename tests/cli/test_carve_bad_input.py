@@ -239,9 +239,7 @@ def test_a_full_disk_keeps_the_earlier_child(zerolm: Zerolm, small_disk: Callabl
     assert state(disk) == before
 
 
-def test_a_parent_that_changes_on_the_way_has_no_child(
-    zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parent_that_changes_has_no_child(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the child would be of two parents, and verified."""
     saved(Path("parent"), "llama")
     verified = StockFolder.verified

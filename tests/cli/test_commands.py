@@ -15,9 +15,7 @@ from zerolm.spaces.document import from_document
 SMALL = ("search", "llama", "--max-params", "30M", "--max-kv-bytes", "8MB", "--top", "3")
 
 
-def test_search_prints_one_json_object_and_writes_a_folder_that_reads_back(
-    zerolm: Zerolm, tmp_path: Path
-) -> None:
+def test_search_prints_json_and_writes_a_folder_that_reads_back(zerolm: Zerolm, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = zerolm(*SMALL, "--out", str(out), "--json")
     assert ran.status == 0

@@ -188,9 +188,7 @@ def test_tasks_that_cannot_be_run_are_said_in_one_line(zerolm: Zerolm, task: str
     refused(zerolm, "tasks need a decoder", "--tasks", task, child="encoder", parent="encoder")
 
 
-def test_an_unknown_task_is_named_with_its_neighbours(
-    zerolm: Zerolm, task: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_tasks_have_neighbours(zerolm: Zerolm, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness's list is replaced by a short one, for it takes long to read."""
     few = SimpleNamespace(all_tasks=["arc_easy", "hellaswag", "piqa"])
     monkeypatch.setattr("lm_eval.tasks.TaskManager", lambda include_defaults: few)

@@ -183,9 +183,7 @@ def test_names_that_are_completed_are_those_that_are_known() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_for_a_shell(
-    shell: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shell_scripts(shell: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", f"/bin/{shell}")
     ran = zerolm("--show-completion")
     assert ran.status == 0

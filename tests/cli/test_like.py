@@ -86,9 +86,7 @@ def test_its_stream_stays_whole(zerolm: Zerolm, parent: Path, tmp_path: Path) ->
     assert not (tmp_path / "child").exists()
 
 
-def test_a_type_that_transformers_does_not_know_is_counted_and_not_carved(
-    zerolm: Zerolm, parent: Path, tmp_path: Path
-) -> None:
+def test_a_type_unknown_to_transformers_is_only_counted(zerolm: Zerolm, parent: Path, tmp_path: Path) -> None:
     configured(parent, model_type="nobodys")
     assert zerolm("score", str(parent), "--like", "llama").status == 0
     assert zerolm("carve", str(parent), *WEIGHTS, "--like", "llama").status == 0
@@ -109,9 +107,7 @@ def test_a_type_that_transformers_does_not_know_is_counted_and_not_carved(
         ("qwen3", "tensor 'model.layers.0.self_attn.q_norm.weight' is missing"),
     ],
 )
-def test_a_family_that_does_not_fit_is_refused(
-    like: str, message: str, zerolm: Zerolm, parent: Path, tmp_path: Path
-) -> None:
+def test_a_family_that_misfits(like: str, message: str, zerolm: Zerolm, parent: Path, tmp_path: Path) -> None:
     out = ("--out", str(tmp_path / "child"))
     zerolm("carve", str(parent), *WEIGHTS, "--like", like, *out).refused(message)
     assert current() is None

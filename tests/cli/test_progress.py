@@ -73,9 +73,7 @@ def test_lines_on_one_step_keep_their_distance(clock: list[float]) -> None:
 
 
 @given(st.integers(0, 50), st.integers(1, 50), st.integers(1, 50), st.floats(0.1, 1e5))
-def test_the_remaining_time_is_at_the_rate_of_this_run(
-    before: int, gained: int, left: int, seconds: float
-) -> None:
+def test_the_remaining_time_is_at_this_rate(before: int, gained: int, left: int, seconds: float) -> None:
     """What was done before the run began says nothing of its speed."""
     now = [0.0]
     with pytest.MonkeyPatch.context() as patch:

@@ -186,9 +186,7 @@ def test_unsound_files_are_given_to_no_library(
     assert not given_away
 
 
-def test_a_configuration_without_bottom_is_given_to_no_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bottomless_configurations_open_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a known family and of another one, which is otherwise really opened."""
     monkeypatch.setattr(examine, "attempt", lambda how, path: pytest.fail("it was opened"))
     for changes in ({"num_hidden_layers": 10**12}, {"model_type": "opt", "num_layers": 10**12}):

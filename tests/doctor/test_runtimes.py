@@ -174,8 +174,6 @@ def test_what_is_not_exported_is_unknown(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(not is_installed("onnx"), reason="onnxruntime or onnxscript is not installed")
-def test_an_export_that_computes_something_else_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_that_computes_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerolm.diagnosis.onnx_export.difference", lambda model: 0.1)
     assert opened("onnx", saved(tmp_path, "llama")).verdict == REFUSES

@@ -119,9 +119,7 @@ def test_a_pooling_that_contradicts_the_model(changes: dict[str, Any], words: st
         (48, {"module_input_name": "token_embeddings"}, "module_input_name 'token_embeddings'; sentence_emb"),
     ],
 )
-def test_a_dense_that_contradicts_what_it_is_given(
-    width: int, changes: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_a_dense_of_other_sizes(width: int, changes: dict[str, Any], words: str, tmp_path: Path) -> None:
     folder = sentence_folder(tmp_path / "parent", kinds=("Dense",))
     dense(folder / "2_Dense", width, **changes)
     refused(folder, words)
@@ -177,9 +175,7 @@ def test_snapshots_of_the_hub_link_their_modules_to_blobs(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("config", "longest"), [({"max_seq_length": 12}, 12), ({"max_seq_length": None}, 32), ({}, 32)]
 )
-def test_sentences_are_cut_where_the_package_cuts_them(
-    config: dict[str, Any], longest: int, tmp_path: Path
-) -> None:
+def test_sentences_are_cut_as_by_the_package(config: dict[str, Any], longest: int, tmp_path: Path) -> None:
     folder = sentence_folder(tmp_path)
     write(folder / "sentence_bert_config.json", config)
     assert longest_line(Checkpoint.open(folder), 256) == longest

@@ -179,9 +179,7 @@ def test_the_recipe_of_another_child_is_refused(tmp_path: Path) -> None:
 
 
 @given(sizes=st.lists(st.tuples(st.integers(1, 2), st.integers(1, 40)), min_size=1, max_size=3))
-def test_uniform_is_as_large_to_within_a_neuron(
-    sizes: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_uniform_is_as_large(sizes: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory) -> None:
     """And no uniform cut with as many groups is nearer."""
     folder = tmp_path_factory.getbasetemp() / "uniform"
     checkpoint = Checkpoint.open(folder if folder.exists() else saved(folder, "llama"))

@@ -38,9 +38,7 @@ def rows_of(result: Evaluated) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["deepseek_v3", "gpt_oss"])
-def test_rows_are_children_that_are_carved_so(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_carved_children(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those by frequency on all tokens that are judged: carving takes those that nothing is judged on."""
     monkeypatch.setattr(Tokens, "divided", lambda tokens: DividedTokens(tokens, tokens, tokens))
     parent, text = parent_of(tmp_path, kind), tmp_path / "text.txt"

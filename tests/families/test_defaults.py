@@ -178,9 +178,7 @@ def score(tmp_path: Path, capsys: pytest.CaptureFixture[str], config: dict[str, 
 
 
 @pytest.mark.parametrize("context", [1024, 4096, 32768])
-def test_a_window_bounds_what_is_cached(
-    context: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_windows_bound_caches(context: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The KV bytes of mistral at 32k tokens are those of its window of 4,096, an eighth."""
     sizes = {"num_hidden_layers": 4, "sliding_window": 4096}
     costs = score(tmp_path, capsys, {"model_type": "mistral", **sizes}, "--context", str(context))

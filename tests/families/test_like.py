@@ -42,9 +42,7 @@ def values_at(document: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...]
 
 
 @given(OBJECTS, OBJECTS)
-def test_what_a_document_says_stands_and_the_rest_is_that_of_the_other(
-    base: dict[str, Any], document: dict[str, Any]
-) -> None:
+def test_the_other_says_what_a_document_does_not(base: dict[str, Any], document: dict[str, Any]) -> None:
     both, ours, theirs = (values_at(x) for x in (merged(base, document), document, base))
     for path, value in ours.items():
         assert value == {} or both[path] == value
@@ -68,9 +66,7 @@ def test_chains_may_be_merged_from_either_end(
 
 
 @given(PATTERNS, PATTERNS)
-def test_a_tensor_takes_the_place_of_the_one_of_its_role(
-    base: list[dict[str, Any]], change: list[dict[str, Any]]
-) -> None:
+def test_a_tensor_replaces_that_of_its_role(base: list[dict[str, Any]], change: list[dict[str, Any]]) -> None:
     result = merged({"tensors": {"body": base}}, {"tensors": {"body": change}})["tensors"]["body"]
     names = [pattern["name"] for pattern in base]
     assert [pattern["name"] for pattern in result] == names + [

@@ -148,9 +148,7 @@ def test_a_budget_of_active_parameters_is_kept(folder: Path, tmp_path: Path) -> 
         carve(folder, tmp_path / "other", budgets={"max_active_params": 10}, **TOKENS)
 
 
-def test_active_parameters_are_shown_where_not_all_are(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_active_parameters_are_told(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["score", str(folder)]) == 0
     assert "active parameters " in capsys.readouterr().out
     assert main(["score", str(saved(tmp_path / "dense", "llama"))]) == 0

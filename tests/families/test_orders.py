@@ -273,9 +273,7 @@ def test_a_wrong_order_is_told(
 
 
 @pytest.mark.parametrize("form", ["hf", "padded"])
-def test_the_proof_alone_tells_a_wrong_order(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proofs_tell_wrong_orders(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No shape tells it, and the child would be opened: it is what it computes."""
     wrong = next(case for name, words, case in WRONG if (name, words) == ("phi3", "q+k+v as k+q+v"))
     parent = parent_in(tmp_path, "phi3", wrong)

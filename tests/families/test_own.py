@@ -59,9 +59,7 @@ def model(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_ledger_weighs_every_matrix(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ledgers_weigh_every_matrix(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = model(kind)
     network.save_pretrained(tmp_path)
     assert main(["ledger", str(tmp_path), "--json"]) == 0
@@ -172,9 +170,7 @@ def test_a_broken_file_is_named_in_one_line(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1, "a": 2}'])
-def test_what_is_no_json_is_named_in_one_line(
-    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_json_is_named(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.json").write_bytes(content)
     monkeypatch.setenv(known.FOLDER, str(tmp_path))
     with pytest.raises(ValueError, match=r"family '.*mine.json' cannot be read: .") as caught:

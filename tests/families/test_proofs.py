@@ -227,9 +227,7 @@ def test_what_a_rule_says_of_layers_is_spelt_out_where_they_move(tmp_path: Path)
 @pytest.mark.parametrize(
     ("kind", "tied"), [*((kind, False) for kind in chosen(ROTATED)), ("llama", True), ("gpt_oss", True)]
 )
-def test_a_stream_is_narrowed_exactly_where_some_of_it_holds_nothing(
-    kind: str, tied: bool, tmp_path: Path
-) -> None:
+def test_a_stream_is_narrowed_exactly_where_it_holds_nothing(kind: str, tied: bool, tmp_path: Path) -> None:
     """Nothing is written to some channels of the parent's stream: a child of as many fewer is the parent."""
     network = random_model(kind, tie_word_embeddings=tied)
     network.config.use_cache = False

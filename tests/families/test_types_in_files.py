@@ -87,9 +87,7 @@ def is_narrowed(name: str) -> bool:
         *((name, MIXED_TYPES, "narrower") for name in chosen(filter(is_narrowed, WRITTEN), in_orders)),
     ],
 )
-def test_llama_cpp_reads_the_types_that_were_measured(
-    name: str, kinds: tuple[str, ...], cut: str, tmp_path: Path
-) -> None:
+def test_llama_cpp_reads_measured_types(name: str, kinds: tuple[str, ...], cut: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
     kept = Cut.whole(dimensions(checkpoint)) if cut == "whole" else part_of(checkpoint)
     if cut == "narrower":

@@ -141,9 +141,7 @@ def test_an_unknown_tensor_beside_what_sees_is_named(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_a_child_with_fewer_experts_is_its_parent_that_cannot_choose_them(
-    parent: Checkpoint, tmp_path: Path
-) -> None:
+def test_fewer_experts_are_a_parent_that_cannot_choose_them(parent: Checkpoint, tmp_path: Path) -> None:
     kind = parent.family.name
     if not parent.family.has_experts:
         with pytest.raises(ValueError, match="has no experts to take out"):

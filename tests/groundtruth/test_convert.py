@@ -29,9 +29,7 @@ def contents(data_folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", OLDER)
-def test_what_is_shipped_is_made_of_the_authors_files(
-    name: str, data_folder: Path, contents: dict[str, Any]
-) -> None:
+def test_what_is_shipped_is_the_authors(name: str, data_folder: Path, contents: dict[str, Any]) -> None:
     """And is equal to the shared benchmark."""
     if name.endswith("_vit"):
         pytest.importorskip("torch")

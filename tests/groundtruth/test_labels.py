@@ -117,9 +117,7 @@ def test_labels_are_read_as_the_searched_space_reads(tmp_path: Path) -> None:
         ({}, ("bert", {}), "space 'flexibert', but the search is of 'bert'"),
     ],
 )
-def test_another_reading_or_space_is_refused(
-    settings_: dict[str, Any], other: Any, words: str, tmp_path: Path
-) -> None:
+def test_another_reading_or_space(settings_: dict[str, Any], other: Any, words: str, tmp_path: Path) -> None:
     labels = labelled("flexibert", 6)
     text = as_csv(labels).replace('{""view"": ""declared""}', json.dumps(settings_).replace('"', '""'))
     file, kept = tmp_path / "labels.csv", tmp_path / "calibration.json"
@@ -257,9 +255,7 @@ def test_architectures_are_read_as_the_labels_were() -> None:
 
 
 @pytest.mark.parametrize(("corpus", "other"), [("wt103", "lm1b"), ("lm1b", "wt103")])
-def test_the_corpus_that_a_file_names_must_be_the_searched_one(
-    corpus: str, other: str, tmp_path: Path
-) -> None:
+def test_the_corpus_of_a_file_must_be_the_searched_one(corpus: str, other: str, tmp_path: Path) -> None:
     labels = labelled("gpt2", 6)
     plain = as_csv(labels, fixed=False)
     for name, refused in ((f"gpt2_{corpus}.csv", True), ("mine.csv", False)):

@@ -80,9 +80,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
         ("bert", {"keep_layers": 0.67, "text": "random", "sequences": 4, "length": 12}, "hf"),
     ],
 )
-def test_every_family_and_format(
-    tmp_path: Path, made: Any, name: str, settings: dict[str, Any], form: str
-) -> None:
+def test_families_formats(tmp_path: Path, made: Any, name: str, settings: dict[str, Any], form: str) -> None:
     """The child comes nearer to its parent, is written as it was trained, and opens again.
 
     Every family by every cut is carved in test_every_family; here is each form that is trained otherwise.
@@ -363,9 +361,7 @@ def test_a_loss_that_is_not_finite_writes_nothing(
 
 
 @forks
-def test_two_processes_are_one_with_the_same_batch(
-    tmp_path: Path, llama: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_two_processes_are_one(tmp_path: Path, llama: Any, capfd: pytest.CaptureFixture[str]) -> None:
     """They speak by gloo; the first alone prints and writes."""
     parent, child, text = llama
     one, two = tmp_path / "one", tmp_path / "two"

@@ -132,9 +132,7 @@ def test_a_run_that_is_killed_in_either_stage_ends_at_the_same_child(parent: Pat
         ),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_done(
-    parent: Path, settings: dict[str, Any], message: str
-) -> None:
+def test_what_cannot_be_is_refused_at_once(parent: Path, settings: dict[str, Any], message: str) -> None:
     before = sorted(place.name for place in Path().iterdir())
     sizes = {} if "max_params" in settings else {"keep_ffn": 0.5}
     with pytest.raises(ValueError, match=message) as refused:

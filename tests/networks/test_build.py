@@ -361,9 +361,7 @@ STOCK["qwen3"] = [
         ("qwen3", {}, 6),
     ],
 )
-def test_stock_classes_with_the_same_weights_give_the_same_logits(
-    name: str, more: dict[str, Any], heads: int
-) -> None:
+def test_stock_classes_give_the_same_logits(name: str, more: dict[str, Any], heads: int) -> None:
     space = make_space(name, vocab=50, positions=20, **more)
     choices = {"depth": 2, "hidden": 32, "heads": heads, "head_size": 8, "ffn": 40}
     architecture = space.read(choices | ({"kv_heads": 2} if name in ("llama", "qwen3") else {}))

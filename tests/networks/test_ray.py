@@ -76,9 +76,7 @@ def cluster(home: str) -> Iterator[Any]:
         cluster.shutdown()
 
 
-def test_where_there_is_no_cluster_one_is_started_and_ended(
-    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_cluster_one_is_started(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "local")  # also where this machine has one
     outcomes = dict(finished([1, 2], work(log=tmp_path), backend="ray"))
     assert outcomes == {0: 1.0, 1: math.sqrt(2)}

@@ -81,15 +81,13 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("idle", "wanted"), [(0.1, 1), (1.2, 1), (1.8, 2), (4.0, 4), (9.0, 4)])
-def test_large_models_take_the_idle_processors(
-    idle: float, wanted: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_models_take_idle_cores(idle: float, wanted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(4)
     monkeypatch.setattr(threads, "idle_processors", lambda: idle)
     assert threads.use_idle_processors(threads.SMALL) == torch.get_num_threads() == wanted
 
 
-def test_small_models_take_one_thread_and_the_environment_decides_for_all(
+def test_small_models_take_one_thread_or_what_is_set_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.set_num_threads(2)

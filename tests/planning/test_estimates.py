@@ -249,9 +249,7 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=30), st.floats(0.5, 2.0), st.floats(0.1, 5.0))
-def test_a_power_of_what_is_foretold_is_bent_to_what_is_measured(
-    predicted: list[float], power: float, factor: float
-) -> None:
+def test_a_power_of_what_is_foretold_is_fitted(predicted: list[float], power: float, factor: float) -> None:
     asked: list[int] = []
 
     def measure(layers: Sequence[int]) -> dict[int, float]:

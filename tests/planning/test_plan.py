@@ -99,9 +99,7 @@ def test_max_weight_by_hand(parents: dict[str, Checkpoint]) -> None:
 @pytest.mark.parametrize("name", ["llama", "bert", "gemma2"])
 @pytest.mark.parametrize("budget", ["params", "macs", "kv_bytes"])
 @pytest.mark.parametrize("told", [False, True])
-def test_uniform_plans_are_the_best_of_all(
-    name: str, budget: str, told: bool, parents: dict[str, Checkpoint]
-) -> None:
+def test_uniform_plans_are_best(name: str, budget: str, told: bool, parents: dict[str, Checkpoint]) -> None:
     """Against every number of groups and of neurons and, if the criterion can tell, every set of layers."""
     checkpoint = parents[name]
     parent = dimensions(checkpoint)

@@ -28,9 +28,7 @@ def data_bytes(folder: Path) -> int:
         ("qwen3", "bfloat16"),
     ],
 )
-def test_weight_bytes_are_those_of_the_file(
-    name: str, dtype: str, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_weight_bytes_of_a_file(name: str, dtype: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", name, dtype="bfloat16" if dtype == "mixed" else dtype)
     if dtype == "mixed":
         file = parent / "model.safetensors"
@@ -86,9 +84,7 @@ ROUNDED = {
 
 
 @pytest.mark.parametrize("case", ROUNDED)
-def test_shares_that_come_to_nothing_are_refused(
-    case: str, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_shares_of_nothing_are_refused(case: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     name, flags, words, cure = ROUNDED[case]
     parent, out = str(saved(tmp_path / "parent", name)), ("--out", str(tmp_path / "child"))
     ran = zerolm("carve", parent, *flags, *out)

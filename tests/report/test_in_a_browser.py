@@ -251,9 +251,7 @@ def wide(supernet: Any) -> Any:
 
 
 @pytest.mark.parametrize(("width", "media"), [(PAPER, "print"), (390, "screen"), (1280, "screen")])
-def test_maps_stand_beside_each_other_and_never_overlap(
-    opened: Callable[..., Any], made: Any, width: int, media: str
-) -> None:
+def test_maps_stand_apart_from_others(opened: Callable[..., Any], made: Any, width: int, media: str) -> None:
     made.pages["wide"] = wide(made.reports["supernet"]).page()
     page = opened("wide", width)
     page.emulate_media(media=media)

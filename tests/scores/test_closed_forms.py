@@ -79,9 +79,7 @@ def stable_rank(architecture: Architecture) -> float:
     ("name", "formula"), [("geo", geo), ("geo_saturating", saturating), ("stable_rank", stable_rank)]
 )
 @given(architecture=architectures())
-def test_scores_without_options(
-    name: str, formula: Callable[[Architecture], float], architecture: Architecture
-) -> None:
+def test_bare_scores(name: str, formula: Callable[[Architecture], float], architecture: Architecture) -> None:
     assert make_score(name).of(architecture) == pytest.approx(formula(architecture), rel=1e-12, abs=1e-12)
 
 
@@ -97,9 +95,7 @@ def test_log_complexity_is_half_the_log_of_the_expected_square(architecture: Arc
 
 
 @given(architectures(), st.floats(-2, 2), st.sampled_from(INITS))
-def test_zerolm_weighs_the_longer_side_of_every_matrix(
-    architecture: Architecture, alpha: float, init: str
-) -> None:
+def test_zerolm_weighs_longer_sides_of_matrices(architecture: Architecture, alpha: float, init: str) -> None:
     expected = sum(
         (alpha if matrix.role == "attention" else 1 - alpha)
         * max(matrix.rows, matrix.cols)

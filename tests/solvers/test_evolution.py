@@ -28,9 +28,7 @@ SIZES = st.builds(
 
 
 @given(problem_lists(max_problems=2), st.data())
-def test_it_evaluates_what_keeps_the_budgets_until_it_has_all_or_enough(
-    problems: list[Problem], data: st.DataObject
-) -> None:
+def test_all_that_fits_is_evaluated_or_enough_of_it(problems: list[Problem], data: st.DataObject) -> None:
     budgets, sizes = data.draw(limits(problems)), data.draw(SIZES)
     listed = {(state.problem, state.picks): state for state in keeping(problems, budgets)}
     sample = evolution(problems, additive(problems), budgets, data.draw(st.integers(0, 99)), sizes)
@@ -45,9 +43,7 @@ def test_it_evaluates_what_keeps_the_budgets_until_it_has_all_or_enough(
 
 @pytest.mark.parametrize("limit", [STATES_LIMIT, 0], ids=["listed", "proven"])
 @given(problem_lists(max_problems=2), st.data())
-def test_it_is_empty_only_where_nothing_keeps_the_budgets(
-    limit: int, problems: list[Problem], data: st.DataObject
-) -> None:
+def test_it_is_empty_where_nothing_fits(limit: int, problems: list[Problem], data: st.DataObject) -> None:
     """Also of a space that cannot be listed, and where no draw succeeds."""
     budgets, few = data.draw(limits(problems)), Evolution(population=3, generations=2)
     with pytest.MonkeyPatch.context() as patch:
@@ -146,7 +142,7 @@ def test_budgets_that_few_keep_are_reached() -> None:
         assert budgets.allow(sample.costs).all()
 
 
-def test_where_a_sample_keeps_no_budget_evolution_is_named_and_keeps_it(
+def test_where_samples_keep_no_budget_evolution_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(methods, "RANDOM_DRAWS", 500)

@@ -72,9 +72,7 @@ def check(problems: list[Problem], solution: Solution) -> None:
 
 
 @given(problem_lists(), COLUMNS, st.data())
-def test_the_front_is_the_pareto_front_of_everything(
-    problems: list[Problem], column: int, data: st.DataObject
-) -> None:
+def test_the_front_is_that_of_everything(problems: list[Problem], column: int, data: st.DataObject) -> None:
     bounds = data.draw(upper_limits(problems, column))
     front = Exact(problems, column, bounds).front()
     for solution in front:
@@ -85,9 +83,7 @@ def test_the_front_is_the_pareto_front_of_everything(
 
 
 @given(problem_lists(), COLUMNS, st.data())
-def test_every_solution_comes_once_and_none_before_a_better_one(
-    problems: list[Problem], column: int, data: st.DataObject
-) -> None:
+def test_solutions_come_once_best_first(problems: list[Problem], column: int, data: st.DataObject) -> None:
     bounds = data.draw(upper_limits(problems, column))
     stream = list(Exact(problems, column, bounds).in_order())
     for solution in stream:
@@ -99,9 +95,7 @@ def test_every_solution_comes_once_and_none_before_a_better_one(
 
 
 @given(problem_lists(), COLUMNS, st.data())
-def test_chosen_problems_alone_are_streamed(
-    problems: list[Problem], column: int, data: st.DataObject
-) -> None:
+def test_chosen_problems_are_streamed(problems: list[Problem], column: int, data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.integers(0, len(problems) - 1), min_size=1, unique=True))
     solver = Exact(problems, column, [UNBOUNDED] * len(problems))
     expected = [state for state in states(problems) if state.problem in chosen]

@@ -59,9 +59,7 @@ def test_the_least_objective_is_found(problems: list[Problem], data: st.DataObje
 
 @settings(max_examples=portion(60))
 @given(problem_lists(), st.data())
-def test_solutions_come_best_first_with_a_bound_on_the_rest(
-    problems: list[Problem], data: st.DataObject
-) -> None:
+def test_solutions_come_best_first_with_a_bound(problems: list[Problem], data: st.DataObject) -> None:
     budgets = data.draw(limits(problems))
     stream = list(islice(milp.in_order(problems, budgets), 6))
     good = keeping(problems, budgets)
@@ -97,9 +95,7 @@ def test_the_least_cost_is_lexicographic(
 
 @settings(max_examples=portion(60))
 @given(problem_lists(), COLUMNS, st.data())
-def test_extremes_of_a_cost_within_the_budgets(
-    problems: list[Problem], column: int, data: st.DataObject
-) -> None:
+def test_extremes_of_costs_within_budgets(problems: list[Problem], column: int, data: st.DataObject) -> None:
     budgets = data.draw(limits(problems))
     values = [state.costs[column] for state in keeping(problems, budgets)]
     engine = Proven(problems, Budgets(), column, programmes=True)
@@ -109,9 +105,7 @@ def test_extremes_of_a_cost_within_the_budgets(
 
 @settings(max_examples=portion(40))
 @given(problem_lists(), COLUMNS, st.data())
-def test_the_proven_engine_answers_as_brute_force(
-    problems: list[Problem], column: int, data: st.DataObject
-) -> None:
+def test_the_engine_answers_as_brute_force(problems: list[Problem], column: int, data: st.DataObject) -> None:
     """Best score, count of ties, upper bounds by problem, and a front on which nothing is dominated."""
     budgets = data.draw(limits(problems))
     engine, good = Proven(problems, budgets, column, programmes=True), keeping(problems, budgets)

@@ -59,9 +59,7 @@ def test_active_limits_are_those_that_something_breaks(problems: list[Problem], 
 
 @settings(max_examples=portion(200))
 @given(problem_lists(), st.data(), st.integers(0, len(COSTS) - 1))
-def test_single_limits_allow_exactly_what_the_budgets_do(
-    problems: list[Problem], data: st.DataObject, column: int
-) -> None:
+def test_one_limit_allows_what_budgets_do(problems: list[Problem], data: st.DataObject, column: int) -> None:
     """Where several budgets are one: costs that grow in proportion."""
     budgets = data.draw(limits(problems))
     found = single_limits(problems, budgets, column)

@@ -83,9 +83,7 @@ SMALL_SHAPES = [(groups, size) for groups in (1, 2, 3) for size in range(2, 11) 
 
 @settings(max_examples=40, deadline=None)
 @given(some.data(), some.sampled_from(SMALL_SHAPES), some.integers(1, 3), some.integers(0, 1 << 30))
-def test_no_other_choice_is_worth_more_at_worst(
-    data: some.DataObject, shape: tuple[int, int], ways: int, seed: int
-) -> None:
+def test_none_is_better_at_worst(data: some.DataObject, shape: tuple[int, int], ways: int, seed: int) -> None:
     groups, size = shape
     each = data.draw(some.integers(1, size))
     worths = np.random.default_rng(seed).gamma(1.0, size=(ways, groups * size))

@@ -57,9 +57,7 @@ def budget(listed: Catalogue) -> dict[str, int]:
 
 
 @given(problem_lists(), st.integers(1, 50), st.integers(0, 2**32 - 1))
-def test_a_random_sample_holds_states_once_and_repeats_with_its_seed(
-    problems: list[Problem], draws: int, seed: int
-) -> None:
+def test_a_sample_holds_states_once_and_repeats(problems: list[Problem], draws: int, seed: int) -> None:
     sample = random_sample(problems, additive(problems), draws, seed)
     listed = {(state.problem, state.picks): state for state in states(problems)}
     found = [(solution.problem, solution.picks) for solution in sample.solutions]
@@ -94,9 +92,7 @@ def test_every_architecture_is_equally_likely_to_be_drawn(problems: list[Problem
 
 @settings(max_examples=portion(15))
 @given(problem_lists(), st.integers(0, len(COSTS) - 1), st.data())
-def test_nsga2_returns_states_and_never_beats_brute_force(
-    problems: list[Problem], column: int, data: st.DataObject
-) -> None:
+def test_nsga2_never_beats_brute_force(problems: list[Problem], column: int, data: st.DataObject) -> None:
     budgets, seed = data.draw(limits(problems)), data.draw(st.integers(0, 99))
     run = {"population": 8, "generations": 4, "seed": seed}
     sample = nsga2(problems, additive(problems), budgets, column, **run)

@@ -177,9 +177,7 @@ MEDIUM: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("score", ["geo", "zerolm -0.5"])
 @pytest.mark.parametrize(("name", "custom"), MEDIUM)
-def test_proofs_and_enumeration_agree_beyond_what_can_be_listed(
-    name: str, custom: dict[str, Any], score: str
-) -> None:
+def test_proofs_and_enumeration_agree_beyond_lists(name: str, custom: dict[str, Any], score: str) -> None:
     """Up to some 10^14 architectures; the enumeration is checked by itself."""
     space, (kind, options) = make_space(name, **custom), SCORES[score]
     middle = search(space, "geo", compare=False, method="random").pick.costs

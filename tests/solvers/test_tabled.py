@@ -79,9 +79,7 @@ def check(timed: Timed, score: Any, limits: dict[str, int], result: SearchResult
 
 @settings(max_examples=portion(40), deadline=None)
 @given(TIMED, LIMITS, st.integers(0, 99), st.booleans())
-def test_tables_of_choices_are_proven_within_a_latency(
-    timed: Timed, shares: dict[str, float], seed: int, weighed: bool
-) -> None:
+def test_tables_are_proven(timed: Timed, shares: dict[str, float], seed: int, weighed: bool) -> None:
     score, limits = table_of(seed, timed, weighed), timed.limits(shares)
     if not timed.within(limits):
         with pytest.raises(Infeasible, match="no architecture"):
@@ -93,9 +91,7 @@ def test_tables_of_choices_are_proven_within_a_latency(
 
 @settings(max_examples=portion(25), deadline=None)
 @given(TIMED, LIMITS, st.sampled_from(["geo", "params"]), st.sampled_from(["auto", "milp", "random"]))
-def test_closed_forms_are_proven_within_a_latency(
-    timed: Timed, shares: dict[str, float], name: str, method: str
-) -> None:
+def test_closed_forms_are_proven(timed: Timed, shares: dict[str, float], name: str, method: str) -> None:
     limits, score = timed.limits(shares), make_score(name)
     if not timed.within(limits):
         return

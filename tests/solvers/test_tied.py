@@ -61,9 +61,7 @@ def test_no_bound_lies_below_the_best(problems: list[Problem], data: st.DataObje
 
 @settings(max_examples=portion(150))
 @given(problem_lists(max_problems=1), st.data())
-def test_a_tightened_bound_is_that_of_the_linear_relaxation(
-    problems: list[Problem], data: st.DataObject
-) -> None:
+def test_a_tightened_bound_is_of_the_linear_relaxation(problems: list[Problem], data: st.DataObject) -> None:
     """The dual's optimum is the primal's, found by a solver of its own formulation."""
     budgets = data.draw(limits(problems))
     relaxed = Relaxation(problems, budgets)
@@ -90,9 +88,7 @@ def test_other_budgets_forget_no_price(problems: list[Problem], data: st.DataObj
 
 @settings(max_examples=portion(60))
 @given(problem_lists(), st.data())
-def test_what_is_known_of_the_problems_changes_no_answer(
-    problems: list[Problem], data: st.DataObject
-) -> None:
+def test_what_is_known_of_problems_changes_no_answer(problems: list[Problem], data: st.DataObject) -> None:
     budgets = data.draw(limits(problems))
     relaxed = Relaxation(problems, data.draw(limits(problems)))
     for index in data.draw(st.lists(st.integers(0, len(problems) - 1), max_size=3)):

@@ -184,9 +184,7 @@ def test_an_architecture_inside_all_ranges_touches_no_bound() -> None:
         ([2, 3], -1, [1, 2, 3]),
     ],
 )
-def test_a_range_is_continued_by_a_tenth_in_its_own_steps(
-    values: list[int], side: int, wider: list[int]
-) -> None:
+def test_a_range_is_continued_by_a_tenth_in_its_steps(values: list[int], side: int, wider: list[int]) -> None:
     assert widen(values, side) == wider
 
 

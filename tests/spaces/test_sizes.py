@@ -52,9 +52,7 @@ def test_table_vii_has_the_published_number_of_distinct_states() -> None:
     ("size", "widths", "layer", "depths"),
     [("tiny", 3, 2 * 2, (12, 13, 14)), ("small", 3, 3 * 3, (12, 13, 14)), ("base", 3, 2 * 3, (14, 15, 16))],
 )
-def test_autoformer_has_the_size_of_its_supernets(
-    size: str, widths: int, layer: int, depths: tuple[int, ...]
-) -> None:
+def test_autoformer_has_published_size(size: str, widths: int, layer: int, depths: tuple[int, ...]) -> None:
     """Chen et al., arXiv 2107.00651, table 2: a layer chooses its heads and its FFN ratio."""
     assert make_space("autoformer", size=size).size() == widths * sum(layer**depth for depth in depths)
 

@@ -37,9 +37,7 @@ def pairs_of(corpus: Corpus, count: int, seed: int) -> list[tuple[int, int]]:
 @given(
     st.lists(st.integers(60, 400), min_size=1, max_size=3), st.integers(1, 200), st.integers(0, 5), st.data()
 )
-def test_no_window_comes_twice_before_all_of_its_text_have_come(
-    sizes: list[int], count: int, seed: int, data: Any
-) -> None:
+def test_no_window_comes_twice_before_all_came(sizes: list[int], count: int, seed: int, data: Any) -> None:
     shares = data.draw(
         st.none() | st.lists(st.floats(0.1, 9.0), min_size=len(sizes), max_size=len(sizes)).map(tuple)
     )

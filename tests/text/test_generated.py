@@ -102,9 +102,7 @@ def test_sampling_with_the_cache_is_sampling_without(tokens: dict[str, str], par
         assert drawn(logits, allowed, uniforms[:, step]).tolist() == sampled[:, step].tolist()
 
 
-def test_a_seed_says_the_text_and_more_sequences_go_on_from_fewer(
-    parent: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seed_says_the_text_and_fewer_begin_more(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generated, "BATCH_TOKENS", 36)  # three sequences at a time
     checkpoint = Checkpoint.open(parent)
     first, again = (generated_tokens(checkpoint, **SHORT, seed=1) for _ in range(2))
@@ -115,9 +113,7 @@ def test_a_seed_says_the_text_and_more_sequences_go_on_from_fewer(
     assert len({tuple(row) for row in more.ids.tolist()}) == 9
 
 
-def test_a_killed_run_goes_on_after_the_last_batch(
-    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_goes_on_then(parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generated, "BATCH_TOKENS", 24)  # two sequences at a time
     checkpoint, cache = Checkpoint.open(parent), ArrayCache(tmp_path / "tokens")
     whole = generated_tokens(checkpoint, **SHORT)
@@ -182,9 +178,7 @@ def test_types_without_a_text_are_weighed_by_a_generated_one(parent: Path) -> No
     assert "capacity: chosen by weights alone, for research" in alone.note
 
 
-def test_a_criterion_by_weights_runs_nothing_and_warns(
-    parent: Path, monkeypatch: pytest.MonkeyPatch, zerolm: Zerolm
-) -> None:
+def test_criteria_by_weights_only_warn(parent: Path, monkeypatch: pytest.MonkeyPatch, zerolm: Zerolm) -> None:
     monkeypatch.setattr(generated.Sampler, "of", None)
     for name in ("capacity", "magnitude", "max_weight"):
         ran = zerolm("carve", str(parent), "--keep-ffn", ".5", "--criterion", name)
@@ -194,9 +188,7 @@ def test_a_criterion_by_weights_runs_nothing_and_warns(
 
 
 @given(st.integers(1, 9), st.integers(3, 40), st.integers(0, 2**63 - 1))
-def test_sentences_of_encoders_are_random_words_as_their_tokenizer_puts_them(
-    sequences: int, length: int, seed: int
-) -> None:
+def test_sentences_of_encoders_are_random_words_of_tokenizers(sequences: int, length: int, seed: int) -> None:
     folder = bert()
     tokens = random_sentences(Checkpoint.open(folder), sequences, length, seed)
     again = random_sentences(Checkpoint.open(folder), sequences, length, seed)

@@ -137,9 +137,7 @@ def test_strings_and_one_object_are_records_too(tmp_path: Path) -> None:
         ([7], None, "line 1 is 7; an object with a field text, or a string, is needed"),
     ],
 )
-def test_what_is_no_text_says_where_and_what_to_do(
-    rows: Any, field: str | None, message: str, tmp_path: Path
-) -> None:
+def test_what_is_no_text_says_where(rows: Any, field: str | None, message: str, tmp_path: Path) -> None:
     place = made(tmp_path, "rows.jsonl", rows)
     with reading_field(field), pytest.raises(ValueError, match=message) as refused:
         read_text(place)
@@ -202,9 +200,7 @@ def test_damaged_files_are_refused(name: str, content: bytes, message: str, tmp_
 
 
 @pytest.mark.parametrize("name", ["text.txt.gz", "rows.jsonl.gz", "rows.json.gz"])
-def test_what_unpacks_to_more_than_the_limit_is_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_unpacks_beyond_limits(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents_module, "MAX_TEXT", 4 << 20)
     monkeypatch.setattr("zerolm.text.records.MAX_JSON", 4 << 20)
     record = json.dumps({"text": "a" * (1 << 19)})

@@ -60,9 +60,7 @@ def test_a_folder_smokes(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
-def test_a_text_is_learned_in_two_processes(
-    searched: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_two_processes_learn_text(searched: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """With a tokenizer of the text, and a model at the end."""
     folder, text = tmp_path / "run", tmp_path / "text.txt"
     text.write_text("".join(f"{i} times {i} is {i * i}; " for i in range(3000)))

@@ -122,9 +122,7 @@ def test_labels_come_as_they_are_trained(text: LabelText, few: list[Architecture
     assert places == [1, 0]
 
 
-def test_compiled_parts_change_nothing(
-    text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiled_parts(text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch) -> None:
     """One graph for all layers of a shape and one for the loss, to train and to judge; of each shape anew."""
     plain = train_all(runs(few), text, REQUEST)
     graphs: list[torch.fx.GraphModule] = []
@@ -264,9 +262,7 @@ def test_a_full_disk_is_one_line_and_costs_nothing_that_is_finished(
     assert len(calls) == 3
 
 
-def test_two_commands_do_not_train_the_same(
-    text: LabelText, few: list[Architecture], own_cache: Path
-) -> None:
+def test_two_commands_train_apart(text: LabelText, few: list[Architecture], own_cache: Path) -> None:
     train_all(runs(few[:1]), text, REQUEST)
     (folder,) = (own_cache / "labels").iterdir()
     with locked(folder, "busy"), pytest.raises(ValueError, match="another command trains"):

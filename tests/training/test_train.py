@@ -56,9 +56,7 @@ def test_kills_change_no_weight(tmp_path: Path) -> None:
     ("place", "name"),
     [(training.safetensors.torch, "save_model"), (torch, "save"), (TrainerState, "save_to_json")],
 )
-def test_killed_while_a_checkpoint_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str
-) -> None:
+def test_killed_in_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> None:
     """What is not complete is removed, and the one before is gone on with."""
     plan = request(8)
     whole, folder = trained(tmp_path / "whole", plan), tmp_path / "killed"
@@ -285,9 +283,7 @@ def test_the_rate_rises_holds_and_falls(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("pace", [0.5, 3.0])
-def test_a_run_by_time_lasts_so_long_whatever_was_estimated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: float
-) -> None:
+def test_a_run_by_time_lasts_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: float) -> None:
     """60 steps are estimated in 60 seconds; a step takes ``pace`` seconds, and is the only one that looks."""
     now, rates, shown = [0.0], list[float](), list[tuple[int, int]]()
     monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -321,9 +317,7 @@ def test_a_run_by_time_lasts_so_long_whatever_was_estimated(
 
 
 @pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])
-def test_a_network_that_would_be_divided_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_networks_are_never_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setenv(f"ACCELERATE_USE_{kind}", "true")
     with pytest.raises(ValueError, match=f"so {kind} is not possible"):
         trained(tmp_path / "run", request(4))

@@ -133,9 +133,7 @@ CUTS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 @pytest.mark.parametrize(("name", "cuts"), CUTS)
-def test_types_keep_the_bytes_beside_any_cut(
-    name: str, cuts: dict[str, Any], text: str, tmp_path: Path
-) -> None:
+def test_types_keep_bytes_beside_any_cut(name: str, cuts: dict[str, Any], text: str, tmp_path: Path) -> None:
     """Bytes are those of the file, losses are those of the file as read back; the recipe builds it again."""
     parent, out, again = parent_in(tmp_path / "parent", name), tmp_path / "child", tmp_path / "again"
     whole, staying = Checkpoint.open(parent), {} if "keep" in cuts else {"keep_vocab": "all"}
@@ -219,9 +217,7 @@ def test_estimates_are_those_of_the_cut_child(name: str, text: str, tmp_path: Pa
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("name", ["llama", "mixtral"])
-def test_estimates_of_a_narrower_stream_are_those_of_the_child(
-    name: str, tied: bool, text: str, tmp_path: Path
-) -> None:
+def test_estimates_of_a_narrower_stream_are_right(name: str, tied: bool, text: str, tmp_path: Path) -> None:
     """Bytes to the byte; losses within a factor of those of rounding the child's own numbers."""
     checkpoint = Checkpoint.open(parent_in(tmp_path / "parent", name, tie_word_embeddings=tied))
     model, hidden = open_model(checkpoint), checkpoint.layout.hidden

@@ -142,9 +142,7 @@ def parents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.sets(st.sampled_from(QUANTISED), min_size=1), st.integers(1, 64).map(lambda n: 8 * n))
-def test_rows_have_the_types_that_fit_and_others_in_the_place_of_those_that_do_not(
-    types: Any, row: int
-) -> None:
+def test_rows_have_the_types_that_fit_and_others_where_none_does(types: Any, row: int) -> None:
     able = for_rows(types, row)
     assert all(kind.holds(row) for kind in able)
     assert {kind for kind in types if kind.holds(row)} <= able
@@ -161,9 +159,7 @@ def test_each_type_in_large_blocks_has_one_in_small_blocks_of_no_fewer_bits() ->
 
 @pytest.mark.parametrize("kind", sorted(TYPES.keys() & IN_SMALLER_BLOCKS.keys()))
 @pytest.mark.parametrize("parent", ["small", "odd"])
-def test_what_stands_in_is_what_the_quantiser_of_llama_cpp_gives(
-    kind: str, parent: str, parents: Path, tmp_path: Path
-) -> None:
+def test_what_stands_in_is_that_of_llama_cpp(kind: str, parent: str, parents: Path, tmp_path: Path) -> None:
     file = written(parents / parent, tmp_path / "whole.gguf")
     for name, (number, _) in read(quantised_file(file, kind, tmp_path / "typed.gguf")).items():
         shape = read(file)[name][1].shape

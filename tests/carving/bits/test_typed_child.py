@@ -119,9 +119,7 @@ def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> Non
         ({"form": "gguf", "max_bits": 2.0, "keep": 1}, "--max-weight-bytes .* would have to be at least"),
     ],
 )
-def test_what_cannot_be_is_told_before_any_work(
-    parent: Path, tmp_path: Path, flags: dict[str, object], words: str
-) -> None:
+def test_what_cannot_be_is_told(parent: Path, tmp_path: Path, flags: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         carve(parent, tmp_path / "child", **flags)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
@@ -211,9 +209,7 @@ def scaled_parent(folder: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("flags", [{"keep": 1}, {"keep_hidden": 0.5}], ids=["all units", "half a stream"])
 @pytest.mark.parametrize("kind", SCALED)
-def test_factors_of_the_stream_go_with_types(
-    kind: str, flags: dict[str, Any], text: str, tmp_path: Path
-) -> None:
+def test_stream_factors_go_with_types(kind: str, flags: dict[str, Any], text: str, tmp_path: Path) -> None:
     """The written child is the network that was measured, as llama.cpp opens it."""
     if "keep_hidden" in flags and not families()[kind].cut.hidden:
         pytest.skip("its stream cannot be narrowed")

@@ -174,9 +174,7 @@ def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool
 
 
 @given(st.integers(0, 50), st.floats(0.2, 1.0), st.booleans())
-def test_the_plan_is_the_best_of_all(
-    estimates: TypeEstimates, seed: int, share: float, uniform: bool
-) -> None:
+def test_the_plan_is_the_best(estimates: TypeEstimates, seed: int, share: float, uniform: bool) -> None:
     checkpoint, by = estimates.checkpoint, table(seed)
     whole = sum(2 * one.count for one in checkpoint.tensors.values())
     budget = int(share * whole / 2)

@@ -72,9 +72,7 @@ def test_it_is_refused(fault: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: 
     refused(zerolm, "carve", "parent", *flags.split(), "--out", "child", words=words)
 
 
-def test_a_network_without_experts_is_refused(
-    zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_networks_without_experts(zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path / "parent", "llama")
     monkeypatch.chdir(tmp_path)
     words = "has no experts to take out"

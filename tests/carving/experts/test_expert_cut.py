@@ -91,9 +91,7 @@ def test_other_experts_and_other_bytes_are_seen(tmp_path: Path) -> None:
         compare(file, written(fewer))
 
 
-def test_a_child_of_several_files_is_compared_while_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_files_are_compared_while_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each tensor as soon as it is there; what a disk gives back otherwise leaves no child."""
     folder = mixture(tmp_path / "parent", "deepseek_v3")
     sizes = partial(write_shards, max_bytes=20_000)
@@ -135,9 +133,7 @@ def test_each_group_keeps_as_many(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["qwen3_moe", "deepseek_v3"])
-def test_by_pairs_no_other_experts_lose_less(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_by_pairs_no_others_lose_less(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All choices of each layer are tried, on the sums that the pass leaves."""
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     folder = mixture(tmp_path / "parent", kind)

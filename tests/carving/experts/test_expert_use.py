@@ -47,9 +47,7 @@ def tokens() -> Tokens:
 
 
 @pytest.mark.parametrize("kind", ROUTERS)
-def test_sums_are_those_of_hooks_on_the_stock_model(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sums_are_those_of_stock_hooks(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of neurons a few tokens at a time."""
     monkeypatch.setattr("zerolm.carving.experts.expert_neurons.AT_ONCE", 200)
     folder, text = mixture(tmp_path / "parent", kind), tokens()

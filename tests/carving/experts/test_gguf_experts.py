@@ -426,9 +426,7 @@ def test_what_is_no_sound_mixture_is_refused(old: bytes, new: bytes, reason: str
     assert "x.gguf" in str(error.value)
 
 
-def test_what_no_text_tells_is_refused(
-    zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_no_text_tells(zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another architecture, no text, a text that is not read, a worst domain of one, another command."""
     readable_parent(tmp_path, "qwen3_moe")
     other = mixture(tmp_path / "oss", "gpt_oss", hidden_size=64, intermediate_size=32)

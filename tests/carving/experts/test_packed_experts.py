@@ -24,9 +24,7 @@ TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 
 @torch.no_grad()
 @pytest.mark.parametrize("way", WAYS)
-def test_every_stored_tensor_has_the_parents_bytes_and_sends_what_the_masked_parent_does(
-    way: str, tmp_path: Path
-) -> None:
+def test_stored_tensors_are_the_parents_and_send_what_the_masked_does(way: str, tmp_path: Path) -> None:
     """Names and rows are found from the recipe alone; torch alone dequantises both for stock classes."""
     folder, out = packed_mixture(tmp_path / "parent", way), tmp_path / "child"
     carved = carve(folder, out, **BY_CHANCE)

@@ -65,9 +65,7 @@ def test_every_score_searches_within_the_budgets(folder: Path, score: str, tmp_p
     assert model.to_json()["costs"]["params"] == document["pick"]["costs"]["params"]
 
 
-def test_a_limit_of_latency_is_told_everywhere(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_of_latency_are_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerolm.lab.supernets.latency.ROUNDS", (1, 2))
     report = search(folder, score="w_pca", max_latency_us="1G", context=16)
     document, page = report.to_json(), report.page()

@@ -160,9 +160,7 @@ def test_the_list(zerolm: Zerolm) -> None:
         assert ("lower" in line.split()) == (row["sign"] < 0)
 
 
-def test_what_cannot_be_computed_or_is_odd_is_left_out(
-    zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_computed_is_left_out(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two samples make four patterns; a single micro-batch does not vary."""
     monkeypatch.setattr(registry.PROXIES, "_entries", dict(registry.PROXIES._entries))
     registry.proxy("odd", source="a test")(lambda passes: [1.0, math.nan])

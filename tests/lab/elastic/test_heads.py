@@ -104,9 +104,7 @@ def normal(seed: int, *shape: int) -> Tensor:
 
 @EITHER
 @given(seed=SEEDS, n=st.integers(4, 20), d=st.integers(2, 12), scale=st.floats(1e-3, 1e3))
-def test_a_head_resembles_itself_turned_scaled_and_shifted(
-    unbiased: bool, seed: int, n: int, d: int, scale: float
-) -> None:
+def test_heads_resemble_themselves_moved(unbiased: bool, seed: int, n: int, d: int, scale: float) -> None:
     head = normal(seed, n, d)
     turned, _ = torch.linalg.qr(normal(seed + 1, d, d))
     other = normal(seed + 2, n, d)

@@ -67,9 +67,7 @@ def params(supernet: Supernet, paths: list[tuple[int, ...]]) -> list[int]:
 
 
 @pytest.mark.parametrize("space", [Elastic, ElasticCausal])
-def test_the_loss_of_a_path_is_that_of_its_network(
-    space: type[Elastic], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_loses_what_its_network_does(space: type[Elastic], monkeypatch: pytest.MonkeyPatch) -> None:
     """In batches of whatever size, though sequences have unequal numbers of labels."""
     supernet, (inputs, labels) = made(space), text(space.task)
     labels[1, 2:] = -100
@@ -84,9 +82,7 @@ def test_the_loss_of_a_path_is_that_of_its_network(
     assert supernet.training
 
 
-def test_the_best_path_is_that_of_brute_force(
-    supernet: Supernet, paths: list[tuple[int, ...]], params: list[int]
-) -> None:
+def test_no_path_is_better(supernet: Supernet, paths: list[tuple[int, ...]], params: list[int]) -> None:
     """Every path of two that share differently has a loss of its own."""
     inputs, labels = text()
     losses = [path_loss(supernet, path, inputs, labels) for path in paths]
@@ -150,9 +146,7 @@ def test_components_are_counted_behind_drawn_paths(supernet: Supernet) -> None:
     assert supernet.training
 
 
-def test_a_killed_search_measures_no_path_twice(
-    supernet: Supernet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kills_repeat_no_path(supernet: Supernet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, labels = text()
     store, measured = tmp_path / "store", 0
 

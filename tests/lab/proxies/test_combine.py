@@ -48,9 +48,7 @@ def selected(networks: list[list[float]], threshold: float) -> tuple[int, int]:
 
 
 @given(NETWORKS, st.sampled_from([0.02, 0.53, 1.07]))
-def test_layers_are_selected_as_by_a_walk_over_the_bins(
-    networks: list[list[float]], threshold: float
-) -> None:
+def test_layers_are_selected_as_by_walks_over_bins(networks: list[list[float]], threshold: float) -> None:
     log_sigma = [np.array(layers) for layers in networks]
     assert select_layers(log_sigma, threshold=threshold) == selected(networks, threshold)
 

@@ -86,9 +86,7 @@ WRONG_LOG = {
         *((read_attacked, text, message) for text, message in WRONG_LOG.items()),
     ],
 )
-def test_a_wrong_table_is_refused_in_one_line(
-    read: Callable[..., object], text: str, message: str, tmp_path: Path
-) -> None:
+def test_a_wrong_table(read: Callable[..., object], text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(text)
     with pytest.raises(ValueError, match=message) as refused:
         read(tmp_path / "rows.csv", CLASSES)

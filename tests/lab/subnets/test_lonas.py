@@ -117,9 +117,7 @@ def test_plans_within_the_space_are_exact(llama: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize("asked", ["lonas-llama", "lonas-bert"])
-def test_sub_networks_are_drawn_of_the_space_within_macs(
-    asked: str, llama: Checkpoint, bert: Checkpoint
-) -> None:
+def test_sub_networks_are_drawn_within_macs(asked: str, llama: Checkpoint, bert: Checkpoint) -> None:
     """By LoNAS's own MACs; each layer of the sizes that its list allows, and no sub-network twice."""
     parent = llama if asked == "lonas-llama" else bert
     name, choices = space_of(parent, asked)

@@ -105,9 +105,7 @@ def test_side_by_side_each_gives_what_it_gives_alone(parent: Path) -> None:
 
 
 @pytest.mark.parametrize(("criterion", "repair"), [("prefix", "none"), ("output_energy", "least-squares")])
-def test_a_sub_network_is_the_child_of_its_sizes(
-    criterion: str, repair: str, parent: Path, tmp_path: Path
-) -> None:
+def test_sub_networks_are_children(criterion: str, repair: str, parent: Path, tmp_path: Path) -> None:
     seen = str(parent.parent / "seen.txt")
     flags: dict[str, Any] = {"keep_ffn": 0.5, "keep_heads": 0.5}
     text = {"text": seen, "sequences": 24, "length": 16}
@@ -145,9 +143,7 @@ SIZES_CUT = {
 
 
 @pytest.mark.parametrize("kind", SIZES_CUT)
-def test_classes_are_those_of_each_text_alone(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_classes_are_of_each_text(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """In batches with padding, from the stock class cut in place, one text at a time without any."""
     parent: Path = request.getfixturevalue(kind)
     labels = [number % 3 // 2 for number in range(len(TEXTS))]
@@ -228,9 +224,7 @@ def test_a_killed_run_goes_on(parent: Path, own_cache: Path, monkeypatch: pytest
     assert len(judged) == len(set(judged)) == 21 - (slicing.AT_A_TIME - 1)
 
 
-def test_several_processes_give_the_same(
-    parent: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_give_the_same(parent: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {**JUDGING, "judging": JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)}
     one = slice_parent(parent, running=ON_CPU, **asked)
     monkeypatch.setenv("ZEROLM_CACHE", str(own_cache / "other"))
@@ -254,9 +248,7 @@ def test_what_is_kept_is_of_the_same_question_alone(parent: Path) -> None:
     assert len({digest_of(cut) for cut in cuts_of(prefix.checkpoint, FirstUnits(None), prefix.sizes)}) == 3
 
 
-def test_a_parent_that_is_not_cut_as_its_document_says_is_refused(
-    parent: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parent_unlike_its_document_is_refused(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were neurons sliced in another order than they lie, every result would be of another network."""
     from zerolm.lab.subnets import walk
     from zerolm.units import pruning

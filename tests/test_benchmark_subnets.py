@@ -70,13 +70,9 @@ def asked(model: str, work: Path) -> tuple[Path, JudgingRequest, CutRequest, Cut
 def measure(model: str, work: Path) -> dict[str, Any]:
     parent, judging, cutting, how = asked(model, work)
     document = sliced(
-        parent,
-        DrawRequest("heads-ffn", 12, Limits(min_macs="0.1x", max_macs="0.99x")),
-        cutting,
-        judging,
-        work / model,
-        "first",
-    )
+        parent, DrawRequest("heads-ffn", 12, Limits(min_macs="0.1x", max_macs="0.99x")), cutting, judging,
+        work / model, "first",
+    )  # fmt: skip
     foretold(parent, how, judging, document, work / model)
     return document
 

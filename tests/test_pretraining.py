@@ -96,14 +96,9 @@ def test_memory_is_what_autograd_saves(space_name: str, sizes: dict[str, Any]) -
     tied, vocab, length = sizes["tied"], 512, 64
     ranges = {name: (value,) for name, value in sizes.items() if name != "tied"}
     space = make_space(
-        space_name,
-        vocab=vocab,
-        positions=256,
-        tied=tied,
-        hidden_per_depth=(1, 1000),
-        ffn_per_hidden=(0.1, 10),
-        **ranges,
-    )
+        space_name, vocab=vocab, positions=256, tied=tied, hidden_per_depth=(1, 1000),
+        ffn_per_hidden=(0.1, 10), **ranges,
+    )  # fmt: skip
     backbone = next(iter(space.backbones()))
     architecture = space.assemble(backbone, [[0] for _ in backbone.blocks])
     config = space.config(architecture)

@@ -31,14 +31,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     checkpoint = Checkpoint.open(work / "folder")
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), work / "whole.gguf")
     zerolm.carve(
-        work / "whole.gguf",
-        keep=1,
-        format="gguf",
-        max_weight_bytes="0.3x",
-        types="Q8_0",
-        criterion="capacity",
-        out=work / "typed",
-    )
+        work / "whole.gguf", keep=1, format="gguf", max_weight_bytes="0.3x", types="Q8_0",
+        criterion="capacity", out=work / "typed",
+    )  # fmt: skip
     return work / "folder", work / "whole.gguf", work / "typed"
 
 

@@ -115,14 +115,10 @@ def test_spoilt_results_do_no_harm(name: str, labels: Path, architecture: Path, 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "no run.yaml"),
-        ("command: nothing\n", "'nothing'"),
-        ("command: bench ls\n", "writes none"),
-        ("[]", "mapping"),
-        ("command: score\n", "cannot be read"),
-        ("command: [score]\n", "no result"),
+        (None, "no run.yaml"), ("command: nothing\n", "'nothing'"), ("command: bench ls\n", "writes none"),
+        ("[]", "mapping"), ("command: score\n", "cannot be read"), ("command: [score]\n", "no result"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_result_is_not_loaded(text: str | None, words: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "run.yaml").write_text(text)

@@ -316,16 +316,12 @@ def test_a_text_streams_and_is_counted_once(parent: Path, tmp_path: Path) -> Non
 TABLE = 64
 LISTED = [40, 43, 57]
 ODD = {
-    "bert": "a head with a bias",
-    "distilbert": "a head with a bias of another name",
-    "deberta-v2": "a head of its own matrix",
-    "electra": "an embedding narrower than the stream",
-    "gptj": "an untied head with a bias",
-    "opt": "tied, positions begin behind two rows",
-    "gemma4_text": "embeddings of each layer",
-    "qwen3_5_text": "layers without attention",
+    "bert": "a head with a bias", "distilbert": "a head with a bias of another name",
+    "deberta-v2": "a head of its own matrix", "electra": "an embedding narrower than the stream",
+    "gptj": "an untied head with a bias", "opt": "tied, positions begin behind two rows",
+    "gemma4_text": "embeddings of each layer", "qwen3_5_text": "layers without attention",
     "mixtral": "experts",
-}
+}  # fmt: skip
 
 
 def words(folder: Path) -> None:

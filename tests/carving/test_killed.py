@@ -35,13 +35,9 @@ WISHES: dict[str, Any] = {
     "length": 8,
 }  # fmt: skip
 MOMENTS = (
-    ("computing Fisher", 2),
-    ("scoring units", 2),
-    ("estimating the loss of every cut", 2),
-    ("measuring the best plans", 2),
-    ("repairing", 2),
-    ("reopening the child", 1),
-)
+    ("computing Fisher", 2), ("scoring units", 2), ("estimating the loss of every cut", 2),
+    ("measuring the best plans", 2), ("repairing", 2), ("reopening the child", 1),
+)  # fmt: skip
 
 
 def test_a_carving_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

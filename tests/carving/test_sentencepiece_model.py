@@ -31,15 +31,10 @@ def trained(kind: str) -> bytes:
     """A model of SentencePiece, of bytes where it is a BPE."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(STRINGS),
-        model_writer=written,
-        model_type=kind,
-        vocab_size=800,
-        byte_fallback=kind == "bpe",
-        character_coverage=0.985 if kind == "bpe" else 1.0,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
+        sentence_iterator=iter(STRINGS), model_writer=written, model_type=kind, vocab_size=800,
+        byte_fallback=kind == "bpe", character_coverage=0.985 if kind == "bpe" else 1.0,
+        hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
     return written.getvalue()
 
 

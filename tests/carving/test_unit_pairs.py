@@ -26,15 +26,11 @@ pytest.importorskip("gguf", reason="gguf is not installed")
 from gguf_parents import in_blocks
 
 UNITS: Final[dict[str, dict[str, Any]]] = {
-    "layers": {"keep_layers": 0.5},
-    "KV groups": {"keep_heads": 0.5},
-    "FFN neurons": {"keep_ffn": 0.5},
-    "hidden size": {"keep_hidden": 0.5},
-    "experts": {"keep_experts": "0.5"},
-    "neurons of experts": {"keep_expert_ffn": "0.5"},
-    "tokens": {"keep_vocab": "used"},
+    "layers": {"keep_layers": 0.5}, "KV groups": {"keep_heads": 0.5}, "FFN neurons": {"keep_ffn": 0.5},
+    "hidden size": {"keep_hidden": 0.5}, "experts": {"keep_experts": "0.5"},
+    "neurons of experts": {"keep_expert_ffn": "0.5"}, "tokens": {"keep_vocab": "used"},
     "types": {"max_weight_bytes": "0.2x", "types": "Q8_0,Q4_0"},
-}
+}  # fmt: skip
 CUTS: Final = ("layers", "KV groups", "FFN neurons", "hidden size")
 OF_EXPERTS: Final = ("experts", "neurons of experts")
 FORMS: Final = ("hf", "gguf")
@@ -204,14 +200,9 @@ def test_all_kinds_but_types_combine(form: str, parents: Path, tmp_path: Path) -
 
 def test_types_and_all_kinds_that_they_are_weighed_against(parents: Path, tmp_path: Path) -> None:
     checked(
-        parents,
-        tmp_path,
-        "gguf",
-        [*CUTS, "tokens", "types"],
-        types="Q4_0",
-        max_weight_bytes="0.07x",
+        parents, tmp_path, "gguf", [*CUTS, "tokens", "types"], types="Q4_0", max_weight_bytes="0.07x",
         multiple_of=32,
-    )
+    )  # fmt: skip
 
 
 def test_types_and_all_kinds_of_a_mixture(parents: Path, tmp_path: Path) -> None:

@@ -176,25 +176,17 @@ def test_listed_tokens_bring_what_they_need() -> None:
 
 def test_ids_in_configurations_follow() -> None:
     config = {
-        "vocab_size": 10,
-        "eos_token_id": [3, 7],
-        "pad_token_id": None,
-        "image_token_index": 9,
-        "text_config": {"vocab_size": 10, "bos_token_id": 3, "sep_token_id": -1},
-        "suppress_tokens": [7],
+        "vocab_size": 10, "eos_token_id": [3, 7], "pad_token_id": None, "image_token_index": 9,
+        "text_config": {"vocab_size": 10, "bos_token_id": 3, "sep_token_id": -1}, "suppress_tokens": [7],
         "hidden_size": 10,
-    }
+    }  # fmt: skip
     new = numbers(np.array([0, 3, 7, 9]))
     assert ids_in(config, 10) == {3, 7, 9}
     assert renumbered(config, new, 10) == {
-        "vocab_size": 4,
-        "eos_token_id": [1, 2],
-        "pad_token_id": None,
-        "image_token_index": 3,
-        "text_config": {"vocab_size": 4, "bos_token_id": 1, "sep_token_id": -1},
-        "suppress_tokens": [2],
+        "vocab_size": 4, "eos_token_id": [1, 2], "pad_token_id": None, "image_token_index": 3,
+        "text_config": {"vocab_size": 4, "bos_token_id": 1, "sep_token_id": -1}, "suppress_tokens": [2],
         "hidden_size": 10,
-    }
+    }  # fmt: skip
     with pytest.raises(ValueError, match="eos_token_id is 3, a token that would be removed"):
         renumbered(config, numbers(np.array([0, 7, 9])), 10)
 

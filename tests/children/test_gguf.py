@@ -70,16 +70,11 @@ def changed(folder: Path, **settings: Any) -> Checkpoint:
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        ("llama", "float32"),
-        ("llama", "float16"),
-        ("llama", "bfloat16"),
-        ("llama_tied", "float32"),
-        ("llama_tied", "bfloat16"),
-        ("llama_biased", "float32"),
-        ("mistral", "float32"),
+        ("llama", "float32"), ("llama", "float16"), ("llama", "bfloat16"), ("llama_tied", "float32"),
+        ("llama_tied", "bfloat16"), ("llama_biased", "float32"), ("mistral", "float32"),
         ("mistral_odd", "float32"),
     ],
-)
+)  # fmt: skip
 def test_llama_cpp_computes_as_torch(name: str, dtype: str, layers: tuple[int, ...], tmp_path: Path) -> None:
     folder = saved(tmp_path / "parent", name, dtype=dtype)
     changed(folder, **UNSEEN_WINDOWS.get(name, {}))

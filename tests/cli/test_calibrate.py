@@ -103,14 +103,8 @@ def test_the_best_label_within_budgets_is_told(labels: Path, tmp_path: Path, zer
     costs = [CostModel().of(a)["params"] for a in read.pool.architectures]
     for limit in (max(costs), sorted(costs)[3]):
         asked = (
-            *SEARCH,
-            "--max-params",
-            str(limit),
-            "--labels",
-            str(labels),
-            "--out",
-            str(tmp_path / str(limit)),
-        )
+            *SEARCH, "--max-params", str(limit), "--labels", str(labels), "--out", str(tmp_path / str(limit)),
+        )  # fmt: skip
         ran = zerolm(*asked)
         expected = next(i for i in order if costs[i] <= limit)
         found = json.loads((tmp_path / str(limit) / "result.json").read_text())["best_label"]

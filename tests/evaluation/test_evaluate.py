@@ -58,12 +58,8 @@ def test_rows_are_what_each_network_is_judged_alone(tmp_path: Path) -> None:
     carved = carve(parent, tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
     result = found(tmp_path)
     assert [row.name for row in result.networks] == [
-        "child",
-        "parent",
-        "random",
-        "uniform",
-        "quantised parent",
-    ]
+        "child", "parent", "random", "uniform", "quantised parent",
+    ]  # fmt: skip
     opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
     child, reference = map(open_model, opened)
     tokens = tokens_of(opened[1], str(tmp_path / "text.txt"), **FEW)
@@ -119,13 +115,9 @@ def test_an_encoder_is_judged_by_its_embeddings(tmp_path: Path) -> None:
 def test_a_padded_child_is_counted_and_matched_without_its_zeros(tmp_path: Path) -> None:
     parent = parent_of(tmp_path)
     carved = carve(
-        parent,
-        tmp_path / "child",
-        budgets={"max_body_params": "0.6x"},
-        shape="per-layer",
-        criterion="capacity",
-        form="padded",
-    )
+        parent, tmp_path / "child", budgets={"max_body_params": "0.6x"}, shape="per-layer",
+        criterion="capacity", form="padded",
+    )  # fmt: skip
     assert not carved.cut.uniform
     result = found(tmp_path)
     params = {row.name: row.params for row in result.networks}

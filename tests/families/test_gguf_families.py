@@ -173,16 +173,12 @@ TURNED: Final[dict[str, Any]] = {
 SMALL_EPS: Final[dict[str, Any]] = {"rms_norm_eps": 1e-9}
 """Some readers of qwen2vl take the eps of the norms for 0."""
 TEXTS: dict[str, dict[str, Any]] = {
-    "gemma3": {},
-    "mistral3": {"sliding_window": None},
+    "gemma3": {}, "mistral3": {"sliding_window": None},
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), DELTA | SECTIONED | {"attention_bias": False}),
-    "qwen2_vl": SMALL_EPS,
-    "qwen2_5_vl": SMALL_EPS,
-    "qwen3_vl": TURNED,
+    "qwen2_vl": SMALL_EPS, "qwen2_5_vl": SMALL_EPS, "qwen3_vl": TURNED,
     "qwen3_vl_moe": TURNED | {"mlp_only_layers": [], "norm_topk_prob": True},
-    "kimi_k25": {"attention_bias": False},
-    "gemma4": {"attention_bias": False},
-}
+    "kimi_k25": {"attention_bias": False}, "gemma4": {"attention_bias": False},
+}  # fmt: skip
 """The text parts of models that see, with what readers of their architectures take."""
 
 

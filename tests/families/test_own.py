@@ -202,13 +202,9 @@ def installed(folder: Path, **points: str) -> None:
 def test_families_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(known.FOLDER)
     installed(
-        tmp_path,
-        file="myfamilies:TEXT",
-        document="myfamilies:OTHER",
-        broken="myfamilies:BROKEN",
-        number="myfamilies:NUMBER",
-        missing="myfamilies:MISSING",
-    )
+        tmp_path, file="myfamilies:TEXT", document="myfamilies:OTHER", broken="myfamilies:BROKEN",
+        number="myfamilies:NUMBER", missing="myfamilies:MISSING",
+    )  # fmt: skip
     monkeypatch.syspath_prepend(str(tmp_path))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

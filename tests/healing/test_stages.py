@@ -63,12 +63,8 @@ def test_stages_end_at_the_sizes_of_one_cut_and_name_the_first_parent(parent: Pa
     assert max(unit for entry in own["layers"] for unit in entry["ffn"]) < 40
     judged = zerolm.eval("child", parent=parent, text="text.txt", sequences=4, length=12)
     assert [row.name for row in judged.networks] == [
-        "child",
-        "parent",
-        "random",
-        "uniform",
-        "quantised parent",
-    ]
+        "child", "parent", "random", "uniform", "quantised parent",
+    ]  # fmt: skip
     again = zerolm.carve(parent, "again", recipe="child/recipe.json", text="text.txt")
     assert "before zerolm heal trained it" in again.remarks[0]
 

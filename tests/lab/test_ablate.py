@@ -56,15 +56,11 @@ def test_what_becomes_of_a_layer() -> None:
     assert found == {
         "as published": [("qkv", 192, 64, 3), o, up, down],
         "qkv split": [("q", 64, 64, 1), ("k", 64, 64, 1), ("v", 64, 64, 1), o, up, down],
-        "without q": [("kv", 128, 64, 2), o, up, down],
-        "without k": [("qv", 128, 64, 2), o, up, down],
-        "without v": [("qk", 128, 64, 2), o, up, down],
-        "without o": [("qkv", 192, 64, 3), up, down],
-        "without up": [("qkv", 192, 64, 3), o, down],
-        "without down": [("qkv", 192, 64, 3), o, up],
-        "attention only": [("qkv", 192, 64, 3), o],
-        "ffn only": [up, down],
-    }
+        "without q": [("kv", 128, 64, 2), o, up, down], "without k": [("qv", 128, 64, 2), o, up, down],
+        "without v": [("qk", 128, 64, 2), o, up, down], "without o": [("qkv", 192, 64, 3), up, down],
+        "without up": [("qkv", 192, 64, 3), o, down], "without down": [("qkv", 192, 64, 3), o, up],
+        "attention only": [("qkv", 192, 64, 3), o], "ffn only": [up, down],
+    }  # fmt: skip
 
 
 def test_a_matrix_that_some_layers_lack() -> None:

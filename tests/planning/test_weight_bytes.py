@@ -36,13 +36,8 @@ def test_weight_bytes_of_a_file(name: str, dtype: str, zerolm: Callable[..., Any
         save_file(weights, file, {"format": "pt"})
     for shape in ((), ("--shape", "per-layer", "--format", "padded")):
         flags = (
-            "--max-weight-bytes",
-            "0.9x",
-            *BY_WEIGHTS,
-            *shape,
-            "--out",
-            str(tmp_path / f"child{len(shape)}"),
-        )
+            "--max-weight-bytes", "0.9x", *BY_WEIGHTS, *shape, "--out", str(tmp_path / f"child{len(shape)}"),
+        )  # fmt: skip
         ran = zerolm("carve", str(parent), *flags, "--json")
         assert ran.status == 0, ran.err
         result = json.loads(ran.out)
@@ -67,20 +62,15 @@ def test_layers_stored_unlike_each_other_need_bits(zerolm: Callable[..., Any], t
 
 ROUNDED = {
     "heads": (
-        "qwen3",
-        ("--keep-heads", "0.9", *BY_WEIGHTS),
-        "--keep-heads 0.9 of 2 KV groups rounds to all of them; ",
-        "0.5",
+        "qwen3", ("--keep-heads", "0.9", *BY_WEIGHTS),
+        "--keep-heads 0.9 of 2 KV groups rounds to all of them; ", "0.5",
     ),
     "layers": ("llama", ("--keep-layers", "0.9", "--text", "random"), "of 3 layers rounds", "0.67"),
     "neurons": ("llama", ("--keep-ffn", "0.99", *BY_WEIGHTS), "of 40 FFN neurons rounds", "0.97"),
     "steps": (
-        "llama",
-        ("--keep-ffn", "0.9", "--multiple-of", "20", *BY_WEIGHTS),
-        "of 40 FFN neurons rounds",
-        "0.5",
+        "llama", ("--keep-ffn", "0.9", "--multiple-of", "20", *BY_WEIGHTS), "of 40 FFN neurons rounds", "0.5",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ROUNDED)

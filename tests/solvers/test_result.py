@@ -73,12 +73,8 @@ def test_a_pickled_calibration_ranks_alike() -> None:
     calibration, result = calibrated()
     again = pickle.loads(pickle.dumps(calibration))
     assert (again.method, again.alpha, again.seed, again.dictionary, again.weights) == (
-        calibration.method,
-        calibration.alpha,
-        calibration.seed,
-        calibration.dictionary,
-        calibration.weights,
-    )
+        calibration.method, calibration.alpha, calibration.seed, calibration.dictionary, calibration.weights,
+    )  # fmt: skip
     pool = calibration.labels.pool
     assert again.rank(pool).tolist() == calibration.rank(pool).tolist()
     assert pickle.loads(pickle.dumps(result)) == result

@@ -34,16 +34,12 @@ def impossible(listed: Catalogue) -> list[dict[str, int]]:
     high = dict(zip(COSTS, listed.costs.max(axis=0).tolist(), strict=True))
     conflict = {"max_params": listed.quantile("params", 0.2), "min_macs": high["macs"]}
     return [
-        {"max_params": low["params"] - 1},
-        {"max_macs": 0},
-        {"min_weight_bytes": high["weight_bytes"] + 1},
-        {"min_params": 1 << 80},
-        conflict,
-        {**conflict, "max_kv_bytes": high["kv_bytes"] - 1},
+        {"max_params": low["params"] - 1}, {"max_macs": 0}, {"min_weight_bytes": high["weight_bytes"] + 1},
+        {"min_params": 1 << 80}, conflict, {**conflict, "max_kv_bytes": high["kv_bytes"] - 1},
         {"max_params": low["params"], "min_params": low["params"], "min_body_params": high["body_params"]},
         {"max_params": low["params"] - 1, "max_macs": low["macs"] - 1},
         {"max_params": 1, "max_macs": 1, "max_weight_bytes": 1},
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -165,12 +161,8 @@ def test_costs_are_counted_as_the_network_is_run() -> None:
     for choice in (*result.best, result.pick, *result.front.points, *(b.choice for b in result.baselines)):
         assert choice.costs == model.of(choice.architecture)
     assert result.question.conditions == {
-        "context": 10,
-        "batch": 3,
-        "kv_bits": 8,
-        "bits": 4,
-        "group_size": 32,
-    }
+        "context": 10, "batch": 3, "kv_bits": 8, "bits": 4, "group_size": 32,
+    }  # fmt: skip
     assert result.best[0].score == result.best[0].costs["macs"]
 
 

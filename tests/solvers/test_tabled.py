@@ -121,14 +121,9 @@ def test_whole_scores_are_searched_within_a_latency(method: str, seed: int) -> N
     score = WholeScore("made", told.of, "made up", sees_choices=True)
     limits = timed.limits({f"max_{LATENCY}": 0.4, f"min_{LATENCY}": 0.05, "max_params": 0.8})
     result = search(
-        timed.space,
-        score,
-        budgets=limits,
-        costs=timed.costs,
-        method=method,
-        sizes=Evolution(60, 8),
+        timed.space, score, budgets=limits, costs=timed.costs, method=method, sizes=Evolution(60, 8),
         compare=False,
-    )
+    )  # fmt: skip
     check(timed, score, limits, result, method == "exhaustive")
 
 

@@ -18,24 +18,18 @@ from zerolm.spaces import Backbone, SearchSpace, make_space
 from zerolm.spaces.document import from_document, to_document
 
 SPACES: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpt2": ("gpt2", {}),
-    "gpt2 on lm1b": ("gpt2", {"corpus": "lm1b"}),
+    "gpt2": ("gpt2", {}), "gpt2 on lm1b": ("gpt2", {"corpus": "lm1b"}),
     "transformer_xl": ("transformer_xl", {}),
-    "transformer_xl on lm1b": ("transformer_xl", {"corpus": "lm1b"}),
-    "flexibert declared": ("flexibert", {}),
+    "transformer_xl on lm1b": ("transformer_xl", {"corpus": "lm1b"}), "flexibert declared": ("flexibert", {}),
     "flexibert published": ("flexibert", {"view": "published"}),
-    "flexibert trained": ("flexibert", {"view": "trained"}),
-    "llama": ("llama", {}),
-    "llama per layer": ("llama", {"per_layer": True, "tied": False}),
-    "gpt2-uniform": ("gpt2-uniform", {}),
-    "bert": ("bert", {}),
-    "autoformer": ("autoformer", {}),
-    "small autoformer": ("autoformer", {"size": "small", "classes": 1000}),
-    "pit": ("pit", {}),
+    "flexibert trained": ("flexibert", {"view": "trained"}), "llama": ("llama", {}),
+    "llama per layer": ("llama", {"per_layer": True, "tied": False}), "gpt2-uniform": ("gpt2-uniform", {}),
+    "bert": ("bert", {}), "autoformer": ("autoformer", {}),
+    "small autoformer": ("autoformer", {"size": "small", "classes": 1000}), "pit": ("pit", {}),
     "elastic": ("elastic", {}),
     "elastic, grown": ("elastic", {"depth": 3, "widths": [132 * (i * 5 % 6 + 1) for i in range(18)]}),
     "elastic-causal": ("elastic-causal", {"shares": ["none", "qk"]}),
-}
+}  # fmt: skip
 MODEL = CostModel(context=100, bits=4)
 SCORES = [
     make_score("zerolm", alpha=1.1),

@@ -22,18 +22,12 @@ def config(decoder: Decoder) -> dict[str, object]:
     """Return what its ``config.json`` says of its shape."""
     biases = {"attention_bias": False} if decoder.family == "olmo" else {}
     return {
-        "vocab_size": decoder.vocab,
-        "hidden_size": decoder.choices["hidden"],
-        "intermediate_size": decoder.choices["ffn"],
-        "num_hidden_layers": decoder.choices["depth"],
-        "num_attention_heads": decoder.choices["heads"],
-        "num_key_value_heads": decoder.choices["kv_heads"],
-        "head_dim": decoder.choices["head_size"],
-        "max_position_embeddings": decoder.positions,
-        "tie_word_embeddings": decoder.tied,
-        "pad_token_id": 0,
-        **biases,
-    }
+        "vocab_size": decoder.vocab, "hidden_size": decoder.choices["hidden"],
+        "intermediate_size": decoder.choices["ffn"], "num_hidden_layers": decoder.choices["depth"],
+        "num_attention_heads": decoder.choices["heads"], "num_key_value_heads": decoder.choices["kv_heads"],
+        "head_dim": decoder.choices["head_size"], "max_position_embeddings": decoder.positions,
+        "tie_word_embeddings": decoder.tied, "pad_token_id": 0, **biases,
+    }  # fmt: skip
 
 
 def test_names_are_told_apart() -> None:

@@ -12,15 +12,10 @@ from zerolm.spaces.membership import FINER, around, exclusions, steps
 from zerolm.spaces.uniform import UniformSpace
 
 THIN: dict[str, Any] = {
-    "depth": [4, 6, 9],
-    "hidden": [192, 256, 320, 384],
-    "head_size": [32, 64],
-    "ffn": [384, 512, 640, 960],
-    "heads_per_kv": [1, 2, 3],
-    "hidden_per_depth": [30, 70],
-    "ffn_per_hidden": [1.5, 3],
+    "depth": [4, 6, 9], "hidden": [192, 256, 320, 384], "head_size": [32, 64], "ffn": [384, 512, 640, 960],
+    "heads_per_kv": [1, 2, 3], "hidden_per_depth": [30, 70], "ffn_per_hidden": [1.5, 3],
     "query_per_hidden": [0.5, 1.5],
-}
+}  # fmt: skip
 SPACES: list[dict[str, Any]] = [
     THIN,
     {**THIN, "multiple_of": 128},

@@ -54,14 +54,10 @@ def write_saved(place: Path, rows: Rows) -> None:
 
 
 FORMATS: dict[str, Callable[[Path, Rows], None]] = {
-    "rows.jsonl": write_lines,
-    "rows.ndjson": write_lines,
-    "lines.json": write_lines,
-    "rows.jsonl.gz": write_packed,
-    "rows.json": write_array,
-    "rows.parquet": write_parquet,
+    "rows.jsonl": write_lines, "rows.ndjson": write_lines, "lines.json": write_lines,
+    "rows.jsonl.gz": write_packed, "rows.json": write_array, "rows.parquet": write_parquet,
     "saved": write_saved,
-}
+}  # fmt: skip
 
 
 def made(folder: Path, name: str, rows: Rows) -> Path:

@@ -204,15 +204,8 @@ def test_the_least_bytes_are_named_and_possible(
 
 def test_a_plan_says_what_stands_in_and_keeps_the_stream(parents: Path, zerolm: Zerolm) -> None:
     flags = (
-        "--types",
-        "Q4_K",
-        "--keep",
-        "1",
-        "--text",
-        str(parents / "text.txt"),
-        "--max-weight-bytes",
-        "0.4x",
-    )
+        "--types", "Q4_K", "--keep", "1", "--text", str(parents / "text.txt"), "--max-weight-bytes", "0.4x",
+    )  # fmt: skip
     found = plan(zerolm, parents, "small", *flags)
     assert (found["stream"], {row["ffn"] for row in found["widths"]}) == (None, {256})
     assert (

@@ -211,13 +211,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     folder = tmp_path_factory.mktemp("planned")
     parent = typed_parent(folder / "parent", torch.float32, tie_word_embeddings=False)
     methods = Methods(
-        "surgeon",
-        "prices",
-        str(some_words(folder / "text.txt")),
-        sequences=8,
-        length=16,
+        "surgeon", "prices", str(some_words(folder / "text.txt")), sequences=8, length=16,
         repair="least-squares",
-    )
+    )  # fmt: skip
     return Session(Checkpoint.open(parent), methods, silent, types=True)
 
 
